@@ -1,0 +1,52 @@
+# Two commands do everything: `make run` and `make test`. The other verbs are parts of them.
+.PHONY: run test check format lint types cover bench docs clean
+
+RUN  := .venv
+TEST := .venv-test
+BIN  := $(TEST)/bin
+
+# The main job. ASK="…" is kept for the chat that will answer one question on the terminal.
+run: $(RUN)/.ready
+	@$(RUN)/bin/apexbridge doctor
+	@$(RUN)/bin/apexbridge ls
+
+test: check
+	@PYTHONWARNDEFAULTENCODING=1 $(BIN)/coverage erase
+	@PYTHONWARNDEFAULTENCODING=1 $(BIN)/coverage run -m pytest -n 2 -q
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/python scripts/check_coverage.py
+
+check: $(TEST)/.ready
+	@$(BIN)/ruff format --check --quiet . && echo "format ok"
+	@$(BIN)/ruff check --quiet . && echo "lint ok"
+	@$(BIN)/lint-imports --no-cache > build/imports.log 2>&1 && grep -E '^Contracts' build/imports.log || { cat build/imports.log; exit 1; }
+	@$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: $(TEST)/.ready
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+lint: $(TEST)/.ready
+	@$(BIN)/ruff check . && $(BIN)/lint-imports --no-cache
+
+types: $(TEST)/.ready
+	@$(BIN)/pyright --pythonpath $(BIN)/python
+
+cover: test
+	@$(BIN)/coverage report --show-missing --skip-covered
+
+bench: $(TEST)/.ready
+	@$(BIN)/python -m benchmarks
+
+docs: $(TEST)/.ready
+	@$(BIN)/python scripts/write_reference.py
+
+clean:
+	rm -rf $(RUN) $(TEST) build dist .coverage* .pytest_cache .ruff_cache .hypothesis
+
+# An environment is made anew when what it must hold changes; a second run costs nothing.
+$(RUN)/.ready: pyproject.toml scripts/environment
+	@scripts/environment $(RUN) .
+
+$(TEST)/.ready: pyproject.toml scripts/environment scripts/system-packages
+	@scripts/system-packages
+	@scripts/environment $(TEST) '.[dev]'

@@ -1,0 +1,41 @@
+"""ApexBridge: a skills and tools runtime for language-model agents.
+
+These are the public names. They are loaded when first used, so that importing the package, and
+with it `apexbridge --help`, costs nothing; `__init__.pyi` beside this file tells type checkers
+the same.
+"""
+
+import importlib
+
+_HOMES = {
+    "ApexBridgeError": "errors",
+    "Extensions": "extensions",
+    "Origin": "skills.model",
+    "Package": "skills.validate",
+    "Problem": "skills.model",
+    "Runtime": "runtime",
+    "Settings": "settings",
+    "Skill": "skills.model",
+    "SkillInvalidError": "errors",
+    "SkillManifest": "skills.manifest",
+    "SkillNotFoundError": "errors",
+    "SkillSource": "sources.base",
+    "edit_description": "skills.edit",
+    "load_settings": "settings:load",
+    "open_archive": "lifecycle.archive",
+    "open_folder": "skills.validate",
+    "pack": "lifecycle.archive",
+    "read_skill": "skills.reader",
+    "validate": "skills.validate",
+}
+
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, inner = _HOMES[name].partition(":")
+    value: object = getattr(importlib.import_module(f"{__name__}.{module}"), inner or name)
+    globals()[name] = value
+    return value

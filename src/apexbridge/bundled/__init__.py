@@ -1,0 +1,1 @@
+"""Skills that ship with ApexBridge; each folder here is one."""

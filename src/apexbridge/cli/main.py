@@ -1,0 +1,185 @@
+"""The command line: its commands and their flags. The work is imported when a command runs."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+app = typer.Typer(
+    name="apexbridge",
+    help="Skills and tools for any language model.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # plain help starts in half the time
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON envelope on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Replace what is there without asking.")]
+Level = Annotated[
+    Literal["compat", "spec"],
+    typer.Option(help="compat: what ApexBridge takes; spec: the Agent Skills format alone."),
+]
+
+
+@app.callback()
+def common(
+    context: typer.Context,
+    lang: Annotated[str, typer.Option(help="Language of messages: en or zh.")] = "",
+    assign: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; repeatable."),
+    ] = None,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Skills and tools for any language model."""
+    if version:
+        from importlib.metadata import version as installed
+
+        print(installed("apexbridge"))
+        raise typer.Exit
+    flags: dict[str, Any] = {"lang": lang} if lang else {}
+    for text in assign or ():
+        key, sign, value = text.partition("=")
+        if not sign or not key:
+            raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
+        _nest(flags, key.split("."), value)
+    context.obj = flags
+
+
+def _nest(into: dict[str, Any], keys: list[str], value: str) -> None:
+    for key in keys[:-1]:
+        into = into.setdefault(key, {})
+    into[keys[-1]] = value
+
+
+@app.command()
+def init(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The new skill's name.")],
+    into: Annotated[Path, typer.Option("--in", help="The folder to make it in.")] = Path(),
+    description: Annotated[str, typer.Option(help="What it does and when to use it.")] = "",
+    script: Annotated[
+        Literal["none", "python", "bash", "node"], typer.Option(help="Add a script to start from.")
+    ] = "none",
+    dry_run: DryRun = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make the scaffold of a good skill."""
+    from apexbridge.cli import authoring
+    from apexbridge.cli.output import door
+
+    with door("init", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        request = authoring.NewSkill(name=name, into=into, description=description, script=script)
+        authoring.init(out, request, dry_run=dry_run)
+
+
+@app.command()
+def validate(
+    context: typer.Context,
+    paths: Annotated[list[Path], typer.Argument(help="Skill folders, folders of them, or zips.")],
+    level: Level = "compat",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Check skills against the rules; every problem at once."""
+    from apexbridge.cli import authoring
+    from apexbridge.cli.output import door
+
+    with door("validate", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        authoring.validate(out, paths, level)
+
+
+@app.command()
+def pack(
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(help="The skill's folder.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The zip to make [NAME.zip].")
+    ] = None,
+    with_evals: Annotated[bool, typer.Option(help="Take the evals folder along.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Pack a skill into a zip; equal folders give equal bytes."""
+    from apexbridge.cli import authoring
+    from apexbridge.cli.output import door
+
+    with door("pack", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        order = authoring.PackOrder(
+            root=path, output=output, with_evals=with_evals, dry_run=dry_run, replace=yes
+        )
+        authoring.pack(out, order)
+
+
+@app.command()
+def ls(
+    context: typer.Context,
+    origin: Annotated[str, typer.Option(help="Only skills of this origin.")] = "",
+    problems: Annotated[bool, typer.Option("--problems", help="List the problems.")] = False,
+    xml: Annotated[bool, typer.Option("--xml", help="Print the block for a prompt.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """List the skills that can be used here."""
+    from apexbridge.cli import looking
+    from apexbridge.cli.output import door
+
+    with door("ls", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        looking.ls(out, origin=origin, problems=problems, xml=xml)
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The skill's name.")],
+    body: Annotated[bool, typer.Option("--body", help="Print the instructions too.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show one skill: fields, files, fingerprint, problems."""
+    from apexbridge.cli import looking
+    from apexbridge.cli.output import door
+
+    with door("show", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        looking.show(out, name, body=body)
+
+
+@app.command()
+def doctor(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
+    """Tell in one screen what works here and what does not, by trying."""
+    from apexbridge.cli import health
+    from apexbridge.cli.output import door
+
+    with door("doctor", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        health.doctor(out)
+
+
+@app.command()
+def config(
+    context: typer.Context,
+    key: Annotated[str, typer.Argument(help="One setting; all of them without.")] = "",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show each setting and where it comes from."""
+    from apexbridge.cli import health
+    from apexbridge.cli.output import door
+
+    with door("config", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        health.config(out, key)
+
+
+def main() -> None:
+    """Run the command line; a reader that went away is no failure."""
+    try:
+        app()
+    except BrokenPipeError:
+        sys.stderr.close()
+        raise SystemExit(0) from None

@@ -1,0 +1,89 @@
+"""The words of the terminal's own screens, in English and Chinese."""
+
+from collections.abc import Mapping
+
+from apexbridge.wording import Language
+
+WORDS: Mapping[str, tuple[str, str]] = {
+    "error": ("Error", "错误"),
+    "hint": ("Hint", "提示"),
+    "severity_error": ("error", "错误"),
+    "severity_warning": ("warning", "警告"),
+    "sound": ("{name}: sound", "{name}：没有问题"),
+    "not_sound": (
+        "{name}: {errors} errors, {warnings} warnings",
+        "{name}：{errors} 个错误，{warnings} 个警告",
+    ),
+    "made": ("Made {path}", "已创建 {path}"),
+    "would_make": ("Would make {path}", "将创建 {path}"),
+    "next_steps": (
+        "Next: edit {path}/SKILL.md, then run 'apexbridge validate {path}'",
+        "下一步：编辑 {path}/SKILL.md，然后运行 apexbridge validate {path}",
+    ),
+    "packed": (
+        "Packed {count} files into {path} ({size} bytes)",
+        "已将 {count} 个文件打包到 {path}（{size} 字节）",
+    ),
+    "would_pack": ("Would pack {count} files into {path}", "将把 {count} 个文件打包到 {path}"),
+    "name": ("Name", "名称"),
+    "origin": ("Origin", "来源"),
+    "description": ("Description", "描述"),
+    "where": ("Where", "位置"),
+    "problem": ("Problem", "问题"),
+    "no_skills": ("No skills found.", "没有找到技能。"),
+    "skill_count": ("{count} skills", "共 {count} 个技能"),
+    "problem_count": (
+        "{count} problems; 'apexbridge ls --problems' names them",
+        "{count} 个问题；用 apexbridge ls --problems 查看",
+    ),
+    "no_problems": ("No problems found.", "没有发现问题。"),
+    "asleep": ("sleeps until a file matches {paths}", "休眠，直到触及匹配 {paths} 的文件"),
+    "field_origin": ("origin", "来源"),
+    "field_folder": ("folder", "文件夹"),
+    "field_state": ("state", "状态"),
+    "field_files": ("files", "文件"),
+    "field_size": ("size", "大小"),
+    "field_sha256": ("sha256", "sha256"),
+    "bytes": ("{count} bytes", "{count} 字节"),
+    "setting": ("Setting", "设置"),
+    "value": ("Value", "值"),
+    "from": ("From", "来自"),
+    "check": ("Check", "检查"),
+    "result": ("Result", "结果"),
+    "doctor_ok": ("All is well.", "一切正常。"),
+    "doctor_warn": ("Works, with {count} remarks.", "可以使用，有 {count} 处需要注意。"),
+    "doctor_fail": ("{count} checks failed.", "{count} 项检查未通过。"),
+    "check_python": ("Python", "Python"),
+    "check_platform": ("Platform", "平台"),
+    "check_terminal": ("Terminal", "终端"),
+    "check_parser": ("YAML parser", "YAML 解析器"),
+    "check_data": ("Data folder", "数据文件夹"),
+    "check_source": ("Skills: {origin}", "技能：{origin}"),
+    "check_extensions": ("Extensions", "扩展"),
+    "check_variables": ("Environment", "环境变量"),
+    "parser_fast": ("compiled", "编译版"),
+    "parser_slow": (
+        "pure Python: scans are several times slower; install PyYAML with libyaml",
+        "纯 Python：扫描会慢数倍；请安装带 libyaml 的 PyYAML",
+    ),
+    "terminal_odd": (
+        "{encoding}: Chinese text may not show; set PYTHONUTF8=1",
+        "{encoding}：中文可能无法显示；请设置 PYTHONUTF8=1",
+    ),
+    "data_works": ("{path}: writable, moves are atomic", "{path}：可写，移动是原子的"),
+    "data_later": ("{path}: will be made when needed", "{path}：需要时会创建"),
+    "data_broken": ("{path}: cannot be written: {detail}", "{path}：无法写入：{detail}"),
+    "source_counts": (
+        "{skills} skills, {problems} problems in {place}",
+        "{place} 中有 {skills} 个技能、{problems} 个问题",
+    ),
+    "none": ("none", "无"),
+    "variables_unknown": ("not settings: {names}", "不是设置项：{names}"),
+    "variables_ok": ("{count} settings from the environment", "{count} 项设置来自环境变量"),
+}
+
+
+def word(key: str, language: Language, **fields: object) -> str:
+    """One text of the screens, in the reader's language."""
+    english, chinese = WORDS[key]
+    return (chinese if language == "zh" else english).format(**fields)

@@ -1,0 +1,101 @@
+"""What happens, as it happens. Events are the telemetry; logs are for people.
+
+Secrets never enter an event, and a skill's arguments are told by their length only.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+Mode = Literal["inline", "fork"]
+Trigger = Literal["user", "model", "nested", "fork", "api"]
+Cause = Literal["refresh", "path", "folder", "install", "uninstall", "edit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta:
+    """A piece of the reply arrived."""
+
+    session_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolStarted:
+    """A tool call was allowed and begins."""
+
+    session_id: str
+    call_id: str
+    tool: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFinished:
+    """A tool call ended."""
+
+    session_id: str
+    call_id: str
+    tool: str
+    seconds: float
+    is_error: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillActivated:
+    """A skill was invoked."""
+
+    session_id: str
+    skill: str
+    mode: Mode
+    trigger: Trigger
+    argument_chars: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillRefused:
+    """A skill was asked for and not invoked; `code` says why."""
+
+    session_id: str
+    skill: str
+    code: str
+    trigger: Trigger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlashUsedByModel:
+    """The model wrote a skill's name with the leading `/` that only people need."""
+
+    session_id: str
+    skill: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogChanged:
+    """The set of active skills changed."""
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListingCut:
+    """The list of skills did not fit its budget."""
+
+    session_id: str
+    shortened: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+
+Event = (
+    TextDelta
+    | ToolStarted
+    | ToolFinished
+    | SkillActivated
+    | SkillRefused
+    | SlashUsedByModel
+    | CatalogChanged
+    | ListingCut
+)
+EventSink = Callable[[Event], None]

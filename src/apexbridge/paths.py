@@ -1,0 +1,202 @@
+"""Paths that stay inside, and changes on disk that happen wholly or not at all."""
+
+import ctypes
+import errno
+import os
+import shutil
+import stat
+import sys
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from apexbridge.errors import StorageError, UnsafePathError
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+_NOT_SUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+
+
+def safe_join(root: Path, relative: str) -> Path:
+    r"""Join a relative POSIX path from outside to a folder, and stay inside it.
+
+    Links on the way are resolved before the check. The check cannot stop someone who may write
+    below `root` from swapping a folder for a link afterwards: open what matters with O_NOFOLLOW.
+
+    >>> safe_join(Path("/skills/pdf"), "references/forms.md").name
+    'forms.md'
+
+    Raises:
+        UnsafePathError: For absolute paths, `..` that leaves, links that leave, NUL, backslashes.
+    """
+    parts = PurePosixPath(relative).parts
+    if not parts or "\0" in relative or "\\" in relative or relative.startswith(("/", "~")):
+        raise UnsafePathError(path=relative)
+    if ":" in parts[0] and len(parts[0]) == 2:  # a drive letter
+        raise UnsafePathError(path=relative)
+    home = root.resolve()
+    joined = home.joinpath(*parts).resolve()
+    if not joined.is_relative_to(home):
+        raise UnsafePathError(path=relative)
+    return joined
+
+
+def fsync_file(path: Path) -> None:
+    """Force a file's bytes to the disk."""
+    _fsync(path, os.O_RDONLY)
+
+
+def fsync_folder(path: Path) -> None:
+    """Force a folder's entries to the disk: without it a rename may be forgotten by a crash."""
+    _fsync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _fsync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def fsync_tree(root: Path) -> None:
+    """Force a whole folder to the disk, files first, then the folders that name them."""
+    for folder, _, files in os.walk(root, topdown=False):
+        for name in files:
+            path = Path(folder, name)
+            if not path.is_symlink():
+                fsync_file(path)
+        fsync_folder(Path(folder))
+
+
+@contextmanager
+def staging(home: Path) -> Generator[Path]:
+    """Lend a private folder below `home/.staging`; whatever is left in it afterwards is removed.
+
+    It lies on the file system of `home`, so that what was built in it can be moved by one rename.
+    """
+    place = home / ".staging" / uuid.uuid4().hex
+    place.mkdir(parents=True, mode=0o700)
+    try:
+        yield place
+    finally:
+        remove_tree(place)
+
+
+def remove_tree(root: Path) -> None:
+    """Remove a folder, also where modes forbid it; a folder that is gone already is fine."""
+    for folder, names, _ in os.walk(root):
+        for name in names:
+            path = Path(folder, name)
+            if not path.is_symlink():
+                path.chmod(stat.S_IRWXU)
+    shutil.rmtree(root, ignore_errors=False, onerror=_forgive_missing)
+
+
+def _forgive_missing(_function: object, _path: str, details: tuple[object, object, object]) -> None:
+    error = details[1]
+    if isinstance(error, BaseException) and not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def commit_folder(source: Path, target: Path) -> None:
+    """Move a folder into place by one durable rename, and never replace anything.
+
+    Raises:
+        StorageError: `path_exists` if the target exists, `storage_failed` if the disk refuses.
+    """
+    fsync_tree(source)
+    try:
+        _rename_new(source, target)
+        fsync_folder(target.parent)
+        fsync_folder(source.parent)
+    except FileExistsError:
+        raise StorageError(code="path_exists", path=target) from None
+    except OSError as error:
+        raise StorageError(error.strerror or str(error), path=target) from error
+
+
+def _rename_new(source: Path, target: Path) -> None:
+    if _rename_noreplace(source, target):
+        return
+    # A portable second way: making the empty folder is the claim that only one can win, and
+    # rename(2) replaces an empty folder, and no other, in one step.
+    target.mkdir()
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno in {errno.ENOTEMPTY, errno.EEXIST}:
+            raise FileExistsError(error.errno, "Folder exists", str(target)) from error
+        target.rmdir()
+        raise
+
+
+def _rename_noreplace(source: Path, target: Path) -> bool:
+    """Ask the kernel; False where this system or this file system cannot."""
+    renameat2 = _renameat2()
+    if renameat2 is None:
+        return False
+    arguments = (_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target))
+    if renameat2(*arguments, _RENAME_NOREPLACE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _NOT_SUPPORTED:
+        return False
+    raise OSError(code, os.strerror(code), str(target))
+
+
+def _renameat2() -> "ctypes._NamedFuncPointer | None":  # pyright: ignore[reportPrivateUsage]
+    if not sys.platform.startswith("linux"):
+        return None
+    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+
+
+def replace_bytes(path: Path, data: bytes) -> None:
+    """Write a file anew so that a crash leaves the old bytes or the new ones, never a mixture.
+
+    The old file's mode is kept. A link is refused: its target would stay, and the link would go.
+
+    Raises:
+        StorageError: If the path is a link, or the disk refuses.
+    """
+    if path.is_symlink():
+        raise StorageError("it is a link", path=path)
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
+    try:
+        _write_new(temporary, data, mode)
+        temporary.replace(path)
+        fsync_folder(path.parent)
+    except OSError as error:
+        raise StorageError(error.strerror or str(error), path=path) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def create_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Write a file that must not exist yet; a reader sees all of it or nothing.
+
+    Raises:
+        StorageError: `path_exists` if there is one, `storage_failed` if the disk refuses.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
+    try:
+        _write_new(temporary, data, mode)
+        path.hardlink_to(temporary)
+        fsync_folder(path.parent)
+    except FileExistsError:
+        raise StorageError(code="path_exists", path=path) from None
+    except OSError as error:
+        raise StorageError(error.strerror or str(error), path=path) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write_new(path: Path, data: bytes, mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags, mode), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fchmod(file.fileno(), mode)
+        os.fsync(file.fileno())

@@ -1,0 +1,172 @@
+"""Runtime: the one builder of concrete things."""
+
+import difflib
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import anyio
+
+from apexbridge.catalog.merge import Merged, merge
+from apexbridge.errors import SkillNotFoundError, SourceError
+from apexbridge.events import CatalogChanged, Event
+from apexbridge.extensions import Extensions
+from apexbridge.settings import Loaded, SkillSettings, load
+from apexbridge.skills.model import Origin, Problem, Skill, SkillContent
+from apexbridge.sources.base import Scan, SkillSource
+from apexbridge.sources.bundled import bundled_source
+from apexbridge.sources.folders import FolderSource, ScanLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceState:
+    """A source, and what came of scanning it."""
+
+    source: SkillSource
+    scan: Scan
+
+
+class Runtime:
+    """Sources, catalogue and everything built on them, for one project."""
+
+    def __init__(self, loaded: Loaded, extensions: Extensions) -> None:
+        self.loaded = loaded
+        self.extensions = extensions
+        self.catalog = Merged()
+        self.sources: tuple[SourceState, ...] = ()
+        self._sinks = extensions.event_sinks()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, loaded: Loaded | None = None, *, extensions: Extensions | None = None
+    ) -> AsyncGenerator[Self]:
+        """Build everything, scan every source, and take it down at the end of the block.
+
+        Raises:
+            ConfigError: If the settings or an extension make no sense.
+        """
+        runtime = cls(loaded or load(), extensions or Extensions.installed())
+        await runtime.refresh()
+        yield runtime
+
+    async def refresh(self) -> None:
+        """Scan every source again; one that is down is a problem beside the others."""
+        found, outside = find_sources(self.loaded)
+        sources = (*found, *self.extensions.sources(self.loaded.project))
+        scans: dict[str, Scan] = {}
+
+        async def scan(source: SkillSource) -> None:
+            try:
+                scans[source.id] = await source.scan()
+            except SourceError as error:
+                down = Problem(code=error.code, where=source.id, details=error.details)
+                scans[source.id] = Scan(problems=(down,))
+
+        async with anyio.create_task_group() as tasks:
+            for source in sources:
+                tasks.start_soon(scan, source)
+        self.sources = tuple(SourceState(source=s, scan=scans[s.id]) for s in sources)
+        order = [state.scan for state in self.sources]
+        before = self.catalog
+        precedence = self.loaded.settings.skills.precedence
+        self.catalog = merge((*order, Scan(problems=tuple(outside))), precedence)
+        self._announce(before, self.catalog)
+
+    def _announce(self, before: Merged, after: Merged) -> None:
+        old = {skill.name: skill.fingerprint for skill in before.skills}
+        new = {skill.name: skill.fingerprint for skill in after.skills}
+        event = CatalogChanged(
+            added=tuple(name for name in new if name not in old),
+            removed=tuple(name for name in old if name not in new),
+            changed=tuple(name for name in new if name in old and old[name] != new[name]),
+            cause="refresh",
+        )
+        if event.added or event.removed or event.changed:
+            self.emit(event)
+
+    def emit(self, event: Event) -> None:
+        """Tell every listener."""
+        for sink in self._sinks:
+            sink(event)
+
+    def skill(self, name: str) -> Skill:
+        """Find a skill by name.
+
+        Raises:
+            SkillNotFoundError: With the names that come near.
+        """
+        wanted = name.strip().removeprefix("/")
+        for skill in self.catalog.skills:
+            if skill.name == wanted:
+                return skill
+        known = [skill.name for skill in self.catalog.skills]
+        raise SkillNotFoundError(wanted, near=difflib.get_close_matches(wanted, known, n=3))
+
+    async def content(self, skill: Skill) -> SkillContent:
+        """Read a skill's body through the source that listed it."""
+        for state in self.sources:
+            if state.source.id == skill.provenance.source_id:
+                return await state.source.content(skill)
+        raise SkillNotFoundError(skill.name)
+
+
+def find_sources(loaded: Loaded) -> tuple[list[FolderSource], list[Problem]]:
+    """The folders that settings and place point to; those that may not be scanned are problems."""
+    chosen = loaded.settings.skills
+    limits = ScanLimits(max_depth=chosen.max_depth, max_folders=chosen.max_folders)
+    places = [(Origin.MANAGED, Path(chosen.managed_path))] if chosen.managed_path else []
+    places += [(Origin.USER, _place(path, loaded.home, loaded)) for path in chosen.user_paths]
+    places += [(Origin.PROJECT, path) for path in _project_places(loaded, chosen)]
+    data = _place(str(loaded.settings.data_dir), loaded.project, loaded)
+    places.append((Origin.INSTALLED, data / "skills"))
+    outside = list[Problem]()
+    for written in chosen.paths:
+        path = _inner_skills(_place(written, loaded.project, loaded))
+        if chosen.allow_external_paths or path.resolve().is_relative_to(loaded.project):
+            places.append((Origin.ADDITIONAL, path))
+        else:
+            outside.append(_external(path))
+    sources = [FolderSource(path, origin, limits) for origin, path in _once(places)]
+    return [*sources, bundled_source()], outside
+
+
+def _place(written: str, base: Path, loaded: Loaded) -> Path:
+    """`~` is home, anything relative starts at `base`."""
+    if written == "~" or written.startswith("~/"):
+        return loaded.home / written[2:]
+    return base / written
+
+
+def _project_places(loaded: Loaded, chosen: SkillSettings) -> Iterator[Path]:
+    """From the project folder up to the repository's root, or to home: the nearest first."""
+    for folder in (loaded.project, *loaded.project.parents):
+        if folder == loaded.home:
+            return
+        yield from (folder / path for path in chosen.project_paths)
+        if (folder / ".git").exists():
+            return
+
+
+def _inner_skills(path: Path) -> Path:
+    """A root that is not called `skills` but has one inside means the inner one."""
+    inner = path / "skills"
+    return inner if path.name != "skills" and inner.is_dir() else path
+
+
+def _external(path: Path) -> Problem:
+    return Problem(
+        code="path_external", where=str(path), severity="warning", details={"path": path}
+    )
+
+
+def _once(places: list[tuple[Origin, Path]]) -> Iterator[tuple[Origin, Path]]:
+    """The same real folder is scanned once, for its strongest origin; missing ones are skipped."""
+    seen = set[Path]()
+    for origin, path in places:
+        real = path.resolve()
+        if real not in seen and path.is_dir():
+            seen.add(real)
+            yield origin, path

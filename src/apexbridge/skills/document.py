@@ -1,0 +1,70 @@
+"""SKILL.md as text: its encoding, its frontmatter and its body. Pure; no YAML is read here."""
+
+import codecs
+import re
+from dataclasses import dataclass
+
+from apexbridge.skills.model import Problem
+
+SKILL_MD = "SKILL.md"
+
+# The closing line is a YAML document mark: `---` at the very start of a line. No value can hold
+# one there, so a `---` inside a value, or indented, ends nothing.
+_FRONTMATTER = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A SKILL.md cut in two; `start` is where the frontmatter begins in `text`."""
+
+    text: str
+    start: int
+    frontmatter: str
+    body: str
+
+    @property
+    def newline(self) -> str:
+        """The line end this file uses."""
+        return "\r\n" if self.text[: self.start].endswith("\r\n") else "\n"
+
+
+def decode(data: bytes) -> str | Problem:
+    """Read the bytes as UTF-8; a byte-order mark stays in front of the text."""
+    if data.startswith(_UTF16_MARKS):
+        return Problem(code="encoding_utf16", where=SKILL_MD)
+    nul = data.find(b"\0")
+    if nul >= 0:
+        line = data.count(b"\n", 0, nul) + 1
+        return Problem(code="encoding_nul", where=at(line), details={"line": line})
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        details = {"line": line, "guess": _guess(data)}
+        return Problem(code="encoding_not_utf8", where=at(line), details=details)
+
+
+def _guess(data: bytes) -> str:
+    try:
+        data.decode("gb18030")
+    except UnicodeDecodeError:
+        return "Latin-1"
+    return "GBK"
+
+
+def split(text: str) -> Document | Problem:
+    """Cut the text at its frontmatter, which must begin on the first line."""
+    first = 1 if text.startswith("\ufeff") else 0
+    match = _FRONTMATTER.match(text, first)
+    if match:
+        return Document(
+            text=text, start=match.start(1), frontmatter=match[1], body=text[match.end() :]
+        )
+    opened = re.compile(r"---[ \t]*(\r?\n|\Z)").match(text, first)
+    return Problem(code="frontmatter_unclosed" if opened else "frontmatter_missing", where=at(1))
+
+
+def at(line: int) -> str:
+    """Name a place in SKILL.md."""
+    return f"{SKILL_MD}:{line}"

@@ -1,0 +1,224 @@
+"""Frontmatter as values: the one place that knows YAML.
+
+Scalars stay the text their author wrote: `name: no` is "no" and `version: 1.0` is "1.0"; what a
+field means is for the manifest to say. Aliases, merge keys and foreign tags are refused, and size,
+depth and number of nodes are bounded while the text is read, so nothing can grow or run.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import yaml
+
+from apexbridge.skills.document import SKILL_MD, at
+from apexbridge.skills.manifest import Value
+from apexbridge.skills.model import Problem
+from apexbridge.skills.repair import Repair, quote_values
+
+MAX_BYTES = 64 * 1024
+MAX_DEPTH = 32
+MAX_NODES = 1_000
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_CORE_TAGS = frozenset(
+    f"tag:yaml.org,2002:{kind}"
+    for kind in ("str", "int", "float", "bool", "null", "timestamp", "seq", "map")
+)
+_NULLS = frozenset({"", "~", "null", "Null", "NULL"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Where a top-level scalar stands in the text; a block scalar's ends at the next entry."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frontmatter:
+    """The values, where they stand, and what had to be mended to read them."""
+
+    values: Mapping[str, Value]
+    lines: Mapping[str, int]
+    spans: Mapping[str, Span]
+    is_flow: bool = False
+    repairs: tuple[Repair, ...] = ()
+
+
+def read(text: str) -> Frontmatter | Problem:
+    """Read the text between the marks; values without needed quotes are mended and told."""
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        return Problem(code="frontmatter_too_large", where=SKILL_MD, details={"limit": MAX_BYTES})
+    first = _build(text)
+    if isinstance(first, Frontmatter) or not first.details.get("repairable"):
+        return first
+    mended, repairs = quote_values(text)
+    second = _build(mended) if repairs else first
+    if isinstance(second, Problem):
+        return first
+    return replace(second, repairs=repairs, spans=_spans_before(second.spans, repairs))
+
+
+def _spans_before(spans: Mapping[str, Span], repairs: tuple[Repair, ...]) -> dict[str, Span]:
+    """Put places in the mended text back to where they are in the author's."""
+    mended = {r.key: Span(start=r.start, end=r.end) for r in repairs if r.is_top_level}
+    return {
+        key: mended.get(key)
+        or Span(start=_before(span.start, repairs), end=_before(span.end, repairs))
+        for key, span in spans.items()
+    }
+
+
+def _before(place: int, repairs: tuple[Repair, ...]) -> int:
+    shift = 0
+    for repair in repairs:
+        if repair.end + shift + repair.added > place:
+            break
+        shift += repair.added
+    return place - shift
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A list or mapping that is still open."""
+
+    node: "list[Value] | dict[str, Value]"
+    key: str | None = None
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Puts events together without recursion, and stops at the first broken rule."""
+
+    stack: list[_Frame] = field(default_factory=list["_Frame"])
+    root: Value = None
+    lines: dict[str, int] = field(default_factory=dict[str, int])
+    spans: dict[str, Span] = field(default_factory=dict[str, Span])
+    nodes: int = 0
+    is_flow: bool = False
+
+    def take(self, event: yaml.Event) -> Problem | None:
+        """Add one event."""
+        if isinstance(event, yaml.CollectionEndEvent):
+            self.stack.pop()
+            return None
+        if not isinstance(event, yaml.NodeEvent):
+            return None
+        broken = self._refuse(event)
+        if broken:
+            return broken
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event)
+        node: list[Value] | dict[str, Value] = (
+            {} if isinstance(event, yaml.MappingStartEvent) else []
+        )
+        if not self.stack:
+            self.is_flow = bool(getattr(event, "flow_style", False))
+        broken = self._add(node, event)
+        self.stack.append(_Frame(node))
+        return broken
+
+    def _refuse(self, event: yaml.NodeEvent) -> Problem | None:
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            return _problem("frontmatter_too_many_nodes", event, limit=MAX_NODES)
+        if len(self.stack) >= MAX_DEPTH and isinstance(event, yaml.CollectionStartEvent):
+            return _problem("frontmatter_too_deep", event, limit=MAX_DEPTH)
+        if isinstance(event, yaml.AliasEvent):
+            # Nothing may be named, so this is a glob or emphasis without its quotes.
+            return _problem("frontmatter_alias", event, name=f"*{event.anchor}", repairable=True)
+        if event.anchor:
+            return _problem("frontmatter_alias", event, name=f"&{event.anchor}")
+        tag = getattr(event, "tag", None)
+        if tag and tag != "!" and tag not in _CORE_TAGS:
+            return _problem("frontmatter_tag", event, name=tag)
+        return None
+
+    def _scalar(self, event: yaml.ScalarEvent) -> Problem | None:
+        frame = self.stack[-1] if self.stack else None
+        if frame is not None and isinstance(frame.node, dict) and frame.key is None:
+            return self._key(frame, frame.node, event)
+        is_null = event.style in (None, "") and event.value in _NULLS
+        return self._add(None if is_null else event.value, event)
+
+    def _key(
+        self, frame: _Frame, mapping: dict[str, Value], event: yaml.ScalarEvent
+    ) -> Problem | None:
+        key = str(event.value)
+        if key == "<<":
+            return _problem("frontmatter_alias", event, name="<<")
+        if key in mapping:
+            return _problem("duplicate_key", event, key=key)
+        if len(self.stack) == 1:
+            self.lines[key] = _line(event)
+        frame.key = key
+        return None
+
+    def _add(self, value: Value, event: yaml.NodeEvent) -> Problem | None:
+        if not self.stack:
+            if self.nodes > 1:
+                return _problem("yaml_invalid", event, detail="there is a second document")
+            self.root = value
+            return None
+        frame = self.stack[-1]
+        if isinstance(frame.node, list):
+            frame.node.append(value)
+            return None
+        if frame.key is None:
+            return _problem("key_not_text", event)
+        frame.node[frame.key] = value
+        if len(self.stack) == 1 and isinstance(event, yaml.ScalarEvent):
+            self.spans[frame.key] = _span(event)
+        frame.key = None
+        return None
+
+
+def _build(text: str) -> Frontmatter | Problem:
+    builder = _Builder()
+    loader: Any = _LOADER(text)
+    try:
+        while loader.check_event():
+            broken = builder.take(loader.get_event())
+            if broken:
+                return broken
+    except (yaml.YAMLError, UnicodeError) as error:
+        return _invalid(error)
+    finally:
+        loader.dispose()
+    if builder.root is None:
+        builder.root = {}
+    if not isinstance(builder.root, dict):
+        return Problem(code="frontmatter_not_mapping", where=at(2))
+    return Frontmatter(
+        values=builder.root, lines=builder.lines, spans=builder.spans, is_flow=builder.is_flow
+    )
+
+
+def _span(event: yaml.NodeEvent) -> Span:
+    start: Any = event.start_mark
+    end: Any = event.end_mark
+    return Span(start=start.index, end=end.index)
+
+
+def _line(event: yaml.NodeEvent) -> int:
+    """The line in SKILL.md: the first is the opening mark."""
+    mark: Any = event.start_mark
+    return int(mark.line) + 2
+
+
+def _problem(code: str, event: yaml.NodeEvent, **details: object) -> Problem:
+    return Problem(code=code, where=at(_line(event)), details=details)
+
+
+def _invalid(error: Exception) -> Problem:
+    mark: Any = getattr(error, "problem_mark", None)
+    detail = getattr(error, "problem", None) or str(error).split("\n", 1)[0]
+    where = at(mark.line + 2) if mark else SKILL_MD
+    return Problem(code="yaml_invalid", where=where, details={"detail": detail, "repairable": True})
+
+
+def is_compiled() -> bool:
+    """Say whether the fast parser is there; the slow one reads the same."""
+    return _LOADER is not yaml.SafeLoader

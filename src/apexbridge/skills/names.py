@@ -1,0 +1,51 @@
+"""What a skill may be called. Pure."""
+
+import unicodedata
+
+from apexbridge.skills.model import Problem
+
+MAX_LENGTH = 64
+
+_RESERVED_PREFIXES = ("claude", "anthropic")
+_DEVICES = frozenset(
+    {"con", "prn", "aux", "nul"}
+    | {f"{port}{number}" for port in ("com", "lpt") for number in range(1, 10)}
+)
+
+
+def normalise(name: str) -> str:
+    """Bring a name to the form that is compared: NFKC, without blanks around it."""
+    return unicodedata.normalize("NFKC", name.strip())
+
+
+def slug(text: str) -> str:
+    """Make a usable name of any text; empty if nothing in it can stand in a name.
+
+    >>> slug("PDF Miner_2")
+    'pdf-miner-2'
+    """
+    words = "".join(char if char.isalnum() else " " for char in normalise(text).lower()).split()
+    return "-".join(words)[:MAX_LENGTH].strip("-")
+
+
+def name_problems(written: str, where: str) -> list[Problem]:
+    """Every rule of the Agent Skills format that a name breaks."""
+    name = normalise(written)
+    if not name:
+        return [Problem(code="name_empty", where=where)]
+    details = {"name": name, "suggestion": slug(name), "length": len(name), "limit": MAX_LENGTH}
+    broken = {
+        "name_too_long": len(name) > MAX_LENGTH,
+        "name_not_lowercase": name != name.lower(),
+        "name_edge_hyphen": name.startswith("-") or name.endswith("-"),
+        "name_double_hyphen": "--" in name,
+        "name_characters": not all(char.isalnum() or char == "-" for char in name),
+    }
+    return [
+        Problem(code=code, where=where, details=details) for code, is_so in broken.items() if is_so
+    ]
+
+
+def is_reserved(name: str) -> bool:
+    """Say whether a name belongs to an operating system or to a vendor."""
+    return name in _DEVICES or name.startswith(_RESERVED_PREFIXES)

@@ -1,0 +1,98 @@
+"""The files of a skill: which there are, and one fingerprint of them all."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from apexbridge.skills.model import Fingerprint, Problem
+
+MARKER = ".vectorized"
+"""Ours, derived, and no part of the skill: it is never hashed, packed or trusted."""
+
+MAX_FILES = 10_000
+
+Kind = Literal["file", "folder", "link", "device"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Something in a skill's folder; `path` is relative to it."""
+
+    path: PurePosixPath
+    kind: Kind
+    size: int
+    executable: bool
+
+
+def entries(root: Path) -> Iterator[Entry]:
+    """Walk the folder in a fixed order; links are told, never followed."""
+    pending = [PurePosixPath()]
+    while pending:
+        folder = pending.pop()
+        found = sorted(_list(root, folder), key=lambda entry: os.fsencode(entry.path))
+        yield from found
+        pending += [entry.path for entry in reversed(found) if entry.kind == "folder"]
+
+
+def _list(root: Path, folder: PurePosixPath) -> Iterator[Entry]:
+    with os.scandir(root / folder) as items:
+        for item in items:
+            path = folder / item.name
+            if path == PurePosixPath(MARKER):
+                continue
+            status = item.stat(follow_symlinks=False)
+            yield Entry(
+                path=path,
+                kind=kind_of(status.st_mode),
+                size=status.st_size,
+                executable=bool(status.st_mode & stat.S_IXUSR),
+            )
+
+
+def kind_of(mode: int) -> Kind:
+    """Name what a mode says a thing is."""
+    if stat.S_ISREG(mode):
+        return "file"
+    if stat.S_ISDIR(mode):
+        return "folder"
+    return "link" if stat.S_ISLNK(mode) else "device"
+
+
+def fingerprint(root: Path, *, max_files: int = MAX_FILES) -> Fingerprint | Problem:
+    """Hash names and contents of all files; equal trees on any machine hash alike."""
+    digest, size, files = hashlib.sha256(), 0, 0
+    try:
+        for entry in entries(root):
+            if entry.kind == "folder":
+                continue
+            files += 1
+            if files > max_files:
+                return _too_many(root, max_files)
+            size += entry.size
+            head = f"{entry.kind}\0".encode() + os.fsencode(entry.path) + b"\0"
+            digest.update(head + _content(root / entry.path, entry))
+    except OSError as error:
+        return Problem(
+            code="folder_unreadable",
+            where=root.name,
+            details={"detail": error.strerror or str(error)},
+        )
+    return Fingerprint(size=size, files=files, sha256=digest.hexdigest())
+
+
+def _content(path: Path, entry: Entry) -> bytes:
+    if entry.kind == "link":
+        return hashlib.sha256(os.fsencode(path.readlink())).digest()
+    if entry.kind == "device":
+        return bytes(32)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def _too_many(root: Path, limit: int) -> Problem:
+    return Problem(code="tree_too_large", where=root.name, details={"limit": limit})

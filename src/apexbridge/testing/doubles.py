@@ -1,0 +1,208 @@
+"""A double for every seam: small, honest implementations without processes, networks or models."""
+
+import hashlib
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import PurePosixPath
+from typing import Any, Literal
+
+from apexbridge.errors import ModelOutputError, SkillNotFoundError, SourceError
+from apexbridge.events import Event
+from apexbridge.models.base import ModelDelta, ModelRequest, Usage
+from apexbridge.policy.engine import Answer
+from apexbridge.policy.rules import Decision, PermissionRequest
+from apexbridge.retrieval.base import Entry, Hit, Vector
+from apexbridge.sandbox.base import ExecRequest, ExecutionResult
+from apexbridge.skills.model import (
+    Origin,
+    Provenance,
+    Skill,
+    SkillContent,
+    SkillResource,
+)
+from apexbridge.skills.reader import open_document, parse_skill
+from apexbridge.sources.base import Scan
+from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
+
+
+class EventLog:
+    """An event sink that remembers."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def __call__(self, event: Event) -> None:
+        """Take one event."""
+        self.events.append(event)
+
+
+class FixedApprover:
+    """Answers every question alike and remembers what was asked."""
+
+    def __init__(self, answer: Answer = "no") -> None:
+        self._answer: Answer = answer
+        self.asked: list[PermissionRequest] = []
+
+    async def __call__(self, request: PermissionRequest, decision: Decision) -> Answer:
+        """Answer."""
+        self.asked.append(request)
+        return self._answer
+
+
+class MemorySource:
+    """Skills held in memory: each is its folder's files by path, SKILL.md among them."""
+
+    def __init__(
+        self, skills: Mapping[str, Mapping[str, bytes]], origin: Origin = Origin.USER
+    ) -> None:
+        self._skills = skills
+        self._provenance = Provenance(origin=origin, source_id=f"{origin}:memory")
+
+    @property
+    def id(self) -> str:
+        """Names the origin."""
+        return self._provenance.source_id
+
+    async def scan(self) -> Scan:
+        """Parse every skill."""
+        readings = [
+            parse_skill(files["SKILL.md"], folder=folder, provenance=self._provenance)
+            for folder, files in self._skills.items()
+        ]
+        return Scan(
+            skills=tuple(reading.skill for reading in readings if reading.skill),
+            problems=tuple(problem for reading in readings for problem in reading.problems),
+        )
+
+    async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
+        """Read the body."""
+        opened = open_document(self._files(skill)["SKILL.md"])
+        if not isinstance(opened, tuple):
+            raise SourceError(opened.message, source=self.id)
+        return SkillContent(skill=skill, body=opened[0].body)
+
+    async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
+        """Read a file."""
+        files = self._files(skill)
+        if str(path) not in files:
+            raise SourceError(f"there is no {path}", source=self.id)
+        return SkillResource(skill=skill, path=path, data=files[str(path)])
+
+    def _files(self, skill: Skill) -> Mapping[str, bytes]:
+        if skill.name not in self._skills:
+            raise SkillNotFoundError(skill.name, near=())
+        return self._skills[skill.name]
+
+
+class RecordingSandbox:
+    """Runs nothing: remembers each request and gives the prepared result."""
+
+    name = "recording"
+
+    def __init__(self, result: ExecutionResult | None = None) -> None:
+        self._result = result or ExecutionResult(outcome="ok", exit_code=0)
+        self.requests: list[ExecRequest] = []
+
+    async def run(self, request: ExecRequest) -> ExecutionResult:
+        """Remember."""
+        self.requests.append(request)
+        return self._result
+
+
+class ScriptedModel:
+    """Gives prepared replies in turn and remembers each request."""
+
+    def __init__(self, replies: Iterable[Sequence[ModelDelta]]) -> None:
+        self._replies = iter(replies)
+        self.requests: list[ModelRequest] = []
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelDelta]]:
+        """Open the next reply; the last piece carries a usage, as the seam demands."""
+        self.requests.append(request)
+        reply = next(self._replies, None)
+        if reply is None:
+            raise ModelOutputError("the script has no more replies", name=request.model)
+
+        async def pieces() -> AsyncIterator[ModelDelta]:
+            for delta in reply:
+                yield delta
+            if not any(delta.usage for delta in reply):
+                yield ModelDelta(usage=Usage())
+
+        yield pieces()
+
+
+class StaticTool:
+    """A tool that gives the prepared result and remembers its arguments."""
+
+    def __init__(self, name: str = "Static", result: ToolResult | None = None) -> None:
+        self.spec = ToolSpec(
+            name=name, description="Gives what was prepared.", input_schema={"type": "object"}
+        )
+        self._result = result or ToolResult(text="done")
+        self.calls: list[Mapping[str, Any]] = []
+
+    def permissions(self, arguments: Mapping[str, Any]) -> Sequence[PermissionRequest]:
+        """Ask for the tool itself."""
+        return (PermissionRequest(tool=self.spec.name),)
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
+        """Give the result."""
+        self.calls.append(arguments)
+        return self._result
+
+
+class HashEmbedder:
+    """Deterministic vectors from word hashes: equal words are near, nothing is understood."""
+
+    id = "hash-64"
+    dimensions = 64
+
+    async def embed(
+        self, texts: Sequence[str], *, kind: Literal["query", "document"]
+    ) -> Sequence[Vector]:
+        """Embed in one batch, in order."""
+        return [self._vector(text) for text in texts]
+
+    def _vector(self, text: str) -> list[float]:
+        vector = [0.0] * self.dimensions
+        for word in [text, *text.lower().split()]:
+            digest = hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=4).digest()
+            vector[digest[0] % self.dimensions] += 1.0 if digest[1] % 2 else -1.0
+        length = math.hypot(*vector)
+        return [value / length for value in vector] if length else [1.0, *vector[1:]]
+
+
+class MemoryStore:
+    """Entries in a dictionary, compared one by one."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+
+    async def fingerprints(self) -> Mapping[str, str]:
+        """Say what is stored."""
+        return {name: entry.fingerprint for name, entry in self._entries.items()}
+
+    async def upsert(self, entries: Sequence[Entry]) -> None:
+        """Add or replace."""
+        self._entries.update({entry.name: entry for entry in entries})
+
+    async def delete(self, names: Sequence[str]) -> None:
+        """Forget."""
+        for name in names:
+            self._entries.pop(name, None)
+
+    async def nearest(self, vector: Vector, *, text: str, limit: int) -> Sequence[Hit]:
+        """Find the nearest by cosine, put into 0..1."""
+        hits = [
+            Hit(name=entry.name, score=(1 + _cosine(vector, entry.vector)) / 2)
+            for entry in self._entries.values()
+        ]
+        return sorted(hits, key=lambda hit: (-hit.score, hit.name))[:limit]
+
+
+def _cosine(left: Vector, right: Vector) -> float:
+    product = sum(a * b for a, b in zip(left, right, strict=True))
+    return product / ((math.hypot(*left) * math.hypot(*right)) or 1.0)

@@ -1,0 +1,142 @@
+"""The Chinese words, by code; the same codes and the same fields as the English ones."""
+
+from apexbridge.wording.phrase import Phrase
+
+PHRASES = {
+    # errors
+    "error": Phrase("{detail}"),
+    "config_invalid": Phrase(
+        "来自 {origin} 的设置“{key}”无效：{detail}",
+        "运行 apexbridge config 可查看每项设置及其来源。",
+    ),
+    "config_unreadable": Phrase("无法读取设置文件 {path}：{detail}"),
+    "setting_not_found": Phrase("没有名为“{name}”的设置"),
+    "extension_failed": Phrase("无法加载扩展“{name}”：{detail}", "请更新或卸载该扩展。"),
+    "path_unsafe": Phrase(
+        "路径“{path}”越出了它所属的文件夹", "请使用不含 .. 且不经过链接的相对路径。"
+    ),
+    "path_exists": Phrase("{path} 已存在", "请换一个名称，或先将其移除。"),
+    "path_missing": Phrase("{path} 不存在"),
+    "storage_failed": Phrase("无法写入 {path}：{detail}"),
+    "skill_error": Phrase("{detail}"),
+    "skill_not_found": Phrase("没有名为“{name}”的技能"),
+    "skill_invalid": Phrase("{where}：{detail}"),
+    "skill_exists": Phrase("名为“{name}”的技能已存在", "请先卸载，或改用更新。"),
+    "skill_not_invocable": Phrase("不能以这种方式调用技能“{name}”：{detail}"),
+    "skill_read_only": Phrase(
+        "技能“{name}”来自 {origin}，该来源不允许修改", "请复制到自己的文件夹后再修改。"
+    ),
+    "zip_error": Phrase("{detail}"),
+    "zip_invalid": Phrase("无法读取压缩包：{detail}", "请重新打包：apexbridge pack"),
+    "zip_no_root_folder": Phrase(
+        "压缩包的文件直接位于根目录，而不是在一个文件夹内",
+        "请把所有文件放进一个与技能同名的文件夹：my-skill/SKILL.md。apexbridge pack 会自动这样做。",
+    ),
+    "zip_multiple_roots": Phrase("压缩包内有多个顶层文件夹：{names}", "一个压缩包只放一个技能。"),
+    "zip_no_skill_md": Phrase("压缩包的文件夹“{name}”中没有 SKILL.md"),
+    "zip_path_traversal": Phrase("压缩包条目“{name}”指向文件夹之外"),
+    "zip_absolute_path": Phrase("压缩包条目“{name}”使用了绝对路径"),
+    "zip_link_entry": Phrase("压缩包条目“{name}”是链接"),
+    "zip_duplicate_entry": Phrase("压缩包中“{name}”出现了两次"),
+    "zip_encrypted": Phrase("压缩包已加密", "请不设密码重新打包。"),
+    "zip_too_large": Phrase("压缩包过大：{detail}"),
+    "source_unreadable": Phrase("无法读取技能来源 {source}：{detail}"),
+    "tool_error": Phrase("{detail}"),
+    "tool_not_found": Phrase("没有名为“{name}”的工具"),
+    "tool_input_invalid": Phrase("工具“{name}”的参数不符合要求：{detail}"),
+    "tool_failed": Phrase("工具“{name}”执行失败：{detail}"),
+    "permission_denied": Phrase("不允许：{detail}"),
+    "isolation_unavailable": Phrase(
+        "没有可用的沙箱，因此未运行任何内容：{detail}", "运行 apexbridge doctor 查看缺少什么。"
+    ),
+    "retrieval_error": Phrase("{detail}"),
+    "embedder_unavailable": Phrase("向量模型 {name} 没有响应：{detail}"),
+    "index_mismatch": Phrase(
+        "索引由 {found} 生成，而当前配置为 {expected}", "请重建索引：apexbridge index rebuild"
+    ),
+    "model_error": Phrase("{detail}"),
+    "model_unavailable": Phrase("模型 {name} 没有响应：{detail}", "请稍后再试。"),
+    "model_rejected": Phrase("模型 {name} 拒绝了请求：{detail}"),
+    "model_output_invalid": Phrase("无法理解 {name} 的回复：{detail}"),
+    "loop_error": Phrase("{detail}"),
+    "step_limit": Phrase("已进行 {limit} 轮仍未结束，已停止"),
+    "budget_spent": Phrase("已停止：{detail} 已用完"),
+    # hints that several errors share
+    "did_you_mean": Phrase("是否想用 {names}？"),
+    # problems in a skill
+    "skill_md_missing": Phrase("缺少 SKILL.md", "技能是一个含有 SKILL.md 文件的文件夹。"),
+    "skill_md_case": Phrase("文件名为“{name}”", "请改名为 SKILL.md。"),
+    "skill_md_not_a_file": Phrase("SKILL.md 是 {kind}，不是普通文件"),
+    "skill_md_too_large": Phrase(
+        "SKILL.md 超过 {limit} 字节", "请把细节移到 references/ 下的文件中。"
+    ),
+    "skill_md_unreadable": Phrase("无法读取 SKILL.md：{detail}"),
+    "encoding_utf16": Phrase("SKILL.md 是 UTF-16 编码", "请另存为 UTF-8。"),
+    "encoding_nul": Phrase("SKILL.md 第 {line} 行含有 NUL 字节", "请将其删除。"),
+    "encoding_not_utf8": Phrase(
+        "SKILL.md 不是 UTF-8 编码（第 {line} 行）", "看起来是 {guess}：请转换为 UTF-8。"
+    ),
+    "frontmatter_missing": Phrase(
+        "SKILL.md 必须以 YAML 头部开始：第一行不是 ---",
+        "请在文件开头写 ---、name 和 description，再写一行 ---。",
+    ),
+    "frontmatter_unclosed": Phrase("YAML 头部没有结束", "请用单独一行 --- 结束它。"),
+    "frontmatter_too_large": Phrase("YAML 头部超过 {limit} 字节"),
+    "frontmatter_too_deep": Phrase("YAML 头部嵌套超过 {limit} 层"),
+    "frontmatter_too_many_nodes": Phrase("YAML 头部的值超过 {limit} 个"),
+    "frontmatter_alias": Phrase(
+        "不允许使用 YAML 别名与合并键（{name}）", "请写出完整的值；若本意是文字，请加引号。"
+    ),
+    "frontmatter_tag": Phrase("不允许使用 YAML 标签 {name}", "若本意是文字，请给值加引号。"),
+    "frontmatter_not_mapping": Phrase("YAML 头部必须是映射", "请按“键: 值”的形式逐行书写。"),
+    "frontmatter_repaired": Phrase(
+        "“{key}”的值需要加引号；已按加了引号读取", "请写成 {key}: {quoted}"
+    ),
+    "yaml_invalid": Phrase("头部不是有效的 YAML：{detail}"),
+    "duplicate_key": Phrase("键“{key}”出现了两次", "请只保留一个。"),
+    "key_not_text": Phrase("头部中有一个键不是普通文字"),
+    "unknown_key": Phrase("未知的键“{key}”", "它会被保留，但这里没有任何功能读取它。"),
+    "unknown_key_near": Phrase("未知的键“{key}”", "是否想写“{near}”？"),
+    "key_not_in_spec": Phrase(
+        "键“{key}”不属于 Agent Skills 格式",
+        "其他客户端可能拒绝它。写成 metadata 中的 apexbridge.{key} 可保持通用。",
+    ),
+    "alias_shadowed": Phrase("“{key}”与“{other}”含义相同；采用“{other}”"),
+    "field_invalid": Phrase("“{key}”无效：{detail}"),
+    "name_missing": Phrase("缺少必填字段 name", "请写 name: {suggestion}"),
+    "name_empty": Phrase("name 不能为空"),
+    "name_too_long": Phrase("名称有 {length} 个字符；最多允许 {limit} 个"),
+    "name_not_lowercase": Phrase("名称“{name}”必须为小写", "请写 {suggestion}"),
+    "name_edge_hyphen": Phrase("名称“{name}”不能以连字符开头或结尾"),
+    "name_double_hyphen": Phrase("名称“{name}”不能有连续两个连字符"),
+    "name_characters": Phrase("名称“{name}”含有字母、数字和连字符以外的字符", "请写 {suggestion}"),
+    "name_reserved": Phrase("名称“{name}”是保留名称", "请换一个名称。"),
+    "name_mismatch": Phrase("文件夹名为“{folder}”，而技能名为“{name}”", "请让两者同名。"),
+    "name_replaced": Phrase("名称“{name}”不可用；该技能以“{used}”为名"),
+    "description_missing": Phrase("缺少必填字段 description", "请说明技能做什么、何时使用。"),
+    "description_empty": Phrase("description 不能为空", "请说明技能做什么、何时使用。"),
+    "description_too_long": Phrase("描述有 {length} 个字符；最多允许 {limit} 个"),
+    "description_derived": Phrase("没有描述；采用“{text}”", "请添加描述：技能能否被找到取决于它。"),
+    "description_placeholder": Phrase("描述仍是脚手架的原文", "请说明技能做什么、何时使用。"),
+    "compatibility_too_long": Phrase("compatibility 有 {length} 个字符；最多允许 {limit} 个"),
+    "field_not_text": Phrase("“{key}”必须是文字"),
+    "metadata_not_map": Phrase("metadata 必须是文字到文字的映射"),
+    "tools_not_text": Phrase(
+        "allowed-tools 必须是一段以空格分隔的文字", "请写 allowed-tools: {suggestion}"
+    ),
+    "tool_pattern_invalid": Phrase("“{pattern}”不是工具模式：{detail}"),
+    "path_pattern_invalid": Phrase("“{pattern}”不是路径模式：{detail}"),
+    "path_pattern_too_wide": Phrase("“{pattern}”的花括号展开后超过 {limit} 个模式"),
+    "hook_invalid": Phrase("“{event}”的钩子无效：{detail}"),
+    "reference_missing": Phrase("正文指向“{path}”，但它不存在"),
+    "reference_outside": Phrase("正文指向技能之外的“{path}”", "技能只能读取自己的文件。"),
+    "body_empty": Phrase("SKILL.md 的头部之后没有任何说明"),
+    "tree_too_large": Phrase("文件夹中的文件超过 {limit} 个"),
+    "tree_odd_file": Phrase("“{path}”是 {kind}：只能打包文件和文件夹"),
+    "skill_shadowed": Phrase("来自 {source} 的“{name}”被来自 {winner} 的同名技能遮盖"),
+    "folder_limit": Phrase("只扫描了前 {limit} 个文件夹"),
+    "folder_unreadable": Phrase("无法读取文件夹：{detail}"),
+    "path_external": Phrase(
+        "{path} 位于项目之外，未被扫描", "可用 skills.allow_external_paths = true 允许。"
+    ),
+}
