@@ -38,7 +38,7 @@ bench: $(TEST)/.ready
 	@$(BIN)/python -m benchmarks
 
 docs: $(TEST)/.ready
-	@$(BIN)/python scripts/write_reference.py
+	@$(BIN)/python -m scripts.write_reference
 
 clean:
 	rm -rf $(RUN) $(TEST) build dist .coverage* .pytest_cache .ruff_cache .hypothesis

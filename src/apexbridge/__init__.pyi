@@ -6,6 +6,7 @@ from apexbridge.lifecycle.archive import open_archive as open_archive
 from apexbridge.lifecycle.archive import pack as pack
 from apexbridge.runtime import Runtime as Runtime
 from apexbridge.settings import Settings as Settings
+from apexbridge.settings import load as load_settings
 from apexbridge.skills.edit import edit_description as edit_description
 from apexbridge.skills.manifest import SkillManifest as SkillManifest
 from apexbridge.skills.model import Origin as Origin
@@ -16,3 +17,25 @@ from apexbridge.skills.validate import Package as Package
 from apexbridge.skills.validate import open_folder as open_folder
 from apexbridge.skills.validate import validate as validate
 from apexbridge.sources.base import SkillSource as SkillSource
+
+__all__ = [
+    "ApexBridgeError",
+    "Extensions",
+    "Origin",
+    "Package",
+    "Problem",
+    "Runtime",
+    "Settings",
+    "Skill",
+    "SkillInvalidError",
+    "SkillManifest",
+    "SkillNotFoundError",
+    "SkillSource",
+    "edit_description",
+    "load_settings",
+    "open_archive",
+    "open_folder",
+    "pack",
+    "read_skill",
+    "validate",
+]

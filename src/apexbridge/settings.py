@@ -8,6 +8,7 @@ receive their own small values, never this object. The only module that knows th
 import difflib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -40,7 +41,7 @@ def _split(value: object) -> object:
 
 
 def _words(value: object) -> object:
-    return value.replace(",", " ").split() if isinstance(value, str) else value
+    return re.findall(r"[^\s,:;]+", value) if isinstance(value, str) else value
 
 
 def _language_tag(value: object) -> object:
@@ -55,7 +56,9 @@ Precedence = Annotated[tuple[Origin, ...], BeforeValidator(_words)]
 class SkillSettings(BaseModel):
     """Where skills are looked for."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True
+    )
 
     paths: Paths = ()
     """More folders with skills; relative ones start at the project, `~` is your home."""
@@ -87,6 +90,7 @@ class Settings(BaseSettings):
         env_prefix=PREFIX,
         env_nested_delimiter="__",
         enable_decoding=False,
+        use_attribute_docstrings=True,
     )
 
     lang: Annotated[Literal["auto", "en", "zh"], BeforeValidator(_language_tag)] = "auto"

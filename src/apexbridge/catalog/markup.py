@@ -1,7 +1,7 @@
 """Skills as the XML block that many system prompts use; text from skills is escaped. Pure."""
 
 from collections.abc import Iterable
-from xml.sax.saxutils import escape
+from html import escape
 
 from apexbridge.skills.model import Skill
 
@@ -15,7 +15,7 @@ def available_skills(skills: Iterable[Skill]) -> str:
             fields["location"] = str(skill.root / "SKILL.md")
         lines.append("<skill>")
         for tag, text in fields.items():
-            lines += [f"<{tag}>", escape(text), f"</{tag}>"]
+            lines += [f"<{tag}>", escape(text, quote=False), f"</{tag}>"]
         lines.append("</skill>")
     lines.append("</available_skills>")
     return "\n".join(lines)

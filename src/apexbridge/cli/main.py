@@ -1,5 +1,6 @@
 """The command line: its commands and their flags. The work is imported when a command runs."""
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,6 +26,14 @@ Level = Annotated[
 ]
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(version("apexbridge"))
+        raise typer.Exit
+
+
 @app.callback()
 def common(
     context: typer.Context,
@@ -33,14 +42,14 @@ def common(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Override one setting; repeatable."),
     ] = None,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
 ) -> None:
     """Skills and tools for any language model."""
-    if version:
-        from importlib.metadata import version as installed
-
-        print(installed("apexbridge"))
-        raise typer.Exit
     flags: dict[str, Any] = {"lang": lang} if lang else {}
     for text in assign or ():
         key, sign, value = text.partition("=")
@@ -178,6 +187,10 @@ def config(
 
 def main() -> None:
     """Run the command line; a reader that went away is no failure."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show a character gets its number, never a crash.
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except BrokenPipeError:

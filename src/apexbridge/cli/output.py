@@ -150,7 +150,8 @@ class Out:
 
     def _envelope(self, *, ok: bool, data: object, error: object) -> None:
         envelope = {"ok": ok, "command": self.command, "data": data, "error": error}
-        print(json.dumps(envelope, ensure_ascii=False, default=str))
+        is_wide = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+        print(json.dumps(envelope, ensure_ascii=not is_wide, default=str))
 
     def problem(self, problem: Problem) -> dict[str, object]:
         """A problem as programs read it."""

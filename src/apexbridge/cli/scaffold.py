@@ -1,5 +1,6 @@
 """What a new skill starts from, in English and Chinese."""
 
+from apexbridge.skills.edit import quote
 from apexbridge.skills.validate import PLACEHOLDER
 from apexbridge.wording import Language
 
@@ -93,7 +94,7 @@ def files(
     text = (_ZH if language == "zh" else _EN).format(
         name=name,
         title=title,
-        description=description or _DESCRIPTION[language],
+        description=quote(description or _DESCRIPTION[language]),
         script=run,
     )
     return {"SKILL.md": (text, 0o644), **made}

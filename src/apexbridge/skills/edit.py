@@ -49,7 +49,7 @@ def _check(description: str) -> None:
 
 def _splice(cut: Document, values: Frontmatter, description: str) -> tuple[int, int, str]:
     """Where the old value stands in the text, and what to put there."""
-    quoted = _quote(description)
+    quoted = quote(description)
     span = values.spans.get("description")
     if span is None and ("description" in values.values or values.is_flow):
         raise _refused(_not_text())
@@ -62,7 +62,8 @@ def _splice(cut: Document, values: Frontmatter, description: str) -> tuple[int, 
     return start, end, f" {quoted}" if needs_blank else quoted
 
 
-def _quote(text: str) -> str:
+def quote(text: str) -> str:
+    """Write text as one double-quoted YAML scalar on one line, whatever it holds."""
     return _ESCAPE.sub(lambda char: f"\\u{ord(char[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 

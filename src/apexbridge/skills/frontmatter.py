@@ -5,7 +5,7 @@ field means is for the manifest to say. Aliases, merge keys and foreign tags are
 depth and number of nodes are bounded while the text is read, so nothing can grow or run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -175,18 +175,19 @@ class _Builder:
         return None
 
 
+def _events(text: str) -> Iterator[yaml.Event]:
+    return yaml.parse(text, Loader=_LOADER)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
 def _build(text: str) -> Frontmatter | Problem:
     builder = _Builder()
-    loader: Any = _LOADER(text)
     try:
-        while loader.check_event():
-            broken = builder.take(loader.get_event())
+        for event in _events(text):
+            broken = builder.take(event)
             if broken:
                 return broken
     except (yaml.YAMLError, UnicodeError) as error:
         return _invalid(error)
-    finally:
-        loader.dispose()
     if builder.root is None:
         builder.root = {}
     if not isinstance(builder.root, dict):

@@ -33,7 +33,6 @@ def name_problems(written: str, where: str) -> list[Problem]:
     name = normalise(written)
     if not name:
         return [Problem(code="name_empty", where=where)]
-    details = {"name": name, "suggestion": slug(name), "length": len(name), "limit": MAX_LENGTH}
     broken = {
         "name_too_long": len(name) > MAX_LENGTH,
         "name_not_lowercase": name != name.lower(),
@@ -41,9 +40,11 @@ def name_problems(written: str, where: str) -> list[Problem]:
         "name_double_hyphen": "--" in name,
         "name_characters": not all(char.isalnum() or char == "-" for char in name),
     }
-    return [
-        Problem(code=code, where=where, details=details) for code, is_so in broken.items() if is_so
-    ]
+    codes = [code for code, is_broken in broken.items() if is_broken]
+    if not codes:
+        return []
+    details = {"name": name, "suggestion": slug(name), "length": len(name), "limit": MAX_LENGTH}
+    return [Problem(code=code, where=where, details=details) for code in codes]
 
 
 def is_reserved(name: str) -> bool:

@@ -8,7 +8,8 @@ import re
 from dataclasses import dataclass
 
 _ENTRY = re.compile(r"(?P<indent> *)(?P<dash>- +)?(?:(?P<key>[\w.-]+):[ \t]+)?(?P<value>\S.*)")
-_NEEDS_QUOTES = re.compile(r"[*%@`]|.*:(?:[ \t]|$)", re.DOTALL)
+_NEEDS_QUOTES = re.compile(r"[*%@`,\]}]|.*:(?:[ \t]|$)", re.DOTALL)
+_BRACKETS = {"[": "]", "{": "}"}
 _OPENS_SOMETHING = ('"', "'", "|", ">", "[", "{", "#")
 
 
@@ -61,7 +62,8 @@ def _last_line(lines: list[str], first: int, indent: int) -> int:
 
 
 def _is_plain_and_bad(value: str) -> bool:
-    if value.startswith(_OPENS_SOMETHING):
+    is_closed = _BRACKETS.get(value[0], "") in value
+    if value.startswith(_OPENS_SOMETHING) and is_closed:
         return False
     return any(_NEEDS_QUOTES.match(line.strip()) for line in value.split("\n"))
 

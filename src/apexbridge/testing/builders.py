@@ -5,6 +5,8 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from apexbridge.skills.edit import quote
+
 DEFAULT_BODY = "# Instructions\n\nDo what the description says.\n"
 
 
@@ -18,8 +20,7 @@ def skill_md(
 
     Underscores in field names become hyphens, except in `when_to_use`.
     """
-    lines = [f"name: {json.dumps(name, ensure_ascii=False)}"]
-    lines.append(f"description: {json.dumps(description, ensure_ascii=False)}")
+    lines = [f"name: {quote(name)}", f"description: {quote(description)}"]
     for key, value in fields.items():
         written = key if key == "when_to_use" else key.replace("_", "-")
         lines.append(f"{written}: {json.dumps(value, ensure_ascii=False)}")

@@ -1,0 +1,198 @@
+"""Write the reference pages from the program itself; `make docs` runs it, a test compares."""
+
+import dataclasses
+import inspect
+import types
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import typer
+from pydantic import BaseModel
+
+from apexbridge import errors, events, extensions, wording
+from apexbridge.cli.main import app
+from apexbridge.cli.output import Exit
+from apexbridge.lifecycle.archive import ArchiveLimits
+from apexbridge.policy.hookspec import HookEvent
+from apexbridge.settings import Settings, SkillSettings
+from apexbridge.skills import frontmatter, names, patterns, reader, tree, validate
+from apexbridge.skills.manifest import SPEC_KEYS, SkillManifest
+from tests.promises import PROMISES
+
+PLACE = Path(__file__).parents[1] / "docs" / "reference"
+NOTE = "<!-- Written by `make docs`; edit scripts/write_reference.py instead. -->"
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """A Markdown table; bars in cells are escaped."""
+    lines = ["| " + " | ".join(heads) + " |"]
+    lines.append("|" + "---|" * (lines[0].count(" | ") + 1))
+    for row in rows:
+        cells = (str(cell).replace("|", "\\|").replace("\n", " ") for cell in row)
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def page(title: str, *parts: str) -> str:
+    """A whole page."""
+    return "\n\n".join((NOTE, f"# {title}", *parts)) + "\n"
+
+
+def cli_page() -> str:
+    """Every command with its flags, and the exit codes."""
+    command: Any = typer.main.get_command(app)
+    parts = [
+        "Every command takes `--help`; every one that prints takes `--json` and `--quiet`.",
+        "## Common options",
+        _options(command),
+    ]
+    for name, sub in command.commands.items():
+        parts += [f"## `apexbridge {name}`", str(sub.help), _options(sub)]
+    codes = table(("code", "meaning"), ((int(code), code.name.lower()) for code in Exit))
+    envelope = (
+        'With `--json` one line is printed: `{"ok", "command", "data", "error"}`; `error` is null '
+        "or `{code, message, hint, param}`. People's text then goes to stderr."
+    )
+    return page("Command line", *parts, "## Exit codes", codes, "## JSON", envelope)
+
+
+def _options(command: Any) -> str:
+    rows = [
+        (", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts)), option.help)
+        for option in command.params
+        if option.name != "help"
+    ]
+    return table(("option", "meaning"), rows)
+
+
+def settings_page() -> str:
+    """Every setting, its default and its variable."""
+    rows = [*_settings(Settings, ""), *_settings(SkillSettings, "skills.")]
+    intro = (
+        "Later wins: defaults, your `config.toml`, the project's `ship.json` (only `skills.paths` "
+        "and `skills.allowExternalPaths`), the project's `apexbridge.toml`, `APEXBRIDGE_*`, flags "
+        "(`--set KEY=VALUE`). `apexbridge config` shows where each value came from."
+    )
+    return page("Settings", intro, table(("setting", "default", "variable", "meaning"), rows))
+
+
+def _settings(model: type[BaseModel], prefix: str) -> Iterable[tuple[str, ...]]:
+    for name, field in model.model_fields.items():
+        default: Any = field.default
+        if isinstance(default, BaseModel):
+            continue
+        shown = ":".join(map(str, default)) if isinstance(default, tuple) else default  # pyright: ignore[reportUnknownArgumentType]
+        variable = f"APEXBRIDGE_{prefix}{name}".upper().replace(".", "__")
+        yield f"`{prefix}{name}`", f"`{shown}`", f"`{variable}`", str(field.description)
+
+
+def errors_page() -> str:
+    """Every code with its words in both languages."""
+    kinds = {kind.code: kind.__name__ for kind in _error_kinds(errors.ApexBridgeError)}
+    rows = [
+        (f"`{code}`", f"`{kinds[code]}`" if code in kinds else "", phrase.message, other.message)
+        for (code, phrase), other in zip(
+            wording.TABLES["en"].items(), wording.TABLES["zh"].values(), strict=True
+        )
+    ]
+    intro = "Codes are stable and never translated; their words may change."
+    return page("Error and problem codes", intro, table(("code", "raised as", "en", "zh"), rows))
+
+
+def _error_kinds(kind: type[errors.ApexBridgeError]) -> Iterable[type[errors.ApexBridgeError]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _error_kinds(child)
+
+
+def events_page() -> str:
+    """Every event with its fields."""
+    kinds: tuple[Any, ...] = get_args(events.Event)
+    parts = ["Events are the telemetry: typed, complete, and free of secrets."]
+    for kind in kinds:
+        fields = ((f"`{f.name}`", f"`{_type_name(f.type)}`") for f in dataclasses.fields(kind))
+        parts += [f"## `{kind.__name__}`", str(kind.__doc__), table(("field", "type"), fields)]
+    return page("Events", *parts)
+
+
+def _type_name(annotation: object) -> str:
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return annotation.__name__
+    return str(annotation).replace("typing.", "")
+
+
+def format_page() -> str:
+    """Every field of SKILL.md."""
+    rows = [
+        (f"`{field.alias or name}`", "yes" if (field.alias or name) in SPEC_KEYS else "")
+        for name, field in SkillManifest.model_fields.items()
+    ]
+    intro = (
+        "Fields of SKILL.md. Those outside the Agent Skills format may also be written as "
+        "`apexbridge.<field>` in `metadata`, which every client accepts. Hooks can be attached to: "
+        + ", ".join(f"`{event}`" for event in HookEvent)
+        + "."
+    )
+    return page("SKILL.md fields", intro, table(("field", "in the Agent Skills format"), rows))
+
+
+def limits_page() -> str:
+    """Every published limit."""
+    archive = ArchiveLimits()
+    rows = [
+        ("name", f"{names.MAX_LENGTH} characters"),
+        ("description", f"{reader.MAX_DESCRIPTION} characters"),
+        ("compatibility", f"{validate.MAX_COMPATIBILITY} characters"),
+        ("SKILL.md", f"{reader.MAX_SKILL_MD_BYTES} bytes"),
+        ("frontmatter", f"{frontmatter.MAX_BYTES} bytes"),
+        ("frontmatter depth", f"{frontmatter.MAX_DEPTH} levels"),
+        ("frontmatter values", frontmatter.MAX_NODES),
+        ("patterns one `paths` entry may stand for", patterns.MAX_EXPANSIONS),
+        ("files of a skill that are hashed", tree.MAX_FILES),
+        ("archive, packed", f"{archive.packed_bytes} bytes"),
+        ("archive, unpacked", f"{archive.unpacked_bytes} bytes"),
+        ("archive, one file", f"{archive.file_bytes} bytes"),
+        ("archive, files", archive.files),
+    ]
+    return page("Limits", table(("what", "limit"), rows))
+
+
+def extensions_page() -> str:
+    """Every extension point."""
+    return page("Extension points", f"```text\n{inspect.getdoc(extensions)}\n```")
+
+
+def promises_page() -> str:
+    """The promise register."""
+    rows = [(row.id, row.says, row.state, row.remains) for row in PROMISES.values()]
+    count = sum(row.state == "open" for row in PROMISES.values())
+    intro = (
+        "What each bad input or fault must get. A row is `kept` when a test proves all of it, "
+        f"`partly` when the part that exists is proved, else `open` ({count} rows)."
+    )
+    return page("Promises", intro, table(("row", "promise", "state", "still to come"), rows))
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "cli.md": cli_page,
+    "errors.md": errors_page,
+    "events.md": events_page,
+    "extensions.md": extensions_page,
+    "limits.md": limits_page,
+    "promises.md": promises_page,
+    "settings.md": settings_page,
+    "skill-fields.md": format_page,
+}
+
+
+def main() -> None:
+    """Write every page."""
+    PLACE.mkdir(parents=True, exist_ok=True)
+    for name, write in PAGES.items():
+        (PLACE / name).write_text(write(), encoding="utf-8")
+    print(f"{len(PAGES)} pages in {PLACE.name}/")
+
+
+if __name__ == "__main__":
+    main()

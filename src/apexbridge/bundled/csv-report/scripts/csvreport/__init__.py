@@ -1,0 +1,1 @@
+"""The parts of the csv-report script: reading, typing, grouping, drawing and wording."""

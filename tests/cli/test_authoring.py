@@ -1,0 +1,158 @@
+"""`init`, `validate`, `pack`."""
+
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from apexbridge.testing import make_skill, make_zip, skill_md
+from tests.cli.conftest import Run
+
+
+@pytest.mark.parametrize("script", ["none", "python", "bash", "node"])
+def test_a_scaffold_is_sound_but_for_its_description(run: Run, project: Path, script: str) -> None:
+    made = run("init", "my-skill", "--script", script)
+    assert (made.code, made.err) == (0, "")
+    checked = run("validate", "my-skill", "--level", "spec", "--json")
+    (skill,) = checked.data["skills"]
+    assert [problem["code"] for problem in skill["problems"]] == ["description_placeholder"]
+    assert sorted(path.name for path in project.iterdir()) == ["my-skill"]
+
+
+@pytest.mark.parametrize(("script", "path"), [("python", "main.py"), ("bash", "main.sh")])
+def test_the_scaffolds_script_runs(run: Run, project: Path, script: str, path: str) -> None:
+    run("init", "my-skill", "--script", script)
+    file = project / "my-skill/scripts" / path
+    done = subprocess.run([file, "a", "b"], capture_output=True, text=True, check=True)
+    assert done.stdout == "my-skill: a b\n"
+
+
+def test_a_description_is_put_in_and_nothing_is_left_to_warn_of(run: Run) -> None:
+    run("init", "pdf", "--description", 'Reads "PDF": 读取 PDF')
+    checked = run("validate", "pdf")
+    assert (checked.code, checked.out) == (0, "pdf: sound\n")
+
+
+def test_a_chinese_scaffold_speaks_chinese(run: Run, project: Path) -> None:
+    made = run("init", "总结", APEXBRIDGE_LANG="zh")
+    assert made.out.startswith("已创建 总结/SKILL.md\n下一步")
+    assert "## 何时使用" in (project / "总结/SKILL.md").read_text(encoding="utf-8")
+    assert run("validate", "总结").code == 0
+
+
+@pytest.mark.promise("M08")
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [("../x", "characters"), ("Upper", "lower case"), ("con", "reserved"), ("", "not be empty")],
+)
+def test_a_bad_name_makes_nothing(run: Run, project: Path, name: str, rule: str) -> None:
+    made = run("init", name)
+    assert made.code == 6
+    assert rule in made.err
+    assert list(project.iterdir()) == []
+
+
+def test_a_folder_that_exists_is_not_touched(run: Run, project: Path) -> None:
+    (project / "pdf").mkdir()
+    made = run("init", "pdf", "--json")
+    assert (made.code, made.error["code"]) == (4, "path_exists")
+    assert list((project / "pdf").iterdir()) == []
+
+
+def test_a_dry_run_makes_nothing(run: Run, project: Path) -> None:
+    assert run("init", "pdf", "--dry-run").out == "Would make pdf/SKILL.md\n"
+    run("init", "pdf")
+    packed = run("pack", "pdf", "--dry-run")
+    assert packed.out.startswith("Would pack 1 files into pdf.zip")
+    assert [path.name for path in project.iterdir()] == ["pdf"]
+
+
+def test_a_bad_description_makes_nothing(run: Run, project: Path) -> None:
+    assert run("init", "pdf", "--description", "x" * 1025).code == 6
+    assert list(project.iterdir()) == []
+
+
+def test_validate_says_every_problem_at_once_with_its_place_and_hint(
+    run: Run, project: Path
+) -> None:
+    make_skill(project, "bad", raw=b"---\nname: Bad_X\ncontxt: fork\n---\n")
+    done = run("validate", "bad")
+    assert done.code == 6
+    assert done.out.splitlines()[0] == "bad: 4 errors, 2 warnings"
+    for code in ("name_not_lowercase", "name_characters", "name_mismatch", "description_missing"):
+        assert f"[{code}]" in done.out
+    assert "SKILL.md:3  warning  Unknown key 'contxt' [unknown_key_near]" in done.out
+    assert "Did you mean 'context'?" in done.out
+
+
+def test_validate_speaks_chinese_and_keeps_the_codes(run: Run, project: Path) -> None:
+    make_skill(project, "bad", raw=b"---\nname: bad\n---\nDo it.\n")
+    done = run("--lang", "zh", "validate", "bad")
+    assert "SKILL.md:1  错误  缺少必填字段 description [description_missing]" in done.out
+
+
+def test_validate_takes_files_zips_and_folders_of_skills(run: Run, project: Path) -> None:
+    make_skill(project / "many", "one")
+    make_skill(project / "many", "two", raw=b"nothing")
+    (project / "many/notes").mkdir()
+    make_zip(project / "three.zip", {"three/SKILL.md": skill_md("three")})
+    done = run("validate", "many", "many/one/SKILL.md", "three.zip", "--json")
+    assert [(skill["path"], skill["ok"]) for skill in done.data["skills"]] == [
+        ("many/one", True),
+        ("many/two", False),
+        ("many/one", True),
+        ("three.zip", True),
+    ]
+    assert done.code == 6
+
+
+def test_validate_tells_a_zip_with_the_wrong_layout_what_to_do(run: Run, project: Path) -> None:
+    make_zip(project / "x.zip", {"SKILL.md": skill_md("x")})
+    done = run("validate", "x.zip")
+    assert done.code == 6
+    assert "my-skill/SKILL.md" in done.err
+
+
+def test_a_path_that_is_not_there_is_not_found(run: Run) -> None:
+    assert run("validate", "nowhere").code == 3
+    assert run("pack", "nowhere").code == 3
+
+
+def test_an_empty_folder_is_no_skill(run: Run, project: Path) -> None:
+    (project / "empty").mkdir()
+    done = run("validate", "empty")
+    assert (done.code, "[skill_md_missing]" in done.out) == (6, True)
+
+
+def test_pack_makes_a_zip_that_validates_and_never_replaces_unasked(
+    run: Run, project: Path
+) -> None:
+    make_skill(project, "pdf", files={"evals/evals.json": "[]"})
+    first = run("pack", "pdf", "--json")
+    assert (first.code, first.data["files"]) == (0, ["SKILL.md"])
+    assert run("validate", "pdf.zip").code == 0
+    before = (project / "pdf.zip").read_bytes()
+    assert run("pack", "pdf", "--with-evals").code == 4
+    assert (project / "pdf.zip").read_bytes() == before
+    assert run("pack", "pdf", "--with-evals", "--yes").code == 0
+    assert "pdf/evals/evals.json" in zipfile.ZipFile(project / "pdf.zip").namelist()
+
+
+def test_pack_refuses_what_is_not_sound(run: Run, project: Path) -> None:
+    make_skill(project, "bad", raw=b"---\nname: other\ndescription: d\n---\n")
+    done = run("pack", "bad", "-o", "x.zip")
+    assert (done.code, (project / "x.zip").exists()) == (6, False)
+    assert "folder is called 'bad'" in done.err
+
+
+def test_pack_tells_of_warnings(run: Run, project: Path) -> None:
+    make_skill(project, "pdf", author="me")
+    assert "[unknown_key]" in run("pack", "pdf").out
+    assert run("pack", "pdf", "-o", "q.zip", "--quiet").out == ""
+
+
+def test_pack_works_in_the_skills_own_folder(run: Run, project: Path) -> None:
+    root = make_skill(project, "pdf")
+    assert run("pack", ".", "-o", "../x.zip", cwd=root).code == 0
+    assert zipfile.ZipFile(project / "x.zip").namelist() == ["pdf/SKILL.md"]

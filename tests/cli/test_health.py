@@ -1,0 +1,153 @@
+"""`doctor`, `config` and what all commands share."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from apexbridge import errors
+from apexbridge.cli.output import Exit, exit_for, visible
+from apexbridge.testing import make_skill
+from tests.cli.conftest import Run
+
+
+def test_doctor_tells_what_works(run: Run) -> None:
+    done = run("doctor")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.rstrip().endswith("All is well.")
+    for text in ("✓ Python", "✓ Data folder", "✓ Skills: bundled", "skills.max_depth"):
+        assert text in done.out
+
+
+def test_doctor_really_tries_the_data_folder(run: Run, tmp_path: Path) -> None:
+    good = tmp_path / "data"
+    good.mkdir()
+    done = run("doctor", "--json", APEXBRIDGE_DATA_DIR=str(good))
+    states = {check["name"]: check for check in done.data["checks"]}
+    assert states["Data folder"]["detail"].endswith("writable, moves are atomic")
+    assert list(good.iterdir()) == []
+    (tmp_path / "file").write_bytes(b"")
+    bad = run("doctor", "--json", APEXBRIDGE_DATA_DIR=str(tmp_path / "file"))
+    assert bad.code == 1
+    assert json.loads(bad.out)["ok"] is False
+    assert "failed" in run("doctor", APEXBRIDGE_DATA_DIR=str(tmp_path / "file")).out
+
+
+def test_doctor_remarks_on_broken_skills_and_slips(run: Run, home: Path) -> None:
+    make_skill(home / ".claude/skills", "broken", raw=b"nothing")
+    done = run("doctor", APEXBRIDGE_SKILL__PATHS="x", PYTHONIOENCODING="utf-8")
+    assert done.code == 0
+    assert "! Skills: user" in done.out
+    assert "not settings: APEXBRIDGE_SKILL__PATHS" in done.out
+    assert "Works, with 2 remarks." in done.out
+
+
+def test_doctor_speaks_chinese(run: Run) -> None:
+    done = run("--lang", "zh", "doctor")
+    assert "✓ 数据文件夹" in done.out
+    assert done.out.rstrip().endswith("一切正常。")
+
+
+@pytest.mark.promise("S16")
+def test_a_terminal_that_knows_no_chinese_crashes_nothing(run: Run, home: Path) -> None:
+    make_skill(home / ".claude/skills", "技能", description="中文描述 ✓")
+    for arguments in (("ls",), ("doctor",), ("show", "技能"), ("--lang", "zh", "show", "x")):
+        done = run(*arguments, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LANG="C")
+        assert "Traceback" not in done.err
+
+
+def test_config_shows_each_setting_with_its_origin(run: Run) -> None:
+    done = run("--set", "skills.max_depth=3", "config", "--json", APEXBRIDGE_LANG="en")
+    assert done.data["skills.max_depth"] == {"value": 3, "origin": "flag"}
+    assert done.data["lang"] == {"value": "en", "origin": "environment"}
+    assert done.data["skills.paths"] == {"value": [], "origin": "default"}
+    assert "skills.max_depth" in run("config").out
+
+
+def test_config_shows_one_setting(run: Run) -> None:
+    assert run("config", "skills.project_paths").out == (
+        ".apexbridge/skills:.claude/skills:.agents/skills\n"
+    )
+    missing = run("config", "skills.pathes")
+    assert (missing.code, "skills.paths" in missing.err) == (3, True)
+
+
+@pytest.mark.parametrize("text", ["novalue", "=x"])
+def test_a_setting_on_the_command_line_needs_a_name_and_a_value(run: Run, text: str) -> None:
+    assert run("--set", text, "config").code == 2
+
+
+def test_settings_that_make_no_sense_end_every_command(run: Run, project: Path) -> None:
+    (project / "apexbridge.toml").write_text("[skills]\nmax_depth = 0\n", encoding="utf-8")
+    for command in ("ls", "doctor", "config"):
+        done = run(command, LANG="zh_CN.UTF-8")
+        assert done.code == 2
+        assert "来自 apexbridge.toml 的设置“skills.max_depth”无效" in done.err
+
+
+def test_the_version_is_the_packages(run: Run) -> None:
+    assert run("--version").out == f"{version('apexbridge')}\n"
+
+
+def test_without_arguments_the_help_is_shown(run: Run) -> None:
+    done = run()
+    assert "validate" in done.out + done.err
+
+
+@pytest.mark.parametrize("arguments", [("nosuch",), ("ls", "--nosuch"), ("validate",)])
+def test_a_wrong_call_is_a_usage_error(run: Run, arguments: tuple[str, ...]) -> None:
+    assert run(*arguments).code == 2
+
+
+def test_a_reader_that_goes_away_is_no_failure(home: Path) -> None:
+    for number in range(400):
+        make_skill(home / ".claude/skills", f"s{number:03}", description="x" * 900)
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    command = f"{sys.executable} -m apexbridge ls --json | head -c 10"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], capture_output=True, text=True, env=environment, cwd=home
+    )
+    assert (done.stdout, done.stderr) == ('{"ok": tru', "")
+
+
+def test_quiet_commands_say_nothing(run: Run) -> None:
+    for arguments in (("ls",), ("doctor",), ("config",), ("show", "git-commit")):
+        assert run(*arguments, "--quiet").out == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.SkillNotFoundError("x"), Exit.NOT_FOUND),
+        (errors.StorageError(code="path_exists"), Exit.CONFLICT),
+        (errors.StorageError(), Exit.FAILURE),
+        (errors.SkillExistsError(), Exit.CONFLICT),
+        (errors.PermissionDeniedError(), Exit.DENIED),
+        (errors.ArchiveUnsafeError(), Exit.INVALID),
+        (errors.ConfigError(), Exit.USAGE),
+        (errors.ModelError(), Exit.FAILURE),
+    ],
+)
+def test_every_error_has_its_exit_code(error: errors.ApexBridgeError, code: Exit) -> None:
+    assert exit_for(error) is code
+
+
+@pytest.mark.promise("S14")
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain 中文 é", "plain 中文 é"),
+        ("a\nb\tc", "a b c"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("\u202eabc", "\\u202eabc"),
+        ("\U000e0041", "\\U000e0041"),
+        ("\ud800", "\\ud800"),
+        ("👩\u200d💻", "👩\u200d💻"),
+    ],
+)
+def test_what_would_steer_a_terminal_is_written_out(text: str, shown: str) -> None:
+    assert visible(text) == shown

@@ -1,0 +1,159 @@
+"""The promise register: what each bad input or fault must get.
+
+A test names the rows it proves with `@pytest.mark.promise("M01")`. A row is `kept` when all of it
+is proved, `partly` when the part that exists is proved (the note says what is still to come), and
+`open` when nothing that could keep it is built yet. `tests/architecture/test_promises.py` holds
+the register and the tests against each other, so the open rows can only become fewer.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["kept", "partly", "open"]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """One row: what comes in and what it gets."""
+
+    id: str
+    says: str
+    state: State = "open"
+    remains: str = ""
+
+
+def _rows(*promises: Promise) -> dict[str, Promise]:
+    return {promise.id: promise for promise in promises}
+
+
+_INSTALL = "the refusal of an install over HTTP"
+_ARCHIVE = "the strict reading that installs use; so far archives are only validated"
+
+PROMISES = _rows(
+    # Table Z, archives.
+    Promise("Z01", "an entry that climbs out with .. is refused", "partly", _ARCHIVE),
+    Promise("Z02", "an entry with an absolute path is refused", "partly", _ARCHIVE),
+    Promise("Z03", "drive letters and UNC names are refused", "partly", _ARCHIVE),
+    Promise("Z04", "backslashes become slashes only where no entry uses slashes"),
+    Promise("Z05", "a link entry is refused, wherever it points", "partly", _ARCHIVE),
+    Promise("Z06", "an entry below a link is refused before anything is written"),
+    Promise("Z07", "pipes, devices and sockets are refused"),
+    Promise("Z08", "odd modes are masked to 0644 or 0755"),
+    Promise("Z09", "the same name twice is refused", "partly", _ARCHIVE),
+    Promise("Z10", "SKILL.md beside skill.md is a collision", "partly", _ARCHIVE),
+    Promise("Z11", "names equal under NFKC and case folding collide"),
+    Promise("Z12", "a file that is also a folder is refused"),
+    Promise("Z13", "reserved names, trailing dots and streams are refused"),
+    Promise("Z14", "control, direction and zero-width characters in names are refused"),
+    Promise("Z15", "NUL in a name is refused"),
+    Promise("Z16", "too deep or too long paths are refused before anything is written"),
+    Promise("Z17", "a bomb is stopped at the cap", "partly", _ARCHIVE),
+    Promise("Z18", "a lie about an entry's size is found out"),
+    Promise("Z19", "overlapping entries are refused on every Python"),
+    Promise("Z20", "too many entries are refused from the count alone"),
+    Promise("Z21", "an archive inside stays opaque and is a finding"),
+    Promise("Z22", "an encrypted entry is refused with a code of its own", "partly", _ARCHIVE),
+    Promise("Z23", "data before, after or between two archives is refused"),
+    Promise("Z24", "headers that disagree are refused"),
+    Promise("Z25", "broken, truncated and empty archives are refused", "partly", _ARCHIVE),
+    Promise("Z26", "only stored and deflated entries are taken"),
+    Promise("Z27", "data descriptors are taken"),
+    Promise("Z28", "litter of desktop systems is dropped", "partly", _ARCHIVE),
+    Promise("Z29", "files at the root get a hint with the right layout", "partly", _ARCHIVE),
+    Promise("Z30", "several top folders are refused and named", "partly", _ARCHIVE),
+    Promise("Z31", "no SKILL.md is refused; other letter case warns", "partly", _ARCHIVE),
+    Promise("Z32", "GBK names without the UTF-8 flag are decoded"),
+    Promise("Z33", "UTF-8 names without the flag are decoded"),
+    Promise("Z34", "shipped markers and version control are dropped"),
+    Promise("Z35", "folder and declared name must agree", "partly", _ARCHIVE),
+    Promise("Z36", "a hostile upload name is never a path"),
+    # Table M, manifests.
+    Promise("M01", "no or unclosed frontmatter: told; a scan goes on", "partly", _INSTALL),
+    Promise("M02", "an unquoted colon is mended and told", "kept"),
+    Promise("M03", "a Python tag runs nothing and is refused", "partly", _INSTALL),
+    Promise("M04", "alias and merge bombs are refused at once", "partly", _INSTALL),
+    Promise("M05", "deep, wide and huge frontmatter is refused at once", "partly", _INSTALL),
+    Promise("M06", "a key that stands twice is refused", "partly", _INSTALL),
+    Promise("M07", "names that look like other types stay text", "kept"),
+    Promise("M08", "bad names are told by rule and never become a path", "partly", _INSTALL),
+    Promise("M09", "missing, blank, long or odd descriptions are told", "partly", _INSTALL),
+    Promise("M10", "markup in a description is escaped at every exit", "partly", "console, HTTP"),
+    Promise("M11", "hidden characters are found and shown"),
+    Promise("M12", "BOM and CRLF are fine; other encodings are told", "partly", _INSTALL),
+    Promise("M13", "unknown keys and spellings are kept and told", "kept"),
+    Promise("M14", "path patterns with endless braces are refused", "partly", _INSTALL),
+    Promise("M15", "a SKILL.md that is huge, a folder or a link is refused", "partly", _INSTALL),
+    Promise("M16", "references out of the skill are told", "partly", "the Read tool's refusal"),
+    # Table L, lifecycle and crashes.
+    Promise("L01", "installing a taken name changes nothing"),
+    Promise("L02", "of fifty installs of one name one wins"),
+    Promise("L03", "changes of one skill at the same time are put in a row"),
+    Promise("L04", "a kill at any system call leaves every invariant true"),
+    Promise("L05", "a full or failing disk rolls back"),
+    Promise("L06", "an embedder that fails leaves no bad vector"),
+    Promise("L07", "a bad marker means vectorising again"),
+    Promise("L08", "a bad index is rebuilt"),
+    Promise("L09", "a folder removed by hand is no longer found"),
+    Promise("L10", "a SKILL.md edited by hand is seen; a bad edit keeps the last good one"),
+    Promise("L11", "an edit of the description changes nothing else", "partly", "ETag over HTTP"),
+    Promise("L12", "no other field can be edited"),
+    Promise("L13", "uninstalling the unknown, the bundled and the running"),
+    Promise("L14", "a second server on the same data refuses to start"),
+    Promise("L15", "read-only and linked data folders"),
+    Promise("L16", "a scan of any size ends", "partly", "resuming and paging"),
+    # Table X, execution.
+    Promise("X01", "unknown skills and scripts outside are refused"),
+    Promise("X02", "what cannot start says why"),
+    Promise("X03", "a time-out kills the whole tree"),
+    Promise("X04", "a script's own 124 is no time-out"),
+    Promise("X05", "a flood of output is cut and memory stays bounded"),
+    Promise("X06", "a daemon does not outlive its call"),
+    Promise("X07", "fork bombs and hogs hit their limits"),
+    Promise("X08", "deaf and waiting scripts end at the deadline"),
+    Promise("X09", "no secret of the server's environment is seen"),
+    Promise("X10", "no network without a grant"),
+    Promise("X11", "only the workspace can be written"),
+    Promise("X12", "arguments arrive as they are"),
+    Promise("X13", "any output becomes valid JSON"),
+    Promise("X14", "a caller that goes away ends its run"),
+    Promise("X15", "no isolation, no run"),
+    # Table S, server.
+    Promise("S01", "keys and scopes are checked"),
+    Promise("S02", "a foreign Host is refused"),
+    Promise("S03", "a foreign Origin is refused"),
+    Promise("S04", "JSON in another content type is refused"),
+    Promise("S05", "streams across origins are refused"),
+    Promise("S06", "no open bind without a key"),
+    Promise("S07", "bodies are capped while they arrive"),
+    Promise("S08", "malformed JSON is a 400 in the client's format"),
+    Promise("S09", "too many streams are told to wait"),
+    Promise("S10", "upstream faults are mapped"),
+    Promise("S11", "a stop drains"),
+    Promise("S12", "secrets are redacted everywhere"),
+    Promise("S13", "path tricks are not found"),
+    Promise("S14", "names cannot steer a terminal or log", "partly", "logs and CSV"),
+    Promise("S15", "markup from skills is inert in the console"),
+    Promise("S16", "odd clocks and locales crash nothing", "partly", "the server's timers"),
+    # Table R, remote fetches.
+    Promise("R01", "addresses of this machine are blocked"),
+    Promise("R02", "redirects to private addresses are blocked"),
+    Promise("R03", "a resolved address is pinned"),
+    Promise("R04", "other schemes are refused"),
+    Promise("R05", "endless bodies are capped"),
+    Promise("R06", "login pages and loops are clear errors"),
+    Promise("R07", "changed bytes behind a pinned hash are refused"),
+    # Table G, agent, hooks, permissions.
+    Promise("G01", "a skill's words change no permission"),
+    Promise("G02", "a tool's output stays data"),
+    Promise("G03", "bad tool calls become errors the model can read"),
+    Promise("G04", "limits end a turn with what there is"),
+    Promise("G05", "recursion and fan-out are bounded"),
+    Promise("G06", "a failing PreToolUse hook denies"),
+    Promise("G07", "a once hook runs once"),
+    Promise("G08", "deny beats allow, and prefixes end at words", "kept"),
+    Promise("G09", "a tool outside allowed-tools is refused and told"),
+    Promise("G10", "a skill removed in mid-conversation is an error, not a crash"),
+    Promise("G11", "bait and clones are found"),
+    Promise("G12", "Chinese injection is found"),
+    Promise("G13", "approvals die with the hash they were given for"),
+)

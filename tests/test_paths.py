@@ -1,0 +1,217 @@
+"""Paths that stay inside, changes that happen wholly or not at all."""
+
+import errno
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from apexbridge import paths
+from apexbridge.errors import StorageError, UnsafePathError
+from apexbridge.paths import (
+    commit_folder,
+    create_bytes,
+    remove_tree,
+    replace_bytes,
+    safe_join,
+    staging,
+)
+
+
+def test_a_path_below_the_root_is_joined(tmp_path: Path) -> None:
+    assert safe_join(tmp_path, "a/./b.md") == tmp_path.resolve() / "a/b.md"
+    assert safe_join(tmp_path, "a/../b.md") == tmp_path.resolve() / "b.md"
+    assert safe_join(tmp_path, "文件.md").name == "文件.md"
+
+
+@pytest.mark.parametrize(
+    "relative",
+    ["", "..", "../x", "a/../../x", "/etc/passwd", "~/x", "a\0b", "..\\x", "C:/x", "out/x", "out"],
+)
+def test_a_path_that_leaves_is_refused(tmp_path: Path, relative: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "out").symlink_to(tmp_path)
+    with pytest.raises(UnsafePathError):
+        safe_join(root, relative)
+
+
+def test_staging_is_private_beside_the_data_and_gone_afterwards(tmp_path: Path) -> None:
+    with staging(tmp_path) as place:
+        assert place.parent == tmp_path / ".staging"
+        assert stat.S_IMODE(place.stat().st_mode) == 0o700
+        (place / "deep/er").mkdir(parents=True)
+        (place / "deep/er/file").write_bytes(b"x")
+        (place / "deep/er").chmod(0)
+        (place / "link").symlink_to(tmp_path)
+    assert list((tmp_path / ".staging").iterdir()) == []
+    assert tmp_path.exists()
+
+
+def test_removing_what_is_gone_is_fine(tmp_path: Path) -> None:
+    remove_tree(tmp_path / "gone")
+    assert not (tmp_path / "gone").exists()
+
+
+@pytest.fixture(params=["kernel", "portable"])
+def rename(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways of moving without replacing."""
+    if request.param == "portable":
+        monkeypatch.setattr(paths, "_renameat2", lambda: None)
+    return request.param
+
+
+@pytest.mark.usefixtures("rename")
+def test_a_folder_is_moved_into_place(tmp_path: Path) -> None:
+    (tmp_path / "new/sub").mkdir(parents=True)
+    (tmp_path / "new/sub/file").write_bytes(b"x")
+    (tmp_path / "new/link").symlink_to("nowhere")
+    commit_folder(tmp_path / "new", tmp_path / "there")
+    assert (tmp_path / "there/sub/file").read_bytes() == b"x"
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.usefixtures("rename")
+@pytest.mark.parametrize("kind", ["empty", "full", "file", "link"])
+def test_nothing_that_exists_is_replaced(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "new").mkdir()
+    target = tmp_path / "there"
+    if kind == "file":
+        target.write_bytes(b"old")
+    elif kind == "link":
+        target.symlink_to("nowhere")
+    else:
+        target.mkdir()
+        if kind == "full":
+            (target / "old").write_bytes(b"old")
+    with pytest.raises(StorageError) as caught:
+        commit_folder(tmp_path / "new", target)
+    assert caught.value.code == "path_exists"
+    assert (tmp_path / "new").exists()
+    assert target.exists() or target.is_symlink()
+
+
+@pytest.mark.usefixtures("rename")
+def test_of_many_that_want_one_name_exactly_one_wins(tmp_path: Path) -> None:
+    def attempt(number: int) -> str:
+        source = tmp_path / f"new{number}"
+        source.mkdir()
+        (source / "who").write_text(str(number), encoding="utf-8")
+        try:
+            commit_folder(source, tmp_path / "there")
+        except StorageError as error:
+            return error.code
+        return "won"
+
+    with ThreadPoolExecutor(16) as pool:
+        ends = list(pool.map(attempt, range(50)))
+    assert sorted(ends) == ["path_exists"] * 49 + ["won"]
+    assert (tmp_path / "there/who").read_text(encoding="utf-8") == str(ends.index("won"))
+
+
+@pytest.mark.usefixtures("rename")
+def test_a_move_that_the_disk_refuses_leaves_both_sides(tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    with pytest.raises(StorageError) as caught:
+        commit_folder(tmp_path / "new", tmp_path / "no/such/folder")
+    assert caught.value.code == "storage_failed"
+    assert (tmp_path / "new").exists()
+
+
+def test_a_file_system_without_the_call_takes_the_portable_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(*_: object) -> int:
+        paths.ctypes.set_errno(errno.EINVAL)
+        return -1
+
+    monkeypatch.setattr(paths, "_renameat2", lambda: unsupported)
+    (tmp_path / "new").mkdir()
+    commit_folder(tmp_path / "new", tmp_path / "there")
+    assert (tmp_path / "there").is_dir()
+
+
+def test_the_portable_way_gives_its_claim_back_when_the_move_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "_renameat2", lambda: None)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, "broken disk")
+
+    (tmp_path / "new").mkdir()
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(StorageError, match="broken disk"):
+        commit_folder(tmp_path / "new", tmp_path / "there")
+    assert not (tmp_path / "there").exists()
+
+
+def test_the_portable_way_loses_to_someone_who_fills_its_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "_renameat2", lambda: None)
+
+    def occupied(*_: object) -> None:
+        raise OSError(errno.ENOTEMPTY, "not empty")
+
+    (tmp_path / "new").mkdir()
+    monkeypatch.setattr(Path, "rename", occupied)
+    with pytest.raises(StorageError) as caught:
+        commit_folder(tmp_path / "new", tmp_path / "there")
+    assert caught.value.code == "path_exists"
+
+
+def test_only_linux_has_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths.sys, "platform", "darwin")
+    assert paths._renameat2() is None  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_file_is_replaced_whole_and_keeps_its_mode(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"old")
+    file.chmod(0o755)
+    replace_bytes(file, b"new")
+    assert file.read_bytes() == b"new"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o755
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_file_that_was_not_there_is_made(tmp_path: Path) -> None:
+    replace_bytes(tmp_path / "file", b"new")
+    assert (tmp_path / "file").read_bytes() == b"new"
+
+
+def test_a_link_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("target")
+    with pytest.raises(StorageError, match="link"):
+        replace_bytes(tmp_path / "link", b"new")
+    assert (tmp_path / "target").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("write", [replace_bytes, create_bytes])
+def test_a_full_disk_leaves_the_old_bytes_and_no_litter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: object
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    old = tmp_path / "old"
+    old.write_bytes(b"old")
+    target = old if write is replace_bytes else tmp_path / "new"
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match="No space left"):
+        (replace_bytes if write is replace_bytes else create_bytes)(target, b"new")
+    assert (old.read_bytes(), [path.name for path in tmp_path.iterdir()]) == (b"old", ["old"])
+
+
+def test_a_new_file_never_replaces_one(tmp_path: Path) -> None:
+    create_bytes(tmp_path / "file", b"first", mode=0o600)
+    with pytest.raises(StorageError) as caught:
+        create_bytes(tmp_path / "file", b"second")
+    assert caught.value.code == "path_exists"
+    assert (tmp_path / "file").read_bytes() == b"first"
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -1,0 +1,174 @@
+"""Settings and where they come from."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from apexbridge.errors import ConfigError, SettingNotFoundError
+from apexbridge.settings import flatten, language_of_place, load, user_file
+from apexbridge.skills.model import Origin
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A project beside a home."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "project").mkdir()
+    return tmp_path
+
+
+def _variables(place: Path, **more: str) -> dict[str, str]:
+    return {"HOME": str(place / "home"), **more}
+
+
+def _user_file(place: Path, text: str) -> None:
+    file = user_file(_variables(place), place / "home")
+    file.parent.mkdir(parents=True)
+    file.write_text(text, encoding="utf-8")
+
+
+def test_without_anything_all_values_are_defaults(place: Path) -> None:
+    loaded = load(project=place / "project", environment=_variables(place))
+    assert set(loaded.origins.values()) == {"default"}
+    assert loaded.settings.skills.precedence == tuple(Origin)
+    assert loaded.settings.data_dir.is_relative_to(place / "home")
+    assert loaded.language == "en"
+
+
+def test_each_layer_wins_over_the_one_before_and_is_named(place: Path) -> None:
+    project = place / "project"
+    _user_file(place, 'lang = "zh"\n[skills]\nmax_depth = 1\nmax_folders = 1\npaths = ["user"]\n')
+    ship = {"name": "x", "skills": {"paths": ["ship"], "allowExternalPaths": True, "other": 1}}
+    (project / "ship.json").write_text(json.dumps(ship), encoding="utf-8")
+    toml = '[skills]\nmax_depth = 2\nmax_folders = 2\nmanaged_path = "/m"\n'
+    (project / "apexbridge.toml").write_text(toml, encoding="utf-8")
+    environment = _variables(place, APEXBRIDGE_SKILLS__MAX_DEPTH="3")
+    flags = {"skills": {"max_folders": "4"}}
+    loaded = load(project=project, environment=environment, flags=flags)
+    chosen = loaded.settings.skills
+    assert (loaded.settings.lang, chosen.paths, chosen.allow_external_paths) == (
+        "zh",
+        ("ship",),
+        True,
+    )
+    assert (chosen.managed_path, chosen.max_depth, chosen.max_folders) == ("/m", 3, 4)
+    assert {key: loaded.origins[f"skills.{key}"] for key in ("paths", "managed_path")} == {
+        "paths": "ship.json",
+        "managed_path": "apexbridge.toml",
+    }
+    assert loaded.origins["lang"].endswith("config.toml")
+    assert loaded.origins["skills.max_depth"] == "environment"
+    assert loaded.origins["skills.max_folders"] == "flag"
+
+
+def test_lists_in_the_environment_stand_between_path_separators(place: Path) -> None:
+    environment = _variables(
+        place,
+        APEXBRIDGE_SKILLS__PATHS="a:~/b::",
+        APEXBRIDGE_SKILLS__PRECEDENCE="user, bundled",
+        APEXBRIDGE_DATA_DIR="/data",
+    )
+    settings = load(project=place, environment=environment).settings
+    assert settings.skills.paths == ("a", "~/b")
+    assert settings.skills.precedence == (Origin.USER, Origin.BUNDLED)
+    assert settings.data_dir == Path("/data")
+
+
+def test_the_platforms_own_folders_are_honoured(place: Path) -> None:
+    environment = _variables(place, XDG_CONFIG_HOME=str(place / "c"), XDG_DATA_HOME="/d")
+    (place / "c/apexbridge").mkdir(parents=True)
+    (place / "c/apexbridge/config.toml").write_text('lang = "zh"', encoding="utf-8")
+    loaded = load(project=place, environment=environment)
+    assert (loaded.language, loaded.settings.data_dir) == ("zh", Path("/d/apexbridge"))
+
+
+@pytest.mark.parametrize(
+    ("environment", "key", "origin"),
+    [
+        ({"APEXBRIDGE_SKILLS__MAX_DEPTH": "many"}, "skills.max_depth", "environment"),
+        ({"APEXBRIDGE_LANG": "klingon"}, "lang", "environment"),
+        ({"APEXBRIDGE_SKILLS__PRECEDENCE": "user,nobody"}, "skills.precedence", "environment"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_named_with_its_origin(
+    place: Path, environment: dict[str, str], key: str, origin: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(project=place, environment=_variables(place, **environment))
+    assert (caught.value.details["key"], caught.value.details["origin"]) == (key, origin)
+
+
+def test_an_unknown_key_in_a_file_is_refused(place: Path) -> None:
+    (place / "apexbridge.toml").write_text("[skill]\npaths = []\n", encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load(project=place, environment=_variables(place))
+    assert (caught.value.details["key"], caught.value.details["origin"]) == (
+        "skill",
+        "apexbridge.toml",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("apexbridge.toml", "not = [toml"),
+        ("ship.json", "{"),
+        ("ship.json", "[]"),
+        ("ship.json", '{"skills": 3}'),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(place: Path, name: str, text: str) -> None:
+    (place / name).write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load(project=place, environment=_variables(place))
+    assert caught.value.code == "config_unreadable"
+    assert name in caught.value.message
+
+
+def test_a_table_in_place_of_a_value_is_refused(place: Path) -> None:
+    (place / "apexbridge.toml").write_text("[lang]\nx = 1\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="lang"):
+        load(project=place, environment=_variables(place))
+
+
+@pytest.mark.promise("S16")
+@pytest.mark.parametrize(
+    ("variables", "language"),
+    [
+        ({"LANG": "zh_CN.GB18030"}, "zh"),
+        ({"LANG": "zh_CN", "LC_ALL": "C"}, "en"),
+        ({"LANG": "C", "LC_MESSAGES": "zh_TW"}, "zh"),
+        ({"LANG": "C", "APEXBRIDGE_LANG": "zh-Hans"}, "zh"),
+        ({"LANG": "zh_CN", "APEXBRIDGE_LANG": "en_GB"}, "en"),
+        ({}, "en"),
+    ],
+)
+def test_the_language_follows_the_setting_then_the_locale(
+    place: Path, variables: dict[str, str], language: str
+) -> None:
+    assert load(project=place, environment=_variables(place, **variables)).language == language
+    assert language_of_place(variables) == language
+
+
+def test_a_setting_is_found_by_its_name_and_a_slip_is_helped(place: Path) -> None:
+    loaded = load(project=place, environment=_variables(place))
+    assert loaded.value("skills.max_depth") == 6
+    with pytest.raises(SettingNotFoundError) as caught:
+        loaded.value("skills.max_dept")
+    assert caught.value.near[0] == "skills.max_depth"
+
+
+def test_variables_that_name_no_setting_are_told(place: Path) -> None:
+    environment = _variables(place, APEXBRIDGE_SKILL__PATHS="x", APEXBRIDGE_LANG="en", OTHER="y")
+    loaded = load(project=place, environment=environment)
+    assert loaded.unknown_variables == ("APEXBRIDGE_SKILL__PATHS",)
+
+
+def test_the_real_environment_is_the_default(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("APEXBRIDGE_LANG", "zh")
+    loaded = load()
+    assert (loaded.home, loaded.project, loaded.language) == (home, home.resolve(), "zh")
+    assert list(flatten(loaded.settings)) == list(loaded.origins)
+    assert language_of_place() == "zh"
