@@ -12,9 +12,9 @@ from apexbridge.skills.manifest import SkillManifest as SkillManifest
 from apexbridge.skills.model import Origin as Origin
 from apexbridge.skills.model import Problem as Problem
 from apexbridge.skills.model import Skill as Skill
+from apexbridge.skills.package import Package as Package
+from apexbridge.skills.package import open_folder as open_folder
 from apexbridge.skills.reader import read_skill as read_skill
-from apexbridge.skills.validate import Package as Package
-from apexbridge.skills.validate import open_folder as open_folder
 from apexbridge.skills.validate import validate as validate
 from apexbridge.sources.base import SkillSource as SkillSource
 

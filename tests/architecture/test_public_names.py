@@ -34,7 +34,9 @@ def test_importing_the_package_loads_no_library() -> None:
         "import sys, apexbridge\n"
         "print([m for m in ('pydantic', 'yaml', 'typer') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8", check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -44,5 +46,7 @@ def test_the_command_line_answers_help_without_loading_the_house() -> None:
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print([m for m in ('pydantic', 'yaml', 'rich', 'anyio') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8", check=True
+    )
     assert done.stdout.splitlines()[-1] == "[]"

@@ -128,7 +128,6 @@ def test_the_script_is_executable_by_itself() -> None:
         ("utf-8", "UTF-8"),
         ("utf-8-sig", "UTF-8 (BOM)"),
         ("utf-16", "UTF-16"),
-        ("gb18030", "GB18030"),
     ],
 )
 def test_the_encoding_is_found_and_named(tmp_path: Path, codec: str, label: str) -> None:

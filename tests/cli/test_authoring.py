@@ -24,7 +24,9 @@ def test_a_scaffold_is_sound_but_for_its_description(run: Run, project: Path, sc
 def test_the_scaffolds_script_runs(run: Run, project: Path, script: str, path: str) -> None:
     run("init", "my-skill", "--script", script)
     file = project / "my-skill/scripts" / path
-    done = subprocess.run([file, "a", "b"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [file, "a", "b"], capture_output=True, text=True, encoding="utf-8", check=True
+    )
     assert done.stdout == "my-skill: a b\n"
 
 

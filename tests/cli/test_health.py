@@ -109,7 +109,12 @@ def test_a_reader_that_goes_away_is_no_failure(home: Path) -> None:
     environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
     command = f"{sys.executable} -m apexbridge ls --json | head -c 10"
     done = subprocess.run(
-        ["/bin/sh", "-c", command], capture_output=True, text=True, env=environment, cwd=home
+        ["/bin/sh", "-c", command],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=environment,
+        cwd=home,
     )
     assert (done.stdout, done.stderr) == ('{"ok": tru', "")
 

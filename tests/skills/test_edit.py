@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apexbridge.errors import SkillInvalidError
+from apexbridge.skills import edit
 from apexbridge.skills.document import Document
 from apexbridge.skills.edit import edit_description
 from apexbridge.skills.frontmatter import Frontmatter
@@ -126,6 +127,20 @@ def test_a_description_against_the_rules_is_refused(text: str, rule: str) -> Non
 def test_a_file_that_cannot_be_edited_safely_is_refused(data: bytes, rule: str) -> None:
     with pytest.raises(SkillInvalidError, match=rule):
         edit_description(data, "new")
+
+
+def test_a_change_that_would_break_the_file_is_refused() -> None:
+    with pytest.raises(SkillInvalidError, match="not valid YAML"):
+        edit_description(b"---\n  name: x\n---\n", "new")
+
+
+@pytest.mark.promise("L11")
+def test_a_change_that_would_touch_another_field_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(edit, "quote", lambda _: '"new"\nname: evil')  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    with pytest.raises(SkillInvalidError, match="cannot be replaced on its own"):
+        edit_description(b"---\ndescription: old\n---\n", "new")
 
 
 @given(

@@ -134,6 +134,7 @@ def test_a_key_that_stands_twice_is_refused(text: str) -> None:
         ("name: \x01\n", "yaml_invalid"),
         ("name: \ud800\n", "yaml_invalid"),
         ("a: b\n...\nc: d\n", "yaml_invalid"),
+        ("a: b\n--- text\n", "yaml_invalid"),
         ("? [a]\n: b\n", "key_not_text"),
     ],
 )
@@ -204,4 +205,6 @@ def test_the_slow_parser_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(frontmatter, "_LOADER", frontmatter.yaml.SafeLoader)
     assert not frontmatter.is_compiled()
     assert read(text) == fast
-    assert _refusal("a: " + "[" * 5_000) == "frontmatter_too_deep"
+    deep = read("a: " + "[" * 5_000)
+    assert isinstance(deep, Problem)
+    assert deep.code == "frontmatter_too_deep"

@@ -5,8 +5,10 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from apexbridge.skills import package as packages
 from apexbridge.skills.model import Problem
-from apexbridge.skills.validate import Level, Package, open_folder, validate
+from apexbridge.skills.package import Package, open_folder
+from apexbridge.skills.validate import Level, validate
 from apexbridge.testing import make_skill, skill_md
 
 
@@ -196,3 +198,26 @@ def test_a_link_to_a_skill_is_held_to_the_name_of_what_it_leads_to(tmp_path: Pat
     package = open_folder(tmp_path / "alias")
     assert isinstance(package, Package)
     assert validate(package) == ()
+
+
+def test_a_folder_of_too_many_files_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_skill(tmp_path, "pdf", files={"a": "", "b": ""})
+    monkeypatch.setattr(packages.tree, "MAX_FILES", 2)
+    package = open_folder(root)
+    assert isinstance(package, Package)
+    assert [p.code for p in package.problems] == ["tree_too_large"]
+
+
+def test_a_folder_that_vanishes_while_it_is_read_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vanish(_: Path) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    root = make_skill(tmp_path, "pdf")
+    monkeypatch.setattr(packages.tree, "entries", vanish)
+    package = open_folder(root)
+    assert isinstance(package, Package)
+    assert [p.code for p in package.problems] == ["folder_unreadable"]

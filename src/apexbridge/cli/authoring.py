@@ -13,7 +13,8 @@ from apexbridge.skills import names
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.edit import edit_description
 from apexbridge.skills.model import Problem
-from apexbridge.skills.validate import Level, Package, open_folder
+from apexbridge.skills.package import Package, open_folder
+from apexbridge.skills.validate import Level
 from apexbridge.skills.validate import validate as check
 
 

@@ -16,8 +16,8 @@ from apexbridge.errors import ArchiveError, ArchiveLayoutError, ArchiveUnsafeErr
 from apexbridge.skills import tree
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import Problem
+from apexbridge.skills.package import Package
 from apexbridge.skills.reader import MAX_SKILL_MD_BYTES
-from apexbridge.skills.validate import Package
 
 SUFFIXES = (".zip", ".skill")
 

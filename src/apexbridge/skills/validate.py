@@ -8,17 +8,18 @@ installed or packed; warnings do not.
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from dataclasses import replace
+from pathlib import PurePosixPath
 from typing import Literal
 
-from apexbridge.skills import names, tree
+from apexbridge.skills import names
 from apexbridge.skills.document import SKILL_MD, Document, at
 from apexbridge.skills.frontmatter import Frontmatter
 from apexbridge.skills.interpret import Declared, interpret
 from apexbridge.skills.manifest import KEYS, PORTABLE_PREFIX, SPEC_KEYS, canonical_key
 from apexbridge.skills.model import Problem
-from apexbridge.skills.reader import MAX_DESCRIPTION, open_document, read_skill_file
+from apexbridge.skills.package import Package
+from apexbridge.skills.reader import MAX_DESCRIPTION, open_document
 
 Level = Literal["spec", "compat"]
 
@@ -30,45 +31,6 @@ _STAYS_A_WARNING = frozenset({"frontmatter_repaired", "alias_shadowed"})
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(<?([^()<>\s]{1,400})>?\)|\$\{CLAUDE_SKILL_DIR\}/([\w./-]{1,400})")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:|#|\$|\{", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
-    """A skill as it lies in a folder or an archive, not yet believed."""
-
-    folder: str
-    skill_md: bytes
-    files: frozenset[PurePosixPath] = frozenset()
-    problems: tuple[Problem, ...] = ()
-
-
-def open_folder(root: Path) -> Package | Problem:
-    """Take a folder for validation; links and devices in it are problems."""
-    file = read_skill_file(root)
-    if isinstance(file, Problem):
-        return file
-    files, problems = set[PurePosixPath](), list(file.problems)
-    try:
-        for entry in tree.entries(root):
-            files.add(entry.path)
-            if entry.kind in {"link", "device"}:
-                details = {"path": entry.path, "kind": entry.kind}
-                problems.append(
-                    Problem(code="tree_odd_file", where=str(entry.path), details=details)
-                )
-            if len(files) > tree.MAX_FILES:
-                details = {"limit": tree.MAX_FILES}
-                problems.append(Problem(code="tree_too_large", where=root.name, details=details))
-                break
-    except OSError as error:
-        details = {"detail": error.strerror or str(error)}
-        problems.append(Problem(code="folder_unreadable", where=root.name, details=details))
-    return Package(
-        folder=root.resolve().name,
-        skill_md=file.data,
-        files=frozenset(files),
-        problems=tuple(problems),
-    )
 
 
 def validate(package: Package, level: Level = "compat") -> tuple[Problem, ...]:
