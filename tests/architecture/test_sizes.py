@@ -1,8 +1,10 @@
 """The house rules that a linter cannot state."""
 
 import ast
+import graphlib
 from pathlib import Path
 
+import grimp
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "apexbridge"
@@ -31,3 +33,10 @@ def test_annotations_are_real_and_nothing_is_hidden_from_the_program(path: Path)
     assert "from __future__ import annotations" not in text
     assert "TYPE_CHECKING" not in text
     assert "cast(" not in text
+
+
+def test_no_modules_import_each_other_in_a_ring() -> None:
+    graph = grimp.build_graph("apexbridge")
+    imports = {m: graph.find_modules_directly_imported_by(m) for m in graph.modules}
+    order = list(graphlib.TopologicalSorter(imports).static_order())  # raises on a ring
+    assert len(order) == len(imports) > 40

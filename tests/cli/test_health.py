@@ -1,13 +1,16 @@
 """`doctor`, `config` and what all commands share."""
 
+import contextlib
 import json
 import os
+import pty
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from apexbridge import errors
 from apexbridge.cli.output import Exit, exit_for, visible
@@ -156,3 +159,42 @@ def test_every_error_has_its_exit_code(error: errors.ApexBridgeError, code: Exit
 )
 def test_what_would_steer_a_terminal_is_written_out(text: str, shown: str) -> None:
     assert visible(text) == shown
+
+
+def _on_a_terminal(home: Path, *arguments: str, columns: int = 60, **variables: str) -> str:
+    """Run a command whose output is a real (pseudo) terminal of that width."""
+    master, slave = pty.openpty()
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "TERM": "xterm-256color"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "apexbridge", *arguments],
+        stdout=slave,
+        stderr=slave,
+        cwd=home,
+        env={**environment, "COLUMNS": str(columns), "LANG": "C.UTF-8", **variables},
+    )
+    os.close(slave)
+    pieces = list[bytes]()
+    with contextlib.suppress(OSError):  # Linux says EIO when the other end is gone
+        while piece := os.read(master, 65536):
+            pieces.append(piece)
+    os.close(master)
+    assert process.wait(timeout=60) == 0
+    return b"".join(pieces).decode().replace("\r\n", "\n")
+
+
+def test_a_terminal_gets_a_table_that_fits_and_lines_up_chinese(home: Path) -> None:
+    make_skill(home / ".claude/skills", "总结会议", description="把会议记录整理成纪要。" * 9)
+    make_skill(home / ".claude/skills", "mine", description="short")
+    screen = _on_a_terminal(home, "ls", "--origin", "user", TERM="dumb")
+    head, _, first, second = screen.splitlines()[1:5]
+    assert head.split() == ["Name", "Origin", "Description"]
+    assert all(cell_len(line) <= 60 for line in screen.splitlines())
+    assert second.rstrip().endswith("…")
+    assert first.index("user") == head.index("Origin")
+    assert cell_len(second[: second.index("user")]) == head.index("Origin")
+
+
+def test_colour_is_for_terminals_that_want_it(home: Path) -> None:
+    assert "\x1b[1m" in _on_a_terminal(home, "config")
+    assert "\x1b[" not in _on_a_terminal(home, "config", TERM="dumb")
+    assert "\x1b[3" not in _on_a_terminal(home, "doctor", NO_COLOR="1")

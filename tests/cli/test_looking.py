@@ -13,7 +13,7 @@ def test_ls_lists_the_bundled_skills(run: Run) -> None:
     done = run("ls")
     assert (done.code, done.err) == (0, "")
     for name in ("skill-creator", "csv-report", "git-commit", "changelog", "test-guide"):
-        assert f"\n {name} " in done.out
+        assert f"{name}\tbundled\t" in done.out
 
 
 def test_ls_as_json_names_origin_place_and_hash(run: Run, home: Path) -> None:
@@ -36,7 +36,7 @@ def test_ls_goes_on_past_broken_skills_and_says_how_many(run: Run, home: Path) -
     make_skill(home / ".claude/skills", "broken", raw=b"nothing")
     done = run("ls")
     assert done.code == 0
-    assert "\n mine " in done.out
+    assert "mine\tuser\t" in done.out
     assert "1 problems; 'apexbridge ls --problems' names them" in done.out
     assert "broken/SKILL.md:1  error" in run("ls", "--problems").out
 

@@ -15,7 +15,6 @@ from apexbridge.settings import Loaded, language_of_place, load
 from apexbridge.skills.model import Problem
 
 _WIDEST_COLUMN = 40
-_PIPE_WIDTH = 100_000
 
 Flags = Mapping[str, object]
 
@@ -107,26 +106,14 @@ class Out:
             print(text)
 
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Print a table that knows how wide Chinese is; long cells end in an ellipsis."""
+        """Print rows: a table on a terminal, and into a pipe plain lines with tabs, never cut."""
         if self.is_quiet or self.as_json:
             return
-        from rich import box
-        from rich.cells import cell_len
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-
         cells = [[visible(cell) for cell in row] for row in rows]
-        grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-        for position, head in enumerate(heads):
-            widest = max(cell_len(text) for text in (head, *(row[position] for row in cells)))
-            is_last = position == len(heads) - 1
-            least = None if is_last else min(widest, _WIDEST_COLUMN)
-            grid.add_column(Text(head), overflow="ellipsis", no_wrap=True, min_width=least)
-        for row in cells:
-            grid.add_row(*map(Text, row))
-        # A pipe has no width: what another program reads is never cut.
-        Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(grid)
+        if sys.stdout.isatty():
+            _draw([visible(head) for head in heads], cells)
+        else:
+            print(*("\t".join(row) for row in cells), sep="\n")
 
     def finish(self, data: object, render: Callable[[], None], code: Exit = Exit.OK) -> None:
         """End the command: the envelope for programs, or the rendering for people."""
@@ -173,6 +160,25 @@ class Out:
         )
         if said.hint:
             self.line(f"      {visible(said.hint)}")
+
+
+def _draw(heads: list[str], rows: list[list[str]]) -> None:
+    """A table that knows how wide Chinese is; only its last column gives way."""
+    from rich import box
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for position, head in enumerate(heads):
+        widest = max(cell_len(text) for text in (head, *(row[position] for row in rows)))
+        is_last = position == len(heads) - 1
+        least = None if is_last else min(widest, _WIDEST_COLUMN)
+        grid.add_column(Text(head), overflow="ellipsis", no_wrap=True, min_width=least)
+    for row in rows:
+        grid.add_row(*map(Text, row))
+    Console().print(grid)
 
 
 @contextmanager
