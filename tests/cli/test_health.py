@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -185,7 +186,7 @@ def _on_a_terminal(home: Path, *arguments: str, columns: int = 60, **variables: 
 def test_a_terminal_gets_a_table_that_fits_and_lines_up_chinese(home: Path) -> None:
     make_skill(home / ".claude/skills", "总结会议", description="把会议记录整理成纪要。" * 9)
     make_skill(home / ".claude/skills", "mine", description="short")
-    screen = _on_a_terminal(home, "ls", "--origin", "user", TERM="dumb")
+    screen = re.sub(r"\x1b\[\d*m", "", _on_a_terminal(home, "ls", "--origin", "user"))
     head, _, first, second = screen.splitlines()[1:5]
     assert head.split() == ["Name", "Origin", "Description"]
     assert all(cell_len(line) <= 60 for line in screen.splitlines())
