@@ -15,6 +15,7 @@ from apexbridge.settings import Loaded, language_of_place, load
 from apexbridge.skills.model import Problem
 
 _WIDEST_COLUMN = 40
+_GAP = 3
 
 Flags = Mapping[str, object]
 
@@ -170,15 +171,22 @@ def _draw(heads: list[str], rows: list[list[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    console = Console()
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    room = console.width - _GAP * len(heads)
     for position, head in enumerate(heads):
         widest = max(cell_len(text) for text in (head, *(row[position] for row in rows)))
-        is_last = position == len(heads) - 1
-        least = None if is_last else min(widest, _WIDEST_COLUMN)
-        grid.add_column(Text(head), overflow="ellipsis", no_wrap=True, min_width=least)
+        width = widest if position == len(heads) - 1 else min(widest, _WIDEST_COLUMN)
+        width = min(width, max(room, 1))
+        room -= width
+        grid.add_column(Text(head), no_wrap=True, width=width)
+        for row in rows:
+            text = Text(row[position])
+            text.truncate(width, overflow="ellipsis")
+            row[position] = text.plain
     for row in rows:
         grid.add_row(*map(Text, row))
-    Console().print(grid)
+    console.print(grid)
 
 
 @contextmanager
