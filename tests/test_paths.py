@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -183,17 +184,54 @@ def test_a_file_that_was_not_there_is_made(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_bytes() == b"new"
 
 
+def test_devices_and_pipes_are_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StorageError, match="no plain file"):
+        replace_bytes(tmp_path / "pipe", b"new")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+@pytest.mark.parametrize("write", [replace_bytes, create_bytes])
+def test_a_path_that_cannot_hold_a_file_is_one_clear_error(
+    tmp_path: Path, write: Callable[[Path, bytes], None]
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for path in (tmp_path / "file/x", tmp_path / ("y" * 300), Path(), tmp_path / "no/x"):
+        with pytest.raises(StorageError):
+            write(path, b"new")
+    write(tmp_path / ("z" * 250), b"new")
+    assert sorted(path.name[:1] for path in tmp_path.iterdir()) == ["f", "z"]
+
+
+def test_a_tree_that_does_not_want_to_go_goes(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(1_500):
+        os.mkdir("d", dir_fd=here)
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(os.open(b"odd\n\xff", os.O_CREAT | os.O_WRONLY, 0, dir_fd=here))
+    os.symlink("/", "link", dir_fd=here)
+    os.close(here)
+    (root / "d").chmod(0)
+    root.chmod(0)
+    remove_tree(root)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_link_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "target").write_bytes(b"old")
     (tmp_path / "link").symlink_to("target")
-    with pytest.raises(StorageError, match="link"):
+    with pytest.raises(StorageError, match="no plain file"):
         replace_bytes(tmp_path / "link", b"new")
     assert (tmp_path / "target").read_bytes() == b"old"
 
 
 @pytest.mark.parametrize("write", [replace_bytes, create_bytes])
 def test_a_full_disk_leaves_the_old_bytes_and_no_litter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: object
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path, bytes], None]
 ) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -203,7 +241,7 @@ def test_a_full_disk_leaves_the_old_bytes_and_no_litter(
     target = old if write is replace_bytes else tmp_path / "new"
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StorageError, match="No space left"):
-        (replace_bytes if write is replace_bytes else create_bytes)(target, b"new")
+        write(target, b"new")
     assert (old.read_bytes(), [path.name for path in tmp_path.iterdir()]) == (b"old", ["old"])
 
 

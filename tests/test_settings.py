@@ -41,7 +41,7 @@ def test_each_layer_wins_over_the_one_before_and_is_named(place: Path) -> None:
     _user_file(place, 'lang = "zh"\n[skills]\nmax_depth = 1\nmax_folders = 1\npaths = ["user"]\n')
     ship = {"name": "x", "skills": {"paths": ["ship"], "allowExternalPaths": True, "other": 1}}
     (project / "ship.json").write_text(json.dumps(ship), encoding="utf-8")
-    toml = '[skills]\nmax_depth = 2\nmax_folders = 2\nmanaged_path = "/m"\n'
+    toml = '[skills]\nmax_depth = 2\nmax_folders = 2\nproject_paths = ["p"]\n'
     (project / "apexbridge.toml").write_text(toml, encoding="utf-8")
     environment = _variables(place, APEXBRIDGE_SKILLS__MAX_DEPTH="3")
     flags = {"skills": {"max_folders": "4"}}
@@ -52,10 +52,10 @@ def test_each_layer_wins_over_the_one_before_and_is_named(place: Path) -> None:
         ("ship",),
         True,
     )
-    assert (chosen.managed_path, chosen.max_depth, chosen.max_folders) == ("/m", 3, 4)
-    assert {key: loaded.origins[f"skills.{key}"] for key in ("paths", "managed_path")} == {
+    assert (chosen.project_paths, chosen.max_depth, chosen.max_folders) == (("p",), 3, 4)
+    assert {key: loaded.origins[f"skills.{key}"] for key in ("paths", "project_paths")} == {
         "paths": "ship.json",
-        "managed_path": "apexbridge.toml",
+        "project_paths": "apexbridge.toml",
     }
     assert loaded.origins["lang"].endswith("config.toml")
     assert loaded.origins["skills.max_depth"] == "environment"
@@ -110,9 +110,33 @@ def test_an_unknown_key_in_a_file_is_refused(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        'data_dir = "evil"',
+        '[skills]\nuser_paths = ["evil"]',
+        '[skills]\nmanaged_path = "evil"',
+        '[skills]\nprecedence = ["project", "managed"]',
+    ],
+)
+def test_a_project_cannot_make_itself_trusted(place: Path, text: str) -> None:
+    (place / "apexbridge.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load(project=place, environment=_variables(place))
+    assert caught.value.code == "config_not_here"
+
+
+def test_a_byte_order_mark_in_a_settings_file_is_fine(place: Path) -> None:
+    (place / "apexbridge.toml").write_text('\ufefflang = "zh"', encoding="utf-8")
+    (place / "ship.json").write_text("\ufeff{}", encoding="utf-8")
+    assert load(project=place, environment=_variables(place)).settings.lang == "zh"
+
+
+@pytest.mark.parametrize(
     ("name", "text"),
     [
         ("apexbridge.toml", "not = [toml"),
+        ("apexbridge.toml", "x = " + "[" * 5_000),
+        ("ship.json", "[" * 100_000),
         ("ship.json", "{"),
         ("ship.json", "[]"),
         ("ship.json", '{"skills": 3}'),

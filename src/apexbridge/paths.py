@@ -1,9 +1,9 @@
 """Paths that stay inside, and changes on disk that happen wholly or not at all."""
 
+import contextlib
 import ctypes
 import errno
 import os
-import shutil
 import stat
 import sys
 import uuid
@@ -85,19 +85,44 @@ def staging(home: Path) -> Generator[Path]:
 
 
 def remove_tree(root: Path) -> None:
-    """Remove a folder, also where modes forbid it; a folder that is gone already is fine."""
-    for folder, names, _ in os.walk(root):
-        for name in names:
-            path = Path(folder, name)
-            if not path.is_symlink():
-                path.chmod(stat.S_IRWXU)
-    shutil.rmtree(root, ignore_errors=False, onerror=_forgive_missing)
+    """Remove a folder however deep, locked or oddly named its tree is; one that is gone is fine.
+
+    Every folder found is first moved up to the root, so that no path is ever long and nothing
+    recurses. Links are removed, never followed. Nobody else may be writing to the tree.
+    """
+    try:
+        if not stat.S_ISLNK(root.lstat().st_mode):
+            root.chmod(stat.S_IRWXU)
+        top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    try:
+        pending = _strip(top, top)
+        while pending:
+            name = pending.pop()
+            folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+            try:
+                pending += _strip(folder, top)
+            finally:
+                os.close(folder)
+            os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+    root.rmdir()
 
 
-def _forgive_missing(_function: object, _path: str, details: tuple[object, object, object]) -> None:
-    error = details[1]
-    if isinstance(error, BaseException) and not isinstance(error, FileNotFoundError):
-        raise error
+def _strip(folder: int, top: int) -> list[str]:
+    """Unlink a folder's files and move its folders, made accessible, up; their new names."""
+    moved = list[str]()
+    for name in os.listdir(folder):
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if not stat.S_ISDIR(status.st_mode):
+            os.unlink(name, dir_fd=folder)
+            continue
+        os.chmod(name, stat.S_IRWXU, dir_fd=folder)
+        moved.append(uuid.uuid4().hex)
+        os.rename(name, moved[-1], src_dir_fd=folder, dst_dir_fd=top)
+    return moved
 
 
 def commit_folder(source: Path, target: Path) -> None:
@@ -106,8 +131,8 @@ def commit_folder(source: Path, target: Path) -> None:
     Raises:
         StorageError: `path_exists` if the target exists, `storage_failed` if the disk refuses.
     """
-    fsync_tree(source)
     try:
+        fsync_tree(source)
         _rename_new(source, target)
         fsync_folder(target.parent)
         fsync_folder(source.parent)
@@ -155,23 +180,21 @@ def _renameat2() -> "ctypes._NamedFuncPointer | None":  # pyright: ignore[report
 def replace_bytes(path: Path, data: bytes) -> None:
     """Write a file anew so that a crash leaves the old bytes or the new ones, never a mixture.
 
-    The old file's mode is kept. A link is refused: its target would stay, and the link would go.
+    The old file's mode is kept. What is there and no plain file (a link, a device) is refused.
 
     Raises:
-        StorageError: If the path is a link, or the disk refuses.
+        StorageError: If the path is no plain file, or the disk refuses.
     """
-    if path.is_symlink():
-        raise StorageError("it is a link", path=path)
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
-    try:
-        _write_new(temporary, data, mode)
+    with _beside(path) as temporary:
+        try:
+            mode = path.lstat().st_mode
+        except FileNotFoundError:
+            mode = stat.S_IFREG | 0o644
+        if not stat.S_ISREG(mode):
+            raise StorageError("it is no plain file", path=path)
+        _write_new(temporary, data, stat.S_IMODE(mode))
         temporary.replace(path)
         fsync_folder(path.parent)
-    except OSError as error:
-        raise StorageError(error.strerror or str(error), path=path) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def create_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
@@ -180,17 +203,27 @@ def create_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     Raises:
         StorageError: `path_exists` if there is one, `storage_failed` if the disk refuses.
     """
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.new")
-    try:
+    with _beside(path) as temporary:
         _write_new(temporary, data, mode)
         path.hardlink_to(temporary)
         fsync_folder(path.parent)
+
+
+@contextmanager
+def _beside(path: Path) -> Generator[Path]:
+    """A name for a new file in the same folder, gone afterwards; the disk's errors become ours."""
+    if not path.name:
+        raise StorageError("it names no file", path=path)
+    temporary = path.with_name(f".{uuid.uuid4().hex}.new")
+    try:
+        yield temporary
     except FileExistsError:
         raise StorageError(code="path_exists", path=path) from None
     except OSError as error:
         raise StorageError(error.strerror or str(error), path=path) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def _write_new(path: Path, data: bytes, mode: int) -> None:

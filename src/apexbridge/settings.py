@@ -33,6 +33,7 @@ PROJECT_FILE = "apexbridge.toml"
 SHIP_FILE = "ship.json"
 ENVIRONMENT = "environment"
 PREFIX = "APEXBRIDGE_"
+_NOT_FOR_PROJECTS = ("data_dir", "skills.managed_path", "skills.user_paths", "skills.precedence")
 
 
 def _split(value: object) -> object:
@@ -180,7 +181,7 @@ def load(
     layers.put({"data_dir": str(_data_dir(variables, home))}, "default")
     layers.put(_read_toml(user_file(variables, home)), str(user_file(variables, home)))
     layers.put(_read_ship(place / SHIP_FILE), SHIP_FILE)
-    layers.put(_read_toml(place / PROJECT_FILE), PROJECT_FILE)
+    layers.put(_read_project(place / PROJECT_FILE), PROJECT_FILE)
     layers.put(_read_environment(variables), ENVIRONMENT)
     layers.put(flags or {}, "flag")
     settings = _build(layers)
@@ -242,23 +243,34 @@ def _under(home: Path, path: Path) -> Path:
 
 def _read_toml(path: Path) -> Mapping[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(str(error), code="config_unreadable", path=path) from None
+
+
+def _read_project(path: Path) -> Mapping[str, Any]:
+    """A project may choose much, but not whom to trust: a clone must not raise its own rank."""
+    values = _read_toml(path)
+    layers = _Layers()
+    layers.put(values, PROJECT_FILE)
+    for key in layers.origins:
+        if key.startswith(_NOT_FOR_PROJECTS):
+            raise ConfigError(code="config_not_here", key=key, origin=path.name)
+    return values
 
 
 def _read_ship(path: Path) -> Mapping[str, Any]:
     """ShipMyAgent's file: only what it says of skills is ours."""
     try:
-        loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8-sig"))
         skills: dict[str, Any] = loaded.get("skills", {})
         known = {"paths": "paths", "allowExternalPaths": "allow_external_paths"}
         return {"skills": {known[key]: skills[key] for key in known if key in skills}}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise ConfigError(str(error), code="config_unreadable", path=path) from None
 
 

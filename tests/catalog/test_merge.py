@@ -38,9 +38,15 @@ def test_the_strongest_origin_wins_and_the_hidden_are_named() -> None:
 
 
 def test_the_order_is_a_choice_and_unknown_origins_are_weakest() -> None:
-    scans = [Scan(skills=(_skill("a", origin),)) for origin in Origin]
+    scans = [Scan(skills=(_skill("a", origin),)) for origin in Origin if origin != "managed"]
     assert merge(scans, (Origin.BUNDLED,)).skills[0].provenance.origin is Origin.BUNDLED
     assert merge(scans, (Origin.LEGACY, Origin.MCP)).skills[0].provenance.origin is Origin.LEGACY
+
+
+def test_nothing_is_put_above_what_is_managed() -> None:
+    scans = [Scan(skills=(_skill("a", origin),)) for origin in reversed(Origin)]
+    for precedence in ((Origin.PROJECT, Origin.MANAGED), ()):
+        assert merge(scans, precedence).skills[0].provenance.origin is Origin.MANAGED
 
 
 def test_names_that_differ_in_case_alone_are_one_name() -> None:
@@ -72,7 +78,8 @@ def test_no_skill_is_lost_and_no_name_stands_twice(layout: list[list[tuple[str, 
     assert names == sorted(set(names))
     for loser in merged.shadowed:
         winner = next(s for s in merged.skills if s.name == loser.name)
-        ranks = [precedence.index(s.provenance.origin) for s in (winner, loser)]
+        origins = [s.provenance.origin for s in (winner, loser)]
+        ranks = [-1 if o is Origin.MANAGED else precedence.index(o) for o in origins]
         assert ranks[0] <= ranks[1]
 
 

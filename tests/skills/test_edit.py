@@ -130,8 +130,10 @@ def test_a_file_that_cannot_be_edited_safely_is_refused(data: bytes, rule: str) 
 
 
 def test_a_change_that_would_break_the_file_is_refused() -> None:
-    with pytest.raises(SkillInvalidError, match="not valid YAML"):
+    with pytest.raises(SkillInvalidError, match="cannot be replaced on its own"):
         edit_description(b"---\n  name: x\n---\n", "new")
+    with pytest.raises(SkillInvalidError, match="more than 65536 bytes"):
+        edit_description(b"---\ndescription: x\nnote: " + b"y" * 65_000 + b"\n---\n", "z" * 1_000)
 
 
 @pytest.mark.promise("L11")
@@ -153,3 +155,12 @@ def test_any_text_comes_back_as_it_went_in(style: str, description: str) -> None
     cut, values = _open(edited)
     assert values.values == {"name": "x", "description": description, "list": ["a"]}
     assert cut.body == BODY
+
+
+def test_a_comment_stays_when_another_value_needed_repair() -> None:
+    data = b"---\nname: a\ndescription: yes # keep: me\nx: @me\n---\n"
+    assert edit_description(data, "New") == (
+        b'---\nname: a\ndescription: "New" # keep: me\nx: @me\n---\n'
+    )
+    data = b"---\nname: a # v: 1\ndescription: Ends: x # why\n---\n"
+    assert edit_description(data, "New") == b'---\nname: a # v: 1\ndescription: "New" # why\n---\n'

@@ -208,3 +208,51 @@ def test_the_slow_parser_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     deep = read("a: " + "[" * 5_000)
     assert isinstance(deep, Problem)
     assert deep.code == "frontmatter_too_deep"
+
+
+@pytest.mark.promise("M02")
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("argument-hint: [file] [options]", "[file] [options]"),
+        ('d: "Quoted" then more', '"Quoted" then more'),
+        ("d: [Beta] Does things", "[Beta] Does things"),
+        ("paths: {src,lib}/**/*.ts", "{src,lib}/**/*.ts"),
+        ("paths: [**/*.ts, src/*.c]", ["**/*.ts", "src/*.c"]),
+        ("allowed-tools: [Bash(git: *), Read]", ["Bash(git: *)", "Read"]),
+        ("paths: !node_modules/**", "!node_modules/**"),
+        ("description: !Important use: it", "!Important use: it"),
+        ("d: a: b # and why: c", "a: b"),
+        ("d: it's: fine", "it's: fine"),
+        ("d: 100% sure: @you", "100% sure: @you"),
+    ],
+)
+def test_what_authors_really_write_is_read_as_they_meant_it(line: str, value: object) -> None:
+    assert _values(f"name: x\n{line}\nlast: y\n") == {
+        "name": "x",
+        line.split(":")[0]: value,
+        "last": "y",
+    }
+
+
+def test_a_sound_value_beside_a_broken_one_stays_as_it_is() -> None:
+    text = "name: a # the tool: pdf\ndescription: Build for AWS: ECS\nlicense: MIT # see: LICENSE\n"
+    assert _values(text) == {"name": "a", "description": "Build for AWS: ECS", "license": "MIT"}
+
+
+def test_repair_leaves_the_structure_of_lists_alone() -> None:
+    text = (
+        "description: x: y\nhooks:\n  PreToolUse:\n    - matcher: *\n      hooks:\n"
+        "        - type: command\n          command: echo a: b\n"
+    )
+    assert _values(text)["hooks"] == {
+        "PreToolUse": [{"matcher": "*", "hooks": [{"type": "command", "command": "echo a: b"}]}]
+    }
+
+
+@pytest.mark.parametrize("mark", ["\x85", "\u2028", "\u2029"])
+def test_an_odd_line_separator_hides_no_key(mark: str) -> None:
+    outcome = read(f"description: line{mark}sep: x\nname: a\n")
+    assert isinstance(outcome, Frontmatter)
+    assert outcome.values == {"description": "line sep: x", "name": "a"}
+    assert outcome.has_odd_breaks

@@ -122,6 +122,26 @@ def test_nested_metadata_is_kept_as_json() -> None:
     assert manifest.metadata == {"tool": '{"a": ["b"]}', "empty": ""}
 
 
+@pytest.mark.parametrize(
+    ("written", "hint"), [("[file]", "[file]"), ("[a, b]", "[a, b]"), ("<x>", "<x>")]
+)
+def test_a_hint_in_brackets_is_text(written: str, hint: str) -> None:
+    assert _manifest(f"argument-hint: {written}\n").argument_hint == hint
+
+
+def test_odd_line_separators_are_told() -> None:
+    assert _codes("name: a\u2028b\n") == [("frontmatter_line_breaks", "SKILL.md")]
+
+
+@pytest.mark.promise("M14")
+def test_many_or_long_patterns_are_bounded_together() -> None:
+    many = ", ".join("'{a,b}{c,d}'" for _ in range(100))
+    declared = _declared(f"paths: [{many}]\n")
+    assert len(declared.manifest.paths) == 64
+    assert {p.code for p in declared.problems} == {"path_pattern_too_wide"}
+    assert _declared(f"paths: '{'z' * 2_000}'\n").manifest.paths == ()
+
+
 @pytest.mark.parametrize("word", ["true", "True", "yes", "on", "1"])
 def test_booleans_are_read_in_every_spelling(word: str) -> None:
     assert _manifest(f"disable-model-invocation: {word}\n").disable_model_invocation is True

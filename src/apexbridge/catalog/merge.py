@@ -19,8 +19,9 @@ class Merged:
 def merge(scans: Iterable[Scan], precedence: Sequence[Origin]) -> Merged:
     """Keep the skill of the strongest origin; among equals the source that was scanned first."""
     scans = tuple(scans)
-    ranks = {origin: rank for rank, origin in enumerate(precedence)}
-    weakest = len(ranks)
+    # What the operator manages is policy: no order of anyone's puts another above it.
+    ranks = {**{origin: rank for rank, origin in enumerate(precedence)}, Origin.MANAGED: -1}
+    weakest = len(precedence)
     every = [skill for scan in scans for skill in scan.skills]
     every.sort(key=lambda skill: ranks.get(skill.provenance.origin, weakest))
     winners, shadowed = dict[str, Skill](), list[Skill]()

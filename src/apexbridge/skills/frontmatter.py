@@ -25,6 +25,7 @@ _CORE_TAGS = frozenset(
     f"tag:yaml.org,2002:{kind}"
     for kind in ("str", "int", "float", "bool", "null", "timestamp", "seq", "map")
 )
+_ODD_BREAKS = dict.fromkeys(map(ord, "\x85\u2028\u2029"), " ")
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
 
@@ -45,20 +46,34 @@ class Frontmatter:
     spans: Mapping[str, Span]
     is_flow: bool = False
     repairs: tuple[Repair, ...] = ()
+    has_odd_breaks: bool = False
 
 
 def read(text: str) -> Frontmatter | Problem:
     """Read the text between the marks; values without needed quotes are mended and told."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return Problem(code="frontmatter_too_large", where=SKILL_MD, details={"limit": MAX_BYTES})
+    # YAML takes these for line ends, so a value could hide a key. As blanks they stand in place.
+    plain = text.translate(_ODD_BREAKS)
+    has_odd_breaks = plain != text
+    text = plain
     first = _build(text)
-    if isinstance(first, Frontmatter) or not first.details.get("repairable"):
+    if isinstance(first, Frontmatter):
+        return replace(first, has_odd_breaks=has_odd_breaks)
+    if not first.details.get("repairable"):
         return first
-    mended, repairs = quote_values(text)
+    mended, repairs = quote_values(text, _needs_quotes)
     second = _build(mended) if repairs else first
     if isinstance(second, Problem):
         return first
-    return replace(second, repairs=repairs, spans=_spans_before(second.spans, repairs))
+    spans = _spans_before(second.spans, repairs)
+    return replace(second, repairs=repairs, spans=spans, has_odd_breaks=has_odd_breaks)
+
+
+def _needs_quotes(value: str) -> bool:
+    """Say whether a value cannot be read by itself, and quotes would help."""
+    problem = _build(f"k: {value}")
+    return isinstance(problem, Problem) and bool(problem.details.get("repairable"))
 
 
 def _spans_before(spans: Mapping[str, Span], repairs: tuple[Repair, ...]) -> dict[str, Span]:
@@ -133,7 +148,9 @@ class _Builder:
             return _problem("frontmatter_alias", event, name=f"&{event.anchor}")
         tag = getattr(event, "tag", None)
         if tag and tag != "!" and tag not in _CORE_TAGS:
-            return _problem("frontmatter_tag", event, name=tag)
+            # `!important` is a word without its quotes; `!!python/…` wants something else.
+            is_word = not tag.startswith("tag:")
+            return _problem("frontmatter_tag", event, name=tag, repairable=is_word)
         return None
 
     def _scalar(self, event: yaml.ScalarEvent) -> Problem | None:

@@ -34,7 +34,8 @@ def interpret(frontmatter: Frontmatter) -> Declared:
     tools, bad_tools = _tools(manifest)
     hooks, bad_hooks = _hooks(manifest)
     paths, bad_paths = _paths(manifest)
-    problems = [*repaired, *shadowed, *wrong, *bad_tools, *bad_hooks, *bad_paths]
+    breaks = [_warning("frontmatter_line_breaks")] if frontmatter.has_odd_breaks else []
+    problems = [*breaks, *repaired, *shadowed, *wrong, *bad_tools, *bad_hooks, *bad_paths]
     return Declared(
         manifest=manifest.model_copy(update={"paths": paths}),
         tools=tools,
@@ -114,10 +115,11 @@ def _hooks(manifest: SkillManifest) -> tuple[tuple[Hook, ...], list[Problem]]:
 
 
 def _paths(manifest: SkillManifest) -> tuple[tuple[str, ...], list[Problem]]:
-    sound, problems = list[str](), list[Problem]()
+    sound, problems, room = list[str](), list[Problem](), patterns.MAX_EXPANSIONS
     for pattern in manifest.paths:
         details = {"pattern": pattern[:80], "limit": patterns.MAX_EXPANSIONS, "key": "paths"}
-        if patterns.count_expansions(pattern) > patterns.MAX_EXPANSIONS:
+        count = patterns.count_expansions(pattern)
+        if count > room:
             problems.append(_warning("path_pattern_too_wide", **details))
             continue
         try:
@@ -126,6 +128,7 @@ def _paths(manifest: SkillManifest) -> tuple[tuple[str, ...], list[Problem]]:
             problems.append(_warning("path_pattern_invalid", **details, detail=str(error)))
         else:
             sound.append(pattern)
+            room -= count
     return tuple(sound), problems
 
 

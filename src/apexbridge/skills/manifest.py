@@ -56,6 +56,13 @@ def _as_text(value: Value) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
+def _as_hint(value: Value) -> object:
+    """`[file]` is how hints are written, and YAML takes it for a list."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_as_text, value))}]"
+    return value
+
+
 def _as_choice(value: Value) -> object:
     """One word, whatever its case; a list of one is that word."""
     if isinstance(value, list) and len(value) == 1:
@@ -66,6 +73,7 @@ def _as_choice(value: Value) -> object:
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_as_patterns)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_as_words)]
 Globs = Annotated[tuple[str, ...], BeforeValidator(_as_globs)]
+Hint = Annotated[str | None, BeforeValidator(_as_hint)]
 TextMap = Annotated[dict[str, str], BeforeValidator(_as_text_map)]
 
 
@@ -83,7 +91,7 @@ class SkillManifest(BaseModel):
     metadata: TextMap = Field(default_factory=dict[str, str])
     allowed_tools: Patterns = Field(default=(), alias="allowed-tools")
     disallowed_tools: Patterns = Field(default=(), alias="disallowed-tools")
-    argument_hint: str | None = Field(default=None, alias="argument-hint")
+    argument_hint: Hint = Field(default=None, alias="argument-hint")
     arguments: Words = ()
     model: str | None = None
     effort: str | None = None

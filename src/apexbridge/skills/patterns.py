@@ -5,12 +5,15 @@ import re
 import pathspec
 
 MAX_EXPANSIONS = 256
+MAX_CHARS = 1_024
 
 _INNERMOST = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 def count_expansions(pattern: str) -> int:
     """How many patterns the braces stand for; counting costs nothing, however many there are."""
+    if len(pattern) > MAX_CHARS:
+        return MAX_EXPANSIONS + 1
     total, depth, stack = 1, 0, list[tuple[int, int]]()
     # Inside a brace alternatives add up, outside groups multiply.
     added = 0

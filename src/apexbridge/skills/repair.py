@@ -1,16 +1,19 @@
 """Mend frontmatter whose author forgot quotes: `description: Build for AWS: ECS`, `paths: **/*.ts`.
 
-Only whole values are quoted, and each repair says where it was made, so that every place in the
-mended text can be found again in the author's. Pure.
+A value is quoted only if it cannot be read by itself, and each repair says where it was made, so
+that every place in the mended text can be found again in the author's. Pure; what can be read is
+for the caller to say.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 _ENTRY = re.compile(r"(?P<indent> *)(?P<dash>- +)?(?:(?P<key>[\w.-]+):[ \t]+)?(?P<value>\S.*)")
-_NEEDS_QUOTES = re.compile(r"[*%@`,\]}]|.*:(?:[ \t]|$)", re.DOTALL)
-_BRACKETS = {"[": "]", "{": "}"}
-_OPENS_SOMETHING = ('"', "'", "|", ">", "[", "{", "#")
+_COMMENT = re.compile(r"[ \t]+#.*$")
+_NEVER = ("|", ">", "#")
+_UNFINISHED = re.compile(r"[\[{][^\]}:]*$")
+"""A list or mapping that is opened and never closed: a slip that quotes would only hide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +29,8 @@ class Repair:
     quoted: str
 
 
-def quote_values(text: str) -> tuple[str, tuple[Repair, ...]]:
-    """Quote every plain value that YAML would trip over; the text comes back with the repairs."""
+def quote_values(text: str, needs_quotes: Callable[[str], bool]) -> tuple[str, tuple[Repair, ...]]:
+    """Quote every value that needs it; the mended text comes back with the repairs."""
     lines = text.split("\n")
     starts = [0]
     for line in lines:
@@ -38,11 +41,11 @@ def quote_values(text: str) -> tuple[str, tuple[Repair, ...]]:
         if entry is None or not (entry["key"] or entry["dash"]):
             number += 1
             continue
-        last = _last_line(lines, number, len(entry["indent"]))
+        last = _last_line(lines, number, entry)
         start = starts[number] + entry.start("value")
-        end = starts[last] + len(lines[last].rstrip())
-        if _is_plain_and_bad(text[start:end]):
-            quoted = "'" + text[start:end].replace("'", "''") + "'"
+        end = starts[last] + len(_COMMENT.sub("", lines[last]).rstrip())
+        quoted = _quoted(text[start:end], needs_quotes) if end > start else ""
+        if quoted:
             pieces += [text[done:start], quoted]
             repairs.append(_repair(entry, number, start, end, quoted))
             done = end
@@ -50,8 +53,9 @@ def quote_values(text: str) -> tuple[str, tuple[Repair, ...]]:
     return "".join((*pieces, text[done:])), tuple(repairs)
 
 
-def _last_line(lines: list[str], first: int, indent: int) -> int:
-    """A plain value goes on over the deeper lines below it."""
+def _last_line(lines: list[str], first: int, entry: re.Match[str]) -> int:
+    """A plain value goes on over the lines below it that are deeper than its key."""
+    indent = len(entry["indent"]) + (len(entry["dash"] or "") if entry["key"] else 0)
     last = first
     for number in range(first + 1, len(lines)):
         line = lines[number]
@@ -61,11 +65,34 @@ def _last_line(lines: list[str], first: int, indent: int) -> int:
     return last
 
 
-def _is_plain_and_bad(value: str) -> bool:
-    is_closed = _BRACKETS.get(value[0], "") in value
-    if value.startswith(_OPENS_SOMETHING) and is_closed:
-        return False
-    return any(_NEEDS_QUOTES.match(line.strip()) for line in value.split("\n"))
+def _quoted(value: str, needs_quotes: Callable[[str], bool]) -> str:
+    """The value in quotes, its items in quotes if it is a list; empty if it is sound as it is."""
+    if value.startswith(_NEVER) or _UNFINISHED.match(value) or not needs_quotes(value):
+        return ""
+    if value.startswith("[") and value.endswith("]"):
+        items = [item.strip() for item in _split_items(value[1:-1])]
+        listed = (
+            "[" + ", ".join(_quote(item) if needs_quotes(item) else item for item in items) + "]"
+        )
+        if not needs_quotes(listed):
+            return listed
+    return _quote(value)
+
+
+def _quote(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _split_items(text: str) -> list[str]:
+    """Cut at commas outside of brackets of any kind."""
+    parts, depth = [""], 0
+    for char in text:
+        depth += (char in "([{") - (char in ")]}" and depth > 0)
+        if char == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
 
 
 def _repair(entry: re.Match[str], line: int, start: int, end: int, quoted: str) -> Repair:

@@ -27,7 +27,7 @@ MAX_COMPATIBILITY = 500
 PLACEHOLDER = "Say here what this skill does"
 """How the scaffold's description begins; finding it again means nobody wrote one."""
 
-_STAYS_A_WARNING = frozenset({"frontmatter_repaired", "alias_shadowed"})
+_STAYS_A_WARNING = frozenset({"frontmatter_repaired", "frontmatter_line_breaks", "alias_shadowed"})
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(<?([^()<>\s]{1,400})>?\)|\$\{CLAUDE_SKILL_DIR\}/([\w./-]{1,400})")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:|#|\$|\{", re.IGNORECASE)
@@ -145,17 +145,18 @@ def _body(cut: Document, package: Package) -> Iterable[Problem]:
     first = cut.text[: len(cut.text) - len(cut.body)].count("\n") + 1
     if not cut.body.strip():
         yield Problem(code="body_empty", where=SKILL_MD, severity="warning")
-    told = set[str]()
+    told, line, seen = set[str](), first, 0
     text = _FENCED.sub(lambda block: re.sub(r"[^\n]", " ", block[0]), cut.body)
     for match in _LINK.finditer(text):
         path = (match[1] or match[2]).split("#")[0].split("?")[0]
         if not path or path in told or (match[1] and _ADDRESS.match(match[1])):
             continue
         told.add(path)
+        line, seen = line + text.count("\n", seen, match.start()), match.start()
         code = _reference_problem(path, package.files)
         if code:
-            where = at(first + text.count("\n", 0, match.start()))
-            yield Problem(code=code, where=where, severity="warning", details={"path": path})
+            details = {"path": path}
+            yield Problem(code=code, where=at(line), severity="warning", details=details)
 
 
 def _reference_problem(path: str, files: frozenset[PurePosixPath]) -> str:

@@ -139,4 +139,13 @@ PHRASES = {
     "path_external": Phrase(
         "{path} 位于项目之外，未被扫描", "可用 skills.allow_external_paths = true 允许。"
     ),
+    "frontmatter_line_breaks": Phrase(
+        "YAML 头部含有特殊的行分隔符；已按空格读取", "请删除 U+0085、U+2028 和 U+2029。"
+    ),
+    "tree_odd_name": Phrase("文件名“{path}”不是 UTF-8", "请改名。"),
+    "config_not_here": Phrase(
+        "项目不能设置“{key}”（{origin}）：它决定信任什么",
+        "请在自己的 config.toml 或环境变量中设置。",
+    ),
+    "usage": Phrase("命令行有误", "参见 apexbridge --help。"),
 }

@@ -186,4 +186,14 @@ PHRASES = {
         "{path} lies outside of the project and was not scanned",
         "Allow it with skills.allow_external_paths = true.",
     ),
+    "frontmatter_line_breaks": Phrase(
+        "The frontmatter holds odd line separators; they were read as blanks",
+        "Remove U+0085, U+2028 and U+2029.",
+    ),
+    "tree_odd_name": Phrase("The file name '{path}' is not UTF-8", "Rename it."),
+    "config_not_here": Phrase(
+        "A project may not set '{key}' ({origin}): it decides what is trusted",
+        "Set it in your own config.toml or in the environment.",
+    ),
+    "usage": Phrase("The command line makes no sense", "See apexbridge --help."),
 }
