@@ -105,6 +105,11 @@ class Runtime:
         known = [skill.name for skill in self.catalog.skills]
         raise SkillNotFoundError(wanted, near=difflib.get_close_matches(wanted, known, n=3))
 
+    def problems_of(self, skill: Skill) -> tuple[Problem, ...]:
+        """What the skill's own source found wrong with what it holds."""
+        states = [s for s in self.sources if s.source.id == skill.provenance.source_id]
+        return tuple(problem for state in states for problem in state.scan.problems)
+
     async def content(self, skill: Skill) -> SkillContent:
         """Read a skill's body through the source that listed it."""
         for state in self.sources:

@@ -1,5 +1,6 @@
 """`init`, `validate`, `pack`."""
 
+import os
 import subprocess
 import zipfile
 from pathlib import Path
@@ -113,7 +114,7 @@ def test_validate_tells_a_zip_with_the_wrong_layout_what_to_do(run: Run, project
     make_zip(project / "x.zip", {"SKILL.md": skill_md("x")})
     done = run("validate", "x.zip")
     assert done.code == 6
-    assert "my-skill/SKILL.md" in done.err
+    assert "my-skill/SKILL.md" in done.out
 
 
 def test_a_path_that_is_not_there_is_not_found(run: Run) -> None:
@@ -158,3 +159,69 @@ def test_pack_works_in_the_skills_own_folder(run: Run, project: Path) -> None:
     root = make_skill(project, "pdf")
     assert run("pack", ".", "-o", "../x.zip", cwd=root).code == 0
     assert zipfile.ZipFile(project / "x.zip").namelist() == ["pdf/SKILL.md"]
+
+
+def test_one_bad_path_does_not_hide_the_others(run: Run, project: Path) -> None:
+    make_skill(project, "good")
+    (project / "bad.zip").write_bytes(b"no zip")
+    done = run("validate", "bad.zip", "good", "/dev/zero", "--json")
+    assert done.code == 6
+    assert [
+        (skill["ok"], [problem["code"] for problem in skill["problems"]])
+        for skill in done.data["skills"]
+    ] == [(False, ["zip_invalid"]), (True, []), (False, ["zip_invalid"])]
+
+
+def test_what_the_system_refuses_is_a_clear_error_and_no_traceback(run: Run, project: Path) -> None:
+    (project / "file").write_bytes(b"")
+    make_skill(project, "good")
+    for arguments in (
+        ("init", "x", "--in", "file"),
+        ("init", "x", "--in", "/proc/none"),
+        ("validate", "x" * 5_000),
+        ("pack", "good", "-o", "file/z.zip"),
+        ("pack", "good", "-o", "."),
+        ("pack", "good", "-o", "/dev/full/x.zip"),
+    ):
+        done = run(*arguments, "--json")
+        assert (done.code in {1, 3, 4, 5}, "Traceback" in done.err) == (True, False), arguments
+        assert done.error["message"], arguments
+    assert sorted(path.name for path in project.iterdir()) == ["file", "good"]
+
+
+def test_a_device_is_not_replaced_by_a_pack(run: Run, project: Path) -> None:
+    make_skill(project, "good")
+    os.mkfifo(project / "pipe")
+    assert run("pack", "good", "-o", "pipe", "--yes").code == 1
+    assert (project / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {f"{n}.txt": "" for n in range(2_100)},
+        {"big": bytes(11_000_000)},
+        {"Foo": "", "foo": ""},
+    ],
+    ids=["many", "big", "case"],
+)
+def test_what_could_not_be_installed_is_not_packed(
+    run: Run, project: Path, files: dict[str, str | bytes]
+) -> None:
+    make_skill(project, "good", files=files)
+    assert run("pack", "good").code == 6
+    assert not (project / "good.zip").exists()
+
+
+def test_version_control_does_not_stand_in_the_way(run: Run, project: Path) -> None:
+    root = make_skill(project, "good", files={".git/config": ""})
+    (root / ".git/link").symlink_to("/")
+    assert run("validate", "good").code == 0
+    assert run("pack", "good").code == 0
+
+
+def test_a_file_name_that_is_no_text_is_told_before_packing(run: Run, project: Path) -> None:
+    root = make_skill(project, "good")
+    (root / os.fsdecode(b"\xff.md")).write_bytes(b"")
+    done = run("pack", "good")
+    assert (done.code, "not UTF-8" in done.err) == (6, True)

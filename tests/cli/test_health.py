@@ -9,12 +9,15 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from rich.cells import cell_len
 
 from apexbridge import errors
+from apexbridge.cli.main import Origins
 from apexbridge.cli.output import Exit, exit_for, visible
+from apexbridge.skills.model import Origin
 from apexbridge.testing import make_skill
 from tests.cli.conftest import Run
 
@@ -199,3 +202,28 @@ def test_colour_is_for_terminals_that_want_it(home: Path) -> None:
     assert "\x1b[1m" in _on_a_terminal(home, "config")
     assert "\x1b[" not in _on_a_terminal(home, "config", TERM="dumb")
     assert "\x1b[3" not in _on_a_terminal(home, "doctor", NO_COLOR="1")
+
+
+def test_a_wrong_call_with_json_still_gives_one_line_of_json(run: Run) -> None:
+    for arguments in (("init", "x", "--script", "perl"), ("ls", "--origin", "nobody"), ("ls", "x")):
+        done = run(*arguments, "--json")
+        assert (done.code, done.error["code"]) == (2, "usage")
+        assert done.err
+
+
+def test_a_key_that_is_a_value_and_a_table_is_a_usage_error(run: Run) -> None:
+    assert run("--set", "skills=x", "--set", "skills.paths=y", "config").code == 2
+
+
+def test_the_origins_of_the_flag_are_all_there_are() -> None:
+    assert get_args(Origins) == tuple(Origin)
+
+
+def test_a_folder_that_is_gone_is_an_error_and_no_traceback(home: Path) -> None:
+    command = f"mkdir gone && cd gone && rmdir ../gone && {sys.executable} -m apexbridge ls --json"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        capture_output=True, text=True, encoding="utf-8", cwd=home,
+        env={"HOME": str(home), "PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (3, "path_missing")

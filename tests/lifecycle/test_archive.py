@@ -109,6 +109,8 @@ def test_what_we_pack_can_be_looked_into(tmp_path: Path) -> None:
                      marks=pytest.mark.promise("Z29")),
         pytest.param({**GOOD, "docx/SKILL.md": ""}, "zip_multiple_roots",
                      marks=pytest.mark.promise("Z30")),
+        pytest.param({**GOOD, "empty/": ""}, "zip_multiple_roots",
+                     marks=pytest.mark.promise("Z30")),
         pytest.param({"pdf/README.md": ""}, "zip_no_skill_md", marks=pytest.mark.promise("Z31")),
         pytest.param({"pdf/sub/SKILL.md": ""}, "zip_no_skill_md",
                      marks=pytest.mark.promise("Z31")),
@@ -175,6 +177,21 @@ def test_a_wrong_checksum_is_noticed(tmp_path: Path) -> None:
         archive.writestr("pdf/SKILL.md", skill_md("pdf"))
     path.write_bytes(path.read_bytes().replace(b"Instructions", b"INSTRUCTIONS", 1))
     assert _refusal(path) == "zip_invalid"
+
+
+@pytest.mark.promise("Z25")
+def test_a_broken_stream_is_noticed(tmp_path: Path) -> None:
+    path = make_zip(tmp_path / "x.zip", {"pdf/SKILL.md": skill_md("pdf", body="text " * 500)})
+    data = bytearray(path.read_bytes())
+    data[60:90] = b"\xff" * 30
+    path.write_bytes(data)
+    assert _refusal(path) == "zip_invalid"
+
+
+@pytest.mark.promise("M15")
+def test_a_huge_skill_md_in_an_archive_is_refused(tmp_path: Path) -> None:
+    huge = {"pdf/SKILL.md": skill_md("pdf", body="x" * 2_000_000)}
+    assert _refusal(make_zip(tmp_path / "x.zip", huge)) == "zip_too_large"
 
 
 @pytest.mark.promise("Z28")

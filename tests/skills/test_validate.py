@@ -166,6 +166,12 @@ def _with_parents(name: str) -> list[PurePosixPath]:
     return [path, *path.parents]
 
 
+def test_a_body_of_nothing_but_references_is_looked_at_in_part() -> None:
+    body = "".join(f"[x](f{number}.md)\n" for number in range(3_000))
+    package = Package(folder="pdf", skill_md=skill_md("pdf", body=body))
+    assert len(validate(package)) == 1_000
+
+
 def test_a_body_without_instructions_is_told() -> None:
     assert _check("---\nname: pdf\ndescription: d\n---\n \n") == ["?body_empty@"]
 

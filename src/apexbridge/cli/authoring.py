@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from apexbridge.cli import scaffold
 from apexbridge.cli.output import Exit, Out, visible
-from apexbridge.errors import SkillInvalidError, StorageError
+from apexbridge.errors import ArchiveError, SkillInvalidError, StorageError
 from apexbridge.lifecycle import archive
-from apexbridge.paths import commit_folder, create_bytes, replace_bytes, staging
+from apexbridge.paths import commit_folder, create_bytes, replace_bytes
 from apexbridge.skills import names
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.edit import edit_description
@@ -39,7 +40,7 @@ def init(out: Out, request: NewSkill, *, dry_run: bool) -> None:
     target = request.into / name
     if target.exists() or target.is_symlink():
         raise StorageError(code="path_exists", path=target)
-    made = scaffold.files(name, "", request.script, out.language)
+    made = scaffold.files(name, request.script, out.language)
     contents = {path: (text.encode(), mode) for path, (text, mode) in made.items()}
     if request.description:
         data, mode = contents[SKILL_MD]
@@ -59,19 +60,12 @@ def init(out: Out, request: NewSkill, *, dry_run: bool) -> None:
 
 def _write(target: Path, contents: dict[str, tuple[bytes, int]]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    with staging(target.parent) as place:
-        built = place / target.name
+    with TemporaryDirectory(prefix=".apexbridge-", dir=target.parent) as place:
+        built = Path(place, target.name)
         for path, (data, mode) in contents.items():
             (built / path).parent.mkdir(parents=True, exist_ok=True)
             create_bytes(built / path, data, mode=mode)
         commit_folder(built, target)
-    _drop_empty(target.parent / ".staging")
-
-
-def _drop_empty(folder: Path) -> None:
-    """Someone else may be staging there at this moment; then it stays."""
-    if not any(folder.iterdir()):
-        folder.rmdir()
 
 
 def validate(out: Out, paths: Sequence[Path], level: Level) -> None:
@@ -107,12 +101,17 @@ def _skills_at(path: Path) -> Iterator[Path]:
         raise StorageError(code="path_missing", path=path)
     if path.name.lower() == SKILL_MD.lower() and path.is_file():
         path = path.parent
-    inner = [] if path.is_file() or _is_skill(path) else sorted(filter(_is_skill, path.iterdir()))
+    is_one = not path.is_dir() or _is_skill(path)
+    inner = [] if is_one else sorted(filter(_is_skill, path.iterdir()))
     yield from inner or [path]
 
 
 def _is_skill(path: Path) -> bool:
-    return path.is_dir() and any(item.name.lower() == SKILL_MD.lower() for item in path.iterdir())
+    """A folder that cannot be looked into counts as one: checking it will say why."""
+    try:
+        return path.is_dir() and any(i.name.lower() == SKILL_MD.lower() for i in path.iterdir())
+    except OSError:
+        return True
 
 
 def _problems(path: Path, level: Level) -> tuple[Problem, ...]:
@@ -121,7 +120,12 @@ def _problems(path: Path, level: Level) -> tuple[Problem, ...]:
 
 
 def _open(path: Path) -> Package | Problem:
-    return archive.open_archive(path) if path.is_file() else open_folder(path)
+    if path.is_dir():
+        return open_folder(path)
+    try:
+        return archive.open_archive(path)
+    except ArchiveError as error:
+        return Problem(code=error.code, where=path.name, details=error.details)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

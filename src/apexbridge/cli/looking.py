@@ -1,6 +1,7 @@
 """`ls` and `show`: which skills there are, and what one of them is."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 import anyio
 
@@ -72,9 +73,7 @@ def _as_json(skill: Skill) -> dict[str, object]:
 def show(out: Out, name: str, *, body: bool) -> None:
     """Everything that is known of one skill."""
     skill, text, problems = anyio.run(_one, out, name, body)
-    files = (
-        [] if skill.root is None else [e for e in tree.entries(skill.root) if e.kind != "folder"]
-    )
+    files = list(_files(skill))
     fields = skill.manifest.model_dump(by_alias=True, exclude_defaults=True)
 
     def render() -> None:
@@ -99,6 +98,13 @@ def show(out: Out, name: str, *, body: bool) -> None:
     out.finish(data, render)
 
 
+def _files(skill: Skill) -> Iterator[tree.Entry]:
+    """What can be seen of the skill's files; a locked folder ends the list, not the command."""
+    if skill.root is not None:
+        with contextlib.suppress(OSError):
+            yield from (entry for entry in tree.entries(skill.root) if entry.kind != "folder")
+
+
 def _heading(out: Out, skill: Skill) -> None:
     out.line(f"{visible(skill.name)}")
     out.line(f"  {visible(skill.description)}")
@@ -117,6 +123,10 @@ async def _one(out: Out, name: str, body: bool) -> tuple[Skill, str | None, list
     async with Runtime.open(out.loaded) as runtime:
         skill = runtime.skill(name)
         text = (await runtime.content(skill)).body if body else None
-        folder = skill.root.name if skill.root else skill.name
-        found = [p for p in runtime.catalog.problems if folder in p.where.split("/")]
-        return skill, text, found
+        return skill, text, [p for p in runtime.problems_of(skill) if _is_about(p, skill)]
+
+
+def _is_about(problem: Problem, skill: Skill) -> bool:
+    """Problems are named by the skill's folder below its root, then the file and line."""
+    folder = problem.where.partition("/SKILL.md")[0].partition("/skill.md")[0]
+    return skill.root is not None and f"/{skill.root}".endswith(f"/{folder}")

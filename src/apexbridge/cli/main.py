@@ -2,6 +2,7 @@
 
 import io
 import sys
+from json import dumps as json_text
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,6 +35,12 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+Origins = Literal[
+    "managed", "user", "project", "installed", "additional", "bundled", "plugin", "mcp", "remote",
+    "legacy",
+]  # fmt: skip
+
+
 @app.callback()
 def common(
     context: typer.Context,
@@ -61,7 +68,9 @@ def common(
 
 def _nest(into: dict[str, Any], keys: list[str], value: str) -> None:
     for key in keys[:-1]:
-        into = into.setdefault(key, {})
+        if not isinstance(into.setdefault(key, {}), dict):
+            raise typer.BadParameter(f"{key!r} is given as a value and as a table")
+        into = into[key]
     into[keys[-1]] = value
 
 
@@ -130,7 +139,7 @@ def pack(
 @app.command()
 def ls(
     context: typer.Context,
-    origin: Annotated[str, typer.Option(help="Only skills of this origin.")] = "",
+    origin: Annotated[Origins | None, typer.Option(help="Only skills of this origin.")] = None,
     problems: Annotated[bool, typer.Option("--problems", help="List the problems.")] = False,
     xml: Annotated[bool, typer.Option("--xml", help="Print the block for a prompt.")] = False,
     json: Json = False,
@@ -141,7 +150,7 @@ def ls(
     from apexbridge.cli.output import door
 
     with door("ls", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        looking.ls(out, origin=origin, problems=problems, xml=xml)
+        looking.ls(out, origin=origin or "", problems=problems, xml=xml)
 
 
 @app.command()
@@ -196,3 +205,11 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         raise SystemExit(0) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    except SystemExit as end:
+        # The parser ends a wrong call by itself, with a plain 2; programs still get their line.
+        if type(end.code) is int and end.code == 2 and "--json" in sys.argv:
+            error = {"code": "usage", "message": "see stderr", "hint": "", "param": None}
+            print(json_text({"ok": False, "command": None, "data": None, "error": error}))
+        raise

@@ -34,7 +34,11 @@ class Exit(IntEnum):
     FINDINGS = 8
 
 
-_CODES = {"path_exists": Exit.CONFLICT, "path_missing": Exit.NOT_FOUND}
+_CODES = {
+    "path_exists": Exit.CONFLICT,
+    "path_missing": Exit.NOT_FOUND,
+    "path_unreadable": Exit.DENIED,
+}
 _KINDS: tuple[tuple[type[errors.ApexBridgeError], Exit], ...] = (
     (errors.SkillNotFoundError, Exit.NOT_FOUND),
     (errors.SettingNotFoundError, Exit.NOT_FOUND),
@@ -198,3 +202,14 @@ def door(command: str, *, as_json: bool, is_quiet: bool, flags: Flags | None) ->
         yield out
     except errors.ApexBridgeError as error:
         out.fail(error)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        out.fail(_as_ours(error))
+
+
+def _as_ours(error: OSError) -> errors.StorageError:
+    """What the system refused, in our words."""
+    path = visible(error.filename) if error.filename else "-"
+    code = "path_missing" if isinstance(error, FileNotFoundError) else "path_unreadable"
+    return errors.StorageError(error.strerror or str(error), code=code, path=path)

@@ -80,9 +80,7 @@ _DESCRIPTION = {
 }
 
 
-def files(
-    name: str, description: str, script: str, language: Language
-) -> dict[str, tuple[str, int]]:
+def files(name: str, script: str, language: Language) -> dict[str, tuple[str, int]]:
     """The scaffold's files, each with its text and mode."""
     title = name.replace("-", " ").capitalize()
     made = dict[str, tuple[str, int]]()
@@ -94,7 +92,7 @@ def files(
     text = (_ZH if language == "zh" else _EN).format(
         name=name,
         title=title,
-        description=quote(description or _DESCRIPTION[language]),
+        description=quote(_DESCRIPTION[language]),
         script=run,
     )
     return {"SKILL.md": (text, 0o644), **made}

@@ -4,8 +4,10 @@ Looking takes the archive's own list of names at its word for sizes and never un
 SKILL.md; it is enough to validate. Installing needs a stricter reading, and is not done here.
 """
 
+import lzma
 import stat
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,13 +21,14 @@ from apexbridge.skills.model import Problem
 from apexbridge.skills.package import Package
 from apexbridge.skills.reader import MAX_SKILL_MD_BYTES
 
-SUFFIXES = (".zip", ".skill")
-
 _MIB = 1024 * 1024
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_LEFT_OUT = frozenset({"__pycache__", ".git", ".hg", ".svn", ".DS_Store", "Thumbs.db", "__MACOSX"})
 _EVALS = "evals"
 _ENCRYPTED = 0x1
+_UNREADABLE = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, EOFError, OSError,
+    RuntimeError, ValueError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +50,8 @@ def pack(root: Path, name: str, *, with_evals: bool = False) -> bytes:
     Left out: caches, version control, litter of desktop systems, and `evals/` unless asked for.
 
     Raises:
-        ArchiveUnsafeError: If there is a link or device in the folder.
+        ArchiveUnsafeError: If there is a link or device in the folder, or more than an archive
+            may hold.
     """
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
@@ -58,6 +62,7 @@ def pack(root: Path, name: str, *, with_evals: bool = False) -> bytes:
             mode = 0o755 if entry.executable else 0o644
             member.external_attr = (stat.S_IFREG | mode) << 16
             archive.writestr(member, (root / entry.path).read_bytes())
+        _refuse_unsafe(archive.infolist(), DEFAULT_LIMITS)
     return buffer.getvalue()
 
 
@@ -67,11 +72,9 @@ def contents(root: Path, *, with_evals: bool = False) -> list[tree.Entry]:
     Raises:
         ArchiveUnsafeError: If there is a link or device among them.
     """
-    left_out = _LEFT_OUT if with_evals else _LEFT_OUT | {_EVALS}
     taken = list[tree.Entry]()
     for entry in tree.entries(root):
-        parts = entry.path.parts
-        if _LEFT_OUT.intersection(parts) or parts[0] in left_out or entry.path.suffix == ".pyc":
+        if tree.is_litter(entry.path) or (entry.path.parts[0] == _EVALS and not with_evals):
             continue
         if entry.kind in {"link", "device"}:
             raise ArchiveUnsafeError(code="zip_link_entry", name=entry.path)
@@ -86,17 +89,21 @@ def open_archive(path: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> Package:
     Raises:
         ArchiveError: If it is unreadable, unsafe, too large, or not one folder with a SKILL.md.
     """
+    if not path.is_file():
+        raise ArchiveLayoutError("it is no plain file", code="zip_invalid")
     if path.stat().st_size > limits.packed_bytes:
         raise _too_large(f"more than {limits.packed_bytes} bytes")
     try:
         with zipfile.ZipFile(path) as archive:
-            members = [info for info in archive.infolist() if not _is_litter(info.filename)]
+            members = [i for i in archive.infolist() if not _is_litter(i.filename)]
             _refuse_unsafe(members, limits)
             folder, skill_md = _layout(members)
             with archive.open(skill_md) as file:
                 data = file.read(MAX_SKILL_MD_BYTES + 1)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, RuntimeError) as error:
+    except _UNREADABLE as error:
         raise ArchiveLayoutError(str(error), code="zip_invalid") from None
+    if len(data) > MAX_SKILL_MD_BYTES:
+        raise _too_large(f"{SKILL_MD} has more than {MAX_SKILL_MD_BYTES} bytes")
     odd = PurePosixPath(skill_md.filename).name
     problems = () if odd == SKILL_MD else (_odd_case(odd),)
     files = frozenset(inner for info in members for inner in _with_parents(info.filename, folder))
@@ -104,8 +111,7 @@ def open_archive(path: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> Package:
 
 
 def _is_litter(name: str) -> bool:
-    path = PurePosixPath(name)
-    return bool(_LEFT_OUT.intersection(path.parts)) or path.name.startswith("._")
+    return tree.is_litter(PurePosixPath(name))
 
 
 def _refuse_unsafe(members: list[zipfile.ZipInfo], limits: ArchiveLimits) -> None:
@@ -142,7 +148,7 @@ def _layout(members: list[zipfile.ZipInfo]) -> tuple[str, zipfile.ZipInfo]:
         raise ArchiveLayoutError("it is empty", code="zip_invalid")
     if any("/" not in info.filename for info in files):
         raise ArchiveLayoutError(code="zip_no_root_folder")
-    roots = sorted({info.filename.split("/", 1)[0] for info in files})
+    roots = sorted({info.filename.split("/", 1)[0] for info in members})
     if len(roots) > 1:
         raise ArchiveLayoutError(code="zip_multiple_roots", names=", ".join(roots[:5]))
     wanted = f"{roots[0]}/{SKILL_MD}"

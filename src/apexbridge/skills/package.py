@@ -38,11 +38,18 @@ def _paths(root: Path, problems: list[Problem]) -> Iterator[PurePosixPath]:
                 details: dict[str, object] = {"limit": tree.MAX_FILES}
                 problems.append(Problem(code="tree_too_large", where=root.name, details=details))
                 return
-            if entry.kind in {"link", "device"}:
-                where = str(entry.path)
-                details = {"path": where, "kind": entry.kind}
-                problems.append(Problem(code="tree_odd_file", where=where, details=details))
-            yield entry.path
+            if not tree.is_litter(entry.path):
+                problems += _odd(entry)
+                yield entry.path
     except OSError as error:
         details = {"detail": error.strerror or str(error)}
         problems.append(Problem(code="folder_unreadable", where=root.name, details=details))
+
+
+def _odd(entry: tree.Entry) -> Iterator[Problem]:
+    where = str(entry.path).encode("utf-8", "backslashreplace").decode()
+    details = {"path": where, "kind": entry.kind}
+    if entry.kind in {"link", "device"}:
+        yield Problem(code="tree_odd_file", where=where, details=details)
+    if where != str(entry.path):
+        yield Problem(code="tree_odd_name", where=where, details=details)

@@ -15,6 +15,8 @@ MARKER = ".vectorized"
 
 MAX_FILES = 10_000
 
+_LITTER = frozenset({"__pycache__", ".git", ".hg", ".svn", ".DS_Store", "Thumbs.db", "__MACOSX"})
+
 Kind = Literal["file", "folder", "link", "device"]
 
 
@@ -26,6 +28,15 @@ class Entry:
     kind: Kind
     size: int
     executable: bool
+
+
+def is_litter(path: PurePosixPath) -> bool:
+    """Say whether a path is no part of a skill that is passed on: caches, version control."""
+    return (
+        bool(_LITTER.intersection(path.parts))
+        or path.suffix == ".pyc"
+        or path.name.startswith("._")
+    )
 
 
 def entries(root: Path) -> Iterator[Entry]:

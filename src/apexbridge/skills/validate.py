@@ -28,6 +28,7 @@ PLACEHOLDER = "Say here what this skill does"
 """How the scaffold's description begins; finding it again means nobody wrote one."""
 
 _STAYS_A_WARNING = frozenset({"frontmatter_repaired", "frontmatter_line_breaks", "alias_shadowed"})
+_MAX_REFERENCES = 1_000
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(<?([^()<>\s]{1,400})>?\)|\$\{CLAUDE_SKILL_DIR\}/([\w./-]{1,400})")
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:|#|\$|\{", re.IGNORECASE)
@@ -151,6 +152,8 @@ def _body(cut: Document, package: Package) -> Iterable[Problem]:
         path = (match[1] or match[2]).split("#")[0].split("?")[0]
         if not path or path in told or (match[1] and _ADDRESS.match(match[1])):
             continue
+        if len(told) == _MAX_REFERENCES:
+            return
         told.add(path)
         line, seen = line + text.count("\n", seen, match.start()), match.start()
         code = _reference_problem(path, package.files)

@@ -148,4 +148,5 @@ PHRASES = {
         "请在自己的 config.toml 或环境变量中设置。",
     ),
     "usage": Phrase("命令行有误", "参见 apexbridge --help。"),
+    "path_unreadable": Phrase("{path} 无法使用：{detail}"),
 }

@@ -196,4 +196,5 @@ PHRASES = {
         "Set it in your own config.toml or in the environment.",
     ),
     "usage": Phrase("The command line makes no sense", "See apexbridge --help."),
+    "path_unreadable": Phrase("{path} cannot be used: {detail}"),
 }
