@@ -15,7 +15,7 @@ from apexbridge.cli.main import app
 from apexbridge.cli.output import Exit
 from apexbridge.lifecycle.archive import ArchiveLimits
 from apexbridge.policy.hookspec import HookEvent
-from apexbridge.settings import Settings, SkillSettings
+from apexbridge.settings import SandboxSettings, Settings, SkillSettings
 from apexbridge.skills import frontmatter, names, patterns, reader, tree, validate
 from apexbridge.skills.manifest import SPEC_KEYS, SkillManifest
 from tests.promises import PROMISES
@@ -68,7 +68,11 @@ def _options(command: Any) -> str:
 
 def settings_page() -> str:
     """Every setting, its default and its variable."""
-    rows = [*_settings(Settings, ""), *_settings(SkillSettings, "skills.")]
+    rows = [
+        *_settings(Settings, ""),
+        *_settings(SkillSettings, "skills."),
+        *_settings(SandboxSettings, "sandbox."),
+    ]
     intro = (
         "Later wins: defaults, your `config.toml`, the project's `ship.json` (only `skills.paths` "
         "and `skills.allowExternalPaths`), the project's `apexbridge.toml`, `APEXBRIDGE_*`, flags "

@@ -102,21 +102,32 @@ PROMISES = _rows(
     Promise("L15", "read-only and linked data folders"),
     Promise("L16", "a scan of any size ends", "partly", "resuming and paging"),
     # Table X, execution.
-    Promise("X01", "unknown skills and scripts outside are refused"),
-    Promise("X02", "what cannot start says why"),
-    Promise("X03", "a time-out kills the whole tree"),
-    Promise("X04", "a script's own 124 is no time-out"),
-    Promise("X05", "a flood of output is cut and memory stays bounded"),
-    Promise("X06", "a daemon does not outlive its call"),
-    Promise("X07", "fork bombs and hogs hit their limits"),
-    Promise("X08", "deaf and waiting scripts end at the deadline"),
-    Promise("X09", "no secret of the server's environment is seen"),
-    Promise("X10", "no network without a grant"),
-    Promise("X11", "only the workspace can be written"),
-    Promise("X12", "arguments arrive as they are"),
-    Promise("X13", "any output becomes valid JSON"),
-    Promise("X14", "a caller that goes away ends its run"),
-    Promise("X15", "no isolation, no run"),
+    Promise(
+        "X01", "unknown skills and scripts outside are refused", "partly", "the refusal over HTTP"
+    ),
+    Promise("X02", "what cannot start says why", "kept"),
+    Promise("X03", "a time-out kills the whole tree", "kept"),
+    Promise("X04", "a script's own 124 is no time-out", "kept"),
+    Promise("X05", "a flood of output is cut and memory stays bounded", "kept"),
+    Promise("X06", "a daemon does not outlive its call", "kept"),
+    Promise(
+        "X07", "fork bombs and hogs hit their limits", "partly", "a quota for the whole workspace"
+    ),
+    Promise(
+        "X08",
+        "deaf and waiting scripts end at the deadline",
+        "partly",
+        "a script that wants a terminal",
+    ),
+    Promise("X09", "no secret of the server's environment is seen", "kept"),
+    Promise("X10", "no network without a grant", "partly", "a grant through the proxy"),
+    Promise("X11", "only the workspace can be written", "kept"),
+    Promise("X12", "arguments arrive as they are", "partly", "the refusal over HTTP"),
+    Promise("X13", "any output becomes valid JSON", "kept"),
+    Promise(
+        "X14", "a caller that goes away ends its run", "partly", "a server that is asked to stop"
+    ),
+    Promise("X15", "no isolation, no run", "partly", "the audit record"),
     # Table S, server.
     Promise("S01", "keys and scopes are checked"),
     Promise("S02", "a foreign Host is refused"),

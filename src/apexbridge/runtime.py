@@ -1,23 +1,35 @@
 """Runtime: the one builder of concrete things."""
 
 import difflib
+import logging
+import math
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import anyio
 
+from apexbridge.activation.scripts import ScriptCall, execute_skill
 from apexbridge.catalog.merge import Merged, merge
 from apexbridge.errors import SkillNotFoundError, SourceError
 from apexbridge.events import CatalogChanged, Event
 from apexbridge.extensions import Extensions
+from apexbridge.sandbox.base import MIB, ExecutionResult, Sandbox, SandboxLimits
+from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
+from apexbridge.sandbox.cgroup import Cgroups
+from apexbridge.sandbox.ladder import Choice, choose
+from apexbridge.sandbox.landlock import LandlockSandbox
+from apexbridge.sandbox.plain import PlainSandbox
+from apexbridge.sandbox.workspace import Workspaces
 from apexbridge.settings import Loaded, SkillSettings, load
 from apexbridge.skills.model import Origin, Problem, Skill, SkillContent
 from apexbridge.sources.base import Scan, SkillSource
 from apexbridge.sources.bundled import bundled_source
 from apexbridge.sources.folders import FolderSource, ScanLimits
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +49,9 @@ class Runtime:
         self.catalog = Merged()
         self.sources: tuple[SourceState, ...] = ()
         self._sinks = extensions.event_sinks()
+        self._choice: Choice | None = None
+        self._stack = ExitStack()
+        self._workspaces = Workspaces(loaded.workspaces)
 
     @classmethod
     @asynccontextmanager
@@ -49,8 +64,9 @@ class Runtime:
             ConfigError: If the settings or an extension make no sense.
         """
         runtime = cls(loaded or load(), extensions or Extensions.installed())
-        await runtime.refresh()
-        yield runtime
+        with runtime._stack:
+            await runtime.refresh()
+            yield runtime
 
     async def refresh(self) -> None:
         """Scan every source again; one that is down is a problem beside the others."""
@@ -105,6 +121,43 @@ class Runtime:
         known = [skill.name for skill in self.catalog.skills]
         raise SkillNotFoundError(wanted, near=difflib.get_close_matches(wanted, known, n=3))
 
+    async def choose_sandbox(self) -> Choice:
+        """Find out, by trying, which sandbox works here; once."""
+        if self._choice is None:
+            self._choice = await choose(self._candidates())
+        return self._choice
+
+    def _candidates(self) -> list[Sandbox]:
+        groups = Cgroups.detect()
+        candidates: list[Sandbox] = [BubblewrapSandbox(groups=groups)]
+        candidates.append(self._stack.enter_context(closing(LandlockSandbox(groups))))
+        return candidates
+
+    async def execute(self, call: ScriptCall) -> ExecutionResult:
+        """Run a skill's script in the sandbox that works here.
+
+        Raises:
+            SandboxUnavailableError: If none does and running without is not allowed.
+            ToolInputError: If the skill has no such script.
+            PermissionError: If the script is not executable.
+        """
+        choice = await self.choose_sandbox()
+        if choice.sandbox is None and self.loaded.settings.sandbox.allow_unsandboxed:
+            log.warning("Running a script of %s without isolation", call.skill.name)
+            return await execute_skill(call, PlainSandbox(), self._workspaces)
+        return await execute_skill(call, choice.require(), self._workspaces)
+
+    def limits(self) -> SandboxLimits:
+        """The limits of a run, as settings have them."""
+        chosen = self.loaded.settings.sandbox
+        return SandboxLimits(
+            wall_seconds=chosen.wall_seconds,
+            cpu_seconds=math.ceil(chosen.wall_seconds),
+            memory_bytes=chosen.memory_mib * MIB,
+            output_bytes=chosen.output_mib * MIB,
+            processes=chosen.processes,
+        )
+
     def problems_of(self, skill: Skill) -> tuple[Problem, ...]:
         """What the skill's own source found wrong with what it holds."""
         states = [s for s in self.sources if s.source.id == skill.provenance.source_id]
@@ -125,8 +178,7 @@ def find_sources(loaded: Loaded) -> tuple[list[FolderSource], list[Problem]]:
     places = [(Origin.MANAGED, Path(chosen.managed_path))] if chosen.managed_path else []
     places += [(Origin.USER, _place(path, loaded.home, loaded)) for path in chosen.user_paths]
     places += [(Origin.PROJECT, path) for path in _project_places(loaded, chosen)]
-    data = _place(str(loaded.settings.data_dir), loaded.project, loaded)
-    places.append((Origin.INSTALLED, data / "skills"))
+    places.append((Origin.INSTALLED, loaded.data / "skills"))
     outside = list[Problem]()
     for written in chosen.paths:
         path = _inner_skills(_place(written, loaded.project, loaded))

@@ -33,7 +33,9 @@ PROJECT_FILE = "apexbridge.toml"
 SHIP_FILE = "ship.json"
 ENVIRONMENT = "environment"
 PREFIX = "APEXBRIDGE_"
-_NOT_FOR_PROJECTS = ("data_dir", "skills.managed_path", "skills.user_paths", "skills.precedence")
+_NOT_FOR_PROJECTS = (
+    "data_dir", "sandbox", "skills.managed_path", "skills.user_paths", "skills.precedence",
+)  # fmt: skip
 
 
 def _split(value: object) -> object:
@@ -82,6 +84,23 @@ class SkillSettings(BaseModel):
     """How many folders of a root are looked at."""
 
 
+class SandboxSettings(BaseModel):
+    """How scripts are run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    wall_seconds: float = Field(default=60, gt=0, le=3_600)
+    """How long a script may take."""
+    memory_mib: int = Field(default=1_024, ge=16)
+    """How much memory it may use."""
+    output_mib: int = Field(default=10, ge=1, le=1_024)
+    """How much it may print, stdout and stderr together."""
+    processes: int = Field(default=64, ge=1)
+    """How many processes it may have at a time."""
+    allow_unsandboxed: bool = False
+    """Whether scripts run without isolation where none works; every such run warns."""
+
+
 class Settings(BaseSettings):
     """Everything that can be chosen."""
 
@@ -100,6 +119,8 @@ class Settings(BaseSettings):
     """Where installed skills and the index are kept."""
     skills: SkillSettings = SkillSettings()
     """Where skills are looked for."""
+    sandbox: SandboxSettings = SandboxSettings()
+    """How scripts are run."""
 
     @classmethod
     def settings_customise_sources(
@@ -125,6 +146,17 @@ class Loaded:
     language: wording.Language
     unknown_variables: tuple[str, ...] = ()
     """`APEXBRIDGE_*` variables that name no setting: most likely slips."""
+
+    @property
+    def data(self) -> Path:
+        """The data folder, with `~` as this user's home."""
+        written = str(self.settings.data_dir)
+        return self.home / written[2:] if written.startswith("~/") else self.project / written
+
+    @property
+    def workspaces(self) -> Path:
+        """Where scripts work: on a disk of this machine, and never below the skills."""
+        return self.data / "workspaces"
 
     def value(self, key: str) -> object:
         """The value of one setting by its dotted name.

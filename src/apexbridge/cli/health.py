@@ -16,6 +16,7 @@ from apexbridge.cli.output import Exit, Out, visible
 from apexbridge.errors import StorageError
 from apexbridge.paths import commit_folder
 from apexbridge.runtime import Runtime, SourceState
+from apexbridge.sandbox.ladder import Choice
 from apexbridge.settings import ENVIRONMENT, Loaded, flatten
 from apexbridge.skills import frontmatter
 
@@ -100,7 +101,7 @@ def _machine(out: Out) -> Iterator[Check]:
 
 def _data(out: Out, loaded: Loaded) -> Check:
     """Really make, move and remove something where data is kept, if the folder is there."""
-    path = loaded.settings.data_dir.expanduser()
+    path = loaded.data
     name = out.word("check_data")
     if not path.exists() and os.access(_existing(path), os.W_OK):
         return Check(name=name, state="ok", detail=out.word("data_later", path=path))
@@ -122,7 +123,22 @@ async def _skills(out: Out) -> list[Check]:
     async with Runtime.open(out.loaded) as runtime:
         names = ", ".join(runtime.extensions.names) or out.word("none")
         extensions = Check(name=out.word("check_extensions"), state="ok", detail=names)
-        return [*(_source(out, state) for state in runtime.sources), extensions]
+        choice = await runtime.choose_sandbox()
+        sources = [_source(out, state) for state in runtime.sources]
+        return [*_sandboxes(out, choice), *sources, extensions]
+
+
+def _sandboxes(out: Out, choice: Choice) -> Iterator[Check]:
+    """Each backend that was tried; a weaker one that works makes the missing a remark only."""
+    for trial in choice.trials:
+        is_absent = trial.name == "bubblewrap" and trial.reason == "ENOENT"
+        key = "sandbox_get_bwrap" if is_absent else "sandbox_broken"
+        text = out.word("sandbox_works" if trial.passed else key, reason=trial.reason)
+        state: State = "ok" if trial.passed else "warn"
+        yield Check(name=out.word("check_sandbox", name=trial.name), state=state, detail=text)
+    if choice.sandbox is None:
+        name = out.word("check_sandbox", name="-")
+        yield Check(name=name, state="fail", detail=out.word("sandbox_none"))
 
 
 def _source(out: Out, state: SourceState) -> Check:

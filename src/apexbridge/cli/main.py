@@ -169,6 +169,50 @@ def show(
         looking.show(out, name, body=body)
 
 
+@app.command(context_settings={"allow_interspersed_args": False})
+def run(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The skill's name.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SCRIPT] [-- ARGUMENTS]", help="The script, and what it gets."),
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--input", "-i", help="Put a file into the workspace; repeatable."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Keep the files it makes in a folder.")
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds until it is ended.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a skill's script in the sandbox: apexbridge run [OPTIONS] SKILL [SCRIPT] [-- ARGS]."""
+    from apexbridge.cli import running
+    from apexbridge.cli.output import door
+
+    script, arguments = _split_words(words or [])
+    with door("run", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        order = running.RunOrder(
+            name=name,
+            script=script,
+            arguments=tuple(arguments),
+            inputs=tuple(file or ()),
+            output=output,
+            timeout=timeout,
+        )
+        running.run(out, order)
+
+
+def _split_words(words: list[str]) -> tuple[str, list[str]]:
+    """What stands before `--` is the script, what stands behind it is the script's."""
+    mark = words.index("--") if "--" in words else len(words)
+    if mark > 1:
+        raise typer.BadParameter("put '--' before the script's arguments")
+    return (words[0] if mark else ""), words[mark + 1 :]
+
+
 @app.command()
 def doctor(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
     """Tell in one screen what works here and what does not, by trying."""

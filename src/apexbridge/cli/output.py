@@ -110,6 +110,11 @@ class Out:
         if not (self.is_quiet or self.as_json):
             print(text)
 
+    def note(self, text: str) -> None:
+        """Print one line beside the output, on stderr."""
+        if not (self.is_quiet or self.as_json):
+            print(text, file=sys.stderr)
+
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Print rows: a table on a terminal, and into a pipe plain lines with tabs, never cut."""
         if self.is_quiet or self.as_json:

@@ -77,6 +77,25 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "{skills} skills, {problems} problems in {place}",
         "{place} 中有 {skills} 个技能、{problems} 个问题",
     ),
+    "run_error": (
+        "The script did not end well: {error} (isolation: {isolation})",
+        "脚本未正常结束：{error}（隔离：{isolation}）",
+    ),
+    "run_left": (
+        "It left {names}; '--output DIR' keeps such files",
+        "它留下了 {names}；用 --output DIR 可保存这些文件",
+    ),
+    "check_sandbox": ("Sandbox: {name}", "沙箱：{name}"),
+    "sandbox_works": ("works, by trying", "经试验可用"),
+    "sandbox_broken": ("does not: {reason}", "不可用：{reason}"),
+    "sandbox_get_bwrap": (
+        "does not: {reason}. Install the package 'bubblewrap'",
+        "不可用：{reason}。请安装 bubblewrap 软件包",
+    ),
+    "sandbox_none": (
+        "nothing works, so no script will be run",
+        "没有可用的沙箱，因此不会运行任何脚本",
+    ),
     "none": ("none", "无"),
     "variables_unknown": ("not settings: {names}", "不是设置项：{names}"),
     "variables_ok": ("{count} settings from the environment", "{count} 项设置来自环境变量"),

@@ -149,4 +149,5 @@ PHRASES = {
     ),
     "usage": Phrase("命令行有误", "参见 apexbridge --help。"),
     "path_unreadable": Phrase("{path} 无法使用：{detail}"),
+    "script_unusable": Phrase("无法运行技能“{name}”：{detail}"),
 }

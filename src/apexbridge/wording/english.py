@@ -197,4 +197,5 @@ PHRASES = {
     ),
     "usage": Phrase("The command line makes no sense", "See apexbridge --help."),
     "path_unreadable": Phrase("{path} cannot be used: {detail}"),
+    "script_unusable": Phrase("The skill '{name}' cannot be run: {detail}"),
 }

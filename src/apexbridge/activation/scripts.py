@@ -1,0 +1,156 @@
+"""Run a skill's script: which file, with what, and in a sandbox always."""
+
+import re
+import shlex
+import stat
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+from apexbridge.errors import ToolInputError
+from apexbridge.paths import safe_join
+from apexbridge.sandbox import interpreters
+from apexbridge.sandbox.base import Access, ExecRequest, ExecutionResult, Sandbox, SandboxLimits
+from apexbridge.sandbox.interpreters import Interpreter
+from apexbridge.sandbox.workspace import Workspaces, harvest
+from apexbridge.skills.model import Skill
+
+_BY_SUFFIX = {".py": "python", ".js": "node", ".mjs": "node", ".cjs": "node", ".sh": "bash"}
+_ENTRIES = ("scripts/main", "scripts/index", "main", "index")
+_METADATA = re.compile(r"^# /// script[ \t]*\n((?:#(?:| [^\n]*)\n)+?)# ///[ \t]*$", re.MULTILINE)
+_HEAD_BYTES = 64 * 1024
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptCall:
+    """A wish to run a skill's script."""
+
+    skill: Skill
+    script: str = ""
+    arguments: tuple[str, ...] = ()
+    inputs: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    stdin: bytes = b""
+    limits: SandboxLimits = SandboxLimits()
+    on_output: Callable[[int, bytes], None] | None = None
+
+
+async def execute_skill(
+    call: ScriptCall, sandbox: Sandbox, workspaces: Workspaces
+) -> ExecutionResult:
+    """Run the script in a workspace of its own; what it leaves there comes back with the result.
+
+    The skill's folder can be read at its own path and not written. Nothing else of this machine's
+    files, network or environment is there.
+
+    Raises:
+        ToolInputError: If the skill has no such script, or the arguments cannot be passed.
+        PermissionError: If the script is not executable.
+    """
+    root = call.skill.root
+    if root is None:
+        raise _bad_input(call, "it has no folder")
+    entry = choose_entry(call)
+    _refuse_unrunnable(entry)
+    words, interpreter = _interpreter(entry)
+    missing = "" if interpreter else f"interpreter_missing: {words[0]}"
+    missing = missing or _missing_dependencies(entry)
+    if missing or interpreter is None:
+        return ExecutionResult(
+            outcome="not_started", exit_code=None, error=missing, isolation=sandbox.name
+        )
+    with workspaces.lend(call.inputs) as place:
+        request = ExecRequest(
+            argv=(str(interpreter.program), *words[1:], str(entry), *call.arguments),
+            cwd=place,
+            env=_environment(root, place),
+            stdin=call.stdin,
+            limits=call.limits,
+            access=Access(read=(root, *interpreter.prefix), write=(place,)),
+            on_output=call.on_output,
+        )
+        try:
+            result = await sandbox.run(request)
+        except ValueError as error:
+            raise _bad_input(call, str(error)) from None
+        found = harvest(place, max_bytes=call.limits.output_bytes)
+    produced = {name: data for name, data in found.files.items() if name not in call.inputs}
+    return replace(result, produced=produced)
+
+
+def choose_entry(call: ScriptCall) -> Path:
+    """The named script, else the usual names, else the only one there is.
+
+    Raises:
+        ToolInputError: If there is none, or it cannot be told which.
+    """
+    root = call.skill.root or Path()
+    if call.script:
+        named = PurePosixPath(call.script)
+        for path in (named, "scripts" / named):
+            target = safe_join(root, path.as_posix())
+            if target.is_file() and not (root / path).is_symlink():
+                return target
+        raise _bad_input(call, f"it has no script '{call.script}'")
+    for stem in _ENTRIES:
+        for suffix in _BY_SUFFIX:
+            if (root / f"{stem}{suffix}").is_file():
+                return safe_join(root, f"{stem}{suffix}")
+    scripts = [p for p in sorted((root / "scripts").glob("*")) if p.suffix in _BY_SUFFIX]
+    if len(scripts) == 1:
+        return safe_join(root, f"scripts/{scripts[0].name}")
+    names = ", ".join(path.name for path in scripts)
+    raise _bad_input(call, f"say which script: {names}" if scripts else "it has no script")
+
+
+def _bad_input(call: ScriptCall, detail: str) -> ToolInputError:
+    return ToolInputError(detail, code="script_unusable", name=call.skill.name)
+
+
+def _refuse_unrunnable(entry: Path) -> None:
+    if not entry.stat().st_mode & stat.S_IXUSR:
+        raise PermissionError(13, "The script is not executable (chmod +x)", str(entry))
+
+
+def _interpreter(entry: Path) -> tuple[list[str], Interpreter | None]:
+    """The interpreter's words and where it is: from the first line, else from the suffix."""
+    with entry.open("rb") as file:
+        first = file.readline(256).decode("utf-8", "replace").strip()
+    words = [_BY_SUFFIX.get(entry.suffix, "")]
+    if first.startswith("#!"):
+        words = shlex.split(first[2:]) or words
+        if Path(words[0]).name == "env":
+            words = [word for word in words[1:] if not word.startswith("-")] or [""]
+    name = Path(words[0]).name
+    found = interpreters.find(name) if _NAME.fullmatch(name) else None
+    return [name or "?", *words[1:]], found
+
+
+def _missing_dependencies(entry: Path) -> str:
+    """What inline metadata asks for cannot be installed in here: said before anything runs."""
+    if entry.suffix != ".py":
+        return ""
+    with entry.open("rb") as file:
+        match = _METADATA.search(file.read(_HEAD_BYTES).decode("utf-8", "replace"))
+    if match is None:
+        return ""
+    lines = (line.removeprefix("#").removeprefix(" ") for line in match[1].splitlines())
+    try:
+        wanted = tomllib.loads("\n".join(lines)).get("dependencies", [])
+    except tomllib.TOMLDecodeError as error:
+        return f"dependencies_unreadable: {error}"
+    return f"dependencies_missing: {', '.join(map(str, wanted))}" if wanted else ""
+
+
+def _environment(root: Path, place: Path) -> dict[str, str]:
+    """All that a script sees of an environment."""
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(place),
+        "TMPDIR": str(place),
+        "LANG": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        "CLAUDE_SKILL_DIR": str(root),
+    }

@@ -1,0 +1,102 @@
+"""`run`: a skill's script, in the sandbox, with its output as it comes."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio
+
+from apexbridge.activation.scripts import ScriptCall
+from apexbridge.cli.output import Exit, Out
+from apexbridge.errors import PermissionDeniedError
+from apexbridge.paths import create_bytes, safe_join
+from apexbridge.runtime import Runtime
+from apexbridge.sandbox.base import ExecutionResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOrder:
+    """What `run` was asked for."""
+
+    name: str
+    script: str
+    arguments: tuple[str, ...]
+    inputs: tuple[Path, ...]
+    output: Path | None
+    timeout: float | None
+
+
+def run(out: Out, order: RunOrder) -> None:
+    """Run the script; its output goes through as it comes, unless JSON or quiet was asked for."""
+    result = anyio.run(_execute, out, order)
+    saved = _save(result, order.output)
+
+    def render() -> None:
+        if result.error:
+            out.note(out.word("run_error", error=result.error, isolation=result.isolation))
+        for path in saved:
+            out.note(out.word("made", path=path))
+        left = sorted(result.produced) if order.output is None else []
+        if left:
+            out.note(out.word("run_left", names=", ".join(left)))
+
+    out.finish(_as_json(result), render, _exit(result))
+
+
+async def _execute(out: Out, order: RunOrder) -> ExecutionResult:
+    async with Runtime.open(out.loaded) as runtime:
+        limits = runtime.limits()
+        if order.timeout is not None:
+            limits = replace(limits, wall_seconds=order.timeout)
+        call = ScriptCall(
+            skill=runtime.skill(order.name),
+            script=order.script,
+            arguments=order.arguments,
+            inputs={path.name: path.read_bytes() for path in order.inputs},
+            limits=limits,
+            on_output=None if out.as_json or out.is_quiet else _pass_through,
+        )
+        try:
+            return await runtime.execute(call)
+        except PermissionError as error:
+            raise PermissionDeniedError(f"{error.strerror}: {error.filename}") from None
+
+
+def _pass_through(stream: int, piece: bytes) -> None:
+    while piece:
+        piece = piece[os.write(stream, piece) :]
+
+
+def _save(result: ExecutionResult, folder: Path | None) -> list[Path]:
+    """Put what the script made where it was asked for; nothing there is replaced."""
+    if folder is None:
+        return []
+    saved = list[Path]()
+    for name, data in result.produced.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        target = safe_join(folder, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        create_bytes(target, data)
+        saved.append(folder / name)
+    return saved
+
+
+def _as_json(result: ExecutionResult) -> dict[str, object]:
+    return {
+        "outcome": result.outcome,
+        "exit_code": result.exit_code,
+        "stdout": result.stdout.decode("utf-8", "replace"),
+        "stderr": result.stderr.decode("utf-8", "replace"),
+        "duration": round(result.duration, 3),
+        "error": result.error,
+        "timed_out": result.timed_out,
+        "truncated": result.truncated,
+        "isolation": result.isolation,
+        "produced": {name: len(data) for name, data in result.produced.items()},
+    }
+
+
+def _exit(result: ExecutionResult) -> Exit:
+    if result.outcome == "ok":
+        return Exit.OK
+    return Exit.TIMEOUT if result.timed_out else Exit.FAILURE

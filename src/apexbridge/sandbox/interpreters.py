@@ -1,0 +1,40 @@
+"""Programs that run scripts, and the folders they need to be seen."""
+
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+_SEARCH = "/usr/local/bin:/usr/bin:/bin"
+_NAMES = {"python": "python3", "python3": "python3", "sh": "sh", "bash": "bash", "node": "node"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """A program, and what must be readable for it to start."""
+
+    program: Path
+    prefix: tuple[Path, ...] = ()
+
+
+def find(name: str) -> Interpreter | None:
+    """Find an interpreter by its usual name; Python is the one this process runs on."""
+    wanted = _NAMES.get(name, name)
+    if wanted == "python3":
+        return _own_python()
+    found = shutil.which(wanted, path=_SEARCH)
+    return None if found is None else _with_prefix(Path(found))
+
+
+def _own_python() -> Interpreter:
+    """The interpreter below our virtual environment: a sandbox need not see the environment."""
+    prefix = Path(sys.base_prefix).resolve()
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    program = prefix / "bin" / f"python{version}"
+    return _with_prefix(program if program.exists() else Path(sys.executable).resolve())
+
+
+def _with_prefix(program: Path) -> Interpreter:
+    if program.is_relative_to("/usr") or program.parent == Path("/bin"):
+        return Interpreter(program=program)
+    return Interpreter(program=program, prefix=(program.parent.parent,))

@@ -1,0 +1,191 @@
+"""Watch a process to its end: pipes of our own, one deadline, one output cap.
+
+A child that holds our pipe, ignores signals or floods us changes nothing: what we wait for is the
+process itself, and what we read is bounded.
+"""
+
+import contextlib
+import errno
+import os
+import selectors
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from apexbridge.sandbox.base import TRUNCATED, SandboxLimits
+
+_CHUNK = 1 << 16
+_GRACE_SECONDS = 0.5
+"""How long a pipe may stay open after the process is gone."""
+
+OutputSink = Callable[[int, bytes], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Started:
+    """A process that runs: descriptors that are ours to close, and how to end it."""
+
+    stdout: int
+    stderr: int
+    end: int
+    """Becomes readable when the process is gone."""
+    stdin: int = -1
+    kill: Callable[[], None]
+    """Begin to end the whole tree; may be called at any time, more than once."""
+    finish: Callable[[], tuple[int | None, str]]
+    """Wait until it is gone; its exit code or minus its signal, or None and why not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What a process did, in the words of the system."""
+
+    status: int | None
+    """The exit code, or minus the signal; None when it never started."""
+    stdout: bytes = b""
+    stderr: bytes = b""
+    seconds: float = 0.0
+    error: str = ""
+    timed_out: bool = False
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What one run is given."""
+
+    start: Callable[[], Started]
+    """Raises OSError when it cannot."""
+    limits: SandboxLimits
+    stdin: bytes = b""
+    on_output: OutputSink | None = None
+
+
+def run(order: Order, cancel: int) -> Ended:
+    """Run to the end, to a limit, or until the descriptor `cancel` becomes readable. Blocks."""
+    began = time.monotonic()
+    try:
+        started = order.start()
+    except OSError as error:
+        return Ended(status=None, error=error_name(error))
+    watch = _Watch(started, order, began + order.limits.wall_seconds)
+    try:
+        watch.until_end(cancel)
+    finally:
+        started.kill()
+        status, error = started.finish()
+        watch.close()
+    return Ended(
+        status=status,
+        error=error,
+        stdout=bytes(watch.outputs[0]),
+        stderr=bytes(watch.outputs[1]),
+        seconds=time.monotonic() - began,
+        timed_out=watch.timed_out,
+        truncated=watch.truncated,
+    )
+
+
+def error_name(error: OSError) -> str:
+    """`ENOENT` and the like; the message where the system has no such name."""
+    return errno.errorcode.get(error.errno or 0, str(error))
+
+
+class _Watch:
+    """The state of one run that is under way."""
+
+    def __init__(self, started: Started, order: Order, deadline: float) -> None:
+        self._started = started
+        self._deadline = deadline
+        self._on_output = order.on_output
+        self._stdin = order.stdin
+        self._room = order.limits.output_bytes
+        self._selector = selectors.DefaultSelector()
+        self._open = 0
+        self.outputs = (bytearray(), bytearray())
+        self.timed_out = False
+        self.truncated = False
+
+    def until_end(self, cancel: int) -> None:
+        """Watch until the process is gone, then until its pipes are, or the grace is over."""
+        self._selector.register(self._started.end, selectors.EVENT_READ, "end")
+        self._selector.register(cancel, selectors.EVENT_READ, "cancel")
+        for number, pipe in enumerate((self._started.stdout, self._started.stderr)):
+            os.set_blocking(pipe, False)
+            self._selector.register(pipe, selectors.EVENT_READ, number)
+            self._open += 1
+        if self._started.stdin >= 0:
+            os.set_blocking(self._started.stdin, False)
+            self._selector.register(self._started.stdin, selectors.EVENT_WRITE, "stdin")
+        self._loop()
+
+    def _loop(self) -> None:
+        is_over = False
+        while self._open or not is_over:
+            now = time.monotonic()
+            if now >= self._deadline:
+                if is_over:
+                    return  # someone holds our pipe; the process we were asked to run is gone
+                self.timed_out = self.timed_out or not self.truncated
+                self._end_within_grace(now)
+            for key, _ in self._selector.select(max(self._deadline - now, 0)):
+                if key.data == "end":
+                    is_over = True
+                    self._selector.unregister(key.fd)
+                    self._end_within_grace(time.monotonic())
+                else:
+                    self._handle(key)
+
+    def _end_within_grace(self, now: float) -> None:
+        self._started.kill()
+        self._deadline = now + _GRACE_SECONDS
+
+    def _handle(self, key: selectors.SelectorKey) -> None:
+        match key.data:
+            case "cancel":
+                self._selector.unregister(key.fd)
+                self._started.kill()
+            case "stdin":
+                self._feed(key.fd)
+            case number:
+                self._read(key.fd, number)
+
+    def _feed(self, pipe: int) -> None:
+        try:
+            self._stdin = self._stdin[os.write(pipe, self._stdin[:_CHUNK]) :]
+        except BlockingIOError:
+            return
+        except OSError:  # it does not read; that is its business
+            self._stdin = b""
+        if not self._stdin:
+            self._selector.unregister(pipe)
+            os.close(pipe)
+            self._started.stdin = -1
+
+    def _read(self, pipe: int, number: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            piece = os.read(pipe, _CHUNK)
+            if not piece:
+                self._selector.unregister(pipe)
+                self._open -= 1
+                return
+            self._take(piece, number)
+
+    def _take(self, piece: bytes, number: int) -> None:
+        taken = piece[: self._room]
+        self.outputs[number].extend(taken)
+        if taken and self._on_output is not None:
+            self._on_output(number + 1, taken)
+        if len(piece) > self._room and not self.truncated:
+            self.truncated = True
+            self.outputs[number].extend(TRUNCATED)
+            self._end_within_grace(time.monotonic())
+        self._room = max(self._room - len(piece), 0)
+
+    def close(self) -> None:
+        """Close what is ours."""
+        self._selector.close()
+        started = self._started
+        for descriptor in (started.stdin, started.stdout, started.stderr, started.end):
+            if descriptor >= 0:
+                os.close(descriptor)

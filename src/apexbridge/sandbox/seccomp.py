@@ -1,0 +1,148 @@
+"""A system-call filter, built by hand: what no skill's script needs, and many an escape does.
+
+The filter denies by list. It stands behind namespaces or Landlock and closes what they leave open:
+foreign socket families, new namespaces, kernel interfaces with a bad history. Pure: it only makes
+bytes; whoever starts the process hands them to the kernel.
+"""
+
+import errno
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_NUMBER, _ARCH, _ARGUMENT = 0, 4, 16
+_X32_BIT = 0x40000000
+_NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW* flag
+_TERMINAL_INJECTIONS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+LOCAL_FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6: harmless in a network of one's own
+NO_SOCKETS = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The numbers of one processor family."""
+
+    audit: int
+    denied: Mapping[str, int]
+    clone: int
+    clone3: int
+    socket: int
+    ioctl: int
+    shared_memory: tuple[int, ...]
+    has_x32: bool = False
+
+
+_SINCE_5 = {
+    "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432,
+    "fspick": 433, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
+    "pidfd_getfd": 438, "process_madvise": 440, "mount_setattr": 442, "quotactl_fd": 443,
+    "memfd_secret": 447,
+}  # fmt: skip
+
+X86_64 = Machine(
+    audit=0xC000003E,
+    denied={
+        "ptrace": 101, "syslog": 103, "uselib": 134, "ustat": 136, "sysfs": 139, "vhangup": 153,
+        "modify_ldt": 154, "pivot_root": 155, "adjtimex": 159, "chroot": 161, "acct": 163,
+        "settimeofday": 164, "mount": 165, "umount2": 166, "swapon": 167, "swapoff": 168,
+        "reboot": 169, "sethostname": 170, "setdomainname": 171, "iopl": 172, "ioperm": 173,
+        "init_module": 175, "delete_module": 176, "quotactl": 179, "nfsservctl": 180,
+        "lookup_dcookie": 212, "clock_settime": 227, "mbind": 237, "set_mempolicy": 238,
+        "kexec_load": 246, "add_key": 248, "request_key": 249, "keyctl": 250,
+        "migrate_pages": 256, "unshare": 272, "move_pages": 279, "perf_event_open": 298,
+        "fanotify_init": 300, "name_to_handle_at": 303, "open_by_handle_at": 304,
+        "clock_adjtime": 305, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311,
+        "kcmp": 312, "finit_module": 313, "kexec_file_load": 320, "bpf": 321, "userfaultfd": 323,
+        **_SINCE_5,
+    },
+    clone=56, clone3=435, socket=41, ioctl=16, has_x32=True,
+    shared_memory=(29, 30, 31, 64, 65, 66, 67, 68, 69, 70, 71, 220),
+)  # fmt: skip
+
+ARM64 = Machine(
+    audit=0xC00000B7,
+    denied={
+        "lookup_dcookie": 18, "umount2": 39, "mount": 40, "pivot_root": 41, "nfsservctl": 42,
+        "chroot": 51, "vhangup": 58, "quotactl": 60, "acct": 89, "unshare": 97, "kexec_load": 104,
+        "init_module": 105, "delete_module": 106, "clock_settime": 112, "syslog": 116,
+        "ptrace": 117, "reboot": 142, "sethostname": 161, "setdomainname": 162,
+        "settimeofday": 170, "adjtimex": 171, "add_key": 217, "request_key": 218, "keyctl": 219,
+        "swapon": 224, "swapoff": 225, "mbind": 235, "set_mempolicy": 237, "migrate_pages": 238,
+        "move_pages": 239, "perf_event_open": 241, "fanotify_init": 262,
+        "name_to_handle_at": 264, "open_by_handle_at": 265, "clock_adjtime": 266, "setns": 268,
+        "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "finit_module": 273,
+        "bpf": 280, "userfaultfd": 282, "kexec_file_load": 294,
+        **_SINCE_5,
+    },
+    clone=220, clone3=435, socket=198, ioctl=29, shared_memory=tuple(range(186, 198)),
+)  # fmt: skip
+
+MACHINES: Mapping[str, Machine] = {"x86_64": X86_64, "aarch64": ARM64, "arm64": ARM64}
+
+
+def build(
+    machine: Machine, families: tuple[int, ...] = LOCAL_FAMILIES, *, strict: bool = False
+) -> bytes:
+    """Make the filter for a processor; `families` are the kinds of sockets that may be opened.
+
+    `strict` also denies System V shared memory, for backends without a namespace of their own.
+    """
+    program = [
+        _load(_ARCH),
+        _jump(_JUMP_EQUAL, machine.audit, yes=1, no=0),
+        _return(_KILL),
+        _load(_NUMBER),
+    ]
+    if machine.has_x32:
+        program += [_jump(_JUMP_AT_LEAST, _X32_BIT, yes=0, no=1), _deny(errno.ENOSYS)]
+    shared = machine.shared_memory if strict else ()
+    for number in (*machine.denied.values(), *shared):
+        program += [_jump(_JUMP_EQUAL, number, yes=0, no=1), _deny(errno.EPERM)]
+    program += [_jump(_JUMP_EQUAL, machine.clone3, yes=0, no=1), _deny(errno.ENOSYS)]
+    program += _block(
+        machine.clone,
+        [_load(_ARGUMENT), _jump(_JUMP_SET, _NEW_NAMESPACES, yes=0, no=1), _deny(errno.EPERM)],
+    )
+    program += _block(machine.socket, _only(families))
+    program += _block(machine.ioctl, _none_of(_TERMINAL_INJECTIONS))
+    return b"".join((*program, _return(_ALLOW)))
+
+
+def _block(number: int, body: list[bytes]) -> list[bytes]:
+    """Instructions for one call only; what they let pass is allowed."""
+    body = [*body, _return(_ALLOW)]
+    return [_jump(_JUMP_EQUAL, number, yes=0, no=len(body)), *body]
+
+
+def _only(values: tuple[int, ...]) -> list[bytes]:
+    """Refuse a call whose first argument is none of these."""
+    checks = [_load(_ARGUMENT)]
+    for position, value in enumerate(values):
+        checks.append(_jump(_JUMP_EQUAL, value, yes=len(values) - position, no=0))
+    return [*checks, _deny(errno.EAFNOSUPPORT)]
+
+
+def _none_of(values: tuple[int, ...]) -> list[bytes]:
+    """Refuse a call whose second argument is one of these."""
+    checks = [_load(_ARGUMENT + 8)]
+    for value in values:
+        checks += [_jump(_JUMP_EQUAL, value, yes=0, no=1), _deny(errno.EPERM)]
+    return checks
+
+
+def _load(offset: int) -> bytes:
+    return struct.pack("=HBBI", _LOAD, 0, 0, offset)
+
+
+def _jump(kind: int, value: int, *, yes: int, no: int) -> bytes:
+    return struct.pack("=HBBI", kind, yes, no, value)
+
+
+def _return(value: int) -> bytes:
+    return struct.pack("=HBBI", _RETURN, 0, 0, value)
+
+
+def _deny(code: int) -> bytes:
+    return _return(_ERRNO | code)

@@ -1,0 +1,191 @@
+"""A skill's script is chosen, checked, and run in a sandbox."""
+
+from pathlib import Path
+
+import pytest
+
+from apexbridge.activation.scripts import ScriptCall, choose_entry, execute_skill
+from apexbridge.errors import ApexBridgeError, ToolInputError
+from apexbridge.runtime import Runtime
+from apexbridge.sandbox.base import Sandbox, SandboxLimits
+from apexbridge.sandbox.workspace import Workspaces
+from apexbridge.settings import load
+from apexbridge.skills.model import Origin, Provenance, Skill
+from apexbridge.skills.reader import read_skill
+from apexbridge.testing import RecordingSandbox, make_skill
+
+pytestmark = pytest.mark.anyio
+
+
+def _skill(place: Path, **files: str) -> Skill:
+    named = {name.replace("__", "/").replace("_", "."): text for name, text in files.items()}
+    root = make_skill(place, "tool", files=named)
+    skill = read_skill(root, Provenance(origin=Origin.USER, source_id="user:test")).skill
+    assert skill is not None
+    return skill
+
+
+@pytest.mark.parametrize(
+    ("files", "named", "entry"),
+    [
+        (["scripts/main.py", "scripts/other.py"], "", "scripts/main.py"),
+        (["scripts/main.sh", "index.js"], "", "scripts/main.sh"),
+        (["index.js"], "", "index.js"),
+        (["scripts/only.sh", "scripts/notes.txt"], "", "scripts/only.sh"),
+        (["scripts/a.py", "scripts/b.py"], "b.py", "scripts/b.py"),
+        (["scripts/a.py", "tools/c.py"], "tools/c.py", "tools/c.py"),
+    ],
+)
+async def test_the_entry_is_the_named_one_the_usual_one_or_the_only_one(
+    tmp_path: Path, files: list[str], named: str, entry: str
+) -> None:
+    root = make_skill(tmp_path, "tool", files=dict.fromkeys(files, ""))
+    skill = read_skill(root, Provenance(origin=Origin.USER, source_id="x")).skill
+    assert skill is not None
+    assert choose_entry(ScriptCall(skill=skill, script=named)) == root.resolve() / entry
+
+
+@pytest.mark.promise("X01")
+@pytest.mark.parametrize(
+    "named", ["no.py", "../../etc/passwd", "/etc/passwd", "link.py", "scripts"]
+)
+async def test_a_script_that_is_not_the_skills_own_is_refused(tmp_path: Path, named: str) -> None:
+    skill = _skill(tmp_path, scripts__a_py="", scripts__b_py="")
+    assert skill.root is not None
+    (tmp_path / "outside.py").write_text("", encoding="utf-8")
+    (skill.root / "scripts/link.py").symlink_to(tmp_path / "outside.py")
+    with pytest.raises(ApexBridgeError):
+        choose_entry(ScriptCall(skill=skill, script=named))
+
+
+@pytest.mark.promise("X01")
+async def test_without_a_script_or_with_too_many_it_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ToolInputError, match="has no script"):
+        choose_entry(ScriptCall(skill=_skill(tmp_path / "a")))
+    many = _skill(tmp_path / "b", scripts__a_py="", scripts__b_py="")
+    with pytest.raises(ToolInputError, match=r"say which script: a\.py, b\.py"):
+        choose_entry(ScriptCall(skill=many))
+
+
+async def _run(skill: Skill, place: Path, *arguments: str) -> tuple[RecordingSandbox, str | None]:
+    sandbox = RecordingSandbox()
+    call = ScriptCall(skill=skill, arguments=arguments)
+    result = await execute_skill(call, sandbox, Workspaces(place / "w"))
+    return sandbox, result.error
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "program"),
+    [
+        ("main.py", "", "python3"),
+        ("main.sh", "", "bash"),
+        ("main.sh", "#!/bin/sh", "sh"),
+        ("main.py", "#!/usr/bin/env python3", "python3"),
+        ("main.py", "#!/usr/bin/env -S python3 -u", "python3"),
+    ],
+)
+async def test_the_interpreter_comes_from_the_first_line_else_the_suffix(
+    tmp_path: Path, name: str, first: str, program: str
+) -> None:
+    root = make_skill(tmp_path, "tool", files={f"scripts/{name}": f"{first}\n"})
+    skill = read_skill(root, Provenance(origin=Origin.USER, source_id="x")).skill
+    assert skill is not None
+    sandbox, _ = await _run(skill, tmp_path, "a b")
+    (request,) = sandbox.requests
+    assert Path(request.argv[0]).name.startswith(program)
+    assert request.argv[-2:] == (str(root.resolve() / "scripts" / name), "a b")
+    assert root in request.access.read
+    assert request.access.write == (request.cwd,)
+
+
+@pytest.mark.promise("X02")
+async def test_a_script_that_is_not_executable_is_refused(tmp_path: Path) -> None:
+    skill = _skill(tmp_path, scripts__main_py="")
+    assert skill.root is not None
+    (skill.root / "scripts/main.py").chmod(0o644)
+    with pytest.raises(PermissionError, match="not executable"):
+        await _run(skill, tmp_path)
+
+
+@pytest.mark.promise("X02")
+@pytest.mark.parametrize("first", ["#!/usr/bin/env no-such-thing", "#!/opt/odd$(id)", "#!"])
+async def test_a_missing_interpreter_is_told_and_nothing_runs(tmp_path: Path, first: str) -> None:
+    skill = _skill(tmp_path, scripts__main_rb=f"{first}\n")
+    sandbox = RecordingSandbox()
+    call = ScriptCall(skill=skill, script="main.rb")
+    result = await execute_skill(call, sandbox, Workspaces(tmp_path / "w"))
+    assert (result.outcome, result.exit_code, sandbox.requests) == ("not_started", None, [])
+    assert (result.error or "").startswith("interpreter_missing")
+
+
+async def test_declared_dependencies_are_told_before_a_half_run(tmp_path: Path) -> None:
+    head = "# /// script\n# dependencies = [\n#   'requests>=2', 'rich',\n# ]\n# ///\nprint(1)\n"
+    sandbox, error = await _run(_skill(tmp_path / "a", scripts__main_py=head), tmp_path)
+    assert (sandbox.requests, error) == ([], "dependencies_missing: requests>=2, rich")
+    bad = head.replace("[", "[[")
+    _, error = await _run(_skill(tmp_path / "b", scripts__main_py=bad), tmp_path)
+    assert (error or "").startswith("dependencies_unreadable")
+    none = "# /// script\n# requires-python = '>=3.11'\n# ///\n"
+    sandbox, _ = await _run(_skill(tmp_path / "c", scripts__main_py=none), tmp_path)
+    assert len(sandbox.requests) == 1
+
+
+@pytest.mark.promise("X09", "X11", "X12")
+async def test_a_script_really_runs_in_the_sandbox_of_this_machine(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("APEXBRIDGE_SECRET_THING", "do not tell")
+    source = (
+        "import os, sys\nprint(sys.argv[1:], sorted(os.environ))\n"
+        "open('made.txt', 'w').write(open('in.txt').read().upper())\n"
+        "open(os.path.join(os.environ['CLAUDE_SKILL_DIR'], 'SKILL.md')).close()\n"
+    )
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": source})
+    loaded = load(project=tmp_path, environment={"HOME": str(home)})
+    async with Runtime.open(loaded) as runtime:
+        call = ScriptCall(
+            skill=runtime.skill("tool"),
+            arguments=("--", "a;b", "é"),
+            inputs={"in.txt": b"text"},
+            limits=SandboxLimits(wall_seconds=30),
+        )
+        result = await runtime.execute(call)
+        assert (await runtime.choose_sandbox()).require().name == result.isolation
+    assert result.outcome == "ok", result
+    assert result.stdout.startswith(b"['--', 'a;b', '\xc3\xa9'] ")
+    assert b"SECRET" not in result.stdout
+    assert result.produced == {"made.txt": b"TEXT"}
+    assert result.isolation in {"bubblewrap", "landlock"}
+    assert list(loaded.workspaces.iterdir()) == []
+
+
+@pytest.mark.promise("X12")
+async def test_nul_in_an_argument_is_refused(home: Path, tmp_path: Path) -> None:
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": ""})
+    loaded = load(project=tmp_path, environment={"HOME": str(home)})
+    async with Runtime.open(loaded) as runtime:
+        with pytest.raises(ToolInputError, match="NUL"):
+            await runtime.execute(ScriptCall(skill=runtime.skill("tool"), arguments=("a\0b",)))
+
+
+def no_candidates(_: Runtime) -> list[Sandbox]:
+    return []
+
+
+@pytest.mark.promise("X15")
+async def test_without_any_isolation_nothing_runs_unless_allowed(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": "print('ran')"})
+    monkeypatch.setattr(Runtime, "_candidates", no_candidates)
+    for allowed in ("no", "yes"):
+        environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__ALLOW_UNSANDBOXED": allowed}
+        async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
+            call = ScriptCall(skill=runtime.skill("tool"), limits=runtime.limits())
+            if allowed == "no":
+                with pytest.raises(ApexBridgeError, match="No working sandbox"):
+                    await runtime.execute(call)
+            else:
+                result = await runtime.execute(call)
+                assert (result.stdout, result.isolation) == (b"ran\n", "plain")
+    assert "without isolation" in caplog.text

@@ -1,0 +1,65 @@
+"""`run`: scripts from the command line."""
+
+from pathlib import Path
+
+import pytest
+
+from apexbridge.testing import make_skill
+from tests.cli.conftest import Run
+
+
+def test_a_bundled_script_makes_its_files_in_the_sandbox(run: Run, project: Path) -> None:
+    (project / "data.csv").write_text("month,sales\n2026-01,3\n2026-02,4\n", encoding="utf-8")
+    done = run("run", "-i", "data.csv", "-o", "out", "csv-report", "--", "data.csv", "--lang", "zh")
+    assert (done.code, "sales" in done.out) == (0, True)
+    assert "Made out/chart.svg" in done.err
+    assert (project / "out/report.md").read_text(encoding="utf-8").startswith("# data")
+
+
+def test_a_script_tells_its_end_as_json(run: Run, home: Path) -> None:
+    source = (
+        "import sys\nprint('out'); print('err', file=sys.stderr)\n"
+        "open('f','w').write('x')\nsys.exit(3)"
+    )
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": source})
+    done = run("run", "--json", "tool")
+    data = done.data
+    assert done.code == 1
+    assert (data["exit_code"], data["stdout"], data["stderr"]) == (3, "out\n", "err\n")
+    assert data["isolation"] in {"bubblewrap", "landlock"}
+    assert (data["timed_out"], data["truncated"], data["produced"]) == (False, False, {"f": 1})
+
+
+@pytest.mark.promise("X13")
+def test_output_that_is_no_text_still_makes_valid_json(run: Run, home: Path) -> None:
+    source = "import os\nos.write(1, bytes(range(256)))"
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": source})
+    done = run("run", "--json", "tool")
+    assert (done.code, len(done.data["stdout"]) > 200) == (0, True)
+
+
+def test_a_script_over_its_time_ends_with_seven(run: Run, home: Path) -> None:
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "echo begun; sleep 60"})
+    done = run("run", "--timeout", "1", "tool")
+    assert (done.code, done.out) == (7, "begun\n")
+    assert "timeout" in done.err
+
+
+def test_files_left_behind_are_named_when_not_kept(run: Run, home: Path) -> None:
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "touch a b"})
+    assert "It left a, b" in run("run", "tool").err
+    assert run("run", "tool", LANG="zh_CN.UTF-8").err.startswith("它留下了 a, b")
+
+
+def test_wrong_calls_are_told(run: Run, home: Path) -> None:
+    root = make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "true"})
+    assert run("run", "nobody").code == 3
+    assert run("run", "tool", "a", "b").code == 2
+    assert run("run", "-i", "nowhere", "tool").code == 3
+    assert "cannot be run: it has no script 'x.sh'" in run("run", "tool", "x.sh").err
+    (root / "scripts/main.sh").chmod(0o644)
+    assert run("run", "tool").code == 5
+
+
+def test_doctor_tells_which_sandbox_works(run: Run) -> None:
+    assert "works, by trying" in run("doctor").out

@@ -1,0 +1,75 @@
+"""A sandbox is believed only when its canary fails at everything it must fail at."""
+
+import json
+
+import pytest
+
+from apexbridge.errors import SandboxUnavailableError
+from apexbridge.sandbox.base import ExecutionResult
+from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
+from apexbridge.sandbox.ladder import attempt, choose
+from apexbridge.sandbox.landlock import LandlockSandbox
+from apexbridge.sandbox.plain import PlainSandbox
+from apexbridge.testing import RecordingSandbox
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.needs("bwrap")
+async def test_bubblewrap_passes() -> None:
+    trial = await attempt(BubblewrapSandbox())
+    assert (trial.passed, trial.reason) == (True, "")
+
+
+async def test_landlock_passes() -> None:
+    sandbox = LandlockSandbox()
+    try:
+        trial = await attempt(sandbox)
+    finally:
+        sandbox.close()
+    assert (trial.passed, trial.reason) == (True, "")
+
+
+@pytest.mark.promise("X15")
+async def test_what_does_not_isolate_does_not_pass() -> None:
+    trial = await attempt(PlainSandbox())
+    assert not trial.passed
+    assert "can read a file outside" in trial.reason
+
+
+@pytest.mark.promise("X15")
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (ExecutionResult(outcome="ok", exit_code=0, stdout=b"garbage"), "makes no sense"),
+        (ExecutionResult(outcome="failed", exit_code=1, stderr=b"a\nboom"), "boom"),
+        (ExecutionResult(outcome="failed", exit_code=1), "exit code 1"),
+        (ExecutionResult(outcome="not_started", exit_code=None, error="ENOENT"), "ENOENT"),
+        (
+            ExecutionResult(
+                outcome="ok", exit_code=0, stdout=json.dumps({"read the skill": False}).encode()
+            ),
+            "cannot read the skill",
+        ),
+    ],
+)
+async def test_a_canary_that_does_not_sing_is_no_pass(result: ExecutionResult, reason: str) -> None:
+    trial = await attempt(RecordingSandbox(result))
+    assert (trial.passed, reason in trial.reason) == (False, True)
+
+
+@pytest.mark.promise("X15")
+async def test_the_first_that_passes_is_taken_and_none_means_no_run() -> None:
+    broken = BubblewrapSandbox("/no/such/bwrap")
+    landlock = LandlockSandbox()
+    try:
+        choice = await choose([broken, landlock])
+    finally:
+        landlock.close()
+    assert choice.sandbox is landlock
+    assert [(trial.name, trial.reason) for trial in choice.trials] == [
+        ("bubblewrap", "ENOENT"),
+        ("landlock", ""),
+    ]
+    with pytest.raises(SandboxUnavailableError, match="bubblewrap: ENOENT"):
+        (await choose([broken])).require()
