@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from benchmarks import reading, starting
+from benchmarks import reading, sandboxes, starting
 
 
 def main() -> None:
@@ -15,6 +15,7 @@ def main() -> None:
     arguments = parser.parse_args()
     starting.main()
     reading.main(arguments.corpus)
+    sandboxes.main()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Self
 
 import anyio
+import anyio.to_thread
 
 from apexbridge.activation.scripts import ScriptCall, execute_skill
 from apexbridge.catalog.merge import Merged, merge
@@ -142,6 +143,7 @@ class Runtime:
             PermissionError: If the script is not executable.
         """
         choice = await self.choose_sandbox()
+        await anyio.to_thread.run_sync(self._workspaces.sweep)
         if choice.sandbox is None and self.loaded.settings.sandbox.allow_unsandboxed:
             log.warning("Running a script of %s without isolation", call.skill.name)
             return await execute_skill(call, PlainSandbox(), self._workspaces)

@@ -159,6 +159,21 @@ async def test_a_script_really_runs_in_the_sandbox_of_this_machine(
     assert list(loaded.workspaces.iterdir()) == []
 
 
+async def test_a_linked_skill_runs_and_a_changed_input_comes_back(
+    home: Path, tmp_path: Path
+) -> None:
+    source = "import os\nprint(os.environ['CLAUDE_SKILL_DIR'])\nopen('a', 'a').write('+')\n"
+    real = make_skill(tmp_path / "real", "tool", files={"scripts/main.py": source})
+    (home / ".claude/skills").mkdir(parents=True)
+    (home / ".claude/skills/tool").symlink_to(real)
+    loaded = load(project=tmp_path, environment={"HOME": str(home)})
+    async with Runtime.open(loaded) as runtime:
+        inputs = {"a": b"1", "b": b"2"}
+        result = await runtime.execute(ScriptCall(skill=runtime.skill("tool"), inputs=inputs))
+    assert (result.outcome, result.stdout.decode().strip()) == ("ok", str(real.resolve()))
+    assert result.produced == {"a": b"1+"}
+
+
 @pytest.mark.promise("X12")
 async def test_nul_in_an_argument_is_refused(home: Path, tmp_path: Path) -> None:
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": ""})

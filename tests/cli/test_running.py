@@ -1,5 +1,9 @@
 """`run`: scripts from the command line."""
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,6 +47,33 @@ def test_a_script_over_its_time_ends_with_seven(run: Run, home: Path) -> None:
     done = run("run", "--timeout", "1", "tool")
     assert (done.code, done.out) == (7, "begun\n")
     assert "timeout" in done.err
+
+
+def test_an_interrupt_ends_the_script_and_leaves_nothing(home: Path) -> None:
+    script = "echo begun; sleep 60321"
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": script})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "apexbridge", "run", "tool"],
+        cwd=home,
+        env={"HOME": str(home), "PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"begun\n"
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=20)
+    assert (process.returncode, b"Traceback" in error) == (130, False)
+    found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _holds(path, b"60321")]
+    assert found == []
+    assert list(home.rglob("workspaces/*")) == []
+
+
+def _holds(path: Path, mark: bytes) -> bool:
+    try:
+        return mark in path.read_bytes()
+    except OSError:
+        return False
 
 
 def test_files_left_behind_are_named_when_not_kept(run: Run, home: Path) -> None:

@@ -48,9 +48,9 @@ async def execute_skill(
         ToolInputError: If the skill has no such script, or the arguments cannot be passed.
         PermissionError: If the script is not executable.
     """
-    root = call.skill.root
-    if root is None:
+    if call.skill.root is None:
         raise _bad_input(call, "it has no folder")
+    root = call.skill.root.resolve()  # a linked skill is seen where it really lies
     entry = choose_entry(call)
     _refuse_unrunnable(entry)
     words, interpreter = _interpreter(entry)
@@ -75,7 +75,7 @@ async def execute_skill(
         except ValueError as error:
             raise _bad_input(call, str(error)) from None
         found = harvest(place, max_bytes=call.limits.output_bytes)
-    produced = {name: data for name, data in found.files.items() if name not in call.inputs}
+    produced = {n: data for n, data in found.files.items() if data != call.inputs.get(n)}
     return replace(result, produced=produced)
 
 

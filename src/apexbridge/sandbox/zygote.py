@@ -1,14 +1,15 @@
-"""The zygote: a small Python that waits, and forks a confined child for each order it gets.
+"""The zygote: a small Python that keeps confined children ready, one for each order it gets.
 
 It is run as a program of its own (`python -I -S zygote.py`), so it imports nothing but the standard
-library. An order comes as a packet with four descriptors: stdin, stdout, stderr and a control
-socket, and a fifth that holds the order itself. For each order a supervisor is forked; it becomes
-the reaper of everything its child leaves behind, kills all of it when the child ends, when the
-control socket says so or is closed, and tells the outcome on that socket.
+library. A few supervisors wait, each with a child ready; an order goes to one of them, as a packet
+with four descriptors: stdin, stdout, stderr and a control socket, and a fifth that holds the order
+itself. The supervisor is the heir of everything its child leaves behind: it kills all of it when
+the child ends, when the control socket says so or is closed, and tells the outcome on that socket.
 """
 
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import resource
@@ -20,14 +21,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_SECUREBITS = 1, 4, 22, 28
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT, CAPSET = 444, 445, 446, {"x86_64": 126}
-LAST_CAPABILITY = 40
+NO_POWERS_FOR_ROOT = 0xEF  # no exec gives them back, and that is locked
 READ = 0b1101  # execute, read files, list folders
 FILE_ONLY = 0b0111 | 1 << 14 | 1 << 15  # what can be granted on a single file
 FS_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 MAX_LEFT = 10_000
+SPARE = 2  # how many wait, each with its child ready: a fork is what costs most
 
 Order = dict[str, Any]
 
@@ -80,9 +82,7 @@ def grant(rules: int, path: str, rights: int) -> None:
 
 def drop_capabilities() -> None:
     """Give up every power of root, for good."""
-    for capability in range(LAST_CAPABILITY + 1):
-        with contextlib.suppress(OSError):
-            prctl(PR_CAPBSET_DROP, capability)
+    prctl(PR_SET_SECUREBITS, NO_POWERS_FOR_ROOT)
     header = struct.pack("=Ii", 0x20080522, 0)
     number = CAPSET.get(os.uname().machine, 91)
     check(libc.syscall(number, header, bytes(24)))
@@ -103,7 +103,6 @@ def limit(limits: Mapping[str, int]) -> None:
 
 def become(order: Order, streams: Sequence[int]) -> NoReturn:
     """In the child: give everything up, then turn into the command. Does not return."""
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setsid()
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -129,23 +128,49 @@ def become(order: Order, streams: Sequence[int]) -> NoReturn:
     raise failure
 
 
-def supervise(order: Order, streams: Sequence[int], control: socket.socket) -> None:
-    """Be the parent and the heir of one command; tell how it ended."""
+def wait_and_become(line: socket.socket, tell: int) -> NoReturn:
+    """In the child: wait for the order, then turn into it, or say why not."""
+    try:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        packet, descriptors, _, _ = socket.recv_fds(line, 16, 4)
+        if packet:
+            seal(descriptors)
+            *streams, written = descriptors
+            with os.fdopen(written, "rb") as file:
+                file.seek(0)
+                order = json.load(file)
+            become(order, streams)
+    except BaseException as error:  # noqa: BLE001  # whatever it was, the parent must hear
+        code = error.errno if isinstance(error, OSError) else 0
+        os.write(tell, struct.pack("=i", code or -1))
+    os._exit(127)
+
+
+def supervise(line: socket.socket, taken: int) -> None:
+    """Have a child ready, take one order for it, inherit what it leaves, tell how it ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     told, tell = os.pipe()  # closed by a successful exec, else it carries the errno
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     child = os.fork()
     if child == 0:
-        try:
-            control.close()
-            os.close(told)
-            become(order, streams)
-        except BaseException as error:  # noqa: BLE001  # whatever it was, the parent must hear
-            code = error.errno if isinstance(error, OSError) else 0
-            os.write(tell, struct.pack("=i", code or -1))
-        finally:
-            os._exit(127)
-    for descriptor in (tell, *streams):
+        for held in (line, ours):
+            held.close()
+        os.close(told)
+        wait_and_become(theirs, tell)
+    theirs.close()
+    os.close(tell)
+    packet, descriptors, _, _ = socket.recv_fds(line, 16, 5)
+    line.close()
+    if not packet:
+        return
+    os.write(taken, b"x")
+    os.close(taken)
+    seal(descriptors)
+    *streams, control_number, written = descriptors
+    control = socket.socket(fileno=control_number)
+    socket.send_fds(ours, [packet], [*streams, written])
+    for descriptor in (*streams, written):
         os.close(descriptor)
     failure = os.read(told, 4)
     watched = os.pidfd_open(child)
@@ -154,6 +179,12 @@ def supervise(order: Order, streams: Sequence[int], control: socket.socket) -> N
     report = {"errno": struct.unpack("=i", failure)[0]} if failure else {"status": status}
     with contextlib.suppress(OSError):
         control.send(json.dumps(report).encode())
+
+
+def seal(descriptors: Sequence[int]) -> None:
+    """Received descriptors would survive an exec."""
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
 
 
 def end_everyone(child: int) -> int | None:
@@ -183,27 +214,31 @@ def children() -> list[int]:
 
 
 def serve(line: socket.socket) -> None:
-    """Take orders until the other side is gone."""
+    """Keep supervisors waiting for orders until the other side is gone."""
+    noticed, taken = os.pipe()
+    for _ in range(SPARE):
+        fork_supervisor(line, noticed, taken)
+    watch = select.poll()
+    watch.register(line, 0)  # only its end is of interest here
+    watch.register(noticed, select.POLLIN)
     while True:
-        packet, descriptors, _, _ = socket.recv_fds(line, 16, 5)
-        if not packet:
+        ready = dict(watch.poll())
+        if line.fileno() in ready:
             return
-        for descriptor in descriptors:
-            os.set_inheritable(descriptor, False)
-        if os.fork() == 0:
-            line.close()
-            code = 1
-            try:
-                *streams, control, written = descriptors
-                with os.fdopen(written, "rb") as file:
-                    file.seek(0)
-                    order = json.load(file)
-                supervise(order, streams, socket.socket(fileno=control))
-                code = 0
-            finally:
-                os._exit(code)
-        for descriptor in descriptors:
-            os.close(descriptor)
+        os.read(noticed, 1)
+        fork_supervisor(line, noticed, taken)
+
+
+def fork_supervisor(line: socket.socket, noticed: int, taken: int) -> None:
+    """One more that waits."""
+    if os.fork() == 0:
+        code = 1
+        try:
+            os.close(noticed)
+            supervise(line, taken)
+            code = 0
+        finally:
+            os._exit(code)
 
 
 def main() -> None:
@@ -213,6 +248,8 @@ def main() -> None:
     prctl(PR_SET_DUMPABLE, 0)
     line = socket.socket(fileno=int(sys.argv[1]))
     line.send(str(landlock_abi()).encode())
+    gc.disable()
+    gc.freeze()  # what is here already is not copied when a child only counts references
     serve(line)
 
 
