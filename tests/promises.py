@@ -120,7 +120,7 @@ PROMISES = _rows(
         "a script that wants a terminal",
     ),
     Promise("X09", "no secret of the server's environment is seen", "kept"),
-    Promise("X10", "no network without a grant", "partly", "a grant through the proxy"),
+    Promise("X10", "no network without a grant", "partly", "a grant by the skill itself"),
     Promise("X11", "only the workspace can be written", "kept"),
     Promise("X12", "arguments arrive as they are", "partly", "the refusal over HTTP"),
     Promise("X13", "any output becomes valid JSON", "kept"),

@@ -32,6 +32,8 @@ class ScriptCall:
     arguments: tuple[str, ...] = ()
     inputs: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     stdin: bytes = b""
+    hosts: tuple[str, ...] = ()
+    """Hosts that may be reached; none if empty."""
     limits: SandboxLimits = SandboxLimits()
     on_output: Callable[[int, bytes], None] | None = None
 
@@ -67,7 +69,7 @@ async def execute_skill(
             env=_environment(root, place),
             stdin=call.stdin,
             limits=call.limits,
-            access=Access(read=(root, *interpreter.prefix), write=(place,)),
+            access=Access(read=(root, *interpreter.prefix), write=(place,), hosts=call.hosts),
             on_output=call.on_output,
         )
         try:

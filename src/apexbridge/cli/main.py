@@ -185,6 +185,10 @@ def run(
         Path | None, typer.Option("--output", "-o", help="Keep the files it makes in a folder.")
     ] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds until it is ended.")] = None,
+    network: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", help="Let it reach this host; repeatable."),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -201,6 +205,7 @@ def run(
             inputs=tuple(file or ()),
             output=output,
             timeout=timeout,
+            hosts=tuple(network or ()),
         )
         running.run(out, order)
 

@@ -24,6 +24,7 @@ class RunOrder:
     inputs: tuple[Path, ...]
     output: Path | None
     timeout: float | None
+    hosts: tuple[str, ...]
 
 
 def run(out: Out, order: RunOrder) -> None:
@@ -53,6 +54,7 @@ async def _execute(out: Out, order: RunOrder) -> ExecutionResult:
             script=order.script,
             arguments=order.arguments,
             inputs={path.name: path.read_bytes() for path in order.inputs},
+            hosts=order.hosts,
             limits=limits,
             on_output=None if out.as_json or out.is_quiet else _pass_through,
         )

@@ -7,11 +7,14 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from apexbridge.sandbox import seccomp, spawn
+from apexbridge.sandbox import doorkeeper, interpreters, seccomp, spawn
 from apexbridge.sandbox.base import MIB, ExecRequest, ExecutionResult
 from apexbridge.sandbox.cgroup import Cgroups, joined
+from apexbridge.sandbox.network import AllowListProxy
 from apexbridge.sandbox.plain import limit_words
 from apexbridge.sandbox.process import Verdict, describe, exit_code_of, refuse_nul, run_started
 from apexbridge.sandbox.runner import Ended
@@ -59,7 +62,12 @@ class BubblewrapSandbox:
         """Run one command to its end, or to its limits."""
         refuse_nul(request)
         with joined(self._groups, request.limits) as groups:
-            return await self._run(request, groups)
+            if not request.access.hosts:
+                return await self._run(request, groups)
+            with TemporaryDirectory(prefix="apexbridge-door-") as named:
+                place = Path(named)
+                async with AllowListProxy(request.access.hosts).serve(place / "proxy"):
+                    return await self._run(_through_the_door(request, place), groups)
 
     async def _run(self, request: ExecRequest, groups: tuple[str, ...]) -> ExecutionResult:
         status_read, status_write = os.pipe()
@@ -93,6 +101,19 @@ class BubblewrapSandbox:
         for name, value in request.env.items():
             words += ["--setenv", name, value]
         return [*words, "--chdir", str(request.cwd), "--", *request.argv]
+
+
+def _through_the_door(request: ExecRequest, place: Path) -> ExecRequest:
+    """The command behind a doorkeeper, which sees the proxy's socket."""
+    python = interpreters.find("python")
+    program = str(python.program) if python else "python3"
+    keeper = Path(doorkeeper.__file__)
+    words = (program, "-I", "-S", str(place / "keeper.py"), str(place / "proxy"))
+    shutil.copyfile(keeper, place / "keeper.py")
+    place.chmod(0o755)
+    prefix = python.prefix if python else ()
+    access = replace(request.access, read=(*request.access.read, *prefix, place))
+    return replace(request, argv=(*words, *request.argv), access=access)
 
 
 def _joining(groups: tuple[str, ...]) -> list[str]:

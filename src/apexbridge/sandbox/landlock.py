@@ -28,6 +28,9 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternativ
 _DEVICES = ("/dev/null", "/dev/full")
 
 
+NO_DOOR = "network_unavailable: this sandbox cannot let single hosts through"
+
+
 class LandlockSandbox:
     """Runs commands under Landlock; its zygote starts with the first one."""
 
@@ -42,6 +45,10 @@ class LandlockSandbox:
     async def run(self, request: ExecRequest) -> ExecutionResult:
         """Run one command to its end, or to its limits."""
         refuse_nul(request)
+        if request.access.hosts:  # without a network of its own there is no door to put in it
+            return ExecutionResult(
+                outcome="not_started", exit_code=None, error=NO_DOOR, isolation=self.name
+            )
         has_stdin = bool(request.stdin)
         with joined(self._groups, request.limits) as groups:
             order = self._order(request, groups)

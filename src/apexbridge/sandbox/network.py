@@ -1,0 +1,207 @@
+"""A door to named hosts, for a sandbox that has no network: an allow-list proxy on our side.
+
+The sandbox sees one socket. What comes through it must be a CONNECT or a plain request for a host
+that was granted; the name is resolved once, every address it has must be public, and the address
+that was checked is the one that is dialled. An empty list grants nothing.
+"""
+
+import ipaddress
+import socket
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import anyio
+from anyio.abc import ByteStream, SocketStream
+
+_HEAD_BYTES = 16 * 1024
+_HEAD_SECONDS = 10
+_DIAL_SECONDS = 10
+_CHUNK = 1 << 16
+_USUAL_PORTS = (80, 443)
+
+IsAllowed = Callable[[str], bool]
+
+
+def is_public(address: str) -> bool:
+    """Say whether an address is one of the public network's, whatever it is wrapped in."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(found, ipaddress.IPv6Address):
+        inner = found.ipv4_mapped or found.sixtofour or (found.teredo or (None, None))[1]
+        inner = inner or _translated(found)
+        if inner is not None:
+            return inner.is_global and not inner.is_multicast
+    return found.is_global and not found.is_multicast
+
+
+def _translated(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """The address behind a NAT64 prefix."""
+    if address in ipaddress.ip_network("64:ff9b::/96"):
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class HostRule:
+    """A granted host: `example.org`, `*.example.org`, `example.org:8443`."""
+
+    name: str
+    port: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "HostRule":
+        """Read the written form.
+
+        Raises:
+            ValueError: If it names no host, or is an address: only names can be granted.
+        """
+        name, _, port = text.strip().lower().rstrip(".").partition(":")
+        bare = name.removeprefix("*.")
+        if not bare or "*" in bare or "/" in bare or _is_address(bare):
+            raise ValueError(f"{text!r} names no host")
+        return cls(name.encode("idna").decode() if not name.startswith("*") else name, _port(port))
+
+    def matches(self, host: str, port: int) -> bool:
+        """Say whether a host and port fall under this rule."""
+        if port != self.port if self.port else port not in _USUAL_PORTS:
+            return False
+        wanted = host.lower().rstrip(".")
+        if self.name.startswith("*."):
+            return wanted.endswith(self.name[1:])
+        return wanted == self.name
+
+
+def _port(text: str) -> int | None:
+    return int(text) if text else None
+
+
+def _is_address(text: str) -> bool:
+    """Addresses in every spelling a resolver takes: `127.1`, `0x7f.1`, `2130706433`, `::1`."""
+    try:
+        socket.inet_aton(text)
+    except OSError:
+        return ":" in text or text.startswith("[")
+    return True
+
+
+class _Refused(Exception):  # noqa: N818  # it never leaves this module
+    """A request that is not let through, and what the client is told."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class AllowListProxy:
+    """Lets requests for granted hosts through; everything else gets an answer that says no."""
+
+    def __init__(self, hosts: Sequence[str], is_allowed: IsAllowed = is_public) -> None:
+        self._rules = tuple(map(HostRule.parse, hosts))
+        self._is_allowed = is_allowed
+
+    @asynccontextmanager
+    async def serve(self, path: Path) -> AsyncGenerator[None]:
+        """Listen on a socket in the file system while the block runs."""
+        listener = await anyio.create_unix_listener(path, mode=0o666)
+        async with listener, anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, self._handle)
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
+
+    async def _handle(self, client: ByteStream) -> None:
+        async with client:
+            try:
+                head, rest = await _read_head(client)
+                host, port, forward = _parse(head)
+                server = await self._dial(host, port)
+            except _Refused as refusal:
+                await _answer(client, refusal.status)
+                return
+            except (anyio.BrokenResourceError, anyio.EndOfStream, TimeoutError):
+                return
+            async with server:
+                if forward:
+                    await server.send(forward + rest)
+                else:
+                    await client.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                await _join(client, server)
+
+    async def _dial(self, host: str, port: int) -> SocketStream:
+        if not any(rule.matches(host, port) for rule in self._rules):
+            raise _Refused("403 Host not granted")
+        try:
+            found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError:
+            raise _Refused("502 Host not found") from None
+        addresses = [str(entry[4][0]) for entry in found]
+        # One private address among public ones is an attempt, not an accident.
+        if not addresses or not all(map(self._is_allowed, addresses)):
+            raise _Refused("403 Address not public")
+        try:
+            with anyio.fail_after(_DIAL_SECONDS):
+                return await anyio.connect_tcp(addresses[0], port)
+        except (OSError, TimeoutError):
+            raise _Refused("502 Host not reached") from None
+
+
+async def _read_head(client: ByteStream) -> tuple[bytes, bytes]:
+    data = b""
+    with anyio.fail_after(_HEAD_SECONDS):
+        while b"\r\n\r\n" not in data:
+            if len(data) > _HEAD_BYTES:
+                raise _Refused("431 Header too large")
+            data += await client.receive(_CHUNK)
+    head, _, rest = data.partition(b"\r\n\r\n")
+    return head + b"\r\n\r\n", rest
+
+
+def _parse(head: bytes) -> tuple[str, int, bytes]:
+    """Host, port, and what to pass on first (nothing for CONNECT)."""
+    line, _, fields = head.decode("latin-1").partition("\r\n")
+    try:
+        method, target, version = line.split(" ")
+        if method == "CONNECT":
+            host, _, port = target.rpartition(":")
+            return host.strip("[]"), int(port), b""
+        address = urlsplit(target)
+        port = address.port or 80
+    except ValueError:
+        raise _Refused("400 Bad request") from None
+    if address.scheme != "http" or not address.hostname or address.username is not None:
+        raise _Refused("400 Bad request")
+    path = address._replace(scheme="", netloc="").geturl() or "/"
+    kept = [f for f in fields.split("\r\n") if not f.lower().startswith(_OURS_TO_SAY)]
+    lines = [f"{method} {path} {version}", f"Host: {address.netloc}", "Connection: close", *kept]
+    return address.hostname, port, "\r\n".join(lines).encode("latin-1")
+
+
+_OURS_TO_SAY = ("proxy-", "connection:", "host:")
+"""The name in the request line is the one that was checked; no other may be asked for behind it."""
+
+
+async def _answer(client: ByteStream, status: str) -> None:
+    body = f"{status}\n".encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    await client.send(head.encode() + body)
+
+
+async def _join(client: ByteStream, server: ByteStream) -> None:
+    """Pass bytes both ways until either side is done."""
+
+    async def pump(source: ByteStream, target: ByteStream) -> None:
+        try:
+            while True:
+                await target.send(await source.receive(_CHUNK))
+        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pump, client, server)
+        await pump(server, client)
