@@ -94,7 +94,7 @@ async def _ask(path: Path, request: bytes) -> bytes:
 async def test_a_granted_host_is_reached_by_both_ways(tmp_path: Path) -> None:
     async with _upstream() as (port, heard):
         proxy = AllowListProxy([f"localhost:{port}"], is_allowed=lambda _: True)
-        async with proxy.serve(tmp_path / "s"):
+        with proxy.serve(tmp_path / "s"):
             request = (
                 f"GET http://localhost:{port}/a?b HTTP/1.1\r\nHost: evil.net\r\n"
                 "Proxy-Authorization: x\r\nX-Mine: y\r\n\r\n"
@@ -136,7 +136,7 @@ async def test_68_what_is_not_granted_or_not_public_is_refused(
     tmp_path: Path, request_line: str, status: bytes
 ) -> None:
     proxy = AllowListProxy(["localhost"])
-    async with proxy.serve(tmp_path / "s"):
+    with proxy.serve(tmp_path / "s"):
         answer = await _ask(tmp_path / "s", f"{request_line} HTTP/1.1\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 " + status)
 
@@ -144,12 +144,12 @@ async def test_68_what_is_not_granted_or_not_public_is_refused(
 async def test_68_a_name_with_one_private_address_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def both(*_: object, **__: object) -> list[object]:
+    def both(*_: object, **__: object) -> list[object]:
         entries = ("93.184.216.34", "127.0.0.1")
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (a, 443)) for a in entries]
 
-    monkeypatch.setattr(anyio, "getaddrinfo", both)
-    async with AllowListProxy(["rebinding.example"]).serve(tmp_path / "s"):
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    with AllowListProxy(["rebinding.example"]).serve(tmp_path / "s"):
         answer = await _ask(tmp_path / "s", b"CONNECT rebinding.example:443 HTTP/1.1\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 403 Address not public")
 
@@ -157,23 +157,23 @@ async def test_68_a_name_with_one_private_address_is_refused(
 async def test_a_name_that_nobody_knows_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unknown(*_: object, **__: object) -> list[object]:
+    def unknown(*_: object, **__: object) -> list[object]:
         raise socket.gaierror(-2, "Name or service not known")
 
-    monkeypatch.setattr(anyio, "getaddrinfo", unknown)
-    async with AllowListProxy(["nobody.example"]).serve(tmp_path / "s"):
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with AllowListProxy(["nobody.example"]).serve(tmp_path / "s"):
         answer = await _ask(tmp_path / "s", b"CONNECT nobody.example:443 HTTP/1.1\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 502 Host not found")
 
 
 async def test_a_head_without_end_is_refused(tmp_path: Path) -> None:
-    async with AllowListProxy(["localhost"]).serve(tmp_path / "s"):
+    with AllowListProxy(["localhost"]).serve(tmp_path / "s"):
         answer = await _ask(tmp_path / "s", b"GET " + b"x" * 40_000)
     assert answer.startswith(b"HTTP/1.1 431")
 
 
 async def test_69_an_empty_list_lets_nothing_through(tmp_path: Path) -> None:
-    async with AllowListProxy([]).serve(tmp_path / "s"):
+    with AllowListProxy([]).serve(tmp_path / "s"):
         answer = await _ask(tmp_path / "s", b"CONNECT localhost:443 HTTP/1.1\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 403 Host not granted")
 

@@ -66,7 +66,7 @@ class BubblewrapSandbox:
                 return await self._run(request, groups)
             with TemporaryDirectory(prefix="apexbridge-door-") as named:
                 place = Path(named)
-                async with AllowListProxy(request.access.hosts).serve(place / "proxy"):
+                with AllowListProxy(request.access.hosts).serve(place / "proxy"):
                     return await self._run(_through_the_door(request, place), groups)
 
     async def _run(self, request: ExecRequest, groups: tuple[str, ...]) -> ExecutionResult:

@@ -5,20 +5,23 @@ that was granted; the name is resolved once, every address it has must be public
 that was checked is the one that is dialled. An empty list grants nothing.
 """
 
+import contextlib
 import ipaddress
+import os
+import selectors
 import socket
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import anyio
-from anyio.abc import ByteStream, SocketStream
-
 _HEAD_BYTES = 16 * 1024
 _HEAD_SECONDS = 10
 _DIAL_SECONDS = 10
+_IDLE_SECONDS = 60
+_MAX_CONNECTIONS = 32
 _CHUNK = 1 << 16
 _USUAL_PORTS = (80, 443)
 
@@ -98,46 +101,81 @@ class _Refused(Exception):  # noqa: N818  # it never leaves this module
 
 
 class AllowListProxy:
-    """Lets requests for granted hosts through; everything else gets an answer that says no."""
+    """Lets requests for granted hosts through; everything else gets an answer that says no.
+
+    Threads and plain sockets: it lives beside one run, and must end with it at once.
+    """
 
     def __init__(self, hosts: Sequence[str], is_allowed: IsAllowed = is_public) -> None:
         self._rules = tuple(map(HostRule.parse, hosts))
         self._is_allowed = is_allowed
+        self._open = set[socket.socket]()
+        self._room = threading.BoundedSemaphore(_MAX_CONNECTIONS)
 
-    @asynccontextmanager
-    async def serve(self, path: Path) -> AsyncGenerator[None]:
+    @contextmanager
+    def serve(self, path: Path) -> Generator[None]:
         """Listen on a socket in the file system while the block runs."""
-        listener = await anyio.create_unix_listener(path, mode=0o666)
-        async with listener, anyio.create_task_group() as tasks:
-            tasks.start_soon(listener.serve, self._handle)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+            path.chmod(0o666)
+            listener.listen()
+            thread = threading.Thread(target=self._accept, args=(listener,), daemon=True)
+            thread.start()
             try:
                 yield
             finally:
-                tasks.cancel_scope.cancel()
+                for held in (listener, *self._open):
+                    with contextlib.suppress(OSError):
+                        held.shutdown(socket.SHUT_RDWR)
+                thread.join()
 
-    async def _handle(self, client: ByteStream) -> None:
-        async with client:
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            self._room.acquire()
             try:
-                head, rest = await _read_head(client)
-                host, port, forward = _parse(head)
-                server = await self._dial(host, port)
-            except _Refused as refusal:
-                await _answer(client, refusal.status)
+                client, _ = listener.accept()
+            except OSError:  # shut down: the run is over
                 return
-            except (anyio.BrokenResourceError, anyio.EndOfStream, TimeoutError):
-                return
-            async with server:
-                if forward:
-                    await server.send(forward + rest)
-                else:
-                    await client.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                await _join(client, server)
+            threading.Thread(target=self._handle, args=(client,), daemon=True).start()
 
-    async def _dial(self, host: str, port: int) -> SocketStream:
+    def _handle(self, client: socket.socket) -> None:
+        try:
+            with self._held(client), contextlib.suppress(OSError):
+                self._let_through(client)
+        finally:
+            self._room.release()
+
+    @contextmanager
+    def _held(self, stream: socket.socket) -> Generator[socket.socket]:
+        """Known while it is open, so that it can be shut when the run ends."""
+        self._open.add(stream)
+        try:
+            with stream:
+                yield stream
+        finally:
+            self._open.discard(stream)
+
+    def _let_through(self, client: socket.socket) -> None:
+        client.settimeout(_HEAD_SECONDS)
+        try:
+            head, rest = _read_head(client)
+            host, port, forward = _parse(head)
+            server = self._dial(host, port)
+        except _Refused as refusal:
+            _answer(client, refusal.status)
+            return
+        with self._held(server):
+            if forward:
+                server.sendall(forward + rest)
+            else:
+                client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            _join(client, server)
+
+    def _dial(self, host: str, port: int) -> socket.socket:
         if not any(rule.matches(host, port) for rule in self._rules):
             raise _Refused("403 Host not granted")
         try:
-            found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError:
             raise _Refused("502 Host not found") from None
         addresses = [str(entry[4][0]) for entry in found]
@@ -145,19 +183,20 @@ class AllowListProxy:
         if not addresses or not all(map(self._is_allowed, addresses)):
             raise _Refused("403 Address not public")
         try:
-            with anyio.fail_after(_DIAL_SECONDS):
-                return await anyio.connect_tcp(addresses[0], port)
-        except (OSError, TimeoutError):
+            return socket.create_connection((addresses[0], port), _DIAL_SECONDS)
+        except OSError:
             raise _Refused("502 Host not reached") from None
 
 
-async def _read_head(client: ByteStream) -> tuple[bytes, bytes]:
+def _read_head(client: socket.socket) -> tuple[bytes, bytes]:
     data = b""
-    with anyio.fail_after(_HEAD_SECONDS):
-        while b"\r\n\r\n" not in data:
-            if len(data) > _HEAD_BYTES:
-                raise _Refused("431 Header too large")
-            data += await client.receive(_CHUNK)
+    while b"\r\n\r\n" not in data:
+        if len(data) > _HEAD_BYTES:
+            raise _Refused("431 Header too large")
+        piece = client.recv(_CHUNK)
+        if not piece:
+            raise _Refused("400 Bad request")
+        data += piece
     head, _, rest = data.partition(b"\r\n\r\n")
     return head + b"\r\n\r\n", rest
 
@@ -186,22 +225,26 @@ _OURS_TO_SAY = ("proxy-", "connection:", "host:")
 """The name in the request line is the one that was checked; no other may be asked for behind it."""
 
 
-async def _answer(client: ByteStream, status: str) -> None:
+def _answer(client: socket.socket, status: str) -> None:
     body = f"{status}\n".encode()
     head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    await client.send(head.encode() + body)
+    client.sendall(head.encode() + body)
 
 
-async def _join(client: ByteStream, server: ByteStream) -> None:
-    """Pass bytes both ways until either side is done."""
-
-    async def pump(source: ByteStream, target: ByteStream) -> None:
-        try:
-            while True:
-                await target.send(await source.receive(_CHUNK))
-        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            tasks.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(pump, client, server)
-        await pump(server, client)
+def _join(client: socket.socket, server: socket.socket) -> None:
+    """Pass bytes both ways until both sides are done, or nothing comes for too long."""
+    with selectors.DefaultSelector() as selector:
+        for source, target in ((client, server), (server, client)):
+            source.settimeout(_IDLE_SECONDS)
+            selector.register(source, selectors.EVENT_READ, target)
+        while selector.get_map():
+            ready = selector.select(_IDLE_SECONDS)
+            if not ready:
+                return
+            for key, _ in ready:
+                piece = os.read(key.fd, _CHUNK)
+                if piece:
+                    key.data.sendall(piece)
+                else:
+                    selector.unregister(key.fd)
+                    key.data.shutdown(socket.SHUT_WR)
