@@ -1,0 +1,39 @@
+"""What the README shows works as it stands there."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def _environment(home: Path) -> dict[str, str]:
+    programs = Path(sys.executable).parent
+    return {"HOME": str(home), "PATH": f"{programs}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
+
+
+def test_the_five_minutes_of_the_readme_work(home: Path, tmp_path: Path) -> None:
+    (block,) = [b for b in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) if "init" in b]
+    commands = block.split("pip install .\n")[1]
+    place = tmp_path / "project"
+    place.mkdir()
+    done = subprocess.run(
+        ["/bin/sh", "-euc", commands],
+        cwd=place, env=_environment(home), capture_output=True, text=True, encoding="utf-8",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "pdf-tables: some words" in done.stdout
+    assert (place / "pdf-tables.zip").exists()
+
+
+def test_the_python_of_the_readme_works(home: Path) -> None:
+    (source,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", source],
+        cwd=home, env=_environment(home), capture_output=True, text=True, encoding="utf-8",
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("changelog bundled ")
