@@ -1,9 +1,16 @@
-"""What every test gets: one async backend, an empty home, and its system commands or a skip."""
+"""What every test gets: one async backend, an empty home, and what it needs or a skip."""
 
+import functools
 import shutil
+from contextlib import closing
 from pathlib import Path
 
+import anyio
 import pytest
+
+from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
+from apexbridge.sandbox.ladder import attempt
+from apexbridge.sandbox.landlock import LandlockSandbox
 
 
 @pytest.fixture
@@ -23,7 +30,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
+@functools.cache
+def _why_not(need: str) -> str:
+    """Why this machine has not what a test needs, by trying; empty if it has."""
+    if need == "bubblewrap":
+        return anyio.run(attempt, BubblewrapSandbox()).reason
+    if need == "landlock":
+        with closing(LandlockSandbox()) as sandbox:
+            return anyio.run(attempt, sandbox).reason
+    if need == "sandbox":
+        return _why_not("bubblewrap") and _why_not("landlock")
+    return "" if shutil.which(need) else "it is not installed; scripts/system-packages tries to"
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("needs"):
-        if shutil.which(mark.args[0]) is None:
-            pytest.skip(f"{mark.args[0]} is not installed; scripts/system-packages tries to")
+        reason = _why_not(mark.args[0])
+        if reason:
+            pytest.skip(f"{mark.args[0]}: {reason}")

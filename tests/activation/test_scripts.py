@@ -130,6 +130,7 @@ async def test_declared_dependencies_are_told_before_a_half_run(tmp_path: Path) 
     assert len(sandbox.requests) == 1
 
 
+@pytest.mark.needs("sandbox")
 @pytest.mark.promise("X09", "X11", "X12")
 async def test_a_script_really_runs_in_the_sandbox_of_this_machine(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -159,6 +160,7 @@ async def test_a_script_really_runs_in_the_sandbox_of_this_machine(
     assert list(loaded.workspaces.iterdir()) == []
 
 
+@pytest.mark.needs("sandbox")
 async def test_a_linked_skill_runs_and_a_changed_input_comes_back(
     home: Path, tmp_path: Path
 ) -> None:
@@ -174,6 +176,7 @@ async def test_a_linked_skill_runs_and_a_changed_input_comes_back(
     assert result.produced == {"a": b"1+"}
 
 
+@pytest.mark.needs("sandbox")
 @pytest.mark.promise("X12")
 async def test_nul_in_an_argument_is_refused(home: Path, tmp_path: Path) -> None:
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": ""})

@@ -4,12 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
 
 from apexbridge.testing import make_skill
 from tests.cli.conftest import Run
+
+pytestmark = pytest.mark.needs("sandbox")
 
 
 def test_a_bundled_script_makes_its_files_in_the_sandbox(run: Run, project: Path) -> None:
@@ -50,7 +53,8 @@ def test_a_script_over_its_time_ends_with_seven(run: Run, home: Path) -> None:
 
 
 def test_an_interrupt_ends_the_script_and_leaves_nothing(home: Path) -> None:
-    script = "echo begun; sleep 60321"
+    mark = f"{uuid.uuid4().int % 10**12:012}.5"  # a number of seconds that only this test waits
+    script = f"echo begun; sleep {mark}"
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": script})
     process = subprocess.Popen(
         [sys.executable, "-m", "apexbridge", "run", "tool"],
@@ -64,7 +68,7 @@ def test_an_interrupt_ends_the_script_and_leaves_nothing(home: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=20)
     assert (process.returncode, b"Traceback" in error) == (130, False)
-    found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _holds(path, b"60321")]
+    found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _holds(path, mark.encode())]
     assert found == []
     assert list(home.rglob("workspaces/*")) == []
 

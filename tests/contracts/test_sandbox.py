@@ -26,7 +26,11 @@ IMPLEMENTATIONS: dict[str, Callable[[], Sandbox]] = {
     "landlock": LandlockSandbox,
     "plain": PlainSandbox,
 }
-REAL = [pytest.param("bubblewrap", marks=pytest.mark.needs("bwrap")), "landlock", "plain"]
+REAL = [
+    pytest.param("bubblewrap", marks=pytest.mark.needs("bubblewrap")),
+    pytest.param("landlock", marks=pytest.mark.needs("landlock")),
+    "plain",
+]
 
 
 @pytest.fixture(params=REAL)

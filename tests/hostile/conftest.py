@@ -10,8 +10,8 @@ from apexbridge.sandbox.landlock import LandlockSandbox
 from tests.hostile.sandbox_field import Field, field
 
 BACKENDS = [
-    pytest.param("bubblewrap", marks=pytest.mark.needs("bwrap")),
-    "landlock",
+    pytest.param("bubblewrap", marks=pytest.mark.needs("bubblewrap")),
+    pytest.param("landlock", marks=pytest.mark.needs("landlock")),
 ]
 
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import anyio
@@ -276,6 +277,7 @@ async def test_a_caller_that_gives_up_ends_the_run(ground: Field) -> None:
 
 
 async def test_64_a_killed_server_leaves_nothing_running(ground: Field, tmp_path: Path) -> None:
+    mark = f"{uuid.uuid4().int % 10**12:012}.5"  # a number of seconds that only this test waits
     backend = {
         "bubblewrap": "from apexbridge.sandbox.bubblewrap import BubblewrapSandbox as S",
         "landlock": "from apexbridge.sandbox.landlock import LandlockSandbox as S",
@@ -286,16 +288,16 @@ from pathlib import Path
 {backend}
 from apexbridge.sandbox.base import *
 place = Path({str(tmp_path)!r})
-script = "(setsid sleep 61234 &) ; sleep 61234"
+script = "(setsid sleep {mark} &) ; sleep {mark}"
 request = ExecRequest(argv=("/bin/sh", "-c", script), cwd=place, env={{"PATH": "/usr/bin:/bin"}},
                       access=Access(write=(place,)))
 anyio.run(S().run, request)
 """
     server = subprocess.Popen([sys.executable, "-c", source])
     deadline = time.monotonic() + 10
-    while len(_left("61234")) < 3 and time.monotonic() < deadline:
+    while len(_left(mark)) < 3 and time.monotonic() < deadline:
         await anyio.sleep(0.01)
-    assert _left("61234")
+    assert _left(mark)
     server.kill()
     server.wait()
-    await _gone("61234")
+    await _gone(mark)

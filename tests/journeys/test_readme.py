@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -15,6 +17,7 @@ def _environment(home: Path) -> dict[str, str]:
     return {"HOME": str(home), "PATH": f"{programs}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
 
 
+@pytest.mark.needs("sandbox")
 def test_the_five_minutes_of_the_readme_work(home: Path, tmp_path: Path) -> None:
     (block,) = [b for b in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) if "init" in b]
     commands = block.split("pip install .\n")[1]

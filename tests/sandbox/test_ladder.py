@@ -15,12 +15,13 @@ from apexbridge.testing import RecordingSandbox
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.needs("bwrap")
+@pytest.mark.needs("bubblewrap")
 async def test_bubblewrap_passes() -> None:
     trial = await attempt(BubblewrapSandbox())
     assert (trial.passed, trial.reason) == (True, "")
 
 
+@pytest.mark.needs("landlock")
 async def test_landlock_passes() -> None:
     sandbox = LandlockSandbox()
     try:
@@ -58,6 +59,7 @@ async def test_a_canary_that_does_not_sing_is_no_pass(result: ExecutionResult, r
     assert (trial.passed, reason in trial.reason) == (False, True)
 
 
+@pytest.mark.needs("landlock")
 @pytest.mark.promise("X15")
 async def test_the_first_that_passes_is_taken_and_none_means_no_run() -> None:
     broken = BubblewrapSandbox("/no/such/bwrap")

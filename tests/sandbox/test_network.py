@@ -193,7 +193,7 @@ except OSError:
 """
 
 
-@pytest.mark.needs("bwrap")
+@pytest.mark.needs("bubblewrap")
 @pytest.mark.promise("X10")
 async def test_a_script_in_the_sandbox_reaches_what_was_granted_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
