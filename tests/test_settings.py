@@ -156,6 +156,16 @@ def test_a_table_in_place_of_a_value_is_refused(place: Path) -> None:
         load(project=place, environment=_variables(place))
 
 
+def test_a_path_with_nul_is_refused(place: Path) -> None:
+    (place / "ship.json").write_text('{"skills": {"paths": ["a\\u0000b"]}}', encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load(project=place, environment=_variables(place))
+    assert (caught.value.details["key"], caught.value.details["origin"]) == (
+        "skills.paths",
+        "ship.json",
+    )
+
+
 @pytest.mark.promise("S16")
 @pytest.mark.parametrize(
     ("variables", "language"),

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeGuard
 
 import platformdirs
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -52,7 +60,13 @@ def _language_tag(value: object) -> object:
     return value.lower()[:2] if isinstance(value, str) and value.lower() != "auto" else value
 
 
-Paths = Annotated[tuple[str, ...], BeforeValidator(_split)]
+def _refuse_nul(paths: tuple[str, ...]) -> tuple[str, ...]:
+    if any("\0" in path for path in paths):
+        raise ValueError("a path holds a NUL character")
+    return paths
+
+
+Paths = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_refuse_nul)]
 Precedence = Annotated[tuple[Origin, ...], BeforeValidator(_words)]
 
 

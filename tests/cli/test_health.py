@@ -219,6 +219,16 @@ def test_the_origins_of_the_flag_are_all_there_are() -> None:
     assert get_args(Origins) == tuple(Origin)
 
 
+@pytest.mark.parametrize("words", ["ls", "ls --json", "doctor", "config skills.max_depth"])
+def test_a_closed_stdout_is_no_traceback(home: Path, words: str) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{sys.executable} -m apexbridge {words} >&-"],
+        stderr=subprocess.PIPE, text=True, encoding="utf-8", cwd=home,
+        env={"HOME": str(home), "PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_folder_that_is_gone_is_an_error_and_no_traceback(home: Path) -> None:
     command = f"mkdir gone && cd gone && rmdir ../gone && {sys.executable} -m apexbridge ls --json"
     done = subprocess.run(

@@ -245,6 +245,8 @@ def config(
 
 def main() -> None:
     """Run the command line; a reader that went away is no failure."""
+    if sys.stdout is None:  # the caller closed it
+        sys.stdout = Path("/dev/null").open("w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that cannot show a character gets its number, never a crash.
