@@ -77,5 +77,5 @@ def test_the_screens_have_both_languages_with_the_same_fields(key: str) -> None:
 
 
 def test_a_word_of_the_screens_is_filled_in() -> None:
-    assert word("skill_count", "en", count=3) == "3 skills"
+    assert word("skill_count", "en", count=3) == "Skills: 3"
     assert word("skill_count", "zh", count=3) == "共 3 个技能"

@@ -17,6 +17,7 @@ from apexbridge.catalog.merge import Merged, merge
 from apexbridge.errors import SkillNotFoundError, SourceError
 from apexbridge.events import CatalogChanged, Event
 from apexbridge.extensions import Extensions
+from apexbridge.sandbox import spawn
 from apexbridge.sandbox.base import MIB, ExecutionResult, Sandbox, SandboxLimits
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
 from apexbridge.sandbox.cgroup import Cgroups
@@ -129,6 +130,8 @@ class Runtime:
         return self._choice
 
     def _candidates(self) -> list[Sandbox]:
+        if not spawn.can_watch():
+            return []  # a system none of the backends is made for
         groups = Cgroups.detect()
         candidates: list[Sandbox] = [BubblewrapSandbox(groups=groups)]
         candidates.append(self._stack.enter_context(closing(LandlockSandbox(groups))))
@@ -144,7 +147,8 @@ class Runtime:
         """
         choice = await self.choose_sandbox()
         await anyio.to_thread.run_sync(self._workspaces.sweep)
-        if choice.sandbox is None and self.loaded.settings.sandbox.allow_unsandboxed:
+        is_allowed = self.loaded.settings.sandbox.allow_unsandboxed and spawn.can_watch()
+        if choice.sandbox is None and is_allowed:
             log.warning("Running a script of %s without isolation", call.skill.name)
             return await execute_skill(call, PlainSandbox(), self._workspaces)
         return await execute_skill(call, choice.require(), self._workspaces)

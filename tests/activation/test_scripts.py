@@ -1,5 +1,6 @@
 """A skill's script is chosen, checked, and run in a sandbox."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,18 @@ async def test_nul_in_an_argument_is_refused(home: Path, tmp_path: Path) -> None
     async with Runtime.open(loaded) as runtime:
         with pytest.raises(ToolInputError, match="NUL"):
             await runtime.execute(ScriptCall(skill=runtime.skill("tool"), arguments=("a\0b",)))
+
+
+@pytest.mark.promise("X15")
+async def test_a_system_without_backends_refuses_even_what_is_allowed(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": "print('ran')"})
+    monkeypatch.delattr(os, "pidfd_open")
+    environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__ALLOW_UNSANDBOXED": "yes"}
+    async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
+        with pytest.raises(ApexBridgeError, match="no backend is known for this system"):
+            await runtime.execute(ScriptCall(skill=runtime.skill("tool")))
 
 
 def no_candidates(_: Runtime) -> list[Sandbox]:

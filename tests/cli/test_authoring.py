@@ -67,7 +67,7 @@ def test_a_dry_run_makes_nothing(run: Run, project: Path) -> None:
     assert run("init", "pdf", "--dry-run").out == "Would make pdf/SKILL.md\n"
     run("init", "pdf")
     packed = run("pack", "pdf", "--dry-run")
-    assert packed.out.startswith("Would pack 1 files into pdf.zip")
+    assert packed.out.startswith("Would pack pdf.zip (files: 1)")
     assert [path.name for path in project.iterdir()] == ["pdf"]
 
 
@@ -82,7 +82,7 @@ def test_validate_says_every_problem_at_once_with_its_place_and_hint(
     make_skill(project, "bad", raw=b"---\nname: Bad_X\ncontxt: fork\n---\n")
     done = run("validate", "bad")
     assert done.code == 6
-    assert done.out.splitlines()[0] == "bad: 4 errors, 2 warnings"
+    assert done.out.splitlines()[0] == "bad: errors: 4, warnings: 2"
     for code in ("name_not_lowercase", "name_characters", "name_mismatch", "description_missing"):
         assert f"[{code}]" in done.out
     assert "SKILL.md:3  warning  Unknown key 'contxt' [unknown_key_near]" in done.out

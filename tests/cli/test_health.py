@@ -41,7 +41,7 @@ def test_doctor_really_tries_the_data_folder(run: Run, tmp_path: Path) -> None:
     bad = run("doctor", "--json", APEXBRIDGE_DATA_DIR=str(tmp_path / "file"))
     assert bad.code == 1
     assert json.loads(bad.out)["ok"] is False
-    assert "failed" in run("doctor", APEXBRIDGE_DATA_DIR=str(tmp_path / "file")).out
+    assert "Failed checks: 1." in run("doctor", APEXBRIDGE_DATA_DIR=str(tmp_path / "file")).out
 
 
 def test_doctor_remarks_on_broken_skills_and_slips(run: Run, home: Path) -> None:
@@ -50,7 +50,7 @@ def test_doctor_remarks_on_broken_skills_and_slips(run: Run, home: Path) -> None
     assert done.code == 0
     assert "! Skills: user" in done.out
     assert "not settings: APEXBRIDGE_SKILL__PATHS" in done.out
-    assert "Works, with 2 remarks." in done.out
+    assert "Works; remarks: 2." in done.out
 
 
 def test_doctor_speaks_chinese(run: Run) -> None:

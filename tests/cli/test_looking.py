@@ -37,7 +37,7 @@ def test_ls_goes_on_past_broken_skills_and_says_how_many(run: Run, home: Path) -
     done = run("ls")
     assert done.code == 0
     assert "mine\tuser\t" in done.out
-    assert "1 problems; 'apexbridge ls --problems' names them" in done.out
+    assert "Problems: 1; 'apexbridge ls --problems' names them" in done.out
     assert "broken/SKILL.md:1  error" in run("ls", "--problems").out
 
 

@@ -138,7 +138,7 @@ def _sandboxes(out: Out, choice: Choice) -> Iterator[Check]:
         yield Check(name=out.word("check_sandbox", name=trial.name), state=state, detail=text)
     if choice.sandbox is None:
         name = out.word("check_sandbox", name="-")
-        yield Check(name=name, state="fail", detail=out.word("sandbox_none"))
+        yield Check(name=name, state="warn", detail=out.word("sandbox_none"))
 
 
 def _source(out: Out, state: SourceState) -> Check:

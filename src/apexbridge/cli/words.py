@@ -11,7 +11,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "severity_warning": ("warning", "警告"),
     "sound": ("{name}: sound", "{name}：没有问题"),
     "not_sound": (
-        "{name}: {errors} errors, {warnings} warnings",
+        "{name}: errors: {errors}, warnings: {warnings}",
         "{name}：{errors} 个错误，{warnings} 个警告",
     ),
     "made": ("Made {path}", "已创建 {path}"),
@@ -21,19 +21,19 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "下一步：编辑 {path}/SKILL.md，然后运行 apexbridge validate {path}",
     ),
     "packed": (
-        "Packed {count} files into {path} ({size} bytes)",
+        "Packed {path} (files: {count}, bytes: {size})",
         "已将 {count} 个文件打包到 {path}（{size} 字节）",
     ),
-    "would_pack": ("Would pack {count} files into {path}", "将把 {count} 个文件打包到 {path}"),
+    "would_pack": ("Would pack {path} (files: {count})", "将把 {count} 个文件打包到 {path}"),
     "name": ("Name", "名称"),
     "origin": ("Origin", "来源"),
     "description": ("Description", "描述"),
     "where": ("Where", "位置"),
     "problem": ("Problem", "问题"),
     "no_skills": ("No skills found.", "没有找到技能。"),
-    "skill_count": ("{count} skills", "共 {count} 个技能"),
+    "skill_count": ("Skills: {count}", "共 {count} 个技能"),
     "problem_count": (
-        "{count} problems; 'apexbridge ls --problems' names them",
+        "Problems: {count}; 'apexbridge ls --problems' names them",
         "{count} 个问题；用 apexbridge ls --problems 查看",
     ),
     "no_problems": ("No problems found.", "没有发现问题。"),
@@ -51,8 +51,8 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "check": ("Check", "检查"),
     "result": ("Result", "结果"),
     "doctor_ok": ("All is well.", "一切正常。"),
-    "doctor_warn": ("Works, with {count} remarks.", "可以使用，有 {count} 处需要注意。"),
-    "doctor_fail": ("{count} checks failed.", "{count} 项检查未通过。"),
+    "doctor_warn": ("Works; remarks: {count}.", "可以使用，有 {count} 处需要注意。"),
+    "doctor_fail": ("Failed checks: {count}.", "{count} 项检查未通过。"),
     "check_python": ("Python", "Python"),
     "check_platform": ("Platform", "平台"),
     "check_terminal": ("Terminal", "终端"),
@@ -74,7 +74,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "data_later": ("{path}: will be made when needed", "{path}：需要时会创建"),
     "data_broken": ("{path}: cannot be written: {detail}", "{path}：无法写入：{detail}"),
     "source_counts": (
-        "{skills} skills, {problems} problems in {place}",
+        "{place}: skills: {skills}, problems: {problems}",
         "{place} 中有 {skills} 个技能、{problems} 个问题",
     ),
     "run_error": (
@@ -98,7 +98,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
     ),
     "none": ("none", "无"),
     "variables_unknown": ("not settings: {names}", "不是设置项：{names}"),
-    "variables_ok": ("{count} settings from the environment", "{count} 项设置来自环境变量"),
+    "variables_ok": ("settings from the environment: {count}", "{count} 项设置来自环境变量"),
 }
 
 

@@ -59,6 +59,11 @@ class _Spawner:
 _spawner = _Spawner()
 
 
+def can_watch() -> bool:
+    """Say whether this system can tell us of a process's end: Linux can, others cannot yet."""
+    return hasattr(os, "pidfd_open")
+
+
 def popen(command: Command) -> Popen:
     """Start a process with pipes, in a process group of its own.
 
