@@ -15,6 +15,7 @@ from apexbridge.sandbox.base import Access, ExecRequest, Sandbox
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
 from apexbridge.sandbox.cgroup import Cgroups
 from apexbridge.sandbox.landlock import LandlockSandbox
+from apexbridge.sandbox.launcher import Launcher
 
 ROUNDS = 60
 GOALS = "goals: python landlock 1.3, bubblewrap 1.7; /bin/true landlock 5"
@@ -34,19 +35,19 @@ async def _main() -> None:
         prefix = python.prefix
     if shutil.which("node"):
         commands["node -e 0"] = ("/usr/bin/env", "node", "-e", "0")
-    landlock = LandlockSandbox()
+    launcher = Launcher()
     groups = Cgroups.detect()
-    backends: dict[str, Sandbox] = {"landlock": landlock}
+    backends: dict[str, Sandbox] = {"landlock": LandlockSandbox(launcher)}
     if shutil.which("bwrap"):
-        backends["bubblewrap"] = BubblewrapSandbox()
+        backends["bubblewrap"] = BubblewrapSandbox(launcher)
         if groups is not None:
-            backends["bubblewrap+cgroup"] = BubblewrapSandbox(groups=groups)
+            backends["bubblewrap+cgroup"] = BubblewrapSandbox(launcher, groups)
     print(f"\nSandboxes, {ROUNDS} interleaved rounds ({GOALS})")
     print(f"{'':20}{'':20}{'min ms':>9}{'median ms':>11}{'min ratio':>11}{'median ratio':>14}")
     with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
         for title, argv in commands.items():
             await _compare(title, argv, backends, Access(read=prefix, write=(Path(place),)))
-    landlock.close()
+    launcher.close()
 
 
 async def _compare(

@@ -2,6 +2,7 @@
 
 import functools
 import shutil
+from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
 from apexbridge.sandbox.ladder import attempt
 from apexbridge.sandbox.landlock import LandlockSandbox
+from apexbridge.sandbox.launcher import Launcher
 
 
 @pytest.fixture
@@ -30,14 +32,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
+@pytest.fixture
+def launcher() -> Generator[Launcher]:
+    with closing(Launcher()) as ready:
+        yield ready
+
+
 @functools.cache
 def _why_not(need: str) -> str:
     """Why this machine has not what a test needs, by trying; empty if it has."""
-    if need == "bubblewrap":
-        return anyio.run(attempt, BubblewrapSandbox()).reason
-    if need == "landlock":
-        with closing(LandlockSandbox()) as sandbox:
-            return anyio.run(attempt, sandbox).reason
+    if need in {"bubblewrap", "landlock"}:
+        kind = BubblewrapSandbox if need == "bubblewrap" else LandlockSandbox
+        with closing(Launcher()) as launcher:
+            return anyio.run(attempt, kind(launcher)).reason
     if need == "sandbox":
         return _why_not("bubblewrap") and _why_not("landlock")
     return "" if shutil.which(need) else "it is not installed; scripts/system-packages tries to"

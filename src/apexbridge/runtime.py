@@ -23,6 +23,7 @@ from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
 from apexbridge.sandbox.cgroup import Cgroups
 from apexbridge.sandbox.ladder import Choice, choose
 from apexbridge.sandbox.landlock import LandlockSandbox
+from apexbridge.sandbox.launcher import Launcher
 from apexbridge.sandbox.plain import PlainSandbox
 from apexbridge.sandbox.workspace import Workspaces
 from apexbridge.settings import Loaded, SkillSettings, load
@@ -133,9 +134,8 @@ class Runtime:
         if not spawn.can_watch():
             return []  # a system none of the backends is made for
         groups = Cgroups.detect()
-        candidates: list[Sandbox] = [BubblewrapSandbox(groups=groups)]
-        candidates.append(self._stack.enter_context(closing(LandlockSandbox(groups))))
-        return candidates
+        launcher = self._stack.enter_context(closing(Launcher()))
+        return [BubblewrapSandbox(launcher, groups), LandlockSandbox(launcher, groups)]
 
     async def execute(self, call: ScriptCall) -> ExecutionResult:
         """Run a skill's script in the sandbox that works here.

@@ -1,6 +1,7 @@
 """What every sandbox promises, over every implementation; `tests/hostile` has the attacks."""
 
-from collections.abc import Callable, Generator
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,16 @@ from apexbridge.sandbox.base import (
 )
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
 from apexbridge.sandbox.landlock import LandlockSandbox
+from apexbridge.sandbox.launcher import Launcher
 from apexbridge.sandbox.plain import PlainSandbox
 from apexbridge.testing import RecordingSandbox
 
 pytestmark = pytest.mark.anyio
 
-IMPLEMENTATIONS: dict[str, Callable[[], Sandbox]] = {
+IMPLEMENTATIONS: dict[str, Callable[[Launcher], Sandbox]] = {
     "bubblewrap": BubblewrapSandbox,
     "landlock": LandlockSandbox,
-    "plain": PlainSandbox,
+    "plain": lambda _: PlainSandbox(),
 }
 REAL = [
     pytest.param("bubblewrap", marks=pytest.mark.needs("bubblewrap")),
@@ -34,11 +36,8 @@ REAL = [
 
 
 @pytest.fixture(params=REAL)
-def sandbox(request: pytest.FixtureRequest) -> Generator[Sandbox]:
-    made = IMPLEMENTATIONS[request.param]()
-    yield made
-    if isinstance(made, LandlockSandbox):
-        made.close()
+def sandbox(request: pytest.FixtureRequest, launcher: Launcher) -> Sandbox:
+    return IMPLEMENTATIONS[request.param](launcher)
 
 
 def _shell(place: Path, script: str, **more: Any) -> ExecRequest:
@@ -137,3 +136,20 @@ async def test_the_double_gives_what_was_prepared_and_remembers(tmp_path: Path) 
     request = ExecRequest(argv=("sleep", "9"), cwd=tmp_path)
     assert await double.run(request) is prepared
     assert double.requests == [request]
+
+
+async def test_asyncios_own_cancellation_ends_the_run_too(sandbox: Sandbox, tmp_path: Path) -> None:
+    script = "echo up; sleep 60; touch never"
+    up = anyio.Event()
+    loop = asyncio.get_running_loop()
+
+    def note(_: int, __: bytes) -> None:
+        loop.call_soon_threadsafe(up.set)
+
+    task = loop.create_task(sandbox.run(_shell(tmp_path, script, on_output=note)))
+    with anyio.fail_after(10):
+        await up.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert list(tmp_path.iterdir()) == []

@@ -7,6 +7,7 @@ import pytest
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
 from apexbridge.sandbox.cgroup import Cgroups
 from apexbridge.sandbox.landlock import LandlockSandbox
+from apexbridge.sandbox.launcher import Launcher
 from tests.hostile.sandbox_field import Field, field
 
 BACKENDS = [
@@ -16,15 +17,7 @@ BACKENDS = [
 
 
 @pytest.fixture(params=BACKENDS)
-def ground(request: pytest.FixtureRequest) -> Generator[Field]:
-    groups = Cgroups.detect()
-    if request.param == "bubblewrap":
-        with field(BubblewrapSandbox(groups=groups)) as ready:
-            yield ready
-    else:
-        sandbox = LandlockSandbox(groups)
-        try:
-            with field(sandbox) as ready:
-                yield ready
-        finally:
-            sandbox.close()
+def ground(request: pytest.FixtureRequest, launcher: Launcher) -> Generator[Field]:
+    kind = BubblewrapSandbox if request.param == "bubblewrap" else LandlockSandbox
+    with field(kind(launcher, Cgroups.detect())) as ready:
+        yield ready

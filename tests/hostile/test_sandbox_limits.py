@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
@@ -276,28 +275,48 @@ async def test_a_caller_that_gives_up_ends_the_run(ground: Field) -> None:
     await _gone(str(ground.workspace))
 
 
-async def test_64_a_killed_server_leaves_nothing_running(ground: Field, tmp_path: Path) -> None:
-    mark = f"{uuid.uuid4().int % 10**12:012}.5"  # a number of seconds that only this test waits
-    backend = {
-        "bubblewrap": "from apexbridge.sandbox.bubblewrap import BubblewrapSandbox as S",
-        "landlock": "from apexbridge.sandbox.landlock import LandlockSandbox as S",
-    }[ground.sandbox.name]
-    source = f"""
-import anyio
+SERVER = """
+import anyio, sys
 from pathlib import Path
-{backend}
 from apexbridge.sandbox.base import *
-place = Path({str(tmp_path)!r})
-script = "(setsid sleep {mark} &) ; sleep {mark}"
-request = ExecRequest(argv=("/bin/sh", "-c", script), cwd=place, env={{"PATH": "/usr/bin:/bin"}},
-                      access=Access(write=(place,)))
-anyio.run(S().run, request)
+from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
+from apexbridge.sandbox.landlock import LandlockSandbox
+from apexbridge.sandbox.launcher import Launcher
+kind, place, mark = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+sandbox = (BubblewrapSandbox if kind == "bubblewrap" else LandlockSandbox)(Launcher())
+script = "(setsid sleep $0 &) ; echo up; sleep $0"
+request = ExecRequest(argv=("/bin/sh", "-c", script, mark), cwd=place,
+                      env={"PATH": "/usr/bin:/bin"}, access=Access(write=(place,)),
+                      on_output=lambda _, piece: print("up", flush=True))
+print("ready", flush=True)
+anyio.run(sandbox.run, request)
 """
-    server = subprocess.Popen([sys.executable, "-c", source])
-    deadline = time.monotonic() + 10
-    while len(_left(mark)) < 3 and time.monotonic() < deadline:
-        await anyio.sleep(0.01)
-    assert _left(mark)
-    server.kill()
-    server.wait()
-    await _gone(mark)
+
+
+async def _kill_server(ground: Field, place: Path, awaited: bytes, delay: float = 0) -> str:
+    """Start a server that runs something long, wait for its word, kill it; the thing's mark."""
+    mark = f"{uuid.uuid4().int % 10**12:012}.5"  # a number of seconds that only this server waits
+    words = (sys.executable, "-c", SERVER, ground.sandbox.name, str(place), mark)
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        while server.stdout.readline().strip() != awaited:
+            pass
+        await anyio.sleep(delay)
+        if awaited == b"up":
+            assert len(_left(mark)) > 1
+        server.kill()
+    return mark
+
+
+async def test_64_a_killed_server_leaves_nothing_running(ground: Field, tmp_path: Path) -> None:
+    mark = await _kill_server(ground, tmp_path, b"up")
+    with anyio.fail_after(1):
+        await _gone(mark)
+
+
+async def test_64_nor_does_one_that_is_killed_while_a_run_starts(
+    ground: Field, tmp_path: Path
+) -> None:
+    for delay in (0, 0.01, 0.03, 0.04, 0.05, 0.06, 0.08):
+        mark = await _kill_server(ground, tmp_path, b"ready", delay)
+        await _gone(mark)

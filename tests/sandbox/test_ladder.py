@@ -9,6 +9,7 @@ from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
 from apexbridge.sandbox.ladder import attempt, choose
 from apexbridge.sandbox.landlock import LandlockSandbox
+from apexbridge.sandbox.launcher import Launcher
 from apexbridge.sandbox.plain import PlainSandbox
 from apexbridge.testing import RecordingSandbox
 
@@ -16,18 +17,14 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.needs("bubblewrap")
-async def test_bubblewrap_passes() -> None:
-    trial = await attempt(BubblewrapSandbox())
+async def test_bubblewrap_passes(launcher: Launcher) -> None:
+    trial = await attempt(BubblewrapSandbox(launcher))
     assert (trial.passed, trial.reason) == (True, "")
 
 
 @pytest.mark.needs("landlock")
-async def test_landlock_passes() -> None:
-    sandbox = LandlockSandbox()
-    try:
-        trial = await attempt(sandbox)
-    finally:
-        sandbox.close()
+async def test_landlock_passes(launcher: Launcher) -> None:
+    trial = await attempt(LandlockSandbox(launcher))
     assert (trial.passed, trial.reason) == (True, "")
 
 
@@ -61,13 +58,10 @@ async def test_a_canary_that_does_not_sing_is_no_pass(result: ExecutionResult, r
 
 @pytest.mark.needs("landlock")
 @pytest.mark.promise("X15")
-async def test_the_first_that_passes_is_taken_and_none_means_no_run() -> None:
-    broken = BubblewrapSandbox("/no/such/bwrap")
-    landlock = LandlockSandbox()
-    try:
-        choice = await choose([broken, landlock])
-    finally:
-        landlock.close()
+async def test_the_first_that_passes_is_taken_and_none_means_no_run(launcher: Launcher) -> None:
+    broken = BubblewrapSandbox(launcher, program="/no/such/bwrap")
+    landlock = LandlockSandbox(launcher)
+    choice = await choose([broken, landlock])
     assert choice.sandbox is landlock
     assert [(trial.name, trial.reason) for trial in choice.trials] == [
         ("bubblewrap", "ENOENT"),

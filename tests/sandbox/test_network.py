@@ -13,6 +13,7 @@ from apexbridge.sandbox import bubblewrap, interpreters
 from apexbridge.sandbox.base import Access, ExecRequest, SandboxLimits
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
 from apexbridge.sandbox.landlock import LandlockSandbox
+from apexbridge.sandbox.launcher import Launcher
 from apexbridge.sandbox.network import AllowListProxy, HostRule, is_public
 
 pytestmark = pytest.mark.anyio
@@ -196,7 +197,7 @@ except OSError:
 @pytest.mark.needs("bubblewrap")
 @pytest.mark.promise("X10")
 async def test_a_script_in_the_sandbox_reaches_what_was_granted_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher
 ) -> None:
     def lenient(hosts: tuple[str, ...]) -> AllowListProxy:
         return AllowListProxy(hosts, is_allowed=lambda _: True)
@@ -213,14 +214,14 @@ async def test_a_script_in_the_sandbox_reaches_what_was_granted_and_nothing_else
             limits=SandboxLimits(wall_seconds=30),
             access=Access(read=python.prefix, write=(tmp_path,), hosts=(f"localhost:{port}",)),
         )
-        result = await BubblewrapSandbox().run(request)
+        result = await BubblewrapSandbox(launcher).run(request)
     assert result.stdout.decode().splitlines() == ["hello", "403", "not directly"], result
 
 
-async def test_a_sandbox_without_a_network_of_its_own_says_so(tmp_path: Path) -> None:
-    sandbox = LandlockSandbox()
+async def test_a_sandbox_without_a_network_of_its_own_says_so(
+    tmp_path: Path, launcher: Launcher
+) -> None:
     request = ExecRequest(argv=("true",), cwd=tmp_path, access=Access(hosts=("example.org",)))
-    result = await sandbox.run(request)
-    sandbox.close()
+    result = await LandlockSandbox(launcher).run(request)
     assert result.outcome == "not_started"
     assert (result.error or "").startswith("network_unavailable")

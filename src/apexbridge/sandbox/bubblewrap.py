@@ -7,18 +7,18 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from apexbridge.sandbox import doorkeeper, interpreters, seccomp, spawn
+from apexbridge.sandbox import doorkeeper, interpreters, seccomp
 from apexbridge.sandbox.base import MIB, ExecRequest, ExecutionResult
-from apexbridge.sandbox.cgroup import Cgroups, joined
+from apexbridge.sandbox.cgroup import Cgroups, join
+from apexbridge.sandbox.launcher import FIRST_KEPT, Launch, Launcher
 from apexbridge.sandbox.network import AllowListProxy
-from apexbridge.sandbox.plain import limit_words
-from apexbridge.sandbox.process import Verdict, describe, exit_code_of, refuse_nul, run_started
-from apexbridge.sandbox.runner import Ended
-from apexbridge.sandbox.spawn import Command
+from apexbridge.sandbox.process import run_on
+from apexbridge.sandbox.runner import Started
 
 _SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SYSTEM_FILES = (
@@ -52,59 +52,64 @@ class BubblewrapSandbox:
 
     name = "bubblewrap"
 
-    def __init__(self, program: str | None = None, groups: Cgroups | None = None) -> None:
+    def __init__(
+        self, launcher: Launcher, groups: Cgroups | None = None, program: str | None = None
+    ) -> None:
         self._groups = groups
+        self._launcher = launcher
         self._program = program or shutil.which("bwrap") or "bwrap"
         machine = seccomp.MACHINES.get(platform.machine())
         self._filter = seccomp.build(machine) if machine else None
 
     async def run(self, request: ExecRequest) -> ExecutionResult:
         """Run one command to its end, or to its limits."""
-        refuse_nul(request)
-        with joined(self._groups, request.limits) as groups:
-            if not request.access.hosts:
-                return await self._run(request, groups)
-            with TemporaryDirectory(prefix="apexbridge-door-") as named:
-                place = Path(named)
-                with AllowListProxy(request.access.hosts).serve(place / "proxy"):
-                    return await self._run(_through_the_door(request, place), groups)
+        return await run_on(self, request)
 
-    async def _run(self, request: ExecRequest, groups: tuple[str, ...]) -> ExecutionResult:
-        status_read, status_write = os.pipe()
-        filter_fd = _memory_file(self._filter or b"")
-        try:
-            words = [*_joining(groups), *self._words(request, status_write, filter_fd)]
-            command = Command(
-                argv=words,
+    def start(self, request: ExecRequest) -> Started:
+        """Start the command; whoever asked watches it.
+
+        Raises:
+            OSError: If it cannot be started.
+        """
+        with ExitStack() as held, ExitStack() as sent:
+            group = join(self._groups, request.limits)
+            held.callback(group.remove)
+            if request.access.hosts:
+                request = _through_the_door(request, held)
+            status, status_write = os.pipe()
+            held.callback(os.close, status)
+            sent.callback(os.close, status_write)
+            program = _memory_file(self._filter or b"")
+            sent.callback(os.close, program)
+            launch = Launch(
+                argv=self._words(request),
                 env={"PATH": "/usr/bin:/bin"},
                 cwd="/",
+                limits=request.limits,
+                groups=group.files,
                 has_stdin=bool(request.stdin),
-                descriptors=(status_write, filter_fd),
+                descriptors=(status_write, program),
             )
-            ended = await run_started(lambda: spawn.start(command), request)
-            os.close(status_write)
-            status_write = -1
-            return describe(ended, _verdict(ended, _read_all(status_read)), self.name)
-        finally:
-            for descriptor in (status_read, status_write, filter_fd):
-                if descriptor >= 0:
-                    os.close(descriptor)
+            started = self._launcher.start(launch)
+            return _told(started, status, held.pop_all())
 
-    def _words(self, request: ExecRequest, status: int, filter_fd: int) -> list[str]:
-        words = [*limit_words(request.limits), self._program]
+    def _words(self, request: ExecRequest) -> list[str]:
+        words = [self._program]
         words += ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"]
         words += ["--new-session", "--cap-drop", "ALL", "--clearenv", "--hostname", "sandbox"]
-        words += ["--uid", "1000", "--gid", "1000", "--json-status-fd", str(status)]
+        words += ["--uid", "1000", "--gid", "1000", "--json-status-fd", str(FIRST_KEPT)]
         if self._filter is not None:
-            words += ["--seccomp", str(filter_fd)]
+            words += ["--seccomp", str(FIRST_KEPT + 1)]
         words += _file_system(request)
         for name, value in request.env.items():
             words += ["--setenv", name, value]
         return [*words, "--chdir", str(request.cwd), "--", *request.argv]
 
 
-def _through_the_door(request: ExecRequest, place: Path) -> ExecRequest:
-    """The command behind a doorkeeper, which sees the proxy's socket."""
+def _through_the_door(request: ExecRequest, held: ExitStack) -> ExecRequest:
+    """The command behind a doorkeeper, which sees the socket of a proxy of its own."""
+    place = Path(held.enter_context(TemporaryDirectory(prefix="apexbridge-door-")))
+    held.enter_context(AllowListProxy(request.access.hosts).serve(place / "proxy"))
     python = interpreters.find("python")
     program = str(python.program) if python else "python3"
     keeper = Path(doorkeeper.__file__)
@@ -114,14 +119,6 @@ def _through_the_door(request: ExecRequest, place: Path) -> ExecRequest:
     prefix = python.prefix if python else ()
     access = replace(request.access, read=(*request.access.read, *prefix, place))
     return replace(request, argv=(*words, *request.argv), access=access)
-
-
-def _joining(groups: tuple[str, ...]) -> list[str]:
-    """Words that make what follows join the groups before it is anything else."""
-    if not groups:
-        return []
-    script = 'n=$1; shift; while [ "$n" -gt 0 ]; do echo $$ > "$1"; shift; n=$((n-1)); done; '
-    return ["/bin/sh", "-c", script + 'exec "$@"', "sh", str(len(groups)), *groups]
 
 
 def _file_system(request: ExecRequest) -> Iterator[str]:
@@ -161,16 +158,28 @@ def _read_all(descriptor: int) -> bytes:
     return b"".join(pieces)
 
 
-def _verdict(ended: Ended, status: bytes) -> Verdict:
+def _told(started: Started, status: int, held: ExitStack) -> Started:
+    """The same, with what bubblewrap itself says of the command."""
+    finish = started.finish
+
+    def judge(stderr: bytes) -> tuple[int | None, str]:
+        with held:
+            code, error = finish(stderr)
+            return _verdict(code, error, _read_all(status), stderr)
+
+    return replace(started, finish=judge)
+
+
+def _verdict(code: int | None, error: str, status: bytes, stderr: bytes) -> tuple[int | None, str]:
     """Bubblewrap tells an exit code only of a command that it could start."""
     for line in status.splitlines():
         told = json.loads(line)
         if "exit-code" in told:
-            return Verdict(exit_code=int(told["exit-code"]))
-    is_ours = ended.status is None or (ended.status > 0 and b"child-pid" not in status)
-    if ended.error or is_ours or ended.status == 1:
-        return Verdict(exit_code=None, error=ended.error or _why(ended.stderr))
-    return Verdict(exit_code=exit_code_of(ended.status))
+            return int(told["exit-code"]), ""
+    is_ours = code is None or (code > 0 and b"child-pid" not in status)
+    if error or is_ours or code == 1:
+        return None, error or _why(stderr)
+    return code, ""
 
 
 def _why(complaint: bytes) -> str:

@@ -9,8 +9,8 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from apexbridge.sandbox.base import SandboxLimits
@@ -20,6 +20,23 @@ _OURS = "apexbridge"
 _SPARE_PROCESSES = 4
 """The launcher's own processes are counted too."""
 _REMOVE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The group of one run, as the folders that the kernel shows for it."""
+
+    places: tuple[Path, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What a process writes its number to."""
+        return tuple(str(place / "cgroup.procs") for place in self.places)
+
+    def remove(self) -> None:
+        """End what is left in it, and take it away."""
+        for place in self.places:
+            _remove(place)
 
 
 class Cgroups:
@@ -34,7 +51,8 @@ class Cgroups:
         """The kind that works here, by trying; None where none does."""
         for found in (cls._v2(), cls._v1()):
             if found is not None:
-                with contextlib.suppress(OSError), found.group(SandboxLimits()):
+                with contextlib.suppress(OSError):
+                    found.make(SandboxLimits()).remove()
                     return found
         return None
 
@@ -59,26 +77,27 @@ class Cgroups:
             return None
         return cls(homes, is_v2=False)
 
-    @contextmanager
-    def group(self, limits: SandboxLimits) -> Generator[tuple[str, ...]]:
-        """A group with these limits, as the files a process writes its number to; gone afterwards.
+    def make(self, limits: SandboxLimits) -> Group:
+        """A group with these limits.
 
         Raises:
             OSError: If it cannot be made.
         """
         name = uuid.uuid4().hex
-        places = [home / name for home in self._homes]
+        group = Group(places=tuple(home / name for home in self._homes))
         try:
-            for place in places:
+            for place in group.places:
                 place.mkdir()
-            for path, value in self._values(places, limits):
+            for path, value in self._values(group.places, limits):
                 _put(path, str(value))
-            yield tuple(str(place / "cgroup.procs") for place in places)
-        finally:
-            for place in places:
-                _remove(place)
+        except OSError:
+            group.remove()
+            raise
+        return group
 
-    def _values(self, places: list[Path], limits: SandboxLimits) -> Iterator[tuple[Path, int]]:
+    def _values(
+        self, places: tuple[Path, ...], limits: SandboxLimits
+    ) -> Iterator[tuple[Path, int]]:
         processes = limits.processes + _SPARE_PROCESSES
         if self._is_v2:
             yield places[0] / "memory.max", limits.memory_bytes
@@ -99,14 +118,13 @@ def _put(path: Path, value: str) -> None:
         os.close(descriptor)
 
 
-@contextmanager
-def joined(groups: Cgroups | None, limits: SandboxLimits) -> Generator[tuple[str, ...]]:
-    """A group where groups can be had, else nothing to join."""
-    if groups is None:
-        yield ()
-    else:
-        with groups.group(limits) as files:
-            yield files
+def join(groups: Cgroups | None, limits: SandboxLimits) -> Group:
+    """A group where groups can be had, else one without anything to join.
+
+    Raises:
+        OSError: If it cannot be made.
+    """
+    return Group() if groups is None else groups.make(limits)
 
 
 def _remove(place: Path) -> None:

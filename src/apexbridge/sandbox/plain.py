@@ -4,23 +4,26 @@ import shutil
 
 from apexbridge.sandbox import spawn
 from apexbridge.sandbox.base import ExecRequest, ExecutionResult, SandboxLimits
-from apexbridge.sandbox.process import Verdict, describe, exit_code_of, refuse_nul, run_started
+from apexbridge.sandbox.process import run_on
+from apexbridge.sandbox.runner import Started
 from apexbridge.sandbox.spawn import Command
 
+# One shell counts processes with -u, another with -p; RLIMIT_AS would break node.
+_LIMITING = """\
+ulimit -c 0; ulimit -d "$1"; ulimit -f "$2"; ulimit -t "$3"; ulimit -n "$4"
+ulimit -u "$5" 2>/dev/null || ulimit -p "$5"; shift 5; exec "$@\""""
 
-def limit_words(limits: SandboxLimits) -> list[str]:
-    """The words that make `prlimit` bound what follows. RLIMIT_AS would break node."""
-    return [
-        shutil.which("prlimit") or "prlimit",
-        f"--data={limits.memory_bytes}",
-        f"--fsize={limits.file_bytes}",
-        f"--cpu={limits.cpu_seconds}",
-        f"--nofile={limits.open_files}",
-        f"--nproc={limits.processes}",
-        "--core=0",
-        "--memlock=0",
-        "--",
-    ]
+
+def limiting_words(limits: SandboxLimits) -> list[str]:
+    """Words that bound what follows them, on every system with a shell."""
+    counts = (
+        limits.memory_bytes // 1024,
+        limits.file_bytes // 512,
+        limits.cpu_seconds,
+        limits.open_files,
+        limits.processes,
+    )
+    return ["/bin/sh", "-c", _LIMITING, "sh", *map(str, counts)]
 
 
 class PlainSandbox:
@@ -30,16 +33,22 @@ class PlainSandbox:
 
     async def run(self, request: ExecRequest) -> ExecutionResult:
         """Run one command to its end, or to its limits."""
-        refuse_nul(request)
-        # prlimit would hide why a program cannot be started: that is found out without it.
+        return await run_on(self, request)
+
+    def start(self, request: ExecRequest) -> Started:
+        """Start the command; whoever asked watches it.
+
+        Raises:
+            OSError: If it cannot be started.
+        """
+        # A shell would hide why a program cannot be started: that is found out without it.
         can_start = shutil.which(request.argv[0], path=request.env.get("PATH")) is not None
-        words = limit_words(request.limits) if can_start else []
-        command = Command(
-            argv=[*words, *request.argv],
-            env=request.env,
-            cwd=str(request.cwd),
-            has_stdin=bool(request.stdin),
+        words = limiting_words(request.limits) if can_start else []
+        return spawn.start(
+            Command(
+                argv=[*words, *request.argv],
+                env=request.env,
+                cwd=str(request.cwd),
+                has_stdin=bool(request.stdin),
+            )
         )
-        ended = await run_started(lambda: spawn.start(command), request)
-        verdict = Verdict(exit_code=exit_code_of(ended.status), error=ended.error)
-        return describe(ended, verdict, self.name)

@@ -1,30 +1,27 @@
 """From a backend's command line to a result: what bubblewrap, Landlock and plain share."""
 
+import math
 import os
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Protocol
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from apexbridge.sandbox import runner
 from apexbridge.sandbox.base import TIMEOUT_EXIT, ExecRequest, ExecutionResult, Outcome
+from apexbridge.sandbox.quota import Quota
 from apexbridge.sandbox.runner import Ended, Order, Started
 
+_KILLED = 137
 MAX_AT_A_TIME = 16
 """How many commands run side by side; further ones wait."""
 
-_limiters: RunVar[anyio.CapacityLimiter] = RunVar("sandbox")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What a backend says of an end: the command's own exit code, or why it never started."""
-
-    exit_code: int | None
-    error: str = ""
+_POLL_SECONDS = 0.002
+_runs: RunVar[anyio.CapacityLimiter] = RunVar("sandbox runs")
+_run_threads: RunVar[anyio.CapacityLimiter] = RunVar("sandbox threads")
 
 
 def refuse_nul(request: ExecRequest) -> None:
@@ -38,54 +35,117 @@ def refuse_nul(request: ExecRequest) -> None:
             raise ValueError(f"{text!r} holds a NUL character")
 
 
+class Backend(Protocol):
+    """A way to isolate: what all of them have that start processes here."""
+
+    @property
+    def name(self) -> str:
+        """A short name for results, logs and `doctor`."""
+        ...
+
+    def start(self, request: ExecRequest) -> Started:
+        """Start the command; whoever asked watches it.
+
+        Raises:
+            OSError: If it cannot be started.
+        """
+        ...
+
+
+async def run_on(backend: Backend, request: ExecRequest) -> ExecutionResult:
+    """Run one command to its end, or to its limits."""
+    refuse_nul(request)
+    ended = await run_started(lambda: backend.start(request), request)
+    return describe(ended, backend.name)
+
+
 async def run_started(start: Callable[[], Started], request: ExecRequest) -> Ended:
     """Run in a thread; when we are cancelled, kill the tree and wait until it is gone."""
-    watched, trigger = os.pipe()
-    ends = list[Ended]()
     order = Order(
-        start=start, limits=request.limits, stdin=request.stdin, on_output=request.on_output
+        start=start,
+        limits=request.limits,
+        stdin=request.stdin,
+        on_output=request.on_output,
+        is_oversized=_quota(request),
     )
+    async with _limiter():
+        work = _Work(order)
+        try:
+            # Not left to anyio to wait for: asyncio's own cancellation does not respect a shield.
+            await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=_threads())
+        finally:
+            if work.abandon():
+                with anyio.CancelScope(shield=True):
+                    while not work.is_over.is_set():  # noqa: ASYNC110  # set by a thread
+                        await anyio.sleep(_POLL_SECONDS)
+    return work.end
 
-    def work() -> None:
-        ends.append(runner.run(order, watched))
 
-    try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_trigger_when_cancelled, trigger)
-            await anyio.to_thread.run_sync(work, limiter=_limiter())
-            tasks.cancel_scope.cancel()
-    finally:
-        os.close(watched)
-        os.close(trigger)
-    await anyio.lowlevel.checkpoint()  # a caller that gave up gets no result
-    return ends[0]
+class _Work:
+    """What the thread does. Both sides may leave at any time: the last one closes the pipe."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._lock = threading.Lock()
+        self._is_abandoned = False
+        self._has_begun = False
+        self._watched, self._trigger = os.pipe()
+        self.is_over = threading.Event()
+        self.end = Ended(status=None)
+
+    def __call__(self) -> None:
+        with self._lock:
+            if self._is_abandoned:
+                return
+            self._has_begun = True
+        try:
+            self.end = runner.run(self._order, self._watched)
+        finally:
+            os.close(self._watched)
+            self.is_over.set()
+
+    def abandon(self) -> bool:
+        """Let the thread hear that nobody waits any more; whether it is at work."""
+        with self._lock:
+            self._is_abandoned = True
+            os.close(self._trigger)
+            if not self._has_begun:
+                os.close(self._watched)
+        return self._has_begun
+
+
+def _quota(request: ExecRequest) -> Callable[[], bool] | None:
+    place = request.workspace
+    return None if place is None else Quota(place, request.limits).is_exceeded
 
 
 def _limiter() -> anyio.CapacityLimiter:
     """One limiter an event loop: runs wait for each other, and for nobody else's threads."""
+    return _of_this_loop(_runs, MAX_AT_A_TIME)
+
+
+def _threads() -> anyio.CapacityLimiter:
+    """Never short: a run that was let in has its thread."""
+    return _of_this_loop(_run_threads, math.inf)
+
+
+def _of_this_loop(variable: RunVar[anyio.CapacityLimiter], room: float) -> anyio.CapacityLimiter:
     try:
-        return _limiters.get()
+        return variable.get()
     except LookupError:
-        limiter = anyio.CapacityLimiter(MAX_AT_A_TIME)
-        _limiters.set(limiter)
+        limiter = anyio.CapacityLimiter(room)
+        variable.set(limiter)
         return limiter
 
 
-async def _trigger_when_cancelled(descriptor: int) -> None:
-    try:
-        await anyio.sleep_forever()
-    finally:
-        os.write(descriptor, b"x")
-
-
-def exit_code_of(status: int | None) -> int | None:
+def _exit_code(status: int | None) -> int | None:
     """Death by signal n is 128 + n, as shells say it."""
     return 128 - status if status is not None and status < 0 else status
 
 
-def describe(ended: Ended, verdict: Verdict, isolation: str) -> ExecutionResult:
+def describe(ended: Ended, isolation: str) -> ExecutionResult:
     """Put an end into the words of the seam."""
-    outcome, exit_code, error = _outcome(ended, verdict)
+    outcome, exit_code, error = _outcome(ended)
     return ExecutionResult(
         outcome=outcome,
         exit_code=exit_code,
@@ -98,13 +158,16 @@ def describe(ended: Ended, verdict: Verdict, isolation: str) -> ExecutionResult:
     )
 
 
-def _outcome(ended: Ended, verdict: Verdict) -> tuple[Outcome, int | None, str | None]:
+def _outcome(ended: Ended) -> tuple[Outcome, int | None, str | None]:
+    exit_code = _exit_code(ended.status)
     if ended.timed_out:
         return "timeout", TIMEOUT_EXIT, "timeout"
     if ended.truncated:
-        return "output_limit", verdict.exit_code or 137, "output_limit"
-    if verdict.exit_code is None:
-        return "not_started", None, verdict.error or ended.error or "unknown"
-    if verdict.exit_code > 128:
-        return "killed", verdict.exit_code, None
-    return ("ok" if verdict.exit_code == 0 else "failed"), verdict.exit_code, None
+        return "output_limit", exit_code or _KILLED, "output_limit"
+    if ended.is_oversized:
+        return "workspace_limit", exit_code or _KILLED, "workspace_limit"
+    if exit_code is None:
+        return "not_started", None, ended.error or "unknown"
+    if exit_code > 128:
+        return "killed", exit_code, None
+    return ("ok" if exit_code == 0 else "failed"), exit_code, None

@@ -17,6 +17,7 @@ from apexbridge.sandbox.base import TRUNCATED, SandboxLimits
 _CHUNK = 1 << 16
 _GRACE_SECONDS = 0.5
 """How long a pipe may stay open after the process is gone."""
+_MEASURE_SECONDS = 0.05
 
 OutputSink = Callable[[int, bytes], None]
 
@@ -32,8 +33,9 @@ class Started:
     stdin: int = -1
     kill: Callable[[], None]
     """Begin to end the whole tree; may be called at any time, more than once."""
-    finish: Callable[[], tuple[int | None, str]]
-    """Wait until it is gone; its exit code or minus its signal, or None and why not."""
+    finish: Callable[[bytes], tuple[int | None, str]]
+    """Wait until all of it is gone, given what it wrote to stderr, and give back what it held: its
+    exit code or minus its signal, or None and why it never started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,7 @@ class Ended:
     error: str = ""
     timed_out: bool = False
     truncated: bool = False
+    is_oversized: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,8 @@ class Order:
     limits: SandboxLimits
     stdin: bytes = b""
     on_output: OutputSink | None = None
+    is_oversized: Callable[[], bool] | None = None
+    """Whether it has written more than it may; asked again and again."""
 
 
 def run(order: Order, cancel: int) -> Ended:
@@ -73,7 +78,7 @@ def run(order: Order, cancel: int) -> Ended:
         watch.until_end(cancel)
     finally:
         started.kill()
-        status, error = started.finish()
+        status, error = started.finish(bytes(watch.outputs[1]))
         watch.close()
     return Ended(
         status=status,
@@ -83,6 +88,7 @@ def run(order: Order, cancel: int) -> Ended:
         seconds=time.monotonic() - began,
         timed_out=watch.timed_out,
         truncated=watch.truncated,
+        is_oversized=watch.is_oversized,
     )
 
 
@@ -98,13 +104,16 @@ class _Watch:
         self._started = started
         self._deadline = deadline
         self._on_output = order.on_output
-        self._stdin = order.stdin
+        self._stdin = memoryview(order.stdin)
+        self._measure = order.is_oversized
+        self._next_measure = time.monotonic() + _MEASURE_SECONDS
         self._room = order.limits.output_bytes
         self._selector = selectors.DefaultSelector()
         self._open = 0
         self.outputs = (bytearray(), bytearray())
         self.timed_out = False
         self.truncated = False
+        self.is_oversized = False
 
     def until_end(self, cancel: int) -> None:
         """Watch until the process is gone, then until its pipes are, or the grace is over."""
@@ -118,6 +127,7 @@ class _Watch:
             os.set_blocking(self._started.stdin, False)
             self._selector.register(self._started.stdin, selectors.EVENT_WRITE, "stdin")
         self._loop()
+        self._measure_now()  # also what was written too fast to be seen on the way
 
     def _loop(self) -> None:
         is_over = False
@@ -126,15 +136,28 @@ class _Watch:
             if now >= self._deadline:
                 if is_over:
                     return  # someone holds our pipe; the process we were asked to run is gone
-                self.timed_out = self.timed_out or not self.truncated
+                self.timed_out = self.timed_out or not (self.truncated or self.is_oversized)
                 self._end_within_grace(now)
-            for key, _ in self._selector.select(max(self._deadline - now, 0)):
+            if now >= self._next_measure:
+                self._measure_now()
+                later = time.monotonic()
+                self._next_measure = later + max(_MEASURE_SECONDS, 10 * (later - now))
+            for key, _ in self._selector.select(max(self._wake() - now, 0)):
                 if key.data == "end":
                     is_over = True
                     self._selector.unregister(key.fd)
                     self._end_within_grace(time.monotonic())
                 else:
                     self._handle(key)
+
+    def _wake(self) -> float:
+        is_watched = self._measure is not None and not self.is_oversized
+        return min(self._deadline, self._next_measure) if is_watched else self._deadline
+
+    def _measure_now(self) -> None:
+        if self._measure is not None and not self.is_oversized and self._measure():
+            self.is_oversized = True
+            self._end_within_grace(time.monotonic())
 
     def _end_within_grace(self, now: float) -> None:
         self._started.kill()
@@ -156,7 +179,7 @@ class _Watch:
         except BlockingIOError:
             return
         except OSError:  # it does not read; that is its business
-            self._stdin = b""
+            self._stdin = memoryview(b"")
         if not self._stdin:
             self._selector.unregister(pipe)
             os.close(pipe)

@@ -98,7 +98,7 @@ def start(command: Command) -> Started:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
 
-    def finish() -> tuple[int | None, str]:
+    def finish(_: bytes) -> tuple[int | None, str]:
         return process.wait(), ""
 
     stdin, stdout, stderr = (

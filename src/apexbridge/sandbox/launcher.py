@@ -1,0 +1,203 @@
+"""Our side of the zygote: hand it an order, watch what it started.
+
+Every process that isolates on Linux is started this way. Its supervisor hears at once when we are
+gone, from the first moment on: there is no time in which a killed server leaves something behind.
+"""
+
+import contextlib
+import errno
+import json
+import os
+import platform
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from apexbridge.sandbox import interpreters, seccomp, spawn, zygote
+from apexbridge.sandbox.base import SandboxLimits
+from apexbridge.sandbox.runner import Started
+from apexbridge.sandbox.spawn import Command
+
+FIRST_KEPT = zygote.FIRST_KEPT
+"""The number under which a command finds the first descriptor it was given."""
+
+_READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives",
+             "/etc/ld.so.cache", "/etc/localtime", "/etc/ssl/certs",
+             "/etc/ssl/openssl.cnf", "/dev/urandom", "/dev/random",
+             "/dev/zero")  # fmt: skip
+_WRITABLE = ("/dev/null", "/dev/full")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What is started: the command as it is, with everything that is to hold for it."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    limits: SandboxLimits
+    groups: tuple[str, ...] = ()
+    """Files of control groups to join."""
+    user: int | None = None
+    """Who it runs as, if not as ourselves."""
+    is_confined: bool = False
+    """Whether Landlock and the strict call filter are turned on, with these paths."""
+    read: tuple[Path, ...] = ()
+    write: tuple[Path, ...] = ()
+    has_stdin: bool = False
+    descriptors: tuple[int, ...] = ()
+    """Descriptors it inherits, numbered from `FIRST_KEPT`."""
+
+
+class Launcher:
+    """A zygote that is started when needed, and again when it died."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._line: socket.socket | None = None
+        self._process: spawn.Popen | None = None
+
+    def start(self, launch: Launch, at_end: Callable[[], None] | None = None) -> Started:
+        """Have a command started; `at_end` is called when all of it is gone, or never came to be.
+
+        Raises:
+            OSError: If the zygote cannot be reached.
+        """
+        with ExitStack() as on_failure:
+            if at_end is not None:
+                on_failure.callback(at_end)
+            with ExitStack() as sent:
+                ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                on_failure.callback(ours.close)
+                sent.callback(theirs.close)
+                written = os.memfd_create("order")
+                sent.callback(os.close, written)
+                os.write(written, _order(launch))
+                stdin = _pipe(reads=False, wanted=launch.has_stdin)
+                pipes = [stdin, _pipe(reads=True), _pipe(reads=True)]
+                for mine, given in pipes:
+                    sent.callback(os.close, given)
+                    if mine >= 0:
+                        on_failure.callback(os.close, mine)
+                given = [pipe[1] for pipe in pipes]
+                self._send([*given, theirs.fileno(), written, *launch.descriptors])
+            on_failure.pop_all()
+        return _started(ours, [pipe[0] for pipe in pipes], at_end)
+
+    def _send(self, descriptors: list[int]) -> None:
+        with self._lock:
+            line = self._ready()
+            try:
+                socket.send_fds(line, [b"order"], descriptors)
+            except OSError:
+                self._forget()
+                raise
+
+    def _ready(self) -> socket.socket:
+        if self._line is not None and self._process is not None and self._process.poll() is None:
+            return self._line
+        self._forget()
+        python = interpreters.find("python")
+        program = str(python.program) if python else "python3"
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            words = [program, "-I", "-S", str(Path(zygote.__file__)), str(theirs.fileno())]
+            self._process = spawn.popen(
+                Command(argv=[*words, _config()], env={}, cwd="/", descriptors=(theirs.fileno(),))
+            )
+        self._line = ours
+        return ours
+
+    def _forget(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdout, self._process.stderr):
+                if pipe is not None:
+                    pipe.close()
+            self._process = None
+
+    def close(self) -> None:
+        """End the zygote. What it started ends with the last descriptor we hold of it."""
+        with self._lock:
+            self._forget()
+
+
+def _config() -> str:
+    machine = seccomp.MACHINES.get(platform.machine())
+    program = seccomp.build(machine, seccomp.NO_SOCKETS, strict=True) if machine else b""
+    return json.dumps({"read": _READABLE, "write": _WRITABLE, "filter": program.hex()})
+
+
+def _order(launch: Launch) -> bytes:
+    return json.dumps(
+        {
+            "argv": launch.argv,
+            "env": dict(launch.env),
+            "cwd": launch.cwd,
+            "limits": dict(_limits(launch.limits)),
+            "groups": launch.groups,
+            "user": launch.user,
+            "confined": launch.is_confined,
+            "read": [str(path) for path in launch.read],
+            "write": [str(path) for path in launch.write],
+        }
+    ).encode("utf-8", "surrogateescape")
+
+
+def _limits(limits: SandboxLimits) -> Iterator[tuple[str, int]]:
+    """RLIMIT_DATA bounds memory: RLIMIT_AS would break node."""
+    yield "RLIMIT_DATA", limits.memory_bytes
+    yield "RLIMIT_FSIZE", limits.file_bytes
+    yield "RLIMIT_CPU", limits.cpu_seconds
+    yield "RLIMIT_NOFILE", limits.open_files
+    yield "RLIMIT_NPROC", limits.processes
+    yield "RLIMIT_CORE", 0
+    yield "RLIMIT_MEMLOCK", 0
+
+
+def _pipe(*, reads: bool, wanted: bool = True) -> tuple[int, int]:
+    """Our end and theirs; an unwanted stdin is empty at once."""
+    if not wanted:
+        return -1, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    reader, writer = os.pipe()
+    return (reader, writer) if reads else (writer, reader)
+
+
+def _started(
+    control: socket.socket, pipes: list[int], at_end: Callable[[], None] | None
+) -> Started:
+    """A command that its supervisor watches: closing our end of the line ends it."""
+
+    def kill() -> None:
+        with contextlib.suppress(OSError):
+            control.shutdown(socket.SHUT_WR)
+
+    def finish(_: bytes) -> tuple[int | None, str]:
+        try:
+            with control:
+                report = control.recv(256)
+        finally:
+            if at_end is not None:
+                at_end()
+        told = json.loads(report) if report else {"errno": 0}
+        if "status" in told and told["status"] is not None:
+            return int(told["status"]), ""
+        code = int(told.get("errno") or 0)
+        return None, errno.errorcode.get(code, "the supervisor was killed")
+
+    return Started(
+        stdin=pipes[0],
+        stdout=pipes[1],
+        stderr=pipes[2],
+        end=os.dup(control.fileno()),
+        kill=kill,
+        finish=finish,
+    )
