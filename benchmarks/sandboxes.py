@@ -5,20 +5,41 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
 from apexbridge.sandbox import interpreters
-from apexbridge.sandbox.base import Access, ExecRequest, Sandbox
+from apexbridge.sandbox.base import Access, ExecRequest, ExecutionResult, Sandbox
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
 from apexbridge.sandbox.cgroup import Cgroups
+from apexbridge.sandbox.interpreters import Interpreter
 from apexbridge.sandbox.landlock import LandlockSandbox
 from apexbridge.sandbox.launcher import Launcher
+from apexbridge.sandbox.pool import WarmPool
+from apexbridge.sandbox.workshop import Job, Workshop
+from apexbridge.sandbox.workspace import Workspaces
 
 ROUNDS = 60
-GOALS = "goals: python landlock 1.3, bubblewrap 1.7; /bin/true landlock 5"
+GOALS = """goals (least over least): python cold 1.3 landlock, 1.7 bubblewrap; python warm 0.5,
+node warm 0.4; /bin/true cold 5 landlock"""
+_ENV = {"PATH": "/usr/bin:/bin"}
+
+Contender = Callable[[], Awaitable[float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Subject:
+    """A command, and the script that does the same in a waiting interpreter."""
+
+    title: str
+    argv: tuple[str, ...]
+    interpreter: Interpreter
+    script: str = ""
 
 
 def main() -> None:
@@ -27,61 +48,105 @@ def main() -> None:
 
 
 async def _main() -> None:
-    python = interpreters.find("python")
-    commands: dict[str, tuple[str, ...]] = {"/bin/true": ("/bin/true",)}
-    prefix: tuple[Path, ...] = ()
-    if python is not None:
-        commands["python3 -I -c pass"] = (str(python.program), "-I", "-c", "pass")
-        prefix = python.prefix
-    if shutil.which("node"):
-        commands["node -e 0"] = ("/usr/bin/env", "node", "-e", "0")
-    launcher = Launcher()
-    groups = Cgroups.detect()
-    backends: dict[str, Sandbox] = {"landlock": LandlockSandbox(launcher)}
-    if shutil.which("bwrap"):
-        backends["bubblewrap"] = BubblewrapSandbox(launcher)
-        if groups is not None:
-            backends["bubblewrap+cgroup"] = BubblewrapSandbox(launcher, groups)
-    print(f"\nSandboxes, {ROUNDS} interleaved rounds ({GOALS})")
+    print(f"\nSandboxes, {ROUNDS} interleaved rounds; {GOALS}")
     print(f"{'':20}{'':20}{'min ms':>9}{'median ms':>11}{'min ratio':>11}{'median ratio':>14}")
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
-        for title, argv in commands.items():
-            await _compare(title, argv, backends, Access(read=prefix, write=(Path(place),)))
-    launcher.close()
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp")))
+        launcher = stack.enter_context(closing(Launcher()))
+        for subject in _subjects():
+            with ExitStack() as pools:
+                await _compare(subject, _contenders(subject, place, launcher, pools))
 
 
-async def _compare(
-    title: str, argv: tuple[str, ...], backends: dict[str, Sandbox], access: Access
-) -> None:
-    place = access.write[0]
-    request = ExecRequest(argv=argv, cwd=place, env={"PATH": "/usr/bin:/bin"}, access=access)
-    times: dict[str, list[float]] = {"bare": [], **{name: [] for name in backends}}
+def _subjects() -> list[_Subject]:
+    true = Interpreter(program=Path("/bin/true"))
+    subjects = [_Subject(title="/bin/true", argv=("/bin/true",), interpreter=true)]
+    for name, words, script in (
+        ("python", ("-I", "-c", "pass"), "pass"),
+        ("node", ("-e", "0"), "0"),
+    ):
+        found = interpreters.find(name)
+        if found is not None:
+            argv = (str(found.program), *words)
+            title = " ".join((name, *words))
+            subjects.append(_Subject(title=title, argv=argv, interpreter=found, script=script))
+    return subjects
+
+
+def _contenders(
+    subject: _Subject, place: Path, launcher: Launcher, pools: ExitStack
+) -> dict[str, Contender]:
+    groups = Cgroups.detect()
+    backends = {"landlock": LandlockSandbox(launcher)}
+    bubblewraps = {"bubblewrap": BubblewrapSandbox(launcher)} if shutil.which("bwrap") else {}
+    if bubblewraps and groups is not None:
+        bubblewraps["bubblewrap+cgroup"] = BubblewrapSandbox(launcher, groups)
+    contenders: dict[str, Contender] = {"bare": lambda: _bare(subject.argv, place)}
+    for name, backend in (*backends.items(), *bubblewraps.items()):
+        contenders[name] = _cold(backend, subject, place)
+        workspaces = Workspaces(place / name)
+        pool = pools.enter_context(closing(WarmPool(backend, workspaces)))
+        workshop = Workshop(backend, workspaces, pool)
+        contenders[f"{name} warm"] = _warm(workshop, pool, subject, place)
+    return contenders
+
+
+async def _compare(subject: _Subject, contenders: dict[str, Contender]) -> None:
+    times: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(ROUNDS + 2):
-        spent = {"bare": await _bare(argv, place)}
-        for name, backend in backends.items():
-            start = time.perf_counter()
-            result = await backend.run(request)
-            spent[name] = time.perf_counter() - start
-            if result.outcome != "ok":
-                raise SystemExit(f"{name} {title}: {result}")
-        if number > 1:  # the first rounds start the zygote and warm the caches
-            for name, seconds in spent.items():
+        for name, run in contenders.items():
+            seconds = await run()
+            if number > 1:  # the first rounds start the zygote and warm the caches
                 times[name].append(seconds)
     base = times["bare"]
     for name, spans in times.items():
         least, median = min(spans), statistics.median(spans)
         ratios = f"{least / min(base):>11.2f}{median / statistics.median(base):>14.2f}"
-        print(f"{title:20}{name:20}{least * 1e3:>9.1f}{median * 1e3:>11.1f}{ratios}")
+        print(f"{subject.title:20}{name:20}{least * 1e3:>9.1f}{median * 1e3:>11.1f}{ratios}")
 
 
 async def _bare(argv: tuple[str, ...], place: Path) -> float:
     """The same command with pipes, started and waited for in a thread, as plainly as can be."""
 
     def run() -> None:
-        subprocess.run(
-            argv, cwd=place, capture_output=True, check=True, env={"PATH": "/usr/bin:/bin"}
-        )
+        subprocess.run(argv, cwd=place, capture_output=True, check=True, env=_ENV)
 
     start = time.perf_counter()
     await anyio.to_thread.run_sync(run)
     return time.perf_counter() - start
+
+
+def _cold(backend: Sandbox, subject: _Subject, place: Path) -> Contender:
+    access = Access(read=subject.interpreter.prefix, write=(place,))
+    request = ExecRequest(argv=subject.argv, cwd=place, env=_ENV, access=access)
+
+    async def run() -> float:
+        start = time.perf_counter()
+        _require(await backend.run(request))
+        return time.perf_counter() - start
+
+    return run
+
+
+def _warm(workshop: Workshop, pool: WarmPool, subject: _Subject, place: Path) -> Contender:
+    """A whole job, with its workspace made before and removed after, in a sandbox that waits."""
+    script = place / "script"
+    script.write_text(subject.script, encoding="utf-8")
+    job = Job(interpreter=subject.interpreter, script=script, env=_ENV, read=(script,))
+
+    async def run() -> float:
+        start = time.perf_counter()
+        _require(await workshop.run(job))
+        spent = time.perf_counter() - start
+        # What is made in the background is not what is measured.
+        while not pool.waiting():  # noqa: ASYNC110  # a thread makes it
+            await anyio.sleep(0.01)
+        await anyio.sleep(0.1)
+        return spent
+
+    return run
+
+
+def _require(result: ExecutionResult) -> None:
+    if result.outcome != "ok":
+        raise SystemExit(f"a run failed: {result}")

@@ -25,6 +25,9 @@ from apexbridge.sandbox.ladder import Choice, choose
 from apexbridge.sandbox.landlock import LandlockSandbox
 from apexbridge.sandbox.launcher import Launcher
 from apexbridge.sandbox.plain import PlainSandbox
+from apexbridge.sandbox.pool import WarmPool
+from apexbridge.sandbox.process import Backend
+from apexbridge.sandbox.workshop import Workshop
 from apexbridge.sandbox.workspace import Workspaces
 from apexbridge.settings import Loaded, SkillSettings, load
 from apexbridge.skills.model import Origin, Problem, Skill, SkillContent
@@ -53,6 +56,7 @@ class Runtime:
         self.sources: tuple[SourceState, ...] = ()
         self._sinks = extensions.event_sinks()
         self._choice: Choice | None = None
+        self._workshop: Workshop | None = None
         self._stack = ExitStack()
         self._workspaces = Workspaces(loaded.workspaces)
 
@@ -127,6 +131,7 @@ class Runtime:
     async def choose_sandbox(self) -> Choice:
         """Find out, by trying, which sandbox works here; once."""
         if self._choice is None:
+            await anyio.to_thread.run_sync(self._workspaces.sweep)
             self._choice = await choose(self._candidates())
         return self._choice
 
@@ -146,12 +151,20 @@ class Runtime:
             PermissionError: If the script is not executable.
         """
         choice = await self.choose_sandbox()
-        await anyio.to_thread.run_sync(self._workspaces.sweep)
         is_allowed = self.loaded.settings.sandbox.allow_unsandboxed and spawn.can_watch()
         if choice.sandbox is None and is_allowed:
             log.warning("Running a script of %s without isolation", call.skill.name)
-            return await execute_skill(call, PlainSandbox(), self._workspaces)
-        return await execute_skill(call, choice.require(), self._workspaces)
+            return await execute_skill(call, Workshop(PlainSandbox(), self._workspaces))
+        if self._workshop is None:
+            self._workshop = self._open_workshop(choice.require())
+        return await execute_skill(call, self._workshop)
+
+    def _open_workshop(self, sandbox: Sandbox) -> Workshop:
+        room = self.loaded.settings.sandbox.warm
+        if not room or not isinstance(sandbox, Backend):
+            return Workshop(sandbox, self._workspaces)
+        pool = WarmPool(sandbox, self._workspaces, room=room)
+        return Workshop(sandbox, self._workspaces, self._stack.enter_context(closing(pool)))
 
     def limits(self) -> SandboxLimits:
         """The limits of a run, as settings have them."""
@@ -161,6 +174,8 @@ class Runtime:
             cpu_seconds=math.ceil(chosen.wall_seconds),
             memory_bytes=chosen.memory_mib * MIB,
             output_bytes=chosen.output_mib * MIB,
+            workspace_bytes=chosen.workspace_mib * MIB,
+            file_bytes=chosen.workspace_mib * MIB,
             processes=chosen.processes,
         )
 

@@ -111,6 +111,10 @@ class SandboxSettings(BaseModel):
     """How much it may print, stdout and stderr together."""
     processes: int = Field(default=64, ge=1)
     """How many processes it may have at a time."""
+    workspace_mib: int = Field(default=256, ge=1)
+    """How much it may leave in its workspace."""
+    warm: int = Field(default=4, ge=0, le=64)
+    """How many sandboxes wait, ready for what ran before; 0 for none."""
     allow_unsandboxed: bool = False
     """Whether scripts run without isolation where none works; every such run warns."""
 

@@ -9,6 +9,7 @@ from apexbridge.activation.scripts import ScriptCall, choose_entry, execute_skil
 from apexbridge.errors import ApexBridgeError, ToolInputError
 from apexbridge.runtime import Runtime
 from apexbridge.sandbox.base import Sandbox, SandboxLimits
+from apexbridge.sandbox.workshop import Workshop
 from apexbridge.sandbox.workspace import Workspaces
 from apexbridge.settings import load
 from apexbridge.skills.model import Origin, Provenance, Skill
@@ -71,7 +72,7 @@ async def test_without_a_script_or_with_too_many_it_is_told(tmp_path: Path) -> N
 async def _run(skill: Skill, place: Path, *arguments: str) -> tuple[RecordingSandbox, str | None]:
     sandbox = RecordingSandbox()
     call = ScriptCall(skill=skill, arguments=arguments)
-    result = await execute_skill(call, sandbox, Workspaces(place / "w"))
+    result = await execute_skill(call, Workshop(sandbox, Workspaces(place / "w")))
     return sandbox, result.error
 
 
@@ -114,7 +115,7 @@ async def test_a_missing_interpreter_is_told_and_nothing_runs(tmp_path: Path, fi
     skill = _skill(tmp_path, scripts__main_rb=f"{first}\n")
     sandbox = RecordingSandbox()
     call = ScriptCall(skill=skill, script="main.rb")
-    result = await execute_skill(call, sandbox, Workspaces(tmp_path / "w"))
+    result = await execute_skill(call, Workshop(sandbox, Workspaces(tmp_path / "w")))
     assert (result.outcome, result.exit_code, sandbox.requests) == ("not_started", None, [])
     assert (result.error or "").startswith("interpreter_missing")
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from apexbridge.errors import StorageError
-from apexbridge.sandbox.workspace import Workspaces, harvest
+from apexbridge.sandbox.workspace import Workspaces, fill, harvest
 
 
 def test_a_workspace_is_private_holds_its_inputs_and_is_gone_afterwards(tmp_path: Path) -> None:
     workspaces = Workspaces(tmp_path / "w")
-    with workspaces.lend({"a.csv": b"1", "sub/b.txt": "二".encode()}) as place:
+    with workspaces.lend() as place:
+        fill(place, {"a.csv": b"1", "sub/b.txt": "二".encode()})
         assert place.stat().st_mode & 0o777 == 0o700
         assert (place / "sub/b.txt").read_text(encoding="utf-8") == "二"
     assert list((tmp_path / "w").iterdir()) == []
@@ -21,8 +22,8 @@ def test_a_workspace_is_private_holds_its_inputs_and_is_gone_afterwards(tmp_path
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", ""])
 def test_an_input_cannot_be_put_elsewhere(tmp_path: Path, name: str) -> None:
-    with pytest.raises(StorageError), Workspaces(tmp_path / "w").lend({name: b""}):
-        pass
+    with pytest.raises(StorageError), Workspaces(tmp_path / "w").lend() as place:
+        fill(place, {name: b""})
     assert list((tmp_path / "w").iterdir()) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["w"]
 
@@ -34,7 +35,7 @@ def test_what_a_killed_process_left_is_swept_and_what_is_in_use_is_not(tmp_path:
     code = (
         "import os, sys\nfrom pathlib import Path\n"
         "from apexbridge.sandbox.workspace import Workspaces\n"
-        "with Workspaces(Path(sys.argv[1])).lend({'x': b'1'}):\n    os.kill(os.getpid(), 9)\n"
+        "with Workspaces(Path(sys.argv[1])).lend():\n    os.kill(os.getpid(), 9)\n"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "w")], check=False)
     assert len(list((tmp_path / "w").iterdir())) == 2

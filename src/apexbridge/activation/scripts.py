@@ -5,15 +5,15 @@ import shlex
 import stat
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from apexbridge.errors import ToolInputError
 from apexbridge.paths import safe_join
 from apexbridge.sandbox import interpreters
-from apexbridge.sandbox.base import Access, ExecRequest, ExecutionResult, Sandbox, SandboxLimits
+from apexbridge.sandbox.base import ExecutionResult, SandboxLimits
 from apexbridge.sandbox.interpreters import Interpreter
-from apexbridge.sandbox.workspace import Workspaces, harvest
+from apexbridge.sandbox.workshop import Job, Workshop
 from apexbridge.skills.model import Skill
 
 _BY_SUFFIX = {".py": "python", ".js": "node", ".mjs": "node", ".cjs": "node", ".sh": "bash"}
@@ -38,9 +38,7 @@ class ScriptCall:
     on_output: Callable[[int, bytes], None] | None = None
 
 
-async def execute_skill(
-    call: ScriptCall, sandbox: Sandbox, workspaces: Workspaces
-) -> ExecutionResult:
+async def execute_skill(call: ScriptCall, workshop: Workshop) -> ExecutionResult:
     """Run the script in a workspace of its own; what it leaves there comes back with the result.
 
     The skill's folder can be read at its own path and not written. Nothing else of this machine's
@@ -60,25 +58,25 @@ async def execute_skill(
     missing = missing or _missing_dependencies(entry)
     if missing or interpreter is None:
         return ExecutionResult(
-            outcome="not_started", exit_code=None, error=missing, isolation=sandbox.name
+            outcome="not_started", exit_code=None, error=missing, isolation=workshop.isolation
         )
-    with workspaces.lend(call.inputs) as place:
-        request = ExecRequest(
-            argv=(str(interpreter.program), *words[1:], str(entry), *call.arguments),
-            cwd=place,
-            env=_environment(root, place),
-            stdin=call.stdin,
-            limits=call.limits,
-            access=Access(read=(root, *interpreter.prefix), write=(place,), hosts=call.hosts),
-            on_output=call.on_output,
-        )
-        try:
-            result = await sandbox.run(request)
-        except ValueError as error:
-            raise _bad_input(call, str(error)) from None
-        found = harvest(place, max_bytes=call.limits.output_bytes)
-    produced = {n: data for n, data in found.files.items() if data != call.inputs.get(n)}
-    return replace(result, produced=produced)
+    job = Job(
+        interpreter=interpreter,
+        flags=tuple(words[1:]),
+        script=entry,
+        arguments=call.arguments,
+        read=(root,),
+        env=_environment(root),
+        inputs=call.inputs,
+        stdin=call.stdin,
+        hosts=call.hosts,
+        limits=call.limits,
+        on_output=call.on_output,
+    )
+    try:
+        return await workshop.run(job)
+    except ValueError as error:
+        raise _bad_input(call, str(error)) from None
 
 
 def choose_entry(call: ScriptCall) -> Path:
@@ -145,12 +143,10 @@ def _missing_dependencies(entry: Path) -> str:
     return f"dependencies_missing: {', '.join(map(str, wanted))}" if wanted else ""
 
 
-def _environment(root: Path, place: Path) -> dict[str, str]:
-    """All that a script sees of an environment."""
+def _environment(root: Path) -> dict[str, str]:
+    """All that a script sees of an environment, besides where its workspace is."""
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "HOME": str(place),
-        "TMPDIR": str(place),
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",

@@ -65,8 +65,8 @@ class BubblewrapSandbox:
         """Run one command to its end, or to its limits."""
         return await run_on(self, request)
 
-    def start(self, request: ExecRequest) -> Started:
-        """Start the command; whoever asked watches it.
+    def start(self, request: ExecRequest, *, has_stdin: bool) -> Started:
+        """Start the command; whoever asked watches it, and feeds it if it has an stdin.
 
         Raises:
             OSError: If it cannot be started.
@@ -87,7 +87,7 @@ class BubblewrapSandbox:
                 cwd="/",
                 limits=request.limits,
                 groups=group.files,
-                has_stdin=bool(request.stdin),
+                has_stdin=has_stdin,
                 descriptors=(status_write, program),
             )
             started = self._launcher.start(launch)

@@ -4,6 +4,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 _SEARCH = "/usr/local/bin:/usr/bin:/bin"
 _NAMES = {"python": "python3", "python3": "python3", "sh": "sh", "bash": "bash", "node": "node"}
@@ -15,6 +16,12 @@ class Interpreter:
 
     program: Path
     prefix: tuple[Path, ...] = ()
+
+    @property
+    def kind(self) -> Literal["python", "node", "other"]:
+        """Which of those that we know better than others."""
+        name = self.program.name
+        return "python" if name.startswith("python") else "node" if name == "node" else "other"
 
 
 def find(name: str) -> Interpreter | None:

@@ -24,18 +24,16 @@ class LandlockSandbox:
 
     async def run(self, request: ExecRequest) -> ExecutionResult:
         """Run one command to its end, or to its limits."""
-        if request.access.hosts:  # without a network of its own there is no door to put in it
-            return ExecutionResult(
-                outcome="not_started", exit_code=None, error=NO_DOOR, isolation=self.name
-            )
         return await run_on(self, request)
 
-    def start(self, request: ExecRequest) -> Started:
-        """Start the command; whoever asked watches it.
+    def start(self, request: ExecRequest, *, has_stdin: bool) -> Started:
+        """Start the command; whoever asked watches it, and feeds it if it has an stdin.
 
         Raises:
             OSError: If it cannot be started.
         """
+        if request.access.hosts:  # without a network of its own there is no door to put in it
+            raise OSError(NO_DOOR)
         group = join(self._groups, request.limits)
         launch = Launch(
             argv=request.argv,
@@ -46,6 +44,6 @@ class LandlockSandbox:
             is_confined=True,
             read=request.access.read,
             write=request.access.write,
-            has_stdin=bool(request.stdin),
+            has_stdin=has_stdin,
         )
         return self._launcher.start(launch, group.remove)

@@ -35,8 +35,8 @@ class PlainSandbox:
         """Run one command to its end, or to its limits."""
         return await run_on(self, request)
 
-    def start(self, request: ExecRequest) -> Started:
-        """Start the command; whoever asked watches it.
+    def start(self, request: ExecRequest, *, has_stdin: bool) -> Started:
+        """Start the command; whoever asked watches it, and feeds it if it has an stdin.
 
         Raises:
             OSError: If it cannot be started.
@@ -49,6 +49,6 @@ class PlainSandbox:
                 argv=[*words, *request.argv],
                 env=request.env,
                 cwd=str(request.cwd),
-                has_stdin=bool(request.stdin),
+                has_stdin=has_stdin,
             )
         )

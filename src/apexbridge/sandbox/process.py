@@ -3,8 +3,8 @@
 import math
 import os
 import threading
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 import anyio
 import anyio.to_thread
@@ -15,6 +15,8 @@ from apexbridge.sandbox.base import TIMEOUT_EXIT, ExecRequest, ExecutionResult, 
 from apexbridge.sandbox.quota import Quota
 from apexbridge.sandbox.runner import Ended, Order, Started
 
+Result = TypeVar("Result")
+
 _KILLED = 137
 MAX_AT_A_TIME = 16
 """How many commands run side by side; further ones wait."""
@@ -24,17 +26,18 @@ _runs: RunVar[anyio.CapacityLimiter] = RunVar("sandbox runs")
 _run_threads: RunVar[anyio.CapacityLimiter] = RunVar("sandbox threads")
 
 
-def refuse_nul(request: ExecRequest) -> None:
+def refuse_nul(words: Iterable[str]) -> None:
     """A command line cannot carry NUL; the caller must hear of it before anything is started.
 
     Raises:
         ValueError: Naming what holds it.
     """
-    for text in (*request.argv, *request.env, *request.env.values()):
+    for text in words:
         if "\0" in text:
             raise ValueError(f"{text!r} holds a NUL character")
 
 
+@runtime_checkable
 class Backend(Protocol):
     """A way to isolate: what all of them have that start processes here."""
 
@@ -43,8 +46,8 @@ class Backend(Protocol):
         """A short name for results, logs and `doctor`."""
         ...
 
-    def start(self, request: ExecRequest) -> Started:
-        """Start the command; whoever asked watches it.
+    def start(self, request: ExecRequest, *, has_stdin: bool) -> Started:
+        """Start the command; whoever asked watches it, and feeds it if it has an stdin.
 
         Raises:
             OSError: If it cannot be started.
@@ -54,44 +57,59 @@ class Backend(Protocol):
 
 async def run_on(backend: Backend, request: ExecRequest) -> ExecutionResult:
     """Run one command to its end, or to its limits."""
-    refuse_nul(request)
-    ended = await run_started(lambda: backend.start(request), request)
+    refuse_nul((*request.argv, *request.env, *request.env.values()))
+    has_stdin = bool(request.stdin)
+    ended = await run_started(lambda: backend.start(request, has_stdin=has_stdin), request)
     return describe(ended, backend.name)
 
 
 async def run_started(start: Callable[[], Started], request: ExecRequest) -> Ended:
-    """Run in a thread; when we are cancelled, kill the tree and wait until it is gone."""
-    order = Order(
+    """Run what `start` starts to its end, or to its limits."""
+    order = order_for(request, start)
+    return await in_thread(lambda cancel: runner.run(order, cancel))
+
+
+def order_for(request: ExecRequest, start: Callable[[], Started]) -> Order:
+    """What the runner is to do for a request."""
+    place = request.workspace
+    return Order(
         start=start,
         limits=request.limits,
         stdin=request.stdin,
         on_output=request.on_output,
-        is_oversized=_quota(request),
+        is_oversized=None if place is None else Quota(place, request.limits).is_exceeded,
     )
+
+
+async def in_thread(work: Callable[[int], Result]) -> Result:
+    """Work in a thread, when there is room.
+
+    When we are cancelled, the descriptor that the work was given becomes readable, and we wait.
+    """
     async with _limiter():
-        work = _Work(order)
+        task = _Task(work)
         try:
             # Not left to anyio to wait for: asyncio's own cancellation does not respect a shield.
-            await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=_threads())
+            await anyio.to_thread.run_sync(task, abandon_on_cancel=True, limiter=_threads())
         finally:
-            if work.abandon():
+            if task.abandon():
                 with anyio.CancelScope(shield=True):
-                    while not work.is_over.is_set():  # noqa: ASYNC110  # set by a thread
+                    while not task.is_over.is_set():  # noqa: ASYNC110  # set by a thread
                         await anyio.sleep(_POLL_SECONDS)
-    return work.end
+    return task.results[0]
 
 
-class _Work:
+class _Task(Generic[Result]):
     """What the thread does. Both sides may leave at any time: the last one closes the pipe."""
 
-    def __init__(self, order: Order) -> None:
-        self._order = order
+    def __init__(self, work: Callable[[int], Result]) -> None:
+        self._work = work
         self._lock = threading.Lock()
         self._is_abandoned = False
         self._has_begun = False
         self._watched, self._trigger = os.pipe()
         self.is_over = threading.Event()
-        self.end = Ended(status=None)
+        self.results = list[Result]()
 
     def __call__(self) -> None:
         with self._lock:
@@ -99,7 +117,7 @@ class _Work:
                 return
             self._has_begun = True
         try:
-            self.end = runner.run(self._order, self._watched)
+            self.results.append(self._work(self._watched))
         finally:
             os.close(self._watched)
             self.is_over.set()
@@ -112,11 +130,6 @@ class _Work:
             if not self._has_begun:
                 os.close(self._watched)
         return self._has_begun
-
-
-def _quota(request: ExecRequest) -> Callable[[], bool] | None:
-    place = request.workspace
-    return None if place is None else Quota(place, request.limits).is_exceeded
 
 
 def _limiter() -> anyio.CapacityLimiter:

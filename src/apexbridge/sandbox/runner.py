@@ -92,6 +92,19 @@ def run(order: Order, cancel: int) -> Ended:
     )
 
 
+def discard(started: Started) -> None:
+    """End a process that nobody is going to watch."""
+    started.kill()
+    started.finish(b"")
+    _close(started)
+
+
+def _close(started: Started) -> None:
+    for descriptor in (started.stdin, started.stdout, started.stderr, started.end):
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
 def error_name(error: OSError) -> str:
     """`ENOENT` and the like; the message where the system has no such name."""
     return errno.errorcode.get(error.errno or 0, str(error))
@@ -208,7 +221,4 @@ class _Watch:
     def close(self) -> None:
         """Close what is ours."""
         self._selector.close()
-        started = self._started
-        for descriptor in (started.stdin, started.stdout, started.stderr, started.end):
-            if descriptor >= 0:
-                os.close(descriptor)
+        _close(self._started)

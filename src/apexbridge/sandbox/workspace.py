@@ -8,7 +8,7 @@ import stat
 import uuid
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from apexbridge.errors import StorageError
@@ -21,8 +21,8 @@ _LOCK = ".lock"
 class Harvest:
     """Files a run left behind, and those that were not taken, with the reason."""
 
-    files: Mapping[str, bytes]
-    left: Mapping[str, str]
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    left: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Workspaces:
@@ -32,21 +32,17 @@ class Workspaces:
         self._home = home
 
     @contextmanager
-    def lend(self, inputs: Mapping[str, bytes] | None = None) -> Generator[Path]:
-        """Lend a folder with these files in it.
+    def lend(self) -> Generator[Path]:
+        """Lend an empty folder.
 
         Raises:
-            StorageError: If an input's name leads outside, or the disk refuses.
+            StorageError: If the disk refuses.
         """
         self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
         place = self._home / uuid.uuid4().hex
         held = _hold(place.with_suffix(_LOCK))
         try:
             place.mkdir(mode=0o700)
-            for name, data in (inputs or {}).items():
-                target = safe_join(place, name)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                create_bytes(target, data)
             yield place
         finally:
             remove_tree(place)
@@ -78,7 +74,20 @@ def _hold(lock: Path) -> int:
     return descriptor
 
 
-def harvest(place: Path, *, max_bytes: int, max_files: int = 100) -> Harvest:
+def fill(place: Path, inputs: Mapping[str, bytes]) -> None:
+    """Put files into a workspace.
+
+    Raises:
+        UnsafePathError: If a name leads outside.
+        StorageError: If the disk refuses.
+    """
+    for name, data in inputs.items():
+        target = safe_join(place, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        create_bytes(target, data)
+
+
+def harvest(place: Path, max_bytes: int, max_files: int = 100) -> Harvest:
     """Read the files a run left behind: plain files with one name, never through a link."""
     files, left, room = dict[str, bytes](), dict[str, str](), max_bytes
     top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -1,0 +1,157 @@
+"""One script in a workspace of its own: in a sandbox that waits for it, else in a fresh one."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from apexbridge.errors import ApexBridgeError
+from apexbridge.sandbox import runner, waiting
+from apexbridge.sandbox.base import Access, ExecRequest, ExecutionResult, Sandbox, SandboxLimits
+from apexbridge.sandbox.interpreters import Interpreter
+from apexbridge.sandbox.pool import (
+    Mould,
+    Station,
+    WarmPool,
+    empty_station,
+    workspace_variables,
+)
+from apexbridge.sandbox.process import Backend, describe, in_thread, order_for, refuse_nul
+from apexbridge.sandbox.workspace import Harvest, Workspaces, fill, harvest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A script, who runs it, and what it is given."""
+
+    interpreter: Interpreter
+    flags: tuple[str, ...] = ()
+    """The interpreter's own words, before the script."""
+    script: Path
+    arguments: tuple[str, ...] = ()
+    read: tuple[Path, ...] = ()
+    """What it may read besides the system, the interpreter and its workspace."""
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    inputs: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    stdin: bytes = b""
+    hosts: tuple[str, ...] = ()
+    limits: SandboxLimits = SandboxLimits()
+    on_output: Callable[[int, bytes], None] | None = None
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The whole command."""
+        return (str(self.interpreter.program), *self.flags, str(self.script), *self.arguments)
+
+
+class Workshop:
+    """Runs jobs in a sandbox, each in a workspace that is gone afterwards."""
+
+    def __init__(
+        self, sandbox: Sandbox, workspaces: Workspaces, pool: WarmPool | None = None
+    ) -> None:
+        self._sandbox = sandbox
+        self._workspaces = workspaces
+        self._pool = pool
+        self._shell = shutil.which("bash", path="/usr/bin:/bin") or ""
+
+    @property
+    def isolation(self) -> str:
+        """The name of the sandbox."""
+        return self._sandbox.name
+
+    async def run(self, job: Job) -> ExecutionResult:
+        """Run a job; files it left behind come with the result.
+
+        Raises:
+            ValueError: If an argument holds NUL.
+            StorageError: If an input's name leads outside, or the disk refuses.
+        """
+        refuse_nul((*job.argv, *job.env, *job.env.values()))
+        sandbox = self._sandbox
+        if isinstance(sandbox, Backend):  # all of it in one thread: each change costs time
+            return await in_thread(lambda cancel: self._run_here(sandbox, job, cancel))
+        station = await anyio.to_thread.run_sync(self._station, job)
+        found = Harvest()
+        try:
+            result = await sandbox.run(_request(job, station.place))
+        finally:
+            with anyio.CancelScope(shield=True):
+                found = await anyio.to_thread.run_sync(_clear, station, job.limits)
+        return _with_files(result, found, job)
+
+    def _run_here(self, backend: Backend, job: Job, cancel: int) -> ExecutionResult:
+        station = self._station(job)
+        try:
+            request = _request(job, station.place)
+            if station.mould is None:
+                has_stdin = bool(request.stdin)
+                order = order_for(request, lambda: backend.start(request, has_stdin=has_stdin))
+            else:
+                stdin = (self._order(station.mould, job) or b"") + job.stdin
+                order = order_for(replace(request, stdin=stdin), station.use)
+            result = describe(runner.run(order, cancel), backend.name)
+        finally:
+            found = _clear(station, job.limits)
+        return _with_files(result, found, job)
+
+    def _station(self, job: Job) -> Station:
+        """One where a sandbox waits for just this, else an empty one; with the inputs in it."""
+        mould = self._mould(job)
+        station = None
+        if self._pool is not None and mould is not None and self._order(mould, job) is not None:
+            station = self._pool.take(mould)
+        station = station or empty_station(self._workspaces)
+        try:
+            fill(station.place, job.inputs)
+        except ApexBridgeError:
+            station.close()
+            raise
+        return station
+
+    def _mould(self, job: Job) -> Mould | None:
+        """What a waiting sandbox must have been made for; None where none can be used."""
+        waiter = waiting.waiter_for(job.interpreter, job.flags, self._shell)
+        if waiter is None or job.hosts:
+            return None
+        try:
+            return Mould.of(waiter, _readable(job), job.env, job.limits)
+        except OSError:  # a path that is not there: the run itself will tell
+            return None
+
+    def _order(self, mould: Mould, job: Job) -> bytes | None:
+        return waiting.order(mould.waiter, job.argv, script_at=1 + len(job.flags))
+
+
+def _request(job: Job, place: Path) -> ExecRequest:
+    return ExecRequest(
+        argv=job.argv,
+        cwd=place,
+        env=job.env | workspace_variables(place),
+        stdin=job.stdin,
+        limits=job.limits,
+        access=Access(read=_readable(job), write=(place,), hosts=job.hosts),
+        workspace=place,
+        on_output=job.on_output,
+    )
+
+
+def _with_files(result: ExecutionResult, found: Harvest, job: Job) -> ExecutionResult:
+    """The result, with the files that were not there before or are no longer the same."""
+    made = {name: data for name, data in found.files.items() if data != job.inputs.get(name)}
+    return replace(result, produced=made)
+
+
+def _clear(station: Station, limits: SandboxLimits) -> Harvest:
+    """What was left behind, before all of it is removed."""
+    try:
+        return harvest(station.place, limits.output_bytes)
+    finally:
+        station.close()
+
+
+def _readable(job: Job) -> tuple[Path, ...]:
+    return (*job.read, *job.interpreter.prefix)
