@@ -1,8 +1,11 @@
 """What every test gets: one async backend, an empty home, and what it needs or a skip."""
 
 import functools
+import os
+import platform
 import shutil
-from collections.abc import Generator
+from collections import defaultdict
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
 from apexbridge.sandbox.ladder import attempt
 from apexbridge.sandbox.landlock import LandlockSandbox
 from apexbridge.sandbox.launcher import Launcher
+from tests.hostile.rows import APART, ROWS, kind_of
 
 
 @pytest.fixture
@@ -47,11 +51,44 @@ def _why_not(need: str) -> str:
             return anyio.run(attempt, kind(launcher)).reason
     if need == "sandbox":
         return _why_not("bubblewrap") and _why_not("landlock")
+    if need == "x86_64":
+        return "" if platform.machine() == need else f"this is {platform.machine()}"
     return "" if shutil.which(need) else "it is not installed; scripts/system-packages tries to"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.user_properties.extend(("row", played) for played in _played(item))
     for mark in item.iter_markers("needs"):
         reason = _why_not(mark.args[0])
         if reason:
             pytest.skip(f"{mark.args[0]}: {reason}")
+
+
+def _played(item: pytest.Item) -> Iterator[str]:
+    """The attacks on the sandbox that a test plays, as `backend:number`."""
+    callspec = getattr(item, "callspec", None)
+    params: dict[str, str] = callspec.params if callspec is not None else {}
+    backend = params.get("ground", params.get("cold", ""))
+    for mark in item.iter_markers("row"):
+        for number in mark.args:
+            yield f"{mark.kwargs.get('on', backend)}:{number}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many of the attacks were withstood, on each backend."""
+    rows: dict[str, dict[int, bool]] = defaultdict(dict)
+    for outcome in ("passed", "failed", "error"):
+        for report in terminalreporter.getreports(outcome):
+            for name, value in report.user_properties:
+                if name == "row":
+                    backend, _, number = str(value).partition(":")
+                    before = rows[backend].get(int(number), True)
+                    rows[backend][int(number)] = before and outcome == "passed"
+    for backend, played in sorted(rows.items()):
+        apart = APART.get(kind_of(backend), {})
+        withstood = sum(done for number, done in played.items() if number not in apart)
+        all_of_them = len(ROWS) if backend == kind_of(backend) else len(played.keys() - apart)
+        terminalreporter.write_line(
+            f"attacks on {backend} as user {os.getuid()}: {withstood} of {all_of_them} withstood, "
+            f"{len(apart)} apart"
+        )

@@ -3,23 +3,29 @@
 import ctypes
 import json
 import os
+import platform
 import socket
 import tempfile
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from apexbridge.sandbox import interpreters
+import anyio
+
+from apexbridge.sandbox import interpreters, seccomp, waiting
 from apexbridge.sandbox.base import Access, ExecRequest, ExecutionResult, Sandbox, SandboxLimits
+from apexbridge.sandbox.process import Backend, describe, refuse_nul, run_started
 from apexbridge.testing import make_skill
 
 PYTHON = interpreters.find("python")
+_FLAGS = ("-I", "-S")
 
 PRELUDE = """
 import ctypes, errno, json, os, signal, socket, sys, threading, time
 F = json.loads(sys.argv[1])
+N = F["calls"]
 libc = ctypes.CDLL(None, use_errno=True)
 verdicts = {}
 def attack(name, deed):
@@ -48,22 +54,53 @@ def report():
 """
 
 
+class WarmSandbox:
+    """The same backend, with every command handed to an interpreter that was waiting for it."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.name = f"{backend.name} warm"
+
+    async def run(self, request: ExecRequest) -> ExecutionResult:
+        refuse_nul((*request.argv, *request.env, *request.env.values()))
+        waiter = waiting.Waiter(kind="other", program="/bin/bash")
+        if PYTHON is not None and request.argv[0] == str(PYTHON.program):
+            waiter = waiting.Waiter(kind="python", program=request.argv[0], flags=_FLAGS)
+        order = waiting.order(waiter, request.argv, script_at=1 + len(_FLAGS))
+        if order is None:
+            order, words = request.stdin, request.argv
+        else:
+            order, words = order + request.stdin, waiter.argv
+        waiting_request = replace(request, argv=words)
+        ended = await run_started(
+            lambda: self._backend.start(waiting_request, has_stdin=bool(order)),
+            replace(request, stdin=order),
+        )
+        return describe(ended, self.name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """What is there to attack."""
 
+    backend: str
+    """`bubblewrap`, `landlock`; the same with ` warm` where the interpreter waits beforehand."""
     sandbox: Sandbox
     skill: Path
     workspace: Path
     facts: dict[str, Any]
+    is_metered: bool = True
+    """Whether the workspace's size is bounded."""
 
     async def play(
         self, source: str, limits: SandboxLimits | None = None, stdin: bytes = b""
     ) -> ExecutionResult:
         """Run Python in the sandbox, with the prelude before it."""
         assert PYTHON is not None
-        words = ("-I", "-S", "-c", PRELUDE + source, json.dumps(self.facts))
-        return await self.run((str(PYTHON.program), *words), limits, stdin)
+        script = self.skill / "scripts/attack.py"
+        script.write_text(PRELUDE + source, encoding="utf-8")
+        words = (str(PYTHON.program), *_FLAGS, str(script), json.dumps(self.facts))
+        return await self.run(words, limits, stdin)
 
     async def run(
         self, argv: tuple[str, ...], limits: SandboxLimits | None = None, stdin: bytes = b""
@@ -74,10 +111,11 @@ class Field:
             ExecRequest(
                 argv=argv,
                 cwd=self.workspace,
-                env={"PATH": "/usr/bin:/bin"},
+                env={"PATH": "/usr/bin:/bin", "FIELD": str(self.workspace)},
                 stdin=stdin,
                 limits=limits or SandboxLimits(wall_seconds=30),
                 access=Access(read=(self.skill, *PYTHON.prefix), write=(self.workspace,)),
+                workspace=self.workspace if self.is_metered else None,
             )
         )
 
@@ -87,14 +125,42 @@ class Field:
         assert result.outcome == "ok", result
         return json.loads(result.stdout)
 
+    async def is_left_by_all(self) -> None:
+        """Wait until no process of this field is there; fail if one stays."""
+        await gone(str(self.workspace))
+
+
+def left(mark: str) -> list[str]:
+    """Processes that have the mark in their command line or environment."""
+    found = list[str]()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            for name in ("cmdline", "environ"):
+                try:
+                    if mark.encode() in (entry / name).read_bytes():
+                        found.append(entry.name)
+                        break
+                except OSError:
+                    continue
+    return found
+
+
+async def gone(mark: str) -> None:
+    """Wait until no process has the mark; fail if one stays."""
+    with anyio.fail_after(5):
+        while left(mark):
+            await anyio.sleep(0.01)
+
 
 @contextmanager
-def field(sandbox: Sandbox) -> Generator[Field]:
+def field(backend: str, sandbox: Sandbox) -> Generator[Field]:
     """Lay everything out, and take it away."""
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp")))
-        secret = place / "secret"
-        secret.write_text("the server's secret", encoding="utf-8")
+        secret, key = place / "secret", place / "home/.ssh/id"
+        key.parent.mkdir(parents=True)
+        for path in (secret, key):
+            path.write_text("the server's secret", encoding="utf-8")
         for name in ("workspace", "sibling"):
             (place / name).mkdir()
         (place / "sibling/mine").write_text("another run's", encoding="utf-8")
@@ -108,8 +174,10 @@ def field(sandbox: Sandbox) -> Generator[Field]:
         abstract.bind(f"\0apexbridge-{os.getpid()}-{id(place)}")
         abstract.listen()
         skill = make_skill(place, "skill", files={"scripts/main.py": "print(1)"})
+        machine = seccomp.MACHINES[platform.machine()]
         facts: dict[str, Any] = {
             "secret": str(secret),
+            "key": str(key),
             "sibling": str(place / "sibling/mine"),
             "outside": str(place),
             "skill": str(skill),
@@ -121,5 +189,12 @@ def field(sandbox: Sandbox) -> Generator[Field]:
             "udp": udp.getsockname()[1],
             "unix": str(place / "server.sock"),
             "abstract": f"\0apexbridge-{os.getpid()}-{id(place)}",
+            "calls": {**machine.denied, "clone": machine.clone, "clone3": machine.clone3},
         }
-        yield Field(sandbox=sandbox, skill=skill, workspace=place / "workspace", facts=facts)
+        yield Field(
+            backend=backend,
+            sandbox=sandbox,
+            skill=skill,
+            workspace=place / "workspace",
+            facts=facts,
+        )

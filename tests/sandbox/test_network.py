@@ -15,6 +15,7 @@ from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
 from apexbridge.sandbox.landlock import LandlockSandbox
 from apexbridge.sandbox.launcher import Launcher
 from apexbridge.sandbox.network import AllowListProxy, HostRule, is_public
+from tests.hostile.rows import row
 
 pytestmark = pytest.mark.anyio
 
@@ -115,6 +116,7 @@ async def test_a_granted_host_is_reached_by_both_ways(tmp_path: Path) -> None:
     assert second == b"anything"
 
 
+@row(68, on="bubblewrap")
 @pytest.mark.promise("X10")
 @pytest.mark.parametrize(
     ("request_line", "status"),

@@ -6,6 +6,7 @@ that was not tried; where nothing passes, nothing runs.
 """
 
 import json
+import logging
 import os
 import secrets
 import socket
@@ -18,6 +19,8 @@ from typing import Any
 from apexbridge.errors import SandboxUnavailableError
 from apexbridge.sandbox import interpreters
 from apexbridge.sandbox.base import Access, ExecRequest, ExecutionResult, Sandbox, SandboxLimits
+
+log = logging.getLogger(__name__)
 
 _CANARY = """
 import json, os, socket, sys
@@ -90,6 +93,8 @@ async def choose(candidates: Sequence[Sandbox]) -> Choice:
         trial = await attempt(candidate)
         trials.append(trial)
         if trial.passed:
+            for failed in trials[:-1]:
+                log.warning("Scripts run in %s: %s %s", trial.name, failed.name, failed.reason)
             return Choice(sandbox=candidate, trials=tuple(trials))
     return Choice(sandbox=None, trials=tuple(trials))
 
