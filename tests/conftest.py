@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
+from apexbridge.sandbox.cgroup import Cgroups
 from apexbridge.sandbox.ladder import attempt
 from apexbridge.sandbox.landlock import LandlockSandbox
 from apexbridge.sandbox.launcher import Launcher
@@ -38,7 +39,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def launcher() -> Generator[Launcher]:
-    with closing(Launcher()) as ready:
+    with closing(Launcher(Cgroups.detect())) as ready:
         yield ready
 
 

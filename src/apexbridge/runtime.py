@@ -138,9 +138,8 @@ class Runtime:
     def _candidates(self) -> list[Sandbox]:
         if not spawn.can_watch():
             return []  # a system none of the backends is made for
-        groups = Cgroups.detect()
-        launcher = self._stack.enter_context(closing(Launcher()))
-        return [BubblewrapSandbox(launcher, groups), LandlockSandbox(launcher, groups)]
+        launcher = self._stack.enter_context(closing(Launcher(Cgroups.detect())))
+        return [BubblewrapSandbox(launcher), LandlockSandbox(launcher)]
 
     async def execute(self, call: ScriptCall) -> ExecutionResult:
         """Run a skill's script in the sandbox that works here.

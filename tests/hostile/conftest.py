@@ -5,7 +5,6 @@ from collections.abc import Generator
 import pytest
 
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
-from apexbridge.sandbox.cgroup import Cgroups
 from apexbridge.sandbox.landlock import LandlockSandbox
 from apexbridge.sandbox.launcher import Launcher
 from tests.hostile.rows import kind_of
@@ -21,7 +20,7 @@ BACKENDS = [
 def ground(request: pytest.FixtureRequest, launcher: Launcher) -> Generator[Field]:
     name: str = request.param
     kind = BubblewrapSandbox if kind_of(name) == "bubblewrap" else LandlockSandbox
-    backend = kind(launcher, Cgroups.detect())
+    backend = kind(launcher)
     with field(name, WarmSandbox(backend) if name.endswith("warm") else backend) as ready:
         yield ready
 
@@ -31,5 +30,5 @@ def cold(request: pytest.FixtureRequest, launcher: Launcher) -> Generator[Field]
     """Where it makes no difference whether anything waited."""
     name: str = request.param
     kind = BubblewrapSandbox if name == "bubblewrap" else LandlockSandbox
-    with field(name, kind(launcher, Cgroups.detect())) as ready:
+    with field(name, kind(launcher)) as ready:
         yield ready

@@ -1,7 +1,6 @@
 """Which sandbox is trusted, what its door lets through, odd names. Attacks 66 to 70."""
 
 import logging
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -21,24 +20,22 @@ from tests.hostile.sandbox_field import Field
 
 pytestmark = pytest.mark.anyio
 
-AtEnd = Callable[[], None] | None
-
 
 class _Unconfined(Launcher):
     """A kernel that takes Landlock's rules and keeps none."""
 
-    def start(self, launch: Launch, at_end: AtEnd = None) -> Started:
-        return super().start(replace(launch, is_confined=False), at_end)
+    def start(self, launch: Launch) -> Started:
+        return super().start(replace(launch, is_confined=False))
 
 
 class _WithoutNamespaces(Launcher):
     """A host that forbids new namespaces, as the call filter of a container does."""
 
-    def start(self, launch: Launch, at_end: AtEnd = None) -> Started:
+    def start(self, launch: Launch) -> Started:
         if not launch.is_confined:
             everything = (Path("/"),)
             launch = replace(launch, is_confined=True, read=everything, write=everything)
-        return super().start(launch, at_end)
+        return super().start(launch)
 
 
 @row(66, on="landlock")

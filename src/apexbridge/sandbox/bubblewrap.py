@@ -5,7 +5,6 @@ import json
 import os
 import platform
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,7 +13,6 @@ from tempfile import TemporaryDirectory
 
 from apexbridge.sandbox import doorkeeper, interpreters, seccomp
 from apexbridge.sandbox.base import MIB, ExecRequest, ExecutionResult
-from apexbridge.sandbox.cgroup import Cgroups, join
 from apexbridge.sandbox.launcher import FIRST_KEPT, Launch, Launcher
 from apexbridge.sandbox.network import AllowListProxy
 from apexbridge.sandbox.process import run_on
@@ -25,26 +23,12 @@ _SYSTEM_FILES = (
     "/etc/alternatives",
     "/etc/ld.so.cache",
     "/etc/localtime",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
 )
-_KERNEL_KNOBS = (
-    "/proc/sys",
-    "/proc/sysrq-trigger",
-    "/proc/irq",
-    "/proc/bus",
-    "/proc/acpi",
-    "/proc/scsi",
-    "/proc/fs",
-)
+_NETWORK_FILES = ("/etc/ssl/certs", "/etc/ssl/openssl.cnf")
+"""Of use only to who can reach anyone; every mount takes its time."""
+_DEVICES = ("null", "zero", "random", "urandom")
 _SHARED_MEMORY_BYTES = 16 * MIB
 _MESSAGES = {os.strerror(code): name for code, name in errno.errorcode.items()}
-
-
-def interpreter_prefixes() -> tuple[Path, ...]:
-    """Where this Python and what it links to live, if not below /usr."""
-    places = {Path(sys.base_prefix).resolve(), Path(sys.executable).resolve().parent.parent}
-    return tuple(sorted(place for place in places if not place.is_relative_to("/usr")))
 
 
 class BubblewrapSandbox:
@@ -52,10 +36,7 @@ class BubblewrapSandbox:
 
     name = "bubblewrap"
 
-    def __init__(
-        self, launcher: Launcher, groups: Cgroups | None = None, program: str | None = None
-    ) -> None:
-        self._groups = groups
+    def __init__(self, launcher: Launcher, program: str | None = None) -> None:
         self._launcher = launcher
         self._program = program or shutil.which("bwrap") or "bwrap"
         machine = seccomp.MACHINES.get(platform.machine())
@@ -72,8 +53,6 @@ class BubblewrapSandbox:
             OSError: If it cannot be started.
         """
         with ExitStack() as held, ExitStack() as sent:
-            group = join(self._groups, request.limits)
-            held.callback(group.remove)
             if request.access.hosts:
                 request = _through_the_door(request, held)
             status, status_write = os.pipe()
@@ -86,7 +65,6 @@ class BubblewrapSandbox:
                 env={"PATH": "/usr/bin:/bin"},
                 cwd="/",
                 limits=request.limits,
-                groups=group.files,
                 has_stdin=has_stdin,
                 descriptors=(status_write, program),
             )
@@ -129,15 +107,17 @@ def _file_system(request: ExecRequest) -> Iterator[str]:
             yield from ("--symlink", str(path.readlink()), name)
         elif path.is_dir():
             yield from ("--ro-bind", name, name)
-    for name in _SYSTEM_FILES:
+    for name in (*_SYSTEM_FILES, *(_NETWORK_FILES if request.access.hosts else ())):
         yield from ("--ro-bind-try", name, name)
-    yield from ("--proc", "/proc", "--dev", "/dev")
-    # Bubblewrap means to cover these, but not when root runs it: then their owner is inside.
-    for name in _KERNEL_KNOBS:
-        yield from ("--ro-bind-try", name, name)
+    # Read-only, for root may write what /proc/sys holds: its owner is inside when root runs this.
+    yield from ("--proc", "/proc", "--remount-ro", "/proc", "--dir", "/dev")
+    for name in _DEVICES:
+        yield from ("--dev-bind-try", f"/dev/{name}", f"/dev/{name}")
+    for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+        yield from ("--symlink", f"/proc/self/fd{target}", f"/dev/{name}")
     yield from ("--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm")
     yield from ("--size", str(request.limits.temporary_bytes), "--tmpfs", "/tmp")
-    for path in (*interpreter_prefixes(), *request.access.read):
+    for path in dict.fromkeys(request.access.read):
         yield from ("--ro-bind", str(path), str(path))
     for path in request.access.write:
         yield from ("--bind", str(path), str(path))

@@ -5,7 +5,6 @@ from changing the mode or times of files it may only read.
 """
 
 from apexbridge.sandbox.base import ExecRequest, ExecutionResult
-from apexbridge.sandbox.cgroup import Cgroups, join
 from apexbridge.sandbox.launcher import Launch, Launcher
 from apexbridge.sandbox.process import run_on
 from apexbridge.sandbox.runner import Started
@@ -18,8 +17,7 @@ class LandlockSandbox:
 
     name = "landlock"
 
-    def __init__(self, launcher: Launcher, groups: Cgroups | None = None) -> None:
-        self._groups = groups
+    def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
 
     async def run(self, request: ExecRequest) -> ExecutionResult:
@@ -34,16 +32,14 @@ class LandlockSandbox:
         """
         if request.access.hosts:  # without a network of its own there is no door to put in it
             raise OSError(NO_DOOR)
-        group = join(self._groups, request.limits)
         launch = Launch(
             argv=request.argv,
             env=request.env,
             cwd=str(request.cwd),
             limits=request.limits,
-            groups=group.files,
             is_confined=True,
             read=request.access.read,
             write=request.access.write,
             has_stdin=has_stdin,
         )
-        return self._launcher.start(launch, group.remove)
+        return self._launcher.start(launch)

@@ -11,13 +11,14 @@ import os
 import platform
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from apexbridge.sandbox import interpreters, seccomp, spawn, zygote
 from apexbridge.sandbox.base import SandboxLimits
+from apexbridge.sandbox.cgroup import Cgroups
 from apexbridge.sandbox.runner import Started
 from apexbridge.sandbox.spawn import Command
 
@@ -28,7 +29,7 @@ _READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternat
              "/etc/ld.so.cache", "/etc/localtime", "/etc/ssl/certs",
              "/etc/ssl/openssl.cnf", "/dev/urandom", "/dev/random",
              "/dev/zero")  # fmt: skip
-_WRITABLE = ("/dev/null", "/dev/full")
+_WRITABLE = ("/dev/null",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +40,6 @@ class Launch:
     env: Mapping[str, str]
     cwd: str
     limits: SandboxLimits
-    groups: tuple[str, ...] = ()
-    """Files of control groups to join."""
     user: int | None = None
     """Who it runs as, if not as ourselves."""
     is_confined: bool = False
@@ -55,20 +54,19 @@ class Launch:
 class Launcher:
     """A zygote that is started when needed, and again when it died."""
 
-    def __init__(self) -> None:
+    def __init__(self, groups: Cgroups | None = None) -> None:
+        self._groups = groups
         self._lock = threading.Lock()
         self._line: socket.socket | None = None
         self._process: spawn.Popen | None = None
 
-    def start(self, launch: Launch, at_end: Callable[[], None] | None = None) -> Started:
-        """Have a command started; `at_end` is called when all of it is gone, or never came to be.
+    def start(self, launch: Launch) -> Started:
+        """Have a command started.
 
         Raises:
             OSError: If the zygote cannot be reached.
         """
         with ExitStack() as on_failure:
-            if at_end is not None:
-                on_failure.callback(at_end)
             with ExitStack() as sent:
                 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 on_failure.callback(ours.close)
@@ -83,15 +81,19 @@ class Launcher:
                     if mine >= 0:
                         on_failure.callback(os.close, mine)
                 given = [pipe[1] for pipe in pipes]
-                self._send([*given, theirs.fileno(), written, *launch.descriptors])
+                numbers = [*given, theirs.fileno(), written, *launch.descriptors]
+                self._send(self._bounds(launch.limits), numbers)
             on_failure.pop_all()
-        return _started(ours, [pipe[0] for pipe in pipes], at_end)
+        return _started(ours, [pipe[0] for pipe in pipes])
 
-    def _send(self, descriptors: list[int]) -> None:
+    def _bounds(self, limits: SandboxLimits) -> bytes:
+        return json.dumps(list(self._groups.values(limits)) if self._groups else []).encode()
+
+    def _send(self, bounds: bytes, descriptors: list[int]) -> None:
         with self._lock:
             line = self._ready()
             try:
-                socket.send_fds(line, [b"order"], descriptors)
+                socket.send_fds(line, [bounds], descriptors)
             except OSError:
                 self._forget()
                 raise
@@ -106,7 +108,12 @@ class Launcher:
         with theirs:
             words = [program, "-I", "-S", str(Path(zygote.__file__)), str(theirs.fileno())]
             self._process = spawn.popen(
-                Command(argv=[*words, _config()], env={}, cwd="/", descriptors=(theirs.fileno(),))
+                Command(
+                    argv=[*words, _config(self._groups)],
+                    env={},
+                    cwd="/",
+                    descriptors=(theirs.fileno(),),
+                )
             )
         self._line = ours
         return ours
@@ -130,10 +137,13 @@ class Launcher:
             self._forget()
 
 
-def _config() -> str:
+def _config(groups: Cgroups | None) -> str:
     machine = seccomp.MACHINES.get(platform.machine())
     program = seccomp.build(machine, seccomp.NO_SOCKETS, strict=True) if machine else b""
-    return json.dumps({"read": _READABLE, "write": _WRITABLE, "filter": program.hex()})
+    homes = [str(home) for home in groups.homes] if groups else []
+    return json.dumps(
+        {"read": _READABLE, "write": _WRITABLE, "filter": program.hex(), "homes": homes}
+    )
 
 
 def _order(launch: Launch) -> bytes:
@@ -143,7 +153,6 @@ def _order(launch: Launch) -> bytes:
             "env": dict(launch.env),
             "cwd": launch.cwd,
             "limits": dict(_limits(launch.limits)),
-            "groups": launch.groups,
             "user": launch.user,
             "confined": launch.is_confined,
             "read": [str(path) for path in launch.read],
@@ -171,9 +180,7 @@ def _pipe(*, reads: bool, wanted: bool = True) -> tuple[int, int]:
     return (reader, writer) if reads else (writer, reader)
 
 
-def _started(
-    control: socket.socket, pipes: list[int], at_end: Callable[[], None] | None
-) -> Started:
+def _started(control: socket.socket, pipes: list[int]) -> Started:
     """A command that its supervisor watches: closing our end of the line ends it."""
 
     def kill() -> None:
@@ -181,12 +188,8 @@ def _started(
             control.shutdown(socket.SHUT_WR)
 
     def finish(_: bytes) -> tuple[int | None, str]:
-        try:
-            with control:
-                report = control.recv(256)
-        finally:
-            if at_end is not None:
-                at_end()
+        with control:
+            report = control.recv(256)
         told = json.loads(report) if report else {"errno": 0}
         if "status" in told and told["status"] is not None:
             return int(told["status"]), ""

@@ -2,14 +2,15 @@
 
 It is run as a program of its own (`python -I -S zygote.py SOCKET CONFIG`), so it imports nothing
 but the standard library. A few supervisors wait, each with a child ready; an order goes to one of
-them, as a packet with descriptors: stdin, stdout, stderr, a control socket, a file that holds the
-order itself, and whatever else the command is to inherit. The supervisor is the heir of everything
-its child leaves behind: it kills all of it when the child ends, when the control socket says so or
-is closed, and tells the outcome on that socket.
+them, as a packet (the bounds of its control groups) with descriptors: stdin, stdout, stderr, a
+control socket, a file that holds the order itself, and whatever else the command is to inherit. The
+supervisor is the heir of everything its child leaves behind: it kills all of it when the child
+ends, when the control socket says so or is closed, and tells the outcome on that socket.
 """
 
 import contextlib
 import ctypes
+import errno
 import gc
 import json
 import os
@@ -19,10 +20,12 @@ import signal
 import socket
 import struct
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_SECUREBITS = 1, 4, 22, 28
+PR_SET_PDEATHSIG, PR_GET_DUMPABLE, PR_SET_DUMPABLE, PR_SET_SECCOMP = 1, 3, 4, 22
+PR_SET_SECUREBITS = 28
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT, CAPSET = 444, 445, 446, {"x86_64": 126}
 NO_POWERS_FOR_ROOT = 0xEF  # no exec gives them back, and that is locked
@@ -31,6 +34,7 @@ FILE_ONLY = 0b0111 | 1 << 14 | 1 << 15  # what can be granted on a single file
 FS_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 MAX_LEFT = 10_000
 MAX_DESCRIPTORS = 8
+MAX_PACKET = 1024
 FIRST_KEPT = 40  # further descriptors of an order are inherited under these numbers
 SPARE = 2  # how many wait, each with its child ready: a fork is what costs most
 
@@ -100,11 +104,16 @@ def drop_capabilities() -> None:
     check(libc.syscall(number, header, bytes(24)))
 
 
-def install_filter(program: bytes) -> None:
-    """Hand the kernel the call filter."""
-    code = ctypes.create_string_buffer(program, len(program))
-    head = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
-    check(libc.prctl(PR_SET_SECCOMP, ctypes.c_ulong(2), head, 0, 0))
+class Filter:
+    """The call filter, laid out as the kernel wants it."""
+
+    def __init__(self, program: bytes) -> None:
+        self._code = ctypes.create_string_buffer(program, len(program))
+        self._head = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(self._code))
+
+    def install(self) -> None:
+        """There is no way back."""
+        check(libc.prctl(PR_SET_SECCOMP, ctypes.c_ulong(2), self._head, 0, 0))
 
 
 def limit(limits: Mapping[str, int]) -> None:
@@ -127,12 +136,9 @@ def turn_into_user(number: int) -> None:
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user has cleared it
 
 
-def become(order: Order, rules: Rules | None, program: bytes) -> NoReturn:
+def become(order: Order, rules: Rules | None, calls: Filter | None) -> NoReturn:
     """In the child: give everything up, then turn into the command. Does not return."""
     os.setsid()
-    for path in order["groups"]:
-        with open(path, "w", encoding="ascii") as file:
-            file.write(str(os.getpid()))
     os.chdir(order["cwd"])
     if order["user"] is not None:
         turn_into_user(order["user"])
@@ -145,8 +151,8 @@ def become(order: Order, rules: Rules | None, program: bytes) -> NoReturn:
             drop_capabilities()
         rules.grant(order["read"], order["write"])
         rules.turn_on()
-        if program:
-            install_filter(program)
+        if calls is not None:
+            calls.install()
     name = str(order["argv"][0])
     search = str(order["env"].get("PATH", "/usr/bin:/bin")).split(":")
     failure = FileNotFoundError(2, name)
@@ -158,62 +164,140 @@ def become(order: Order, rules: Rules | None, program: bytes) -> NoReturn:
     raise failure
 
 
-def wait_and_become(line: socket.socket, tell: int, config: Config) -> NoReturn:
+def put(path: str, value: int) -> None:
+    """Write to a file of the kernel's; where there is none, none is made."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, str(value).encode())
+    finally:
+        os.close(descriptor)
+
+
+def make_groups(homes: Sequence[str]) -> list[str]:
+    """Control groups for one run, one in each home; none if they cannot be made."""
+    name = f"{os.getpid()}-{time.monotonic_ns()}"
+    made: list[str] = []
+    try:
+        for home in homes:
+            os.mkdir(os.path.join(home, name))
+            made.append(os.path.join(home, name))
+    except OSError:
+        remove_groups(made)
+        return []
+    return made
+
+
+def remove_groups(groups: Sequence[str]) -> None:
+    """Remove groups; their last processes may be on their way out at this moment."""
+    for group in groups:
+        for _ in range(500):
+            try:
+                os.rmdir(group)
+            except FileNotFoundError:
+                break
+            except OSError:
+                time.sleep(0.004)
+            else:
+                break
+
+
+def sweep_groups(homes: Sequence[str]) -> None:
+    """Remove the groups of supervisors that were killed."""
+    for home in homes:
+        for name in os.listdir(home):
+            owner = name.partition("-")[0]
+            if owner.isdecimal() and not os.path.exists(f"/proc/{owner}"):
+                with contextlib.suppress(OSError):
+                    os.rmdir(os.path.join(home, name))
+
+
+def wait_and_become(
+    line: socket.socket, tell: int, config: Config, groups: Sequence[str]
+) -> NoReturn:
     """In the child: get ready, wait for the order, then turn into it, or say why not."""
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        for group in groups:
+            put(os.path.join(group, "cgroup.procs"), os.getpid())
         abi = landlock_abi()
         rules = Rules(abi) if abi else None
         if rules is not None:  # what every run may reach is granted before there is a hurry
             rules.grant(config["read"], config["write"])
-        program = bytes.fromhex(config["filter"])
+        calls = Filter(bytes.fromhex(config["filter"])) if config["filter"] else None
+        rehearse()
         packet, descriptors, _, _ = socket.recv_fds(line, 16, MAX_DESCRIPTORS)
         if packet:
             seal(descriptors)
             stdin, stdout, stderr, written, *kept = descriptors
-            with os.fdopen(written, "rb") as file:
-                file.seek(0)
-                order = json.load(file)
+            order = json.loads(os.pread(written, os.fstat(written).st_size, 0))
             arrange((stdin, stdout, stderr), kept)
-            become(order, rules, program)
+            become(order, rules, calls)
     except BaseException as error:  # noqa: BLE001  # whatever it was, the parent must hear
         code = error.errno if isinstance(error, OSError) else 0
         os.write(tell, struct.pack("=i", code or -1))
     os._exit(127)
 
 
-def supervise(line: socket.socket, taken: int, config: Config) -> None:
-    """Have a child ready, take one order for it, inherit what it leaves, tell how it ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
-    told, tell = os.pipe()  # closed by a successful exec, else it carries the errno
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    child = os.fork()
-    if child == 0:
-        for held in (line, ours):
-            held.close()
-        os.close(told)
-        wait_and_become(theirs, tell, config)
-    theirs.close()
-    os.close(tell)
-    packet, descriptors, _, _ = socket.recv_fds(line, 16, MAX_DESCRIPTORS)
-    line.close()
-    if not packet:
-        return
-    os.write(taken, b"x")
-    os.close(taken)
-    seal(descriptors)
-    control = socket.socket(fileno=descriptors.pop(3))
-    socket.send_fds(ours, [packet], descriptors)
-    for descriptor in descriptors:
-        os.close(descriptor)
-    failure = os.read(told, 4)
-    watched = os.pidfd_open(child)
-    select.select([watched, control], [], [])
-    status = end_everyone(child)
-    report = {"errno": struct.unpack("=i", failure)[0]} if failure else {"status": status}
-    with contextlib.suppress(OSError):
-        control.send(json.dumps(report).encode())
+class Supervisor:
+    """Has a child ready, takes one order for it, inherits what it leaves, tells how it ended."""
+
+    def __init__(self, config: Config) -> None:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self._groups = make_groups(config["homes"])
+        self._told, tell = os.pipe()  # closed by a successful exec, else it carries the errno
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._child = os.fork()
+        if self._child == 0:
+            self._line.close()
+            os.close(self._told)
+            wait_and_become(theirs, tell, config, self._groups)
+        theirs.close()
+        os.close(tell)
+
+    def serve(self, line: socket.socket, taken: int) -> None:
+        """Wait for an order, and see it through."""
+        rehearse()
+        packet, descriptors, _, _ = socket.recv_fds(line, MAX_PACKET, MAX_DESCRIPTORS)
+        line.close()
+        if packet:
+            os.write(taken, b"x")
+            os.close(taken)
+            seal(descriptors)
+            control = socket.socket(fileno=descriptors.pop(3))
+            report = self._fulfil(json.loads(packet), control, descriptors)
+            with contextlib.suppress(OSError):
+                control.send(json.dumps(report).encode())
+            control.close()  # whoever waits need not wait for what follows
+        end_everyone(self._child)
+        remove_groups(self._groups)
+
+    def _fulfil(
+        self, bounds: list[tuple[int, str, int]], control: socket.socket, descriptors: Sequence[int]
+    ) -> dict[str, int | None]:
+        """Pass the order on, and watch until its end or ours."""
+        try:
+            for number, name, value in bounds:
+                put(os.path.join(self._groups[number], name), value)
+        except (IndexError, OSError) as error:  # without its bounds nothing is run
+            return {"errno": getattr(error, "errno", None) or errno.EAGAIN}
+        socket.send_fds(self._line, [b"order"], descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        failure = os.read(self._told, 4)
+        watched = os.pidfd_open(self._child)
+        select.select([watched, control], [], [])
+        status = end_everyone(self._child)
+        return {"errno": struct.unpack("=i", failure)[0]} if failure else {"status": status}
+
+
+def rehearse() -> None:
+    """Touch what an order will need: the pages of a fork are copied when they are first used."""
+    seal([])
+    children()
+    prctl(PR_GET_DUMPABLE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    json.loads(json.dumps({"status": 0, "words": ["a", 1, None, True]}).encode())
 
 
 def seal(descriptors: Sequence[int]) -> None:
@@ -240,12 +324,21 @@ def end_everyone(child: int) -> int | None:
 
 def children() -> list[int]:
     """The processes that are ours now."""
-    with (
-        contextlib.suppress(OSError),
-        open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file,
-    ):
-        return [int(pid) for pid in file.read().split()]
+    with contextlib.suppress(OSError):
+        return [int(pid) for pid in read_all(f"/proc/self/task/{os.getpid()}/children").split()]
     return []
+
+
+def read_all(path: str) -> bytes:
+    """All of a file, without what `open` would have to import first."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        pieces: list[bytes] = []
+        while piece := os.read(descriptor, 1 << 16):
+            pieces.append(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(descriptor)
 
 
 def serve(line: socket.socket, config: Config) -> None:
@@ -270,7 +363,7 @@ def fork_supervisor(line: socket.socket, noticed: int, taken: int, config: Confi
         code = 1
         try:
             os.close(noticed)
-            supervise(line, taken, config)
+            Supervisor(config).serve(line, taken)
             code = 0
         finally:
             os._exit(code)
@@ -282,9 +375,12 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prctl(PR_SET_DUMPABLE, 0)
     line = socket.socket(fileno=int(sys.argv[1]))
+    line.set_inheritable(False)
+    config = json.loads(sys.argv[2])
+    sweep_groups(config["homes"])
     gc.disable()
     gc.freeze()  # what is here already is not copied when a child only counts references
-    serve(line, json.loads(sys.argv[2]))
+    serve(line, config)
 
 
 if __name__ == "__main__":
