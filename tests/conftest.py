@@ -52,6 +52,8 @@ def _why_not(need: str) -> str:
             return anyio.run(attempt, kind(launcher)).reason
     if need == "sandbox":
         return _why_not("bubblewrap") and _why_not("landlock")
+    if need == "root":
+        return "" if os.geteuid() == 0 else "only root can turn runs into other users"
     if need == "x86_64":
         return "" if platform.machine() == need else f"this is {platform.machine()}"
     return "" if shutil.which(need) else "it is not installed; scripts/system-packages tries to"
@@ -90,6 +92,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         withstood = sum(done for number, done in played.items() if number not in apart)
         all_of_them = len(ROWS) if backend == kind_of(backend) else len(played.keys() - apart)
         terminalreporter.write_line(
-            f"attacks on {backend} as user {os.getuid()}: {withstood} of {all_of_them} withstood, "
-            f"{len(apart)} apart"
+            f"attacks on {backend}: {withstood} of {all_of_them} withstood, {len(apart)} apart "
+            f"(the server is user {os.getuid()})"
         )

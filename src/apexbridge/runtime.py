@@ -21,12 +21,13 @@ from apexbridge.sandbox import spawn
 from apexbridge.sandbox.base import MIB, ExecutionResult, Sandbox, SandboxLimits
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
 from apexbridge.sandbox.cgroup import Cgroups
-from apexbridge.sandbox.ladder import Choice, choose
+from apexbridge.sandbox.ladder import Choice, can_run, choose
 from apexbridge.sandbox.landlock import LandlockSandbox
 from apexbridge.sandbox.launcher import Launcher
 from apexbridge.sandbox.plain import PlainSandbox
 from apexbridge.sandbox.pool import WarmPool
 from apexbridge.sandbox.process import Backend
+from apexbridge.sandbox.users import SlotUsers
 from apexbridge.sandbox.workshop import Workshop
 from apexbridge.sandbox.workspace import Workspaces
 from apexbridge.settings import Loaded, SkillSettings, load
@@ -132,13 +133,16 @@ class Runtime:
         """Find out, by trying, which sandbox works here; once."""
         if self._choice is None:
             await anyio.to_thread.run_sync(self._workspaces.sweep)
-            self._choice = await choose(self._candidates())
+            users = SlotUsers.detect()
+            self._choice = await choose(self._candidates(users))
+            if users is not None and self._choice.sandbox is not None:
+                users.is_enabled = await can_run(self._choice.sandbox)
         return self._choice
 
-    def _candidates(self) -> list[Sandbox]:
+    def _candidates(self, users: SlotUsers | None) -> list[Sandbox]:
         if not spawn.can_watch():
             return []  # a system none of the backends is made for
-        launcher = self._stack.enter_context(closing(Launcher(Cgroups.detect())))
+        launcher = self._stack.enter_context(closing(Launcher(Cgroups.detect(), users)))
         return [BubblewrapSandbox(launcher), LandlockSandbox(launcher)]
 
     async def execute(self, call: ScriptCall) -> ExecutionResult:

@@ -9,6 +9,7 @@ from apexbridge.activation.scripts import ScriptCall, choose_entry, execute_skil
 from apexbridge.errors import ApexBridgeError, ToolInputError
 from apexbridge.runtime import Runtime
 from apexbridge.sandbox.base import Sandbox, SandboxLimits
+from apexbridge.sandbox.users import SlotUsers
 from apexbridge.sandbox.workshop import Workshop
 from apexbridge.sandbox.workspace import Workspaces
 from apexbridge.settings import load
@@ -200,7 +201,7 @@ async def test_a_system_without_backends_refuses_even_what_is_allowed(
             await runtime.execute(ScriptCall(skill=runtime.skill("tool")))
 
 
-def no_candidates(_: Runtime) -> list[Sandbox]:
+def no_candidates(_: Runtime, __: SlotUsers | None) -> list[Sandbox]:
     return []
 
 

@@ -1,34 +1,49 @@
 """Every backend that isolates, cold and warm, each on a field of its own."""
 
 from collections.abc import Generator
+from contextlib import closing
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
+from apexbridge.sandbox.cgroup import Cgroups
 from apexbridge.sandbox.landlock import LandlockSandbox
 from apexbridge.sandbox.launcher import Launcher
+from apexbridge.sandbox.users import SlotUsers
 from tests.hostile.rows import kind_of
 from tests.hostile.sandbox_field import Field, WarmSandbox, field
 
-BACKENDS = [
-    pytest.param(name, marks=pytest.mark.needs(kind_of(name)))
-    for name in ("bubblewrap", "landlock", "bubblewrap warm", "landlock warm")
-]
+COLD, WARM, OWN = "", " warm", " as a user of its own"
 
 
-@pytest.fixture(params=BACKENDS)
-def ground(request: pytest.FixtureRequest, launcher: Launcher) -> Generator[Field]:
-    name: str = request.param
-    kind = BubblewrapSandbox if kind_of(name) == "bubblewrap" else LandlockSandbox
-    backend = kind(launcher)
-    with field(name, WarmSandbox(backend) if name.endswith("warm") else backend) as ready:
-        yield ready
+def _backends(*ways: str) -> list[ParameterSet]:
+    names = [f"{kind}{way}" for way in ways for kind in ("bubblewrap", "landlock")]
+    return [
+        pytest.param(name, marks=[pytest.mark.needs(need) for need in _needs(name)])
+        for name in names
+    ]
 
 
-@pytest.fixture(params=BACKENDS[:2])
-def cold(request: pytest.FixtureRequest, launcher: Launcher) -> Generator[Field]:
-    """Where it makes no difference whether anything waited."""
-    name: str = request.param
-    kind = BubblewrapSandbox if name == "bubblewrap" else LandlockSandbox
-    with field(name, kind(launcher)) as ready:
-        yield ready
+def _needs(name: str) -> tuple[str, ...]:
+    return (kind_of(name), "root") if name.endswith(OWN) else (kind_of(name),)
+
+
+@pytest.fixture(params=_backends(COLD, WARM, OWN))
+def ground(request: pytest.FixtureRequest) -> Generator[Field]:
+    yield from _field(request.param)
+
+
+@pytest.fixture(params=_backends(COLD))
+def cold(request: pytest.FixtureRequest) -> Generator[Field]:
+    """Where it makes no difference whether anything waited, nor who runs it."""
+    yield from _field(request.param)
+
+
+def _field(name: str) -> Generator[Field]:
+    users = SlotUsers.detect() if name.endswith(OWN) else None
+    with closing(Launcher(Cgroups.detect(), users)) as launcher:
+        kind = BubblewrapSandbox if kind_of(name) == "bubblewrap" else LandlockSandbox
+        backend = kind(launcher)
+        with field(name, WarmSandbox(backend) if name.endswith(WARM) else backend) as ready:
+            yield ready

@@ -157,6 +157,7 @@ def field(backend: str, sandbox: Sandbox) -> Generator[Field]:
     """Lay everything out, and take it away."""
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp")))
+        place.chmod(0o711)
         secret, key = place / "secret", place / "home/.ssh/id"
         key.parent.mkdir(parents=True)
         for path in (secret, key):

@@ -83,7 +83,7 @@ attack("cwd", lambda: os.listdir(f"/proc/{F['pid']}/cwd"))
 attack("own", lambda: write("/proc/self/exe", "r+b"))
 attack("python", lambda: write(sys.executable, "r+b"))
 attack("another", lambda: write("/usr/bin/env", "r+b"))
-""", "EROFS ETXTBSY", "EACCES ETXTBSY"),
+""", "EROFS ETXTBSY EACCES", "EACCES ETXTBSY"),
     "making devices": _deed((14,), """
 attack("block", lambda: os.mknod("dev", 0o60666, os.makedev(8, 0)))
 attack("character", lambda: os.mknod("dev2", 0o20666, os.makedev(1, 1)))
@@ -193,6 +193,8 @@ async def test_an_attack_gets_the_answer_it_must(ground: Field, name: str) -> No
     verdicts = await ground.verdicts(deed.source)
     is_bubblewrap = kind_of(ground.backend) == "bubblewrap"
     expected = deed.bubblewrap if is_bubblewrap else deed.landlock
+    if ground.backend.endswith("its own"):  # whose files they are is asked first
+        expected = expected | {"EACCES", "EPERM"}
     assert verdicts
     assert {name: verdict for name, verdict in verdicts.items() if verdict not in expected} == {}
     assert (ground.skill / "SKILL.md").read_bytes().startswith(b"---")

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from apexbridge.sandbox import doorkeeper, interpreters, seccomp
 from apexbridge.sandbox.base import MIB, ExecRequest, ExecutionResult
-from apexbridge.sandbox.launcher import FIRST_KEPT, Launch, Launcher
+from apexbridge.sandbox.launcher import FIRST_KEPT, Launch, Launcher, needed
 from apexbridge.sandbox.network import AllowListProxy
 from apexbridge.sandbox.process import run_on
 from apexbridge.sandbox.runner import Started
@@ -65,6 +65,8 @@ class BubblewrapSandbox:
                 env={"PATH": "/usr/bin:/bin"},
                 cwd="/",
                 limits=request.limits,
+                needs=needed(request),
+                workspace=request.workspace,
                 has_stdin=has_stdin,
                 descriptors=(status_write, program),
             )

@@ -121,6 +121,12 @@ async def attempt(candidate: Sandbox) -> Trial:
     return Trial(name=candidate.name, passed=not reason, reason=reason)
 
 
+async def can_run(candidate: Sandbox) -> bool:
+    """Say whether a command that needs nothing runs at all."""
+    request = ExecRequest(argv=("/bin/true",), cwd=Path("/"), limits=_LIMITS)
+    return (await candidate.run(request)).outcome == "ok"
+
+
 def _outside_tmp() -> str | None:
     """A backend may hide /tmp anyway: the canary's secret must lie where hiding is its merit."""
     return "/var/tmp" if os.access("/var/tmp", os.W_OK) else None

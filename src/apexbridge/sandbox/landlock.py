@@ -5,7 +5,7 @@ from changing the mode or times of files it may only read.
 """
 
 from apexbridge.sandbox.base import ExecRequest, ExecutionResult
-from apexbridge.sandbox.launcher import Launch, Launcher
+from apexbridge.sandbox.launcher import Launch, Launcher, needed
 from apexbridge.sandbox.process import run_on
 from apexbridge.sandbox.runner import Started
 
@@ -38,6 +38,8 @@ class LandlockSandbox:
             cwd=str(request.cwd),
             limits=request.limits,
             is_confined=True,
+            needs=needed(request),
+            workspace=request.workspace,
             read=request.access.read,
             write=request.access.write,
             has_stdin=has_stdin,

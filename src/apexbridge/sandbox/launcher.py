@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apexbridge.sandbox import interpreters, seccomp, spawn, zygote
-from apexbridge.sandbox.base import SandboxLimits
+from apexbridge.sandbox.base import ExecRequest, SandboxLimits
 from apexbridge.sandbox.cgroup import Cgroups
 from apexbridge.sandbox.runner import Started
 from apexbridge.sandbox.spawn import Command
+from apexbridge.sandbox.users import Slot, SlotUsers
 
 FIRST_KEPT = zygote.FIRST_KEPT
 """The number under which a command finds the first descriptor it was given."""
@@ -40,8 +41,10 @@ class Launch:
     env: Mapping[str, str]
     cwd: str
     limits: SandboxLimits
-    user: int | None = None
-    """Who it runs as, if not as ourselves."""
+    needs: tuple[Path, ...] | None = None
+    """What another user must be able to reach to run it in our place; None if nobody else can."""
+    workspace: Path | None = None
+    """A folder of its own, whose owner may be changed."""
     is_confined: bool = False
     """Whether Landlock and the strict call filter are turned on, with these paths."""
     read: tuple[Path, ...] = ()
@@ -54,8 +57,9 @@ class Launch:
 class Launcher:
     """A zygote that is started when needed, and again when it died."""
 
-    def __init__(self, groups: Cgroups | None = None) -> None:
+    def __init__(self, groups: Cgroups | None = None, users: SlotUsers | None = None) -> None:
         self._groups = groups
+        self._users = users
         self._lock = threading.Lock()
         self._line: socket.socket | None = None
         self._process: spawn.Popen | None = None
@@ -67,13 +71,16 @@ class Launcher:
             OSError: If the zygote cannot be reached.
         """
         with ExitStack() as on_failure:
+            slot = self._slot(launch)
+            if slot is not None:
+                on_failure.callback(slot.close)
             with ExitStack() as sent:
                 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 on_failure.callback(ours.close)
                 sent.callback(theirs.close)
                 written = os.memfd_create("order")
                 sent.callback(os.close, written)
-                os.write(written, _order(launch))
+                os.write(written, _order(launch, slot))
                 stdin = _pipe(reads=False, wanted=launch.has_stdin)
                 pipes = [stdin, _pipe(reads=True), _pipe(reads=True)]
                 for mine, given in pipes:
@@ -84,7 +91,12 @@ class Launcher:
                 numbers = [*given, theirs.fileno(), written, *launch.descriptors]
                 self._send(self._bounds(launch.limits), numbers)
             on_failure.pop_all()
-        return _started(ours, [pipe[0] for pipe in pipes])
+        return _started(ours, [pipe[0] for pipe in pipes], slot)
+
+    def _slot(self, launch: Launch) -> Slot | None:
+        if self._users is None or launch.needs is None:
+            return None
+        return self._users.lend(launch.needs, launch.workspace)
 
     def _bounds(self, limits: SandboxLimits) -> bytes:
         return json.dumps(list(self._groups.values(limits)) if self._groups else []).encode()
@@ -102,8 +114,7 @@ class Launcher:
         if self._line is not None and self._process is not None and self._process.poll() is None:
             return self._line
         self._forget()
-        python = interpreters.find("python")
-        program = str(python.program) if python else "python3"
+        program = str(interpreters.own_python().program)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             words = [program, "-I", "-S", str(Path(zygote.__file__)), str(theirs.fileno())]
@@ -137,6 +148,15 @@ class Launcher:
             self._forget()
 
 
+def needed(request: ExecRequest) -> tuple[Path, ...] | None:
+    """What a user must be able to reach to run this; None if it is to write what is not its own."""
+    if set(request.access.write) - {request.workspace}:
+        return None
+    program = request.argv[0]
+    paths = {*request.access.read, request.cwd, Path(program if program.startswith("/") else "/")}
+    return tuple(paths - {request.workspace})
+
+
 def _config(groups: Cgroups | None) -> str:
     machine = seccomp.MACHINES.get(platform.machine())
     program = seccomp.build(machine, seccomp.NO_SOCKETS, strict=True) if machine else b""
@@ -146,14 +166,14 @@ def _config(groups: Cgroups | None) -> str:
     )
 
 
-def _order(launch: Launch) -> bytes:
+def _order(launch: Launch, slot: Slot | None) -> bytes:
     return json.dumps(
         {
             "argv": launch.argv,
             "env": dict(launch.env),
             "cwd": launch.cwd,
             "limits": dict(_limits(launch.limits)),
-            "user": launch.user,
+            "user": slot.number if slot else None,
             "confined": launch.is_confined,
             "read": [str(path) for path in launch.read],
             "write": [str(path) for path in launch.write],
@@ -180,7 +200,7 @@ def _pipe(*, reads: bool, wanted: bool = True) -> tuple[int, int]:
     return (reader, writer) if reads else (writer, reader)
 
 
-def _started(control: socket.socket, pipes: list[int]) -> Started:
+def _started(control: socket.socket, pipes: list[int], slot: Slot | None) -> Started:
     """A command that its supervisor watches: closing our end of the line ends it."""
 
     def kill() -> None:
@@ -190,6 +210,8 @@ def _started(control: socket.socket, pipes: list[int]) -> Started:
     def finish(_: bytes) -> tuple[int | None, str]:
         with control:
             report = control.recv(256)
+        if slot is not None:
+            slot.close()
         told = json.loads(report) if report else {"errno": 0}
         if "status" in told and told["status"] is not None:
             return int(told["status"]), ""

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from apexbridge.errors import StorageError
 from apexbridge.paths import create_bytes, remove_tree, safe_join
+from apexbridge.sandbox.users import give
 
 _LOCK = ".lock"
 
@@ -38,7 +39,7 @@ class Workspaces:
         Raises:
             StorageError: If the disk refuses.
         """
-        self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._home.mkdir(parents=True, exist_ok=True, mode=0o711)  # each one inside is private
         place = self._home / uuid.uuid4().hex
         held = _hold(place.with_suffix(_LOCK))
         try:
@@ -85,6 +86,9 @@ def fill(place: Path, inputs: Mapping[str, bytes]) -> None:
         target = safe_join(place, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         create_bytes(target, data)
+    owner = place.stat().st_uid
+    if inputs and owner != os.geteuid():
+        give(place, owner)
 
 
 def harvest(place: Path, max_bytes: int, max_files: int = 100) -> Harvest:
