@@ -1,5 +1,5 @@
 # Two commands do everything: `make run` and `make test`. The other verbs are parts of them.
-.PHONY: run test check format lint types cover bench docs clean
+.PHONY: run test check format lint types cover bench docs clean test-as-nobody test-without-bubblewrap
 
 RUN  := .venv
 TEST := .venv-test
@@ -33,6 +33,15 @@ types: $(TEST)/.ready
 
 cover: test
 	@$(BIN)/coverage report --show-missing --skip-covered
+
+# The sandbox as an ordinary user meets it, where root runs the tests; needs a mount namespace.
+test-as-nobody: $(TEST)/.ready
+	@scripts/elsewhere --as-nobody $(BIN)/python -m pytest -n 2 -q -p no:cacheprovider \
+	  tests/hostile tests/sandbox tests/contracts tests/activation tests/test_paths.py
+
+# Everything, on a machine that has no bubblewrap and may not install it.
+test-without-bubblewrap: $(TEST)/.ready
+	@scripts/elsewhere --without-bubblewrap $(BIN)/python -m pytest -n 2 -q -p no:cacheprovider
 
 bench: $(TEST)/.ready
 	@$(BIN)/python -m benchmarks

@@ -110,15 +110,8 @@ PROMISES = _rows(
     Promise("X04", "a script's own 124 is no time-out", "kept"),
     Promise("X05", "a flood of output is cut and memory stays bounded", "kept"),
     Promise("X06", "a daemon does not outlive its call", "kept"),
-    Promise(
-        "X07", "fork bombs and hogs hit their limits", "partly", "a quota for the whole workspace"
-    ),
-    Promise(
-        "X08",
-        "deaf and waiting scripts end at the deadline",
-        "partly",
-        "a script that wants a terminal",
-    ),
+    Promise("X07", "fork bombs and hogs hit their limits", "kept"),
+    Promise("X08", "deaf and waiting scripts end at the deadline", "kept"),
     Promise("X09", "no secret of the server's environment is seen", "kept"),
     Promise("X10", "no network without a grant", "partly", "a grant by the skill itself"),
     Promise("X11", "only the workspace can be written", "kept"),

@@ -3,6 +3,7 @@
 import difflib
 import logging
 import math
+import sys
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from apexbridge.sandbox.launcher import Launcher
 from apexbridge.sandbox.plain import PlainSandbox
 from apexbridge.sandbox.pool import WarmPool
 from apexbridge.sandbox.process import Backend
+from apexbridge.sandbox.seatbelt import SeatbeltSandbox
 from apexbridge.sandbox.users import SlotUsers
 from apexbridge.sandbox.workshop import Workshop
 from apexbridge.sandbox.workspace import Workspaces
@@ -47,6 +49,14 @@ class SourceState:
     scan: Scan
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What this system has to bound runs with, beyond what every system has."""
+
+    groups: Cgroups | None = None
+    users: SlotUsers | None = None
+
+
 class Runtime:
     """Sources, catalogue and everything built on them, for one project."""
 
@@ -57,6 +67,7 @@ class Runtime:
         self.sources: tuple[SourceState, ...] = ()
         self._sinks = extensions.event_sinks()
         self._choice: Choice | None = None
+        self.bounds = Bounds()
         self._workshop: Workshop | None = None
         self._stack = ExitStack()
         self._workspaces = Workspaces(loaded.workspaces)
@@ -129,20 +140,23 @@ class Runtime:
         known = [skill.name for skill in self.catalog.skills]
         raise SkillNotFoundError(wanted, near=difflib.get_close_matches(wanted, known, n=3))
 
-    async def choose_sandbox(self) -> Choice:
+    async def choose_sandbox(self, *, tries_all: bool = False) -> Choice:
         """Find out, by trying, which sandbox works here; once."""
         if self._choice is None:
             await anyio.to_thread.run_sync(self._workspaces.sweep)
-            users = SlotUsers.detect()
-            self._choice = await choose(self._candidates(users))
+            self.bounds = Bounds(groups=Cgroups.detect(), users=SlotUsers.detect())
+            self._choice = await choose(self._candidates(self.bounds), tries_all=tries_all)
+            users = self.bounds.users
             if users is not None and self._choice.sandbox is not None:
                 users.is_enabled = await can_run(self._choice.sandbox)
         return self._choice
 
-    def _candidates(self, users: SlotUsers | None) -> list[Sandbox]:
-        if not spawn.can_watch():
+    def _candidates(self, bounds: Bounds) -> list[Sandbox]:
+        if sys.platform == "darwin":
+            return [SeatbeltSandbox()]
+        if sys.platform != "linux":
             return []  # a system none of the backends is made for
-        launcher = self._stack.enter_context(closing(Launcher(Cgroups.detect(), users)))
+        launcher = self._stack.enter_context(closing(Launcher(bounds.groups, bounds.users)))
         return [BubblewrapSandbox(launcher), LandlockSandbox(launcher)]
 
     async def execute(self, call: ScriptCall) -> ExecutionResult:
@@ -154,7 +168,7 @@ class Runtime:
             PermissionError: If the script is not executable.
         """
         choice = await self.choose_sandbox()
-        is_allowed = self.loaded.settings.sandbox.allow_unsandboxed and spawn.can_watch()
+        is_allowed = self.loaded.settings.sandbox.allow_unsandboxed and spawn.is_supported()
         if choice.sandbox is None and is_allowed:
             log.warning("Running a script of %s without isolation", call.skill.name)
             return await execute_skill(call, Workshop(PlainSandbox(), self._workspaces))

@@ -1,15 +1,14 @@
 """A skill's script is chosen, checked, and run in a sandbox."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from apexbridge.activation.scripts import ScriptCall, choose_entry, execute_skill
 from apexbridge.errors import ApexBridgeError, ToolInputError
-from apexbridge.runtime import Runtime
+from apexbridge.runtime import Bounds, Runtime
+from apexbridge.sandbox import interpreters, spawn
 from apexbridge.sandbox.base import Sandbox, SandboxLimits
-from apexbridge.sandbox.users import SlotUsers
 from apexbridge.sandbox.workshop import Workshop
 from apexbridge.sandbox.workspace import Workspaces
 from apexbridge.settings import load
@@ -121,6 +120,39 @@ async def test_a_missing_interpreter_is_told_and_nothing_runs(tmp_path: Path, fi
     assert (result.error or "").startswith("interpreter_missing")
 
 
+@pytest.mark.parametrize(
+    ("version", "flags"),
+    [
+        ("v20.20.2", None),
+        ("v22.5.1", None),
+        ("v22.6.0", ("--experimental-strip-types",)),
+        ("v22.18.0", ()),
+        ("v23.5.0", ("--experimental-strip-types",)),
+        ("v24.0.0", ()),
+        ("", None),
+    ],
+)
+async def test_typescript_runs_where_node_can(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    version: str,
+    flags: tuple[str, ...] | None,
+) -> None:
+    node = tmp_path / "node"
+    node.write_text(f"#!/bin/sh\necho {version}\n", encoding="utf-8")
+    node.chmod(0o755)
+    monkeypatch.setattr(interpreters, "_SEARCH", str(tmp_path))
+    skill = _skill(tmp_path, scripts__main_ts="const x: number = 1;")
+    sandbox, error = await _run(skill, tmp_path)
+    if flags is None:
+        assert (sandbox.requests, error) == (
+            [],
+            "interpreter_missing: node 22.6 or newer, for TypeScript",
+        )
+    else:
+        assert sandbox.requests[0].argv[:-1] == (str(node), *flags)
+
+
 async def test_declared_dependencies_are_told_before_a_half_run(tmp_path: Path) -> None:
     head = "# /// script\n# dependencies = [\n#   'requests>=2', 'rich',\n# ]\n# ///\nprint(1)\n"
     sandbox, error = await _run(_skill(tmp_path / "a", scripts__main_py=head), tmp_path)
@@ -194,14 +226,15 @@ async def test_a_system_without_backends_refuses_even_what_is_allowed(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": "print('ran')"})
-    monkeypatch.delattr(os, "pidfd_open")
+    monkeypatch.setattr(Runtime, "_candidates", no_candidates)
+    monkeypatch.setattr(spawn, "is_supported", lambda: False)
     environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__ALLOW_UNSANDBOXED": "yes"}
     async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
         with pytest.raises(ApexBridgeError, match="no backend is known for this system"):
             await runtime.execute(ScriptCall(skill=runtime.skill("tool")))
 
 
-def no_candidates(_: Runtime, __: SlotUsers | None) -> list[Sandbox]:
+def no_candidates(_: Runtime, __: Bounds) -> list[Sandbox]:
     return []
 
 

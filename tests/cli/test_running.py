@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from apexbridge.cli.health import sandbox_word
+from apexbridge.sandbox.ladder import Trial
 from apexbridge.testing import make_skill
 from tests.cli.conftest import Run
 
@@ -97,4 +99,24 @@ def test_wrong_calls_are_told(run: Run, home: Path) -> None:
 
 
 def test_doctor_tells_which_sandbox_works(run: Run) -> None:
-    assert "works, by trying" in run("doctor").out
+    assert "works, by trying; scripts run in it" in run("doctor").out
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "word"),
+    [
+        ("bubblewrap", "ENOENT", "sandbox_get_bwrap"),
+        ("bubblewrap", "No permissions to create a new namespace", "sandbox_allow_namespaces"),
+        ("bubblewrap", "can read a file outside", "sandbox_broken"),
+        ("landlock", "ENOTSUP", "sandbox_get_landlock"),
+        ("landlock", "can write the skill", "sandbox_broken"),
+    ],
+)
+def test_doctor_says_how_to_get_what_is_missing(name: str, reason: str, word: str) -> None:
+    assert sandbox_word(Trial(name=name, passed=False, reason=reason), chosen="") == word
+
+
+def test_doctor_marks_the_one_that_is_used() -> None:
+    trial = Trial(name="landlock", passed=True)
+    assert sandbox_word(trial, chosen="landlock") == "sandbox_chosen"
+    assert sandbox_word(trial, chosen="bubblewrap") == "sandbox_works"

@@ -1,6 +1,7 @@
 """What every sandbox promises, over every implementation; `tests/hostile` has the attacks."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,16 +28,22 @@ IMPLEMENTATIONS: dict[str, Callable[[Launcher], Sandbox]] = {
     "bubblewrap": BubblewrapSandbox,
     "landlock": LandlockSandbox,
     "plain": lambda _: PlainSandbox(),
+    "plain without pidfd": lambda _: PlainSandbox(),
 }
 REAL = [
     pytest.param("bubblewrap", marks=pytest.mark.needs("bubblewrap")),
     pytest.param("landlock", marks=pytest.mark.needs("landlock")),
     "plain",
+    "plain without pidfd",  # as on systems other than Linux
 ]
 
 
 @pytest.fixture(params=REAL)
-def sandbox(request: pytest.FixtureRequest, launcher: Launcher) -> Sandbox:
+def sandbox(
+    request: pytest.FixtureRequest, launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> Sandbox:
+    if "without pidfd" in request.param:
+        monkeypatch.delattr(os, "pidfd_open")
     return IMPLEMENTATIONS[request.param](launcher)
 
 

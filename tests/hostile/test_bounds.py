@@ -43,7 +43,8 @@ os._exit(0)
 """
     limits = SandboxLimits(wall_seconds=30, processes=40)
     result = await ground.play(f"KIND = {kind!r}\n" + source, limits)
-    assert 5 <= int(result.stdout) <= 45
+    # An ordinary user's processes are counted together: others come and go meanwhile.
+    assert 5 <= int(result.stdout) <= (45 if os.getuid() == 0 else 150)
     await ground.is_left_by_all()
 
 

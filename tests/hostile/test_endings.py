@@ -29,6 +29,20 @@ async def test_53_stdin_is_empty_or_what_was_given(ground: Field) -> None:
     assert unread.outcome == "ok"
 
 
+@pytest.mark.promise("X08")
+async def test_there_is_no_terminal_to_ask(ground: Field) -> None:
+    verdicts = await ground.verdicts("""
+import getpass, warnings
+warnings.simplefilter("ignore")
+attack("tty", lambda: open("/dev/tty").close())
+attack("input", input)
+attack("getpass", lambda: getpass.getpass("Password: ", stream=sys.stderr))
+verdicts["isatty"] = str([os.isatty(number) for number in (0, 1, 2)])
+""")
+    assert verdicts.pop("tty") in {"ENOENT", "ENXIO", "EACCES"}
+    assert verdicts == {"input": "EOFError", "getpass": "EOFError", "isatty": str([False] * 3)}
+
+
 @row(54)
 @pytest.mark.promise("X05")
 @pytest.mark.parametrize("stream", [1, 2])
@@ -160,7 +174,7 @@ async def _kill_server(cold: Field, place: Path, awaited: bytes, delay: float = 
 @row(64)
 async def test_64_a_killed_server_leaves_nothing_running(cold: Field, tmp_path: Path) -> None:
     mark = await _kill_server(cold, tmp_path, b"up")
-    with anyio.fail_after(1):
+    with anyio.fail_after(3):  # it takes some hundredths of a second; test machines are busy
         await gone(mark)
 
 

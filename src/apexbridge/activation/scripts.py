@@ -16,7 +16,11 @@ from apexbridge.sandbox.interpreters import Interpreter
 from apexbridge.sandbox.workshop import Job, Workshop
 from apexbridge.skills.model import Skill
 
-_BY_SUFFIX = {".py": "python", ".js": "node", ".mjs": "node", ".cjs": "node", ".sh": "bash"}
+_BY_SUFFIX = {
+    ".py": "python", ".js": "node", ".mjs": "node", ".cjs": "node", ".sh": "bash",
+    ".ts": "typescript", ".mts": "typescript",
+}  # fmt: skip
+_NEEDS = {"typescript": "node 22.6 or newer, for TypeScript"}
 _ENTRIES = ("scripts/main", "scripts/index", "main", "index")
 _METADATA = re.compile(r"^# /// script[ \t]*\n((?:#(?:| [^\n]*)\n)+?)# ///[ \t]*$", re.MULTILINE)
 _HEAD_BYTES = 64 * 1024
@@ -54,7 +58,7 @@ async def execute_skill(call: ScriptCall, workshop: Workshop) -> ExecutionResult
     entry = choose_entry(call)
     _refuse_unrunnable(entry)
     words, interpreter = _interpreter(entry)
-    missing = "" if interpreter else f"interpreter_missing: {words[0]}"
+    missing = "" if interpreter else f"interpreter_missing: {_NEEDS.get(words[0], words[0])}"
     missing = missing or _missing_dependencies(entry)
     if missing or interpreter is None:
         return ExecutionResult(
@@ -62,7 +66,7 @@ async def execute_skill(call: ScriptCall, workshop: Workshop) -> ExecutionResult
         )
     job = Job(
         interpreter=interpreter,
-        flags=tuple(words[1:]),
+        flags=(*interpreter.flags, *words[1:]),
         script=entry,
         arguments=call.arguments,
         read=(root,),

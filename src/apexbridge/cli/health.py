@@ -15,8 +15,8 @@ import anyio
 from apexbridge.cli.output import Exit, Out, visible
 from apexbridge.errors import StorageError
 from apexbridge.paths import commit_folder
-from apexbridge.runtime import Runtime, SourceState
-from apexbridge.sandbox.ladder import Choice
+from apexbridge.runtime import Bounds, Runtime, SourceState
+from apexbridge.sandbox.ladder import Choice, Trial
 from apexbridge.settings import ENVIRONMENT, Loaded, flatten
 from apexbridge.skills import frontmatter
 
@@ -123,22 +123,47 @@ async def _skills(out: Out) -> list[Check]:
     async with Runtime.open(out.loaded) as runtime:
         names = ", ".join(runtime.extensions.names) or out.word("none")
         extensions = Check(name=out.word("check_extensions"), state="ok", detail=names)
-        choice = await runtime.choose_sandbox()
+        choice = await runtime.choose_sandbox(tries_all=True)
         sources = [_source(out, state) for state in runtime.sources]
-        return [*_sandboxes(out, choice), *sources, extensions]
+        return [*_sandboxes(out, choice), _bounds(out, runtime.bounds), *sources, extensions]
 
 
 def _sandboxes(out: Out, choice: Choice) -> Iterator[Check]:
     """Each backend that was tried; a weaker one that works makes the missing a remark only."""
+    chosen = choice.sandbox.name if choice.sandbox else ""
     for trial in choice.trials:
-        is_absent = trial.name == "bubblewrap" and trial.reason == "ENOENT"
-        key = "sandbox_get_bwrap" if is_absent else "sandbox_broken"
-        text = out.word("sandbox_works" if trial.passed else key, reason=trial.reason)
+        text = out.word(sandbox_word(trial, chosen), reason=trial.reason)
         state: State = "ok" if trial.passed else "warn"
         yield Check(name=out.word("check_sandbox", name=trial.name), state=state, detail=text)
     if choice.sandbox is None:
         name = out.word("check_sandbox", name="-")
         yield Check(name=name, state="warn", detail=out.word("sandbox_none"))
+
+
+def sandbox_word(trial: Trial, chosen: str) -> str:
+    """What is said of a trial: where it failed, how to get what is missing."""
+    if trial.passed:
+        return "sandbox_chosen" if trial.name == chosen else "sandbox_works"
+    if trial.name == "bubblewrap" and trial.reason == "ENOENT":
+        return "sandbox_get_bwrap"
+    if trial.name == "bubblewrap" and "namespace" in trial.reason:
+        return "sandbox_allow_namespaces"
+    is_unknown = trial.reason in {"ENOTSUP", "EOPNOTSUPP"}  # one number, two names
+    return "sandbox_get_landlock" if is_unknown else "sandbox_broken"
+
+
+def _bounds(out: Out, bounds: Bounds) -> Check:
+    """What bounds scripts here; without control groups a remark."""
+    has_users = bounds.users is not None and bounds.users.is_enabled
+    told = (
+        out.word("bounds_groups" if bounds.groups else "bounds_no_groups"),
+        out.word("bounds_users" if has_users else "bounds_no_users"),
+    )
+    return Check(
+        name=out.word("check_bounds"),
+        state="ok",
+        detail="; ".join(told),
+    )
 
 
 def _source(out: Out, state: SourceState) -> Check:

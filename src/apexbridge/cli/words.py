@@ -87,11 +87,30 @@ WORDS: Mapping[str, tuple[str, str]] = {
     ),
     "check_sandbox": ("Sandbox: {name}", "沙箱：{name}"),
     "sandbox_works": ("works, by trying", "经试验可用"),
+    "sandbox_chosen": ("works, by trying; scripts run in it", "经试验可用；脚本在其中运行"),
     "sandbox_broken": ("does not: {reason}", "不可用：{reason}"),
     "sandbox_get_bwrap": (
         "does not: {reason}. Install the package 'bubblewrap'",
         "不可用：{reason}。请安装 bubblewrap 软件包",
     ),
+    "sandbox_allow_namespaces": (
+        "does not: {reason}. Allow bwrap to make user namespaces: by an AppArmor profile, by "
+        "sysctl kernel.unprivileged_userns_clone=1, or by the container's seccomp profile",
+        "不可用：{reason}。请允许 bwrap 创建用户命名空间：AppArmor 配置、"
+        "sysctl kernel.unprivileged_userns_clone=1，或容器的 seccomp 配置",
+    ),
+    "sandbox_get_landlock": (
+        "does not: {reason}. It needs Linux 5.13 or newer, with landlock in the boot option lsm=",
+        "不可用：{reason}。需要 Linux 5.13 或更新版本，且启动选项 lsm= 中包含 landlock",
+    ),
+    "check_bounds": ("Limits of scripts", "脚本限制"),
+    "bounds_groups": ("a control group for each run", "每次运行有独立的控制组"),
+    "bounds_no_groups": (
+        "no control groups: memory is bounded for each process alone",
+        "没有控制组：内存只能按单个进程限制",
+    ),
+    "bounds_users": ("a user of its own where files allow it", "在文件权限允许时使用独立用户"),
+    "bounds_no_users": ("as this user", "以当前用户运行"),
     "sandbox_none": (
         "nothing works, so no script will be run",
         "没有可用的沙箱，因此不会运行任何脚本",

@@ -1,10 +1,12 @@
 """Programs that run scripts, and the folders they need to be seen."""
 
+import functools
 import os
 import re
 import shutil
+import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +24,8 @@ class Interpreter:
 
     program: Path
     prefix: tuple[Path, ...] = ()
+    flags: tuple[str, ...] = ()
+    """Words it needs before the script."""
 
     @property
     def kind(self) -> Literal["python", "node", "other"]:
@@ -35,6 +39,8 @@ def find(name: str) -> Interpreter | None:
     wanted = _NAMES.get(name, name)
     if wanted == "python3":
         return _python()
+    if wanted == "typescript":
+        return _typescript()
     found = shutil.which(wanted, path=_SEARCH)
     return None if found is None else _with_prefix(Path(found))
 
@@ -48,6 +54,31 @@ def _python() -> Interpreter:
     version = _VERSION.fullmatch(Path(found).resolve().name) if found else None
     is_new_enough = version is not None and int(version[1]) >= _LEAST_PYTHON
     return _with_prefix(Path(found)) if found and is_new_enough else own
+
+
+def _typescript() -> Interpreter | None:
+    """Node, if it is new enough to run TypeScript."""
+    node = find("node")
+    flags = typescript_flags(_version_of(node.program)) if node else None
+    return None if node is None or flags is None else replace(node, flags=flags)
+
+
+def typescript_flags(version: str) -> tuple[str, ...] | None:
+    """What this version of node needs to run TypeScript; None if it cannot.
+
+    >>> typescript_flags("v20.19.0"), typescript_flags("v24.1.0")
+    (None, ())
+    """
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
+    if numbers >= (23, 6) or (22, 18) <= numbers < (23,):
+        return ()
+    return ("--experimental-strip-types",) if numbers >= (22, 6) else None
+
+
+@functools.cache
+def _version_of(program: Path) -> str:
+    done = subprocess.run([program, "--version"], capture_output=True, timeout=10, check=False)
+    return done.stdout.decode("utf-8", "replace")
 
 
 def own_python() -> Interpreter:

@@ -86,17 +86,19 @@ class Choice:
         return self.sandbox
 
 
-async def choose(candidates: Sequence[Sandbox]) -> Choice:
-    """Try the candidates in order; the first that passes is taken."""
-    trials = list[Trial]()
+async def choose(candidates: Sequence[Sandbox], *, tries_all: bool = False) -> Choice:
+    """Try the candidates in order; the first that passes is taken, the others only if asked for."""
+    trials, chosen = list[Trial](), None
     for candidate in candidates:
         trial = await attempt(candidate)
         trials.append(trial)
-        if trial.passed:
+        if trial.passed and chosen is None:
+            chosen = candidate
             for failed in trials[:-1]:
                 log.warning("Scripts run in %s: %s %s", trial.name, failed.name, failed.reason)
-            return Choice(sandbox=candidate, trials=tuple(trials))
-    return Choice(sandbox=None, trials=tuple(trials))
+        if chosen is not None and not tries_all:
+            break
+    return Choice(sandbox=chosen, trials=tuple(trials))
 
 
 async def attempt(candidate: Sandbox) -> Trial:

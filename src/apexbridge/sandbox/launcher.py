@@ -33,6 +33,15 @@ _READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternat
 _WRITABLE = ("/dev/null",)
 
 
+_PLACE = str(Path(zygote.__file__).parents[2])
+_PROGRAM = """
+import sys
+sys.path.append(sys.argv.pop(1))
+from apexbridge.sandbox import zygote
+zygote.main()
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """What is started: the command as it is, with everything that is to hold for it."""
@@ -117,7 +126,7 @@ class Launcher:
         program = str(interpreters.own_python().program)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            words = [program, "-I", "-S", str(Path(zygote.__file__)), str(theirs.fileno())]
+            words = [program, "-I", "-S", "-c", _PROGRAM, _PLACE, str(theirs.fileno())]
             self._process = spawn.popen(
                 Command(
                     argv=[*words, _config(self._groups)],

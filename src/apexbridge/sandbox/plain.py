@@ -1,9 +1,11 @@
 """No isolation: limits and a process group only. Off unless an operator switches it on."""
 
 import shutil
+from pathlib import Path
 
 from apexbridge.sandbox import spawn
 from apexbridge.sandbox.base import ExecRequest, ExecutionResult, SandboxLimits
+from apexbridge.sandbox.confine import Census
 from apexbridge.sandbox.process import run_on
 from apexbridge.sandbox.runner import Started
 from apexbridge.sandbox.spawn import Command
@@ -11,7 +13,7 @@ from apexbridge.sandbox.spawn import Command
 # One shell counts processes with -u, another with -p; RLIMIT_AS would break node.
 _LIMITING = """\
 ulimit -c 0; ulimit -d "$1"; ulimit -f "$2"; ulimit -t "$3"; ulimit -n "$4"
-ulimit -u "$5" 2>/dev/null || ulimit -p "$5"; shift 5; exec "$@\""""
+{ ulimit -u "$5" || ulimit -p "$5"; } 2>/dev/null; shift 5; exec "$@\""""
 
 
 def limiting_words(limits: SandboxLimits) -> list[str]:
@@ -21,7 +23,7 @@ def limiting_words(limits: SandboxLimits) -> list[str]:
         limits.file_bytes // 512,
         limits.cpu_seconds,
         limits.open_files,
-        limits.processes,
+        limits.processes + Census().take() if Path("/proc/self/task").is_dir() else "none",
     )
     return ["/bin/sh", "-c", _LIMITING, "sh", *map(str, counts)]
 

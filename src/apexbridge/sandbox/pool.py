@@ -146,6 +146,11 @@ class WarmPool:
         with self._changed:
             return sum(len(shelf.waiting) for shelf in self._shelves.values())
 
+    def moulds(self) -> list[Mould]:
+        """What those that wait now were made for, the least lately used first."""
+        with self._changed:
+            return [mould for mould, shelf in self._shelves.items() for _ in shelf.waiting]
+
     def close(self) -> None:
         """Drop all of them, and wait until they are gone."""
         with self._changed:

@@ -59,9 +59,9 @@ class _Spawner:
 _spawner = _Spawner()
 
 
-def can_watch() -> bool:
-    """Say whether this system can tell us of a process's end: Linux can, others cannot yet."""
-    return hasattr(os, "pidfd_open")
+def is_supported() -> bool:
+    """Say whether processes can be watched here at all: they cannot on Windows yet."""
+    return os.name == "posix"
 
 
 def popen(command: Command) -> Popen:
@@ -92,14 +92,18 @@ def start(command: Command) -> Started:
     """
     process = popen(command)
 
+    is_over = threading.Event()
+
     def kill() -> None:
-        # Until `finish` reaps it, the number stays its own: no stranger can be hit.
-        if process.returncode is None:
+        # The group keeps its number while anybody is in it; after `finish` it may be a stranger's.
+        if not is_over.is_set():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
 
     def finish(_: bytes) -> tuple[int | None, str]:
-        return process.wait(), ""
+        status = process.wait()
+        is_over.set()
+        return status, ""
 
     stdin, stdout, stderr = (
         _take(pipe) for pipe in (process.stdin, process.stdout, process.stderr)
@@ -108,10 +112,24 @@ def start(command: Command) -> Started:
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
-        end=os.pidfd_open(process.pid),
+        end=_end(process),
         kill=kill,
         finish=finish,
     )
+
+
+def _end(process: Popen) -> int:
+    """A descriptor that becomes readable when the process is gone."""
+    if hasattr(os, "pidfd_open"):
+        return os.pidfd_open(process.pid)
+    reader, writer = os.pipe()
+
+    def wait() -> None:
+        process.wait()
+        os.close(writer)
+
+    threading.Thread(target=wait, daemon=True).start()
+    return reader
 
 
 def _take(pipe: IO[bytes] | None) -> int:

@@ -1,15 +1,14 @@
 """The zygote: a small Python that keeps children ready, one for each order it gets.
 
-It is run as a program of its own (`python -I -S zygote.py SOCKET CONFIG`), so it imports nothing
-but the standard library. A few supervisors wait, each with a child ready; an order goes to one of
-them, as a packet (the bounds of its control groups) with descriptors: stdin, stdout, stderr, a
-control socket, a file that holds the order itself, and whatever else the command is to inherit. The
-supervisor is the heir of everything its child leaves behind: it kills all of it when the child
-ends, when the control socket says so or is closed, and tells the outcome on that socket.
+It is run as a program of its own, so it imports nothing but the standard library and what does the
+same. A few supervisors wait, each with a child ready; an order goes to one of them, as a packet
+(the bounds of its control groups) with descriptors: stdin, stdout, stderr, a control socket, a file
+that holds the order itself, and whatever else the command is to inherit. The supervisor is the heir
+of everything its child leaves behind: it kills all of it when the child ends, when the control
+socket says so or is closed, and tells the outcome on that socket.
 """
 
 import contextlib
-import ctypes
 import errno
 import gc
 import json
@@ -21,17 +20,23 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
-PR_SET_PDEATHSIG, PR_GET_DUMPABLE, PR_SET_DUMPABLE, PR_SET_SECCOMP = 1, 3, 4, 22
-PR_SET_SECUREBITS = 28
+from apexbridge.sandbox.confine import (
+    PR_SET_PDEATHSIG,
+    Census,
+    Filter,
+    Rules,
+    drop_capabilities,
+    landlock_abi,
+    limit,
+    prctl,
+    turn_into_user,
+)
+
+PR_GET_DUMPABLE, PR_SET_DUMPABLE = 3, 4
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
-LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT, CAPSET = 444, 445, 446, {"x86_64": 126}
-NO_POWERS_FOR_ROOT = 0xEF  # no exec gives them back, and that is locked
-READ = 0b1101  # execute, read files, list folders
-FILE_ONLY = 0b0111 | 1 << 14 | 1 << 15  # what can be granted on a single file
-FS_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 MAX_LEFT = 10_000
 MAX_DESCRIPTORS = 8
 MAX_PACKET = 1024
@@ -41,85 +46,7 @@ SPARE = 2  # how many wait, each with its child ready: a fork is what costs most
 Order = dict[str, Any]
 Config = dict[str, Any]
 
-libc: Any = ctypes.CDLL(None, use_errno=True)
-
-
-def check(result: int) -> int:
-    """Raise what a C call left in errno."""
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
-    return result
-
-
-def prctl(option: int, *arguments: int) -> int:
-    """Call prctl with its arguments as the kernel wants them."""
-    words = [ctypes.c_ulong(word) for word in (*arguments, 0, 0, 0, 0)[:4]]
-    return check(libc.prctl(ctypes.c_int(option), *words))
-
-
-def landlock_abi() -> int:
-    """The newest Landlock rules this kernel knows; 0 for none."""
-    return max(libc.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(1)), 0)
-
-
-class Rules:
-    """What a process may reach from the moment it turns these on: paths, and nothing outside."""
-
-    def __init__(self, abi: int) -> None:
-        """Begin with nothing: no path, no TCP port, no abstract socket, no outside process."""
-        self._rights = (1 << FS_RIGHTS.get(abi, 16)) - 1
-        fields = [self._rights, 0b11, 0b11][: 1 if abi < 4 else 2 if abi < 6 else 3]
-        attributes = struct.pack(f"={len(fields)}Q", *fields)
-        size = ctypes.c_size_t(len(attributes))
-        self._number = check(libc.syscall(LANDLOCK_CREATE, attributes, size, ctypes.c_uint(0)))
-
-    def grant(self, read: Iterable[str], write: Iterable[str]) -> None:
-        """Allow these; one that is not there grants nothing."""
-        for paths, rights in ((read, READ), (write, self._rights)):
-            for path in paths:
-                with contextlib.suppress(FileNotFoundError):
-                    self._add(path, rights & self._rights)
-
-    def _add(self, path: str, rights: int) -> None:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        if not os.path.isdir(path):
-            rights &= FILE_ONLY
-        rule = struct.pack("=Qi", rights, place)
-        number, kind = ctypes.c_int(self._number), ctypes.c_int(1)
-        check(libc.syscall(LANDLOCK_ADD, number, kind, rule, ctypes.c_uint(0)))
-        os.close(place)
-
-    def turn_on(self) -> None:
-        """There is no way back."""
-        check(libc.syscall(LANDLOCK_RESTRICT, ctypes.c_int(self._number), ctypes.c_uint(0)))
-        os.close(self._number)
-
-
-def drop_capabilities() -> None:
-    """Give up every power of root, for good."""
-    prctl(PR_SET_SECUREBITS, NO_POWERS_FOR_ROOT)
-    header = struct.pack("=Ii", 0x20080522, 0)
-    number = CAPSET.get(os.uname().machine, 91)
-    check(libc.syscall(number, header, bytes(24)))
-
-
-class Filter:
-    """The call filter, laid out as the kernel wants it."""
-
-    def __init__(self, program: bytes) -> None:
-        self._code = ctypes.create_string_buffer(program, len(program))
-        self._head = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(self._code))
-
-    def install(self) -> None:
-        """There is no way back."""
-        check(libc.prctl(PR_SET_SECCOMP, ctypes.c_ulong(2), self._head, 0, 0))
-
-
-def limit(limits: Mapping[str, int]) -> None:
-    """Set what `resource` can bound."""
-    for name, value in limits.items():
-        resource.setrlimit(getattr(resource, name), (value, value))
+census = Census()
 
 
 def arrange(streams: Sequence[int], kept: Sequence[int]) -> None:
@@ -128,20 +55,14 @@ def arrange(streams: Sequence[int], kept: Sequence[int]) -> None:
         os.dup2(stream, number)
 
 
-def turn_into_user(number: int) -> None:
-    """Become a user that owns nothing here, with a group of its own and no other."""
-    os.setgroups([])
-    os.setresgid(number, number, number)
-    os.setresuid(number, number, number)
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user has cleared it
-
-
 def become(order: Order, rules: Rules | None, calls: Filter | None) -> NoReturn:
     """In the child: give everything up, then turn into the command. Does not return."""
     os.setsid()
     os.chdir(order["cwd"])
     if order["user"] is not None:
         turn_into_user(order["user"])
+    elif os.geteuid() != 0:  # who is nobody else's user shares the kernel's count with others
+        order["limits"]["RLIMIT_NPROC"] += census.take()
     limit(order["limits"])
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     if order["confined"]:
@@ -281,7 +202,8 @@ class Supervisor:
                 put(os.path.join(self._groups[number], name), value)
         except (IndexError, OSError) as error:  # without its bounds nothing is run
             return {"errno": getattr(error, "errno", None) or errno.EAGAIN}
-        socket.send_fds(self._line, [b"order"], descriptors)
+        with contextlib.suppress(OSError):  # one that failed to get ready has said why
+            socket.send_fds(self._line, [b"order"], descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         failure = os.read(self._told, 4)
@@ -293,6 +215,8 @@ class Supervisor:
 
 def rehearse() -> None:
     """Touch what an order will need: the pages of a fork are copied when they are first used."""
+    if os.geteuid() != 0:
+        census.take()
     seal([])
     children()
     prctl(PR_GET_DUMPABLE)
