@@ -173,6 +173,8 @@ class Runtime:
             log.warning("Running a script of %s without isolation", call.skill.name)
             return await execute_skill(call, Workshop(PlainSandbox(), self._workspaces))
         if self._workshop is None:
+            for trial in choice.failed():
+                log.warning("%s is there and does not isolate: %s", trial.name, trial.reason)
             self._workshop = self._open_workshop(choice.require())
         return await execute_skill(call, self._workshop)
 

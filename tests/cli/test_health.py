@@ -22,6 +22,7 @@ from apexbridge.testing import make_skill
 from tests.cli.conftest import Run
 
 
+@pytest.mark.needs("bubblewrap")
 def test_doctor_tells_what_works(run: Run) -> None:
     done = run("doctor")
     assert (done.code, done.err) == (0, "")
@@ -44,6 +45,7 @@ def test_doctor_really_tries_the_data_folder(run: Run, tmp_path: Path) -> None:
     assert "Failed checks: 1." in run("doctor", APEXBRIDGE_DATA_DIR=str(tmp_path / "file")).out
 
 
+@pytest.mark.needs("bubblewrap")
 def test_doctor_remarks_on_broken_skills_and_slips(run: Run, home: Path) -> None:
     make_skill(home / ".claude/skills", "broken", raw=b"nothing")
     done = run("doctor", APEXBRIDGE_SKILL__PATHS="x", PYTHONIOENCODING="utf-8")
@@ -53,6 +55,7 @@ def test_doctor_remarks_on_broken_skills_and_slips(run: Run, home: Path) -> None
     assert "Works; remarks: 2." in done.out
 
 
+@pytest.mark.needs("bubblewrap")
 def test_doctor_speaks_chinese(run: Run) -> None:
     done = run("--lang", "zh", "doctor")
     assert "✓ 数据文件夹" in done.out

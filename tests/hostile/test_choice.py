@@ -1,19 +1,21 @@
 """Which sandbox is trusted, what its door lets through, odd names. Attacks 66 to 70."""
 
-import logging
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from apexbridge.activation.scripts import ScriptCall
 from apexbridge.errors import SandboxUnavailableError
+from apexbridge.runtime import Bounds, Runtime
 from apexbridge.sandbox.base import Access, ExecRequest, Sandbox
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
 from apexbridge.sandbox.ladder import choose
 from apexbridge.sandbox.landlock import LandlockSandbox
 from apexbridge.sandbox.launcher import Launch, Launcher
 from apexbridge.sandbox.runner import Started
+from apexbridge.settings import load
 from apexbridge.testing import make_skill
 from tests.hostile.rows import row
 from tests.hostile.sandbox_field import Field
@@ -68,17 +70,25 @@ async def test_66_a_bubblewrap_that_only_pretends_is_noticed(
 @pytest.mark.needs("landlock")
 @pytest.mark.promise("X15")
 async def test_67_without_namespaces_the_next_one_is_taken_and_it_is_said(
-    caplog: pytest.LogCaptureFixture,
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with closing(_WithoutNamespaces()) as launcher, caplog.at_level(logging.WARNING):
-        choice = await choose([BubblewrapSandbox(launcher), LandlockSandbox(launcher)])
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "echo ran"})
+    with closing(_WithoutNamespaces()) as launcher:
+
+        def candidates(_: Runtime, __: Bounds) -> list[Sandbox]:
+            return [BubblewrapSandbox(launcher), LandlockSandbox(launcher)]
+
+        monkeypatch.setattr(Runtime, "_candidates", candidates)
+        async with Runtime.open(load(project=tmp_path, environment={"HOME": str(home)})) as runtime:
+            choice = await runtime.choose_sandbox()
+            result = await runtime.execute(ScriptCall(skill=runtime.skill("tool")))
     assert [(trial.name, trial.passed) for trial in choice.trials] == [
         ("bubblewrap", False),
         ("landlock", True),
     ]
     assert "namespace" in choice.trials[0].reason
-    assert "bubblewrap" in caplog.text
-    assert "landlock" in caplog.text
+    assert (result.outcome, result.stdout, result.isolation) == ("ok", b"ran\n", "landlock")
+    assert "bubblewrap is there and does not isolate" in caplog.text
 
 
 @row(69)

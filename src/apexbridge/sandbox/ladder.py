@@ -5,8 +5,8 @@ must not do. A backend that is installed but not enforced is worse than none, so
 that was not tried; where nothing passes, nothing runs.
 """
 
+import itertools
 import json
-import logging
 import os
 import secrets
 import socket
@@ -19,8 +19,6 @@ from typing import Any
 from apexbridge.errors import SandboxUnavailableError
 from apexbridge.sandbox import interpreters
 from apexbridge.sandbox.base import Access, ExecRequest, ExecutionResult, Sandbox, SandboxLimits
-
-log = logging.getLogger(__name__)
 
 _CANARY = """
 import json, os, socket, sys
@@ -54,6 +52,7 @@ print(json.dumps({
     "change the kernel's settings": can(turn),
 }))
 """
+_ABSENT = "ENOENT"
 _MUST = {"write the workspace", "read the skill"}
 _LIMITS = SandboxLimits(wall_seconds=10, output_bytes=10_000)
 
@@ -85,6 +84,11 @@ class Choice:
             raise SandboxUnavailableError(reasons or "no backend is known for this system")
         return self.sandbox
 
+    def failed(self) -> tuple[Trial, ...]:
+        """Backends that are there and should have been taken, but do not isolate."""
+        tried = itertools.takewhile(lambda trial: not trial.passed, self.trials)
+        return tuple(trial for trial in tried if trial.reason != _ABSENT)
+
 
 async def choose(candidates: Sequence[Sandbox], *, tries_all: bool = False) -> Choice:
     """Try the candidates in order; the first that passes is taken, the others only if asked for."""
@@ -94,8 +98,6 @@ async def choose(candidates: Sequence[Sandbox], *, tries_all: bool = False) -> C
         trials.append(trial)
         if trial.passed and chosen is None:
             chosen = candidate
-            for failed in trials[:-1]:
-                log.warning("Scripts run in %s: %s %s", trial.name, failed.name, failed.reason)
         if chosen is not None and not tries_all:
             break
     return Choice(sandbox=chosen, trials=tuple(trials))
