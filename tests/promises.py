@@ -113,14 +113,14 @@ PROMISES = _rows(
     Promise("X07", "fork bombs and hogs hit their limits", "kept"),
     Promise("X08", "deaf and waiting scripts end at the deadline", "kept"),
     Promise("X09", "no secret of the server's environment is seen", "kept"),
-    Promise("X10", "no network without a grant", "partly", "a grant by the skill itself"),
+    Promise("X10", "no network without a grant", "kept"),
     Promise("X11", "only the workspace can be written", "kept"),
     Promise("X12", "arguments arrive as they are", "partly", "the refusal over HTTP"),
     Promise("X13", "any output becomes valid JSON", "kept"),
     Promise(
         "X14", "a caller that goes away ends its run", "partly", "a server that is asked to stop"
     ),
-    Promise("X15", "no isolation, no run", "partly", "the audit record"),
+    Promise("X15", "no isolation, no run", "kept"),
     # Table S, server.
     Promise("S01", "keys and scopes are checked"),
     Promise("S02", "a foreign Host is refused"),

@@ -4,6 +4,7 @@ ApexBridgeError
 ├── ConfigError                  settings or an extension make no sense
 │   └── SettingNotFoundError     no setting has that name
 ├── StorageError                 a file or folder could not be read, written or moved
+│   ├── AuditBrokenError         the audit log does not fit together
 │   └── UnsafePathError          a path leads out of the folder it belongs to
 ├── SkillError
 │   ├── SkillNotFoundError       no skill of that name is known
@@ -84,6 +85,12 @@ class UnsafePathError(StorageError):
     """A path leads out of the folder it belongs to."""
 
     code = "path_unsafe"
+
+
+class AuditBrokenError(StorageError):
+    """The audit log does not fit together from some line on."""
+
+    code = "audit_broken"
 
 
 class SkillError(ApexBridgeError):

@@ -4,9 +4,9 @@ import difflib
 import logging
 import math
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -14,6 +14,7 @@ import anyio
 import anyio.to_thread
 
 from apexbridge.activation.scripts import ScriptCall, execute_skill
+from apexbridge.audit import AuditLog
 from apexbridge.catalog.merge import Merged, merge
 from apexbridge.errors import SkillNotFoundError, SourceError
 from apexbridge.events import CatalogChanged, Event
@@ -68,6 +69,7 @@ class Runtime:
         self._sinks = extensions.event_sinks()
         self._choice: Choice | None = None
         self.bounds = Bounds()
+        self.audit = AuditLog(loaded.data / "audit.jsonl")
         self._workshop: Workshop | None = None
         self._stack = ExitStack()
         self._workspaces = Workspaces(loaded.workspaces)
@@ -159,24 +161,57 @@ class Runtime:
         launcher = self._stack.enter_context(closing(Launcher(bounds.groups, bounds.users)))
         return [BubblewrapSandbox(launcher), LandlockSandbox(launcher)]
 
-    async def execute(self, call: ScriptCall) -> ExecutionResult:
-        """Run a skill's script in the sandbox that works here.
+    async def execute_skill(
+        self, name: str, arguments: Sequence[str] = (), *, script: str = ""
+    ) -> ExecutionResult:
+        """Run a skill's script by the skill's name, within the limits that settings have.
+
+        Raises:
+            SkillNotFoundError: If there is no such skill.
+            SandboxUnavailableError: If nothing isolates here and running without is not allowed.
+            ToolInputError: If the skill has no such script.
+            PermissionError: If the script is not executable.
+        """
+        return await self.execute(
+            ScriptCall(
+                skill=self.skill(name),
+                script=script,
+                arguments=tuple(arguments),
+                limits=self.limits(),
+            )
+        )
+
+    async def execute(self, call: ScriptCall, *, is_unsafe: bool = False) -> ExecutionResult:
+        """Run a skill's script in the sandbox that works here; `is_unsafe` asks for none.
 
         Raises:
             SandboxUnavailableError: If none does and running without is not allowed.
             ToolInputError: If the skill has no such script.
             PermissionError: If the script is not executable.
         """
+        call = replace(call, hosts=(*call.hosts, *self._granted_hosts(call.skill)))
         choice = await self.choose_sandbox()
-        is_allowed = self.loaded.settings.sandbox.allow_unsandboxed and spawn.is_supported()
-        if choice.sandbox is None and is_allowed:
-            log.warning("Running a script of %s without isolation", call.skill.name)
-            return await execute_skill(call, Workshop(PlainSandbox(), self._workspaces))
+        is_allowed = self.loaded.settings.sandbox.allow_unsandboxed and choice.sandbox is None
+        if (is_unsafe or is_allowed) and spawn.is_supported():
+            return await self._execute_plain(call, "flag" if is_unsafe else "setting")
         if self._workshop is None:
             for trial in choice.failed():
                 log.warning("%s is there and does not isolate: %s", trial.name, trial.reason)
             self._workshop = self._open_workshop(choice.require())
         return await execute_skill(call, self._workshop)
+
+    def _granted_hosts(self, skill: Skill) -> Iterator[str]:
+        for grant in self.loaded.settings.sandbox.hosts:
+            name, _, host = grant.partition("=")
+            if name == skill.name:
+                yield host
+
+    async def _execute_plain(self, call: ScriptCall, why: str) -> ExecutionResult:
+        """Without isolation, which is said on every run and recorded before it."""
+        log.warning("Running a script of %s without isolation", call.skill.name)
+        facts = {"skill": call.skill.name, "script": call.script, "by": why}
+        await anyio.to_thread.run_sync(lambda: self.audit.record("run_unsandboxed", **facts))
+        return await execute_skill(call, Workshop(PlainSandbox(), self._workspaces))
 
     def _open_workshop(self, sandbox: Sandbox) -> Workshop:
         room = self.loaded.settings.sandbox.warm

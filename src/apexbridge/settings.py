@@ -55,6 +55,10 @@ def _words(value: object) -> object:
     return re.findall(r"[^\s,:;]+", value) if isinstance(value, str) else value
 
 
+def _listed(value: object) -> object:
+    return re.findall(r"[^\s,;]+", value) if isinstance(value, str) else value
+
+
 def _language_tag(value: object) -> object:
     """`zh_CN.UTF-8` and `zh-Hans` are `zh`."""
     return value.lower()[:2] if isinstance(value, str) and value.lower() != "auto" else value
@@ -66,7 +70,16 @@ def _refuse_nul(paths: tuple[str, ...]) -> tuple[str, ...]:
     return paths
 
 
+def _refuse_no_grant(grants: tuple[str, ...]) -> tuple[str, ...]:
+    for grant in grants:
+        skill, _, host = grant.partition("=")
+        if not skill or not host:
+            raise ValueError(f"'{grant}' is not of the form skill=host")
+    return grants
+
+
 Paths = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_refuse_nul)]
+HostGrants = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_refuse_no_grant)]
 Precedence = Annotated[tuple[Origin, ...], BeforeValidator(_words)]
 
 
@@ -115,6 +128,8 @@ class SandboxSettings(BaseModel):
     """How much it may leave in its workspace."""
     warm: int = Field(default=4, ge=0, le=64)
     """How many sandboxes wait, ready for what ran before; 0 for none."""
+    hosts: HostGrants = ()
+    """Hosts that a skill may reach, each as `skill=host`; all others reach none."""
     allow_unsandboxed: bool = False
     """Whether scripts run without isolation where none works; every such run warns."""
 

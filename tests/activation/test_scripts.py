@@ -5,10 +5,16 @@ from pathlib import Path
 import pytest
 
 from apexbridge.activation.scripts import ScriptCall, choose_entry, execute_skill
-from apexbridge.errors import ApexBridgeError, ToolInputError
+from apexbridge.errors import (
+    ApexBridgeError,
+    ConfigError,
+    SkillNotFoundError,
+    StorageError,
+    ToolInputError,
+)
 from apexbridge.runtime import Bounds, Runtime
 from apexbridge.sandbox import interpreters, spawn
-from apexbridge.sandbox.base import Sandbox, SandboxLimits
+from apexbridge.sandbox.base import ExecutionResult, Sandbox, SandboxLimits
 from apexbridge.sandbox.workshop import Workshop
 from apexbridge.sandbox.workspace import Workspaces
 from apexbridge.settings import load
@@ -254,4 +260,57 @@ async def test_without_any_isolation_nothing_runs_unless_allowed(
             else:
                 result = await runtime.execute(call)
                 assert (result.stdout, result.isolation) == (b"ran\n", "plain")
+                assert runtime.audit.verify() == 1
     assert "without isolation" in caplog.text
+
+
+@pytest.mark.promise("X15")
+async def test_a_run_that_cannot_be_recorded_does_not_happen(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = f"touch {tmp_path}/ran"
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": script})
+    monkeypatch.setattr(Runtime, "_candidates", no_candidates)
+    data = tmp_path / "data"
+    (data / "audit.jsonl").mkdir(parents=True)
+    environment = {"HOME": str(home), "APEXBRIDGE_DATA_DIR": str(data)}
+    async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
+        with pytest.raises(StorageError):
+            await runtime.execute(ScriptCall(skill=runtime.skill("tool")), is_unsafe=True)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.needs("sandbox")
+@pytest.mark.promise("X01")
+async def test_a_skill_is_run_by_name_or_is_not_found(home: Path, tmp_path: Path) -> None:
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": 'echo "$@"'})
+    loaded = load(project=tmp_path, environment={"HOME": str(home)})
+    async with Runtime.open(loaded) as runtime:
+        assert (await runtime.execute_skill("tool", ["a", "b c"])).stdout == b"a b c\n"
+        with pytest.raises(SkillNotFoundError, match="tol"):
+            await runtime.execute_skill("tol")
+        with pytest.raises(ToolInputError, match="no script"):
+            await runtime.execute_skill("tool", script="other.sh")
+
+
+@pytest.mark.promise("X10")
+async def test_a_skill_reaches_the_hosts_that_were_granted_to_it(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("weather", "other"):
+        make_skill(home / ".claude/skills", name, files={"scripts/main.sh": ""})
+    seen = dict[str, tuple[str, ...]]()
+
+    async def note(call: ScriptCall, _: Workshop) -> ExecutionResult:
+        seen[call.skill.name] = call.hosts
+        return ExecutionResult(outcome="ok", exit_code=0)
+
+    monkeypatch.setattr("apexbridge.runtime.execute_skill", note)
+    granted = "weather=api.example.org,weather=example.com:8443"
+    environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__HOSTS": granted}
+    async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
+        for name in ("weather", "other"):
+            await runtime.execute(ScriptCall(skill=runtime.skill(name)), is_unsafe=True)
+    assert seen == {"weather": ("api.example.org", "example.com:8443"), "other": ()}
+    with pytest.raises(ConfigError, match="skill=host"):
+        load(project=tmp_path, environment={"APEXBRIDGE_SANDBOX__HOSTS": "weather"})

@@ -54,7 +54,11 @@ def test_a_script_over_its_time_ends_with_seven(run: Run, home: Path) -> None:
     assert "timeout" in done.err
 
 
-def test_an_interrupt_ends_the_script_and_leaves_nothing(home: Path) -> None:
+@pytest.mark.promise("X14")
+@pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_ends_the_script_and_leaves_nothing(
+    home: Path, asked: signal.Signals, code: int
+) -> None:
     mark = f"{uuid.uuid4().int % 10**12:012}.5"  # a number of seconds that only this test waits
     script = f"echo begun; sleep {mark}"
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": script})
@@ -67,9 +71,9 @@ def test_an_interrupt_ends_the_script_and_leaves_nothing(home: Path) -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"begun\n"
-    process.send_signal(signal.SIGINT)
+    process.send_signal(asked)
     _, error = process.communicate(timeout=20)
-    assert (process.returncode, b"Traceback" in error) == (130, False)
+    assert (process.returncode, b"Traceback" in error) == (code, False)
     found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _holds(path, mark.encode())]
     assert found == []
     assert list(home.rglob("workspaces/*")) == []
@@ -120,3 +124,16 @@ def test_doctor_marks_the_one_that_is_used() -> None:
     trial = Trial(name="landlock", passed=True)
     assert sandbox_word(trial, chosen="landlock") == "sandbox_chosen"
     assert sandbox_word(trial, chosen="bubblewrap") == "sandbox_works"
+
+
+@pytest.mark.promise("X15")
+def test_without_a_sandbox_only_by_an_explicit_word_and_on_record(run: Run, home: Path) -> None:
+    script = 'echo "$HOME"; echo x > ' + str(home / "written")
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": script})
+    assert run("run", "tool").code in {0, 1}
+    assert not (home / "written").exists()
+    done = run("run", "--unsafe-no-sandbox", "tool")
+    assert (done.code, (home / "written").exists()) == (0, True)
+    assert "without isolation" in done.err
+    (log,) = home.rglob("audit.jsonl")
+    assert '"run_unsandboxed"' in log.read_text(encoding="utf-8")

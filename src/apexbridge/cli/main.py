@@ -189,6 +189,10 @@ def run(
         list[str] | None,
         typer.Option(metavar="HOST", help="Let it reach this host; repeatable."),
     ] = None,
+    unsafe: Annotated[
+        bool,
+        typer.Option("--unsafe-no-sandbox", help="Run it with all your rights; it is recorded."),
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -206,6 +210,7 @@ def run(
             output=output,
             timeout=timeout,
             hosts=tuple(network or ()),
+            is_unsafe=unsafe,
         )
         running.run(out, order)
 

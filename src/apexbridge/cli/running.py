@@ -1,6 +1,7 @@
 """`run`: a skill's script, in the sandbox, with its output as it comes."""
 
 import os
+import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,11 +26,12 @@ class RunOrder:
     output: Path | None
     timeout: float | None
     hosts: tuple[str, ...]
+    is_unsafe: bool
 
 
 def run(out: Out, order: RunOrder) -> None:
     """Run the script; its output goes through as it comes, unless JSON or quiet was asked for."""
-    result = anyio.run(_execute, out, order)
+    result = anyio.run(_until_asked_to_stop, out, order)
     saved = _save(result, order.output)
 
     def render() -> None:
@@ -42,6 +44,29 @@ def run(out: Out, order: RunOrder) -> None:
             out.note(out.word("run_left", names=", ".join(left)))
 
     out.finish(_as_json(result), render, _exit(result))
+
+
+async def _until_asked_to_stop(out: Out, order: RunOrder) -> ExecutionResult:
+    """Run; when this process is asked to end, end the script first and clear up."""
+    results, failures = list[ExecutionResult](), list[Exception]()
+    async with anyio.create_task_group() as tasks:
+
+        async def stop() -> None:
+            with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+                async for _ in signals:
+                    tasks.cancel_scope.cancel()
+
+        tasks.start_soon(stop)
+        try:
+            results.append(await _execute(out, order))
+        except Exception as error:  # noqa: BLE001  # raised below, where no group wraps it
+            failures.append(error)
+        tasks.cancel_scope.cancel()
+    if failures:
+        raise failures[0]
+    if not results:
+        raise SystemExit(128 + signal.SIGTERM)
+    return results[0]
 
 
 async def _execute(out: Out, order: RunOrder) -> ExecutionResult:
@@ -59,7 +84,7 @@ async def _execute(out: Out, order: RunOrder) -> ExecutionResult:
             on_output=None if out.as_json or out.is_quiet else _pass_through,
         )
         try:
-            return await runtime.execute(call)
+            return await runtime.execute(call, is_unsafe=order.is_unsafe)
         except PermissionError as error:
             raise PermissionDeniedError(f"{error.strerror}: {error.filename}") from None
 

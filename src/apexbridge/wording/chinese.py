@@ -18,6 +18,10 @@ PHRASES = {
     "path_exists": Phrase("{path} 已存在", "请换一个名称，或先将其移除。"),
     "path_missing": Phrase("{path} 不存在"),
     "storage_failed": Phrase("无法写入 {path}：{detail}"),
+    "audit_broken": Phrase(
+        "审计日志 {path} 被改动过：第 {line} 行与前一行不相接",
+        "请保留该文件作为证据，将其移走后会新建日志。",
+    ),
     "skill_error": Phrase("{detail}"),
     "skill_not_found": Phrase("没有名为“{name}”的技能"),
     "skill_invalid": Phrase("{where}：{detail}"),

@@ -21,6 +21,10 @@ PHRASES = {
     "path_exists": Phrase("{path} exists already", "Choose another name or remove it first."),
     "path_missing": Phrase("{path} does not exist"),
     "storage_failed": Phrase("{path} could not be written: {detail}"),
+    "audit_broken": Phrase(
+        "The audit log {path} was changed: line {line} does not fit the one before it",
+        "Keep the file as evidence, and start a new one by moving it away.",
+    ),
     "skill_error": Phrase("{detail}"),
     "skill_not_found": Phrase("No skill named '{name}'"),
     "skill_invalid": Phrase("{where}: {detail}"),
