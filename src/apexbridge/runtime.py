@@ -68,6 +68,7 @@ class Runtime:
         self.sources: tuple[SourceState, ...] = ()
         self._sinks = extensions.event_sinks()
         self._choice: Choice | None = None
+        self._choosing = anyio.Lock()
         self.bounds = Bounds()
         self.audit = AuditLog(loaded.data / "audit.jsonl")
         self._workshop: Workshop | None = None
@@ -144,14 +145,15 @@ class Runtime:
 
     async def choose_sandbox(self, *, tries_all: bool = False) -> Choice:
         """Find out, by trying, which sandbox works here; once."""
-        if self._choice is None:
-            await anyio.to_thread.run_sync(self._workspaces.sweep)
-            self.bounds = Bounds(groups=Cgroups.detect(), users=SlotUsers.detect())
-            self._choice = await choose(self._candidates(self.bounds), tries_all=tries_all)
-            users = self.bounds.users
-            if users is not None and self._choice.sandbox is not None:
-                users.is_enabled = await can_run(self._choice.sandbox)
-        return self._choice
+        async with self._choosing:
+            if self._choice is None:
+                await anyio.to_thread.run_sync(self._workspaces.sweep)
+                self.bounds = Bounds(groups=Cgroups.detect(), users=SlotUsers.detect())
+                self._choice = await choose(self._candidates(self.bounds), tries_all=tries_all)
+                users = self.bounds.users
+                if users is not None and self._choice.sandbox is not None:
+                    users.is_enabled = await can_run(self._choice.sandbox)
+            return self._choice
 
     def _candidates(self, bounds: Bounds) -> list[Sandbox]:
         if sys.platform == "darwin":

@@ -101,12 +101,19 @@ async def test_a_folder_that_is_not_the_runs_own_keeps_its_owner(
     assert [path.stat().st_uid for path in (project, project / "made")] == [0, 0]
 
 
-async def test_two_servers_never_have_the_same_user() -> None:
-    one, other = SlotUsers(), SlotUsers()
+async def test_two_servers_never_have_the_same_user(tmp_path: Path) -> None:
+    one, other = SlotUsers(tmp_path / "locks"), SlotUsers(tmp_path / "locks")
     held = [users.lend((Path("/usr"),), None) for users in (one, other, one, other)]
     assert None not in held
     assert len({slot.number for slot in held if slot}) == 4
     for slot in held:
+        if slot is not None:
+            slot.close()
+    assert (tmp_path / "locks").stat().st_mode & 0o777 == 0o700
+    many = [one.lend((), None) for _ in range(256)]
+    with pytest.raises(OSError, match="taken"):
+        one.lend((), None)
+    for slot in many:
         if slot is not None:
             slot.close()
     one.is_enabled = False
@@ -128,9 +135,10 @@ async def test_giving_does_not_follow_links(place: Path) -> None:
 async def test_what_can_be_reached(place: Path) -> None:
     (place / "open").mkdir(mode=0o755)
     (place / "open/file").touch(mode=0o644)
-    (place / "open/private").touch(mode=0o600)
+    (place / "half").mkdir(mode=0o755)
+    (place / "half/private").touch(mode=0o600)
     (place / "shut").mkdir(mode=0o700)
     (place / "shut/file").touch(mode=0o644)
     (place / "link").symlink_to(place / "shut/file")
-    names = ("open", "open/file", "open/private", "shut", "shut/file", "link", "none")
-    assert [can_be_reached(place / name) for name in names] == [True, True, *[False] * 5]
+    names = ("open", "open/file", "half", "half/private", "shut", "shut/file", "link", "none")
+    assert [can_be_reached(place / name) for name in names] == [True, True, *[False] * 6]

@@ -70,6 +70,21 @@ class A:
     def __del__(self): print('deleted')
 a = A(); b = [A()]; b.append(b)
 """,
+    "clean-up that needs its neighbours": """
+import sys
+def say(what): print('closed', what, LIMIT)
+LIMIT = 3
+class A:
+    def __del__(self): say('object')
+def generate():
+    try:
+        yield 1
+    finally:
+        say('generator')
+a, g = A(), generate()
+next(g)
+sys.stdout.flush()
+""",
     "its own source": "import inspect\ndef f(): pass\nprint(inspect.getsource(f))",
     "its own hook": "import sys; sys.excepthook = lambda *a: print('hook', a[0]); 1/0",
     "a closed stdout": "import sys; sys.stdout.close()",
@@ -106,6 +121,15 @@ def test_what_was_left_open_is_not_lost(tmp_path: Path, source: str) -> None:
         assert zipfile.ZipFile(made).namelist() == ["kept"]
     else:
         assert made.read_bytes() == b"kept"
+
+
+def test_a_neighbour_is_imported_before_what_waited(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import csv, json.tool, random; print(csv.x, random.x)", encoding="utf-8")
+    for name in ("csv", "random"):
+        (tmp_path / f"{name}.py").write_text("x = 'mine'", encoding="utf-8")
+    warm, cold = _both("python", script)
+    assert warm == cold == (0, b"mine mine\n", b"")
 
 
 NODE = {

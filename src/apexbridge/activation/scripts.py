@@ -123,12 +123,19 @@ def _interpreter(entry: Path) -> tuple[list[str], Interpreter | None]:
         first = file.readline(256).decode("utf-8", "replace").strip()
     words = [_BY_SUFFIX.get(entry.suffix, "")]
     if first.startswith("#!"):
-        words = shlex.split(first[2:]) or words
+        words = _words_of(first[2:]) or words
         if Path(words[0]).name == "env":
             words = [word for word in words[1:] if not word.startswith("-")] or [""]
     name = Path(words[0]).name
     found = interpreters.find(name) if _NAME.fullmatch(name) else None
     return [name or "?", *words[1:]], found
+
+
+def _words_of(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:  # an open quote: no program is called that
+        return ["?"]
 
 
 def _missing_dependencies(entry: Path) -> str:

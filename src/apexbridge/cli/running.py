@@ -39,6 +39,9 @@ def run(out: Out, order: RunOrder) -> None:
             out.note(out.word("run_error", error=result.error, isolation=result.isolation))
         for path in saved:
             out.note(out.word("made", path=path))
+        if result.not_taken:
+            reasons = ", ".join(f"{name} ({why})" for name, why in result.not_taken.items())
+            out.note(out.word("run_not_taken", reasons=reasons))
         left = sorted(result.produced) if order.output is None else []
         if left:
             out.note(out.word("run_left", names=", ".join(left)))
@@ -120,6 +123,7 @@ def _as_json(result: ExecutionResult) -> dict[str, object]:
         "truncated": result.truncated,
         "isolation": result.isolation,
         "produced": {name: len(data) for name, data in result.produced.items()},
+        "not_taken": dict(result.not_taken),
     }
 
 

@@ -85,6 +85,7 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "It left {names}; '--output DIR' keeps such files",
         "它留下了 {names}；用 --output DIR 可保存这些文件",
     ),
+    "run_not_taken": ("Not brought back: {reasons}", "未取回：{reasons}"),
     "check_sandbox": ("Sandbox: {name}", "沙箱：{name}"),
     "sandbox_works": ("works, by trying", "经试验可用"),
     "sandbox_chosen": ("works, by trying; scripts run in it", "经试验可用；脚本在其中运行"),
@@ -100,8 +101,8 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "sysctl kernel.unprivileged_userns_clone=1，或容器的 seccomp 配置",
     ),
     "sandbox_get_landlock": (
-        "does not: {reason}. It needs Linux 5.13 or newer, with landlock in the boot option lsm=",
-        "不可用：{reason}。需要 Linux 5.13 或更新版本，且启动选项 lsm= 中包含 landlock",
+        "does not: {reason}. It needs Linux 6.12 or newer, with landlock in the boot option lsm=",
+        "不可用：{reason}。需要 Linux 6.12 或更新版本，且启动选项 lsm= 中包含 landlock",
     ),
     "check_bounds": ("Limits of scripts", "脚本限制"),
     "bounds_groups": ("a control group for each run", "每次运行有独立的控制组"),

@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -157,11 +158,16 @@ def _verdict(code: int | None, error: str, status: bytes, stderr: bytes) -> tupl
     for line in status.splitlines():
         told = json.loads(line)
         if "exit-code" in told:
-            return int(told["exit-code"]), ""
+            return _signal_or_code(int(told["exit-code"])), ""
     is_ours = code is None or (code > 0 and b"child-pid" not in status)
     if error or is_ours or code == 1:
         return None, error or _why(stderr)
     return code, ""
+
+
+def _signal_or_code(code: int) -> int:
+    """Bubblewrap says 128 + n of a signal, as shells do; a script may say so itself."""
+    return 128 - code if 128 < code <= 128 + signal.NSIG else code
 
 
 def _why(complaint: bytes) -> str:

@@ -18,7 +18,8 @@ LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT, CAPSET = 444, 445, 446, {"x86_
 NO_POWERS_FOR_ROOT = 0xEF  # no exec gives them back, and that is locked
 READ = 0b1101  # execute, read files, list folders
 FILE_ONLY = 0b0111 | 1 << 14 | 1 << 15  # what can be granted on a single file
-FS_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
+FS_RIGHTS = 16
+LEAST_ABI = 6  # what is older leaves signals and abstract sockets open
 CENSUS_SECONDS = 1.0
 HIDDEN = 16  # we ourselves, who may not be looked at
 
@@ -47,20 +48,22 @@ def landlock_abi() -> int:
 class Rules:
     """What a process may reach from the moment it turns these on: paths, and nothing outside."""
 
-    def __init__(self, abi: int) -> None:
+    def __init__(self) -> None:
         """Begin with nothing: no path, no TCP port, no abstract socket, no outside process."""
-        self._rights = (1 << FS_RIGHTS.get(abi, 16)) - 1
-        fields = [self._rights, 0b11, 0b11][: 1 if abi < 4 else 2 if abi < 6 else 3]
-        attributes = struct.pack(f"={len(fields)}Q", *fields)
+        self._rights = (1 << FS_RIGHTS) - 1
+        attributes = struct.pack("=3Q", self._rights, 0b11, 0b11)
         size = ctypes.c_size_t(len(attributes))
         self._number = check(libc.syscall(LANDLOCK_CREATE, attributes, size, ctypes.c_uint(0)))
 
     def grant(self, read: Iterable[str], write: Iterable[str]) -> None:
-        """Allow these; one that is not there grants nothing."""
+        """Allow these.
+
+        Raises:
+            OSError: If one is not there.
+        """
         for paths, rights in ((read, READ), (write, self._rights)):
             for path in paths:
-                with contextlib.suppress(FileNotFoundError):
-                    self._add(path, rights & self._rights)
+                self._add(path, rights)
 
     def _add(self, path: str, rights: int) -> None:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)

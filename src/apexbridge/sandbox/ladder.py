@@ -37,6 +37,8 @@ def write(path):
 def see():
     with open(f"/proc/{server}/environ", "rb") as file:
         file.read()
+def signal():
+    os.kill(int(server), 0)
 def turn():
     with open("/proc/sys/vm/swappiness", "r+b") as file:
         was = file.read()
@@ -50,6 +52,8 @@ print(json.dumps({
     "reach this machine's network": can(connect),
     "see the server's process": can(see),
     "change the kernel's settings": can(turn),
+    "cut off a file outside": can(lambda: os.truncate(secret, 0)),
+    "signal the server's process": can(signal),
 }))
 """
 _ABSENT = "ENOENT"

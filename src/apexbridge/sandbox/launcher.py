@@ -70,6 +70,7 @@ class Launcher:
         self._groups = groups
         self._users = users
         self._lock = threading.Lock()
+        self._owner = os.getpid()
         self._line: socket.socket | None = None
         self._process: spawn.Popen | None = None
 
@@ -120,6 +121,9 @@ class Launcher:
                 raise
 
     def _ready(self) -> socket.socket:
+        if self._owner != os.getpid():  # after a fork the zygote stays the parent's
+            self._line = self._process = None
+            self._owner = os.getpid()
         if self._line is not None and self._process is not None and self._process.poll() is None:
             return self._line
         self._forget()
@@ -154,7 +158,8 @@ class Launcher:
     def close(self) -> None:
         """End the zygote. What it started ends with the last descriptor we hold of it."""
         with self._lock:
-            self._forget()
+            if self._owner == os.getpid():
+                self._forget()
 
 
 def needed(request: ExecRequest) -> tuple[Path, ...] | None:
@@ -170,9 +175,8 @@ def _config(groups: Cgroups | None) -> str:
     machine = seccomp.MACHINES.get(platform.machine())
     program = seccomp.build(machine, seccomp.NO_SOCKETS, strict=True) if machine else b""
     homes = [str(home) for home in groups.homes] if groups else []
-    return json.dumps(
-        {"read": _READABLE, "write": _WRITABLE, "filter": program.hex(), "homes": homes}
-    )
+    reads, writes = ([p for p in paths if Path(p).exists()] for paths in (_READABLE, _WRITABLE))
+    return json.dumps({"read": reads, "write": writes, "filter": program.hex(), "homes": homes})
 
 
 def _order(launch: Launch, slot: Slot | None) -> bytes:

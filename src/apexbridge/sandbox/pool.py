@@ -5,6 +5,7 @@ exactly what a cold one could; only a run with the same mould may have it. It ho
 its own. After each run another is made in the background; those nobody asks for are dropped.
 """
 
+import os
 import select
 import threading
 import time
@@ -85,7 +86,11 @@ class Station:
 
     def is_alive(self) -> bool:
         """Whether it still waits."""
-        return self.started is not None and not select.select([self.started.end], [], [], 0)[0]
+        if self.started is None:
+            return False
+        watch = select.poll()
+        watch.register(self.started.end, select.POLLIN)
+        return not watch.poll(0)
 
     def close(self) -> None:
         """End what waits, if it was not used, and give the workspace back."""
@@ -119,10 +124,13 @@ class WarmPool:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._is_closed = False
+        self._owner = os.getpid()
 
     def take(self, mould: Mould) -> Station | None:
         """One that waits for this kind of run, if there is one; another is made for the next."""
         found = None
+        if self._owner != os.getpid():  # a fork has the same ones: they stay its parent's
+            return None
         with self._changed:
             now = time.monotonic()
             is_new = mould not in self._shelves
@@ -134,7 +142,8 @@ class WarmPool:
             elif not is_new:  # runs come faster than one at a time
                 shelf.wanted = min(shelf.wanted + 1, _MOST_OF_A_MOULD)
             shelf.used = now
-            shelf.due = now + (_PATIENCE_SECONDS if is_new else _PAUSE_SECONDS)
+            if shelf.due <= now:
+                shelf.due = now + (_PATIENCE_SECONDS if is_new else _PAUSE_SECONDS)
             self._wake()
         if found is not None and not found.is_alive():
             found.close()
@@ -153,6 +162,8 @@ class WarmPool:
 
     def close(self) -> None:
         """Drop all of them, and wait until they are gone."""
+        if self._owner != os.getpid():
+            return
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

@@ -27,7 +27,7 @@ _run_threads: RunVar[anyio.CapacityLimiter] = RunVar("sandbox threads")
 
 
 def refuse_nul(words: Iterable[str]) -> None:
-    """A command line cannot carry NUL; the caller must hear of it before anything is started.
+    """What no command line can carry; the caller must hear of it before anything is started.
 
     Raises:
         ValueError: Naming what holds it.
@@ -35,6 +35,10 @@ def refuse_nul(words: Iterable[str]) -> None:
     for text in words:
         if "\0" in text:
             raise ValueError(f"{text!r} holds a NUL character")
+        try:
+            os.fsencode(text)
+        except UnicodeEncodeError:
+            raise ValueError(f"{text!r} holds half of a character") from None
 
 
 @runtime_checkable
@@ -181,6 +185,6 @@ def _outcome(ended: Ended) -> tuple[Outcome, int | None, str | None]:
         return "workspace_limit", exit_code or _KILLED, "workspace_limit"
     if exit_code is None:
         return "not_started", None, ended.error or "unknown"
-    if exit_code > 128:
+    if ended.status is not None and ended.status < 0:
         return "killed", exit_code, None
     return ("ok" if exit_code == 0 else "failed"), exit_code, None

@@ -4,6 +4,7 @@ No quota of the file system is needed, so it holds everywhere. Counting sees onl
 a file that was removed while open is missed, so the disk's free space is looked at too.
 """
 
+import errno
 import os
 import stat
 import threading
@@ -17,6 +18,9 @@ _BLOCK = 512
 _LEAST_FREE_BYTES = 1024 * MIB
 _LEAST_FREE_SHARE = 20
 """The smaller of the two must stay free: so many bytes, or one part in so many of the disk."""
+
+_LOOKING = stat.S_IRUSR | stat.S_IXUSR
+_OUR_OWN_TROUBLE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 _one_at_a_time = threading.Lock()
 """A walk holds a descriptor for each level: several at once could use them up."""
@@ -32,17 +36,15 @@ class Quota:
 
     def is_exceeded(self) -> bool:
         """Count once; a workspace that cannot be counted is too much."""
+        count = _Count(self._limits)
         with _one_at_a_time:
             try:
-                top = os.open(self._place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-                try:
-                    count = _Count(self._limits)
-                    count.folder(top, 0)
-                finally:
-                    os.close(top)
-            except OSError:
-                return True
-        return count.is_over or self._is_disk_filling()
+                if self._is_disk_filling():
+                    return True
+                _inside(None, str(self._place), lambda top: count.folder(top, 0))
+            except OSError as error:
+                return error.errno not in _OUR_OWN_TROUBLE
+        return count.is_over
 
     def _is_disk_filling(self) -> bool:
         """Whether the disk runs full and this run can be the cause."""
@@ -80,20 +82,21 @@ class _Count:
             _inside(parent, name, lambda inner: self.folder(inner, depth + 1))
 
 
-def _inside(parent: int, name: str, count: Callable[[int], None]) -> None:
+def _inside(parent: int | None, name: str, count: Callable[[int], None]) -> None:
     """Open a folder below another, also one that was made unreadable, but never through a link."""
     flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         held = os.open(name, os.O_PATH | flags, dir_fd=parent)
     except (FileNotFoundError, NotADirectoryError):  # gone, or swapped for something else
+        if parent is None:
+            raise
         return
     try:
         here = f"/proc/self/fd/{held}"  # this very folder, whatever its name leads to by now
-        try:
-            inner = os.open(here, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except PermissionError:
-            os.chmod(here, stat.S_IRWXU)
-            inner = os.open(here, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        mode = os.fstat(held).st_mode
+        if mode & _LOOKING != _LOOKING and os.geteuid() != 0:
+            os.chmod(here, stat.S_IMODE(mode) | _LOOKING)
+        inner = os.open(here, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             count(inner)
         finally:

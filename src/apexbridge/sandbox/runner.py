@@ -18,6 +18,7 @@ _CHUNK = 1 << 16
 _GRACE_SECONDS = 0.5
 """How long a pipe may stay open after the process is gone."""
 _MEASURE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 1.0
 
 OutputSink = Callable[[int, bytes], None]
 
@@ -154,7 +155,8 @@ class _Watch:
             if now >= self._next_measure:
                 self._measure_now()
                 later = time.monotonic()
-                self._next_measure = later + max(_MEASURE_SECONDS, 10 * (later - now))
+                pause = min(max(_MEASURE_SECONDS, 10 * (later - now)), _LONGEST_PAUSE_SECONDS)
+                self._next_measure = later + pause
             for key, _ in self._selector.select(max(self._wake() - now, 0)):
                 if key.data == "end":
                     is_over = True

@@ -10,6 +10,9 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+_AND = 0x54
+_TYPE_BITS = 0xF
+_STREAMS = (1, 5)  # SOCK_STREAM, SOCK_SEQPACKET: their partner is the only one they can talk to
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCH, _ARGUMENT = 0, 4, 16
@@ -31,6 +34,11 @@ class Machine:
     socket: int
     ioctl: int
     shared_memory: tuple[int, ...]
+    fallocate: int
+    inotify: tuple[int, ...]
+    socketpair: int
+    on_others: Mapping[int, int]
+    """Calls that change another process, and which argument says whose; zero is one's own."""
     has_x32: bool = False
 
 
@@ -59,6 +67,8 @@ X86_64 = Machine(
     },
     clone=56, clone3=435, socket=41, ioctl=16, has_x32=True,
     shared_memory=(29, 30, 31, 64, 65, 66, 67, 68, 69, 70, 71, 220),
+    fallocate=285, inotify=(253, 254, 294), socketpair=53,
+    on_others={302: 0, 141: 1, 251: 1, 142: 0, 144: 0, 203: 0, 314: 0},
 )  # fmt: skip
 
 ARM64 = Machine(
@@ -77,6 +87,8 @@ ARM64 = Machine(
         **_SINCE_5,
     },
     clone=220, clone3=435, socket=198, ioctl=29, shared_memory=tuple(range(186, 198)),
+    fallocate=47, inotify=(26, 27), socketpair=199,
+    on_others={261: 0, 140: 1, 30: 1, 118: 0, 119: 0, 122: 0, 274: 0},
 )  # fmt: skip
 
 MACHINES: Mapping[str, Machine] = {"x86_64": X86_64, "aarch64": ARM64, "arm64": ARM64}
@@ -87,7 +99,9 @@ def build(
 ) -> bytes:
     """Make the filter for a processor; `families` are the kinds of sockets that may be opened.
 
-    `strict` also denies System V shared memory, for backends without a namespace of their own.
+    `strict` is for backends without namespaces of their own: it also denies System V shared memory,
+    watching other people's folders, datagrams to any socket, and changing another process's limits
+    or turns.
     """
     program = [
         _load(_ARCH),
@@ -97,9 +111,15 @@ def build(
     ]
     if machine.has_x32:
         program += [_jump(_JUMP_AT_LEAST, _X32_BIT, yes=0, no=1), _deny(errno.ENOSYS)]
-    shared = machine.shared_memory if strict else ()
+    shared = (*machine.shared_memory, *machine.inotify) if strict else ()
     for number in (*machine.denied.values(), *shared):
         program += [_jump(_JUMP_EQUAL, number, yes=0, no=1), _deny(errno.EPERM)]
+    # Room that is taken without being written is taken faster than anybody can count it.
+    program += [_jump(_JUMP_EQUAL, machine.fallocate, yes=0, no=1), _deny(errno.EOPNOTSUPP)]
+    if strict:
+        for number, argument in machine.on_others.items():
+            program += _block(number, _only((0,), argument, errno.EPERM))
+        program += _block(machine.socketpair, _only_types(_STREAMS))
     program += [_jump(_JUMP_EQUAL, machine.clone3, yes=0, no=1), _deny(errno.ENOSYS)]
     program += _block(
         machine.clone,
@@ -116,12 +136,24 @@ def _block(number: int, body: list[bytes]) -> list[bytes]:
     return [_jump(_JUMP_EQUAL, number, yes=0, no=len(body)), *body]
 
 
-def _only(values: tuple[int, ...]) -> list[bytes]:
-    """Refuse a call whose first argument is none of these."""
-    checks = [_load(_ARGUMENT)]
+def _only(
+    values: tuple[int, ...], argument: int = 0, code: int = errno.EAFNOSUPPORT
+) -> list[bytes]:
+    """Refuse a call one of whose arguments is none of these."""
+    checks = [_load(_ARGUMENT + 8 * argument)]
     for position, value in enumerate(values):
         checks.append(_jump(_JUMP_EQUAL, value, yes=len(values) - position, no=0))
-    return [*checks, _deny(errno.EAFNOSUPPORT)]
+    return [*checks, _deny(code)]
+
+
+def _only_types(values: tuple[int, ...]) -> list[bytes]:
+    """Refuse a pair of sockets that is of none of these types, whatever its flags."""
+    load, *checks = _only(values, argument=1, code=errno.EPERM)
+    return [load, _and(_TYPE_BITS), *checks]
+
+
+def _and(mask: int) -> bytes:
+    return struct.pack("=HBBI", _AND, 0, 0, mask)
 
 
 def _none_of(values: tuple[int, ...]) -> list[bytes]:

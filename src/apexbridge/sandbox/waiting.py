@@ -23,7 +23,11 @@ _MAX_ORDER_BYTES = 1024 * 1024
 # do for a script (threads, exit functions, files left open, __del__) is done, and then it is gone.
 _PYTHON = """
 def wait():
-    import atexit, gc, importlib.machinery, io, os, sys, threading, types
+    import sys
+    fresh = set(sys.modules)
+    if not sys.flags.safe_path:
+        sys.path.pop(0)  # the folder we wait in is nobody's yet
+    import atexit, gc, importlib.machinery, io, os, threading, types
     import argparse, csv, datetime, json, pathlib, re, subprocess, tempfile
     def take(size):
         data = b""
@@ -53,12 +57,13 @@ def wait():
     def end(folder):
         threading._shutdown()
         atexit._run_exitfuncs()
-        for module in list(sys.modules.values()):
+        for name, module in list(sys.modules.items()):
             place = getattr(module, "__file__", None)
-            if getattr(module, "__name__", "") == "__main__" or (
+            if name == "__main__" or (
                 isinstance(place, str) and place.startswith(folder + os.sep)
             ):
-                module.__dict__.clear()
+                del sys.modules[name]
+        module = None
         gc.collect()
         for thing in gc.get_objects():
             if isinstance(thing, io.IOBase) and not thing.closed and thing.writable():
@@ -68,7 +73,11 @@ def wait():
     sys.argv = [os.fsdecode(word) for word in words]
     folder = os.path.dirname(os.path.realpath(sys.argv[0]))
     if not sys.flags.safe_path:
-        sys.path[0] = folder
+        sys.path.insert(0, folder)
+        for name in set(sys.modules) - fresh:  # a neighbour of that name is meant
+            top = os.path.join(folder, name.partition(".")[0])
+            if os.path.exists(top + ".py") or os.path.isdir(top):
+                del sys.modules[name]
     before = sys.modules["__main__"]
     code = run(sys.argv[0])
     if not isinstance(code, (int, type(None))):

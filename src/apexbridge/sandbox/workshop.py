@@ -8,7 +8,6 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from apexbridge.errors import ApexBridgeError
 from apexbridge.sandbox import runner, waiting
 from apexbridge.sandbox.base import Access, ExecRequest, ExecutionResult, Sandbox, SandboxLimits
 from apexbridge.sandbox.interpreters import Interpreter
@@ -107,7 +106,7 @@ class Workshop:
         station = station or empty_station(self._workspaces)
         try:
             fill(station.place, job.inputs)
-        except ApexBridgeError:
+        except BaseException:
             station.close()
             raise
         return station
@@ -142,7 +141,7 @@ def _request(job: Job, place: Path) -> ExecRequest:
 def _with_files(result: ExecutionResult, found: Harvest, job: Job) -> ExecutionResult:
     """The result, with the files that were not there before or are no longer the same."""
     made = {name: data for name, data in found.files.items() if data != job.inputs.get(name)}
-    return replace(result, produced=made)
+    return replace(result, produced=made, not_taken=found.left)
 
 
 def _clear(station: Station, limits: SandboxLimits) -> Harvest:

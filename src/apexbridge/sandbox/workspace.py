@@ -83,9 +83,12 @@ def fill(place: Path, inputs: Mapping[str, bytes]) -> None:
         StorageError: If the disk refuses.
     """
     for name, data in inputs.items():
-        target = safe_join(place, name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        create_bytes(target, data)
+        try:
+            target = safe_join(place, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            create_bytes(target, data)
+        except (OSError, UnicodeError) as error:
+            raise StorageError(str(error), path=ascii(name)) from error
     owner = place.stat().st_uid
     if inputs and owner != os.geteuid():
         give(place, owner)
@@ -94,9 +97,10 @@ def fill(place: Path, inputs: Mapping[str, bytes]) -> None:
 def harvest(place: Path, max_bytes: int, max_files: int = 100) -> Harvest:
     """Read the files a run left behind: plain files with one name, never through a link."""
     files, left, room = dict[str, bytes](), dict[str, str](), max_bytes
+    place.chmod(0o700)  # whatever the run made of its own folder
     top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        for name in _names(top, PurePosixPath()):
+        for name in _names(top, PurePosixPath(), left):
             if len(files) >= max_files:
                 left[str(name)] = "too many files"
                 break
@@ -111,19 +115,26 @@ def harvest(place: Path, max_bytes: int, max_files: int = 100) -> Harvest:
     return Harvest(files=files, left=left)
 
 
-def _names(top: int, folder: PurePosixPath, depth: int = 8) -> Iterator[PurePosixPath]:
-    with contextlib.suppress(OSError), os.scandir(os.dup(top)) as items:
+def _names(
+    top: int, folder: PurePosixPath, left: dict[str, str], depth: int = 8
+) -> Iterator[PurePosixPath]:
+    with contextlib.suppress(OSError), os.scandir(top) as items:
         found = sorted((item.name, item.is_dir(follow_symlinks=False)) for item in items)
         for name, is_folder in found:
             if not is_folder:
                 yield folder / name
-            elif depth:
-                with contextlib.suppress(OSError):
+            elif not depth:
+                left[str(folder / name)] = "too deep"
+            else:
+                try:
                     inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
-                    try:
-                        yield from _names(inner, folder / name, depth - 1)
-                    finally:
-                        os.close(inner)
+                except OSError as error:
+                    left[str(folder / name)] = str(error.strerror)
+                    continue
+                try:
+                    yield from _names(inner, folder / name, left, depth - 1)
+                finally:
+                    os.close(inner)
 
 
 def _read(top: int, name: PurePosixPath, room: int) -> bytes | str:

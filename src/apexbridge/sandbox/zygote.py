@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from apexbridge.sandbox.confine import (
+    LEAST_ABI,
     PR_SET_PDEATHSIG,
     Census,
     Filter,
@@ -140,8 +141,7 @@ def wait_and_become(
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         for group in groups:
             put(os.path.join(group, "cgroup.procs"), os.getpid())
-        abi = landlock_abi()
-        rules = Rules(abi) if abi else None
+        rules = Rules() if landlock_abi() >= LEAST_ABI else None
         if rules is not None:  # what every run may reach is granted before there is a hurry
             rules.grant(config["read"], config["write"])
         calls = Filter(bytes.fromhex(config["filter"])) if config["filter"] else None
@@ -175,6 +175,9 @@ class Supervisor:
             wait_and_become(theirs, tell, config, self._groups)
         theirs.close()
         os.close(tell)
+        # Opened now: a command that could take our descriptors away must not save itself so.
+        self._watched = os.pidfd_open(self._child)
+        self._family = Family()
 
     def serve(self, line: socket.socket, taken: int) -> None:
         """Wait for an order, and see it through."""
@@ -190,7 +193,7 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 control.send(json.dumps(report).encode())
             control.close()  # whoever waits need not wait for what follows
-        end_everyone(self._child)
+        self._family.end(self._child)
         remove_groups(self._groups)
 
     def _fulfil(
@@ -207,9 +210,11 @@ class Supervisor:
         for descriptor in descriptors:
             os.close(descriptor)
         failure = os.read(self._told, 4)
-        watched = os.pidfd_open(self._child)
-        select.select([watched, control], [], [])
-        status = end_everyone(self._child)
+        watch = select.poll()
+        for descriptor in (self._watched, control.fileno()):
+            watch.register(descriptor, select.POLLIN)
+        watch.poll()
+        status = self._family.end(self._child)
         return {"errno": struct.unpack("=i", failure)[0]} if failure else {"status": status}
 
 
@@ -218,7 +223,7 @@ def rehearse() -> None:
     if os.geteuid() != 0:
         census.take()
     seal([])
-    children()
+    Family().members()
     prctl(PR_GET_DUMPABLE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     json.loads(json.dumps({"status": 0, "words": ["a", 1, None, True]}).encode())
@@ -230,39 +235,34 @@ def seal(descriptors: Sequence[int]) -> None:
         os.set_inheritable(descriptor, False)
 
 
-def end_everyone(child: int) -> int | None:
-    """Kill and reap until nobody is left; the first child's status."""
-    status = None
-    for _ in range(MAX_LEFT):
-        for pid in children():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        try:
-            pid, raw = os.waitpid(-1, 0)
-        except ChildProcessError:
-            return status
-        if pid == child:
-            status = os.waitstatus_to_exitcode(raw)
-    return status
+class Family:
+    """All processes that are ours now, our child's orphans too."""
 
+    def __init__(self) -> None:
+        path = f"/proc/self/task/{os.getpid()}/children"
+        self._list = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
-def children() -> list[int]:
-    """The processes that are ours now."""
-    with contextlib.suppress(OSError):
-        return [int(pid) for pid in read_all(f"/proc/self/task/{os.getpid()}/children").split()]
-    return []
-
-
-def read_all(path: str) -> bytes:
-    """All of a file, without what `open` would have to import first."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    def members(self) -> list[int]:
+        """Their numbers."""
         pieces: list[bytes] = []
-        while piece := os.read(descriptor, 1 << 16):
+        while piece := os.pread(self._list, 1 << 16, sum(map(len, pieces))):
             pieces.append(piece)
-        return b"".join(pieces)
-    finally:
-        os.close(descriptor)
+        return [int(pid) for pid in b"".join(pieces).split()]
+
+    def end(self, child: int) -> int | None:
+        """Kill and reap until nobody is left; the first child's status."""
+        status = None
+        for _ in range(MAX_LEFT):
+            for pid in self.members():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            try:
+                pid, raw = os.waitpid(-1, 0)
+            except ChildProcessError:
+                return status
+            if pid == child:
+                status = os.waitstatus_to_exitcode(raw)
+        return status
 
 
 def serve(line: socket.socket, config: Config) -> None:
