@@ -13,22 +13,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from apexbridge.sandbox import doorkeeper, interpreters, seccomp
-from apexbridge.sandbox.base import MIB, ExecRequest, ExecutionResult
+from apexbridge.sandbox.base import ExecRequest, ExecutionResult
 from apexbridge.sandbox.launcher import FIRST_KEPT, Launch, Launcher, needed
 from apexbridge.sandbox.network import AllowListProxy
 from apexbridge.sandbox.process import run_on
 from apexbridge.sandbox.runner import Started
 
-_SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_SYSTEM_FILES = (
-    "/etc/alternatives",
-    "/etc/ld.so.cache",
-    "/etc/localtime",
-)
+_SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/localtime")
+_SYSTEM_FILES = ("/etc/alternatives", "/etc/ld.so.cache")
 _NETWORK_FILES = ("/etc/ssl/certs", "/etc/ssl/openssl.cnf")
 """Of use only to who can reach anyone; every mount takes its time."""
-_DEVICES = ("null", "zero", "random", "urandom")
-_SHARED_MEMORY_BYTES = 16 * MIB
+_DEVICES = ("null", "zero", "urandom")
+_DEVICE_LINKS = {
+    "random": "urandom",
+    "shm": "/tmp",
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+}
 _MESSAGES = {os.strerror(code): name for code, name in errno.errorcode.items()}
 
 
@@ -108,7 +111,7 @@ def _file_system(request: ExecRequest) -> Iterator[str]:
         path = Path(name)
         if path.is_symlink():
             yield from ("--symlink", str(path.readlink()), name)
-        elif path.is_dir():
+        elif path.exists():
             yield from ("--ro-bind", name, name)
     for name in (*_SYSTEM_FILES, *(_NETWORK_FILES if request.access.hosts else ())):
         yield from ("--ro-bind-try", name, name)
@@ -116,9 +119,8 @@ def _file_system(request: ExecRequest) -> Iterator[str]:
     yield from ("--proc", "/proc", "--remount-ro", "/proc", "--dir", "/dev")
     for name in _DEVICES:
         yield from ("--dev-bind-try", f"/dev/{name}", f"/dev/{name}")
-    for name, target in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
-        yield from ("--symlink", f"/proc/self/fd{target}", f"/dev/{name}")
-    yield from ("--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm")
+    for name, target in _DEVICE_LINKS.items():
+        yield from ("--symlink", target, f"/dev/{name}")
     yield from ("--size", str(request.limits.temporary_bytes), "--tmpfs", "/tmp")
     for path in dict.fromkeys(request.access.read):
         yield from ("--ro-bind", str(path), str(path))

@@ -68,15 +68,20 @@ def wait():
         for thing in gc.get_objects():
             if isinstance(thing, io.IOBase) and not thing.closed and thing.writable():
                 thing.flush()
+    exec(compile(b"pass", "-", "exec", dont_inherit=True), {})  # the first time is the slowest
+    gc.collect()
     gc.freeze()
     words = take(int(take(8))).split(b"\\0")[1:-1]
     sys.argv = [os.fsdecode(word) for word in words]
     folder = os.path.dirname(os.path.realpath(sys.argv[0]))
     if not sys.flags.safe_path:
         sys.path.insert(0, folder)
-        for name in set(sys.modules) - fresh:  # a neighbour of that name is meant
-            top = os.path.join(folder, name.partition(".")[0])
-            if os.path.exists(top + ".py") or os.path.isdir(top):
+        try:
+            near = {name.partition(".")[0] for name in os.listdir(folder)}
+        except OSError:  # only the script itself was granted
+            near = set()
+        for name in set(sys.modules) - fresh:
+            if name.partition(".")[0] in near:  # a neighbour of that name is meant
                 del sys.modules[name]
     before = sys.modules["__main__"]
     code = run(sys.argv[0])
