@@ -27,6 +27,8 @@ from apexbridge.sandbox.workspace import Workspaces
 ROUNDS = 60
 GOALS = """goals (least over least): python cold 1.3 landlock, 1.7 bubblewrap; python warm 0.5,
 node warm 0.4; /bin/true cold 5 landlock"""
+_SETTLE_SECONDS = 0.25
+"""What has just been started is still getting ready, and would share the next one's processor."""
 _ENV = {"PATH": "/usr/bin:/bin"}
 
 Contender = Callable[[], Awaitable[float]]
@@ -142,7 +144,7 @@ def _warm(workshop: Workshop, pool: WarmPool, subject: _Subject, place: Path) ->
         # What is made in the background is not what is measured.
         while not pool.waiting():  # noqa: ASYNC110  # a thread makes it
             await anyio.sleep(0.01)
-        await anyio.sleep(0.1)
+        await anyio.sleep(_SETTLE_SECONDS)
         return spent
 
     return run
