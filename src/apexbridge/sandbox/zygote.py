@@ -42,6 +42,7 @@ MAX_LEFT = 10_000
 MAX_DESCRIPTORS = 8
 MAX_PACKET = 1024
 FIRST_KEPT = 40  # further descriptors of an order are inherited under these numbers
+REST_MILLISECONDS = 30  # a run that has just begun need not share the processor with its successor
 SPARE = 2  # how many wait, each with its child ready: a fork is what costs most
 
 Order = dict[str, Any]
@@ -273,12 +274,17 @@ def serve(line: socket.socket, config: Config) -> None:
     watch = select.poll()
     watch.register(line, 0)  # only its end is of interest here
     watch.register(noticed, select.POLLIN)
+    waiting = SPARE
     while True:
-        ready = dict(watch.poll())
+        pause = None if waiting >= SPARE else REST_MILLISECONDS if waiting > 0 else 0
+        ready = dict(watch.poll(pause))
         if line.fileno() in ready:
             return
-        os.read(noticed, 1)
-        fork_supervisor(line, noticed, taken, config)
+        if noticed in ready:
+            waiting -= len(os.read(noticed, SPARE))
+        else:
+            fork_supervisor(line, noticed, taken, config)
+            waiting += 1
 
 
 def fork_supervisor(line: socket.socket, noticed: int, taken: int, config: Config) -> None:
