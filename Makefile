@@ -1,5 +1,5 @@
 # Two commands do everything: `make run` and `make test`. The other verbs are parts of them.
-.PHONY: run test check format lint types cover bench docs clean test-as-nobody test-without-bubblewrap
+.PHONY: run test check format lint types cover crash bench docs clean test-as-nobody test-without-bubblewrap
 
 RUN  := .venv
 TEST := .venv-test
@@ -42,6 +42,10 @@ test-as-nobody: $(TEST)/.ready
 # Everything, on a machine that has no bubblewrap and may not install it.
 test-without-bubblewrap: $(TEST)/.ready
 	@scripts/elsewhere --without-bubblewrap $(BIN)/python -m pytest -n 2 -q -p no:cacheprovider
+
+# The same kills as in `make test`, at many more moments.
+crash: $(TEST)/.ready
+	@$(BIN)/python -m pytest -q -p no:cacheprovider tests/crash --rounds 50
 
 bench: $(TEST)/.ready
 	@$(BIN)/python -m benchmarks

@@ -15,7 +15,13 @@ from apexbridge.cli.main import app
 from apexbridge.cli.output import Exit
 from apexbridge.lifecycle.archive import ArchiveLimits
 from apexbridge.policy.hookspec import HookEvent
-from apexbridge.settings import SandboxSettings, Settings, SkillSettings
+from apexbridge.settings import (
+    IndexSettings,
+    ModelSettings,
+    SandboxSettings,
+    Settings,
+    SkillSettings,
+)
 from apexbridge.skills import frontmatter, names, patterns, reader, tree, validate
 from apexbridge.skills.manifest import SPEC_KEYS, SkillManifest
 from tests.promises import PROMISES
@@ -47,7 +53,7 @@ def cli_page() -> str:
         "## Common options",
         _options(command),
     ]
-    for name, sub in command.commands.items():
+    for name, sub in commands(command):
         parts += [f"## `apexbridge {name}`", str(sub.help), _options(sub)]
     codes = table(("code", "meaning"), ((int(code), code.name.lower()) for code in Exit))
     envelope = (
@@ -55,6 +61,15 @@ def cli_page() -> str:
         "or `{code, message, hint, param}`. People's text then goes to stderr."
     )
     return page("Command line", *parts, "## Exit codes", codes, "## JSON", envelope)
+
+
+def commands(group: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
+    """Every command by its full name, those of groups too."""
+    for name, sub in group.commands.items():
+        if hasattr(sub, "commands"):
+            yield from commands(sub, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", sub
 
 
 def _options(command: Any) -> str:
@@ -72,6 +87,8 @@ def settings_page() -> str:
         *_settings(Settings, ""),
         *_settings(SkillSettings, "skills."),
         *_settings(SandboxSettings, "sandbox."),
+        *_settings(IndexSettings, "index."),
+        *_settings(ModelSettings, "model."),
     ]
     intro = (
         "Later wins: defaults, your `config.toml`, the project's `ship.json` (only `skills.paths` "

@@ -20,6 +20,17 @@ from apexbridge.sandbox.launcher import Launcher
 from tests.hostile.rows import APART, ROWS, kind_of
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rounds", type=int, help="how often tests/crash kills")
+
+
+@pytest.fixture
+def rounds(request: pytest.FixtureRequest) -> int:
+    """How many random moments of a crash are tried."""
+    chosen: int | None = request.config.getoption("--rounds")
+    return chosen or 4
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"

@@ -24,7 +24,9 @@ ApexBridgeError
 ├── SandboxUnavailableError      no sandbox of the demanded strength exists here
 ├── RetrievalError
 │   ├── EmbedderUnavailableError
+│   ├── EmbedderOutputError      vectors that cannot be right: refused, never stored
 │   └── IndexMismatchError       stored vectors come from another embedder
+├── EvalInputError               a file with queries or skills to evaluate makes no sense
 ├── ModelError
 │   ├── ModelUnavailableError    worth trying again
 │   ├── ModelRejectedError       the request itself was refused
@@ -244,10 +246,28 @@ class EmbedderUnavailableError(RetrievalError):
     code = "embedder_unavailable"
 
 
+class EmbedderOutputError(RetrievalError):
+    """An embedder gave vectors that cannot be right; none of them is stored."""
+
+    code = "embedder_output"
+
+
 class IndexMismatchError(RetrievalError):
     """Stored vectors come from another embedder."""
 
     code = "index_mismatch"
+
+
+class EvalInputError(ApexBridgeError):
+    """A file with queries or skills to evaluate makes no sense; `line` 0 means all of it."""
+
+    code = "eval_input_invalid"
+
+    def __init__(
+        self, detail: str = "", *, path: object, line: int = 0, code: str | None = None
+    ) -> None:
+        where = f"{path}:{line}" if line else str(path)
+        super().__init__(detail, code=code, path=path, line=line, where=where)
 
 
 class ModelError(ApexBridgeError):

@@ -305,7 +305,7 @@ async def test_a_skill_reaches_the_hosts_that_were_granted_to_it(
         seen[call.skill.name] = call.hosts
         return ExecutionResult(outcome="ok", exit_code=0)
 
-    monkeypatch.setattr("apexbridge.runtime.execute_skill", note)
+    monkeypatch.setattr("apexbridge.runtime.core.execute_skill", note)
     granted = "weather=api.example.org,weather=example.com:8443"
     environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__HOSTS": granted}
     async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:

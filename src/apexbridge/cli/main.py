@@ -8,6 +8,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from apexbridge.cli import commands_search
+from apexbridge.cli.flags import Json, Quiet
+
 app = typer.Typer(
     name="apexbridge",
     help="Skills and tools for any language model.",
@@ -17,8 +20,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON envelope on stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Replace what is there without asking.")]
 Level = Annotated[
@@ -221,6 +222,9 @@ def _split_words(words: list[str]) -> tuple[str, list[str]]:
     if mark > 1:
         raise typer.BadParameter("put '--' before the script's arguments")
     return (words[0] if mark else ""), words[mark + 1 :]
+
+
+commands_search.register(app)
 
 
 @app.command()

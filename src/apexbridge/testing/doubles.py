@@ -1,18 +1,15 @@
 """A double for every seam: small, honest implementations without processes, networks or models."""
 
-import hashlib
-import math
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Any
 
 from apexbridge.errors import ModelOutputError, SkillNotFoundError, SourceError
 from apexbridge.events import Event
 from apexbridge.models.base import ModelDelta, ModelRequest, Usage
 from apexbridge.policy.engine import Answer
 from apexbridge.policy.rules import Decision, PermissionRequest
-from apexbridge.retrieval.base import Entry, Hit, Vector
 from apexbridge.sandbox.base import ExecRequest, ExecutionResult
 from apexbridge.skills.model import (
     Origin,
@@ -152,57 +149,3 @@ class StaticTool:
         """Give the result."""
         self.calls.append(arguments)
         return self._result
-
-
-class HashEmbedder:
-    """Deterministic vectors from word hashes: equal words are near, nothing is understood."""
-
-    id = "hash-64"
-    dimensions = 64
-
-    async def embed(
-        self, texts: Sequence[str], *, kind: Literal["query", "document"]
-    ) -> Sequence[Vector]:
-        """Embed in one batch, in order."""
-        return [self._vector(text) for text in texts]
-
-    def _vector(self, text: str) -> list[float]:
-        vector = [0.0] * self.dimensions
-        for word in [text, *text.lower().split()]:
-            digest = hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=4).digest()
-            vector[digest[0] % self.dimensions] += 1.0 if digest[1] % 2 else -1.0
-        length = math.hypot(*vector)
-        return [value / length for value in vector] if length else [1.0, *vector[1:]]
-
-
-class MemoryStore:
-    """Entries in a dictionary, compared one by one."""
-
-    def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
-
-    async def fingerprints(self) -> Mapping[str, str]:
-        """Say what is stored."""
-        return {name: entry.fingerprint for name, entry in self._entries.items()}
-
-    async def upsert(self, entries: Sequence[Entry]) -> None:
-        """Add or replace."""
-        self._entries.update({entry.name: entry for entry in entries})
-
-    async def delete(self, names: Sequence[str]) -> None:
-        """Forget."""
-        for name in names:
-            self._entries.pop(name, None)
-
-    async def nearest(self, vector: Vector, *, text: str, limit: int) -> Sequence[Hit]:
-        """Find the nearest by cosine, put into 0..1."""
-        hits = [
-            Hit(name=entry.name, score=(1 + _cosine(vector, entry.vector)) / 2)
-            for entry in self._entries.values()
-        ]
-        return sorted(hits, key=lambda hit: (-hit.score, hit.name))[:limit]
-
-
-def _cosine(left: Vector, right: Vector) -> float:
-    product = sum(a * b for a, b in zip(left, right, strict=True))
-    return product / ((math.hypot(*left) * math.hypot(*right)) or 1.0)

@@ -55,8 +55,18 @@ PHRASES = {
     ),
     "retrieval_error": Phrase("{detail}"),
     "embedder_unavailable": Phrase("向量模型 {name} 没有响应：{detail}"),
+    "extra_missing": Phrase("未安装软件包 {name}", "请安装：pip install 'apexbridge[{extra}]'"),
+    "embedder_output": Phrase(
+        "向量模型 {name} 返回的向量有误：{detail}", "请检查模型与其设置是否匹配"
+    ),
     "index_mismatch": Phrase(
         "索引由 {found} 生成，而当前配置为 {expected}", "请重建索引：apexbridge index rebuild"
+    ),
+    "eval_input_invalid": Phrase("{where}：{detail}"),
+    "eval_input_empty": Phrase("{path} 中没有可评估的内容"),
+    "eval_queries_missing": Phrase(
+        "技能“{path}”没有可用于检查的查询：{detail}",
+        "请在 evals/eval_queries.json 中写入一个列表，每项含 query 与 should_trigger。",
     ),
     "model_error": Phrase("{detail}"),
     "model_unavailable": Phrase("模型 {name} 没有响应：{detail}", "请稍后再试。"),

@@ -65,9 +65,22 @@ PHRASES = {
     ),
     "retrieval_error": Phrase("{detail}"),
     "embedder_unavailable": Phrase("The embedder {name} does not answer: {detail}"),
+    "extra_missing": Phrase(
+        "The package {name} is not installed", "Install it: pip install 'apexbridge[{extra}]'"
+    ),
+    "embedder_output": Phrase(
+        "The embedder {name} gave vectors that cannot be right: {detail}",
+        "Check that the model and its settings fit together",
+    ),
     "index_mismatch": Phrase(
         "The index was made by {found}, but {expected} is configured",
         "Rebuild it: apexbridge index rebuild",
+    ),
+    "eval_input_invalid": Phrase("{where}: {detail}"),
+    "eval_input_empty": Phrase("{path} holds nothing to evaluate"),
+    "eval_queries_missing": Phrase(
+        "The skill '{path}' has no queries to check it with: {detail}",
+        "Write a list of objects with 'query' and 'should_trigger' to evals/eval_queries.json.",
     ),
     "model_error": Phrase("{detail}"),
     "model_unavailable": Phrase("The model {name} does not answer: {detail}", "Try again later."),

@@ -2,170 +2,34 @@
 
 Later wins: defaults, the user's file, the project's `ship.json`, the project's `apexbridge.toml`,
 `APEXBRIDGE_*` in the environment (`__` nests), flags. Read once in a door and handed down; rooms
-receive their own small values, never this object. The only module that knows the environment.
+receive their own small values, never this object. The only room that knows the environment.
 """
 
 import difflib
 import json
 import os
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeGuard
+from typing import Any, TypeGuard
 
 import platformdirs
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-)
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic import BaseModel, ValidationError
+from pydantic_settings import EnvSettingsSource
 
 from apexbridge import wording
 from apexbridge.errors import ConfigError, SettingNotFoundError
-from apexbridge.skills.model import Origin
+from apexbridge.settings.choices import PREFIX, Settings
 
 USER_FILE = "config.toml"
 PROJECT_FILE = "apexbridge.toml"
 SHIP_FILE = "ship.json"
 ENVIRONMENT = "environment"
-PREFIX = "APEXBRIDGE_"
 _NOT_FOR_PROJECTS = (
     "data_dir", "sandbox", "skills.managed_path", "skills.user_paths", "skills.precedence",
+    "index", "model",
 )  # fmt: skip
-
-
-def _split(value: object) -> object:
-    """An environment variable or flag is one text; its parts stand between path separators."""
-    return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
-
-
-def _words(value: object) -> object:
-    return re.findall(r"[^\s,:;]+", value) if isinstance(value, str) else value
-
-
-def _listed(value: object) -> object:
-    return re.findall(r"[^\s,;]+", value) if isinstance(value, str) else value
-
-
-def _language_tag(value: object) -> object:
-    """`zh_CN.UTF-8` and `zh-Hans` are `zh`."""
-    return value.lower()[:2] if isinstance(value, str) and value.lower() != "auto" else value
-
-
-def _refuse_nul(paths: tuple[str, ...]) -> tuple[str, ...]:
-    if any("\0" in path for path in paths):
-        raise ValueError("a path holds a NUL character")
-    return paths
-
-
-def _refuse_no_grant(grants: tuple[str, ...]) -> tuple[str, ...]:
-    for grant in grants:
-        skill, _, host = grant.partition("=")
-        if not skill or not host:
-            raise ValueError(f"'{grant}' is not of the form skill=host")
-    return grants
-
-
-Paths = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_refuse_nul)]
-HostGrants = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_refuse_no_grant)]
-Precedence = Annotated[tuple[Origin, ...], BeforeValidator(_words)]
-
-
-class SkillSettings(BaseModel):
-    """Where skills are looked for."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True
-    )
-
-    paths: Paths = ()
-    """More folders with skills; relative ones start at the project, `~` is your home."""
-    allow_external_paths: bool = Field(
-        default=False,
-        validation_alias=AliasChoices("allow_external_paths", "allowExternalPaths"),
-    )
-    """Whether `paths` may lead out of the project."""
-    managed_path: str = ""
-    """A folder whose skills nothing can override; for operators."""
-    user_paths: Paths = ("~/.apexbridge/skills", "~/.claude/skills", "~/.agents/skills")
-    """Where your own skills lie."""
-    project_paths: Paths = (".apexbridge/skills", ".claude/skills", ".agents/skills")
-    """Where a project keeps its skills, in each folder from here up to the repository's root."""
-    precedence: Precedence = tuple(Origin)
-    """Whose skill wins when two have one name, the strongest first."""
-    max_depth: int = Field(default=6, ge=1, le=32)
-    """How deep below a root skills are looked for."""
-    max_folders: int = Field(default=2_000, ge=1)
-    """How many folders of a root are looked at."""
-
-
-class SandboxSettings(BaseModel):
-    """How scripts are run."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    wall_seconds: float = Field(default=60, gt=0, le=3_600)
-    """How long a script may take."""
-    memory_mib: int = Field(default=1_024, ge=16)
-    """How much memory it may use."""
-    output_mib: int = Field(default=10, ge=1, le=1_024)
-    """How much it may print, stdout and stderr together."""
-    processes: int = Field(default=64, ge=1)
-    """How many processes it may have at a time."""
-    workspace_mib: int = Field(default=256, ge=1)
-    """How much it may leave in its workspace."""
-    warm: int = Field(default=4, ge=0, le=64)
-    """How many sandboxes wait, ready for what ran before; 0 for none."""
-    hosts: HostGrants = ()
-    """Hosts that a skill may reach, each as `skill=host`; all others reach none."""
-    allow_unsandboxed: bool = False
-    """Whether scripts run without isolation where none works; every such run warns."""
-
-
-class Settings(BaseSettings):
-    """Everything that can be chosen."""
-
-    model_config = SettingsConfigDict(
-        frozen=True,
-        extra="forbid",
-        env_prefix=PREFIX,
-        env_nested_delimiter="__",
-        enable_decoding=False,
-        use_attribute_docstrings=True,
-    )
-
-    lang: Annotated[Literal["auto", "en", "zh"], BeforeValidator(_language_tag)] = "auto"
-    """The language of messages; `auto` follows the locale."""
-    data_dir: Path = Path("~/.local/share/apexbridge")
-    """Where installed skills and the index are kept."""
-    skills: SkillSettings = SkillSettings()
-    """Where skills are looked for."""
-    sandbox: SandboxSettings = SandboxSettings()
-    """How scripts are run."""
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take only what is given: `load` merges the layers, to know where each value came from."""
-        return (init_settings,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

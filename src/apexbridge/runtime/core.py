@@ -1,4 +1,4 @@
-"""Runtime: the one builder of concrete things."""
+"""Runtime: everything there is, for one project."""
 
 import difflib
 import logging
@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import cached_property
 from typing import Self
 
 import anyio
@@ -19,6 +19,8 @@ from apexbridge.catalog.merge import Merged, merge
 from apexbridge.errors import SkillNotFoundError, SourceError
 from apexbridge.events import CatalogChanged, Event
 from apexbridge.extensions import Extensions
+from apexbridge.retrieval.results import Results
+from apexbridge.runtime.places import find_sources
 from apexbridge.sandbox import spawn
 from apexbridge.sandbox.base import MIB, ExecutionResult, Sandbox, SandboxLimits
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
@@ -33,11 +35,9 @@ from apexbridge.sandbox.seatbelt import SeatbeltSandbox
 from apexbridge.sandbox.users import SlotUsers
 from apexbridge.sandbox.workshop import Workshop
 from apexbridge.sandbox.workspace import Workspaces
-from apexbridge.settings import Loaded, SkillSettings, load
-from apexbridge.skills.model import Origin, Problem, Skill, SkillContent
+from apexbridge.settings import Loaded, load
+from apexbridge.skills.model import Problem, Skill, SkillContent
 from apexbridge.sources.base import Scan, SkillSource
-from apexbridge.sources.bundled import bundled_source
-from apexbridge.sources.folders import FolderSource, ScanLimits
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +87,12 @@ class Runtime:
         """
         runtime = cls(loaded or load(), extensions or Extensions.installed())
         with runtime._stack:
-            await runtime.refresh()
-            yield runtime
+            try:
+                await runtime.refresh()
+                yield runtime
+            finally:
+                if "searching" in vars(runtime):
+                    await runtime.searching.close()
 
     async def refresh(self) -> None:
         """Scan every source again; one that is down is a problem beside the others."""
@@ -162,6 +166,25 @@ class Runtime:
             return []  # a system none of the backends is made for
         launcher = self._stack.enter_context(closing(Launcher(bounds.groups, bounds.users)))
         return [BubblewrapSandbox(launcher), LandlockSandbox(launcher)]
+
+    @cached_property
+    def searching(self):  # its type would load what it is made of
+        """The index and all that is done with it; nothing is loaded before it is asked for."""
+        from apexbridge.runtime.searching import Searching
+
+        return Searching(self.loaded, lambda: self.catalog.skills, self.content)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        query_en: str | None = None,
+        query_zh: str | None = None,
+        limit: int = 5,
+    ) -> Results:
+        """Find the skills that fit a request best; brings the index up to date on first use."""
+        index = await self.searching.index()
+        return await index.search(query, query_en=query_en, query_zh=query_zh, limit=limit)
 
     async def execute_skill(
         self, name: str, arguments: Sequence[str] = (), *, script: str = ""
@@ -246,61 +269,3 @@ class Runtime:
             if state.source.id == skill.provenance.source_id:
                 return await state.source.content(skill)
         raise SkillNotFoundError(skill.name)
-
-
-def find_sources(loaded: Loaded) -> tuple[list[FolderSource], list[Problem]]:
-    """The folders that settings and place point to; those that may not be scanned are problems."""
-    chosen = loaded.settings.skills
-    limits = ScanLimits(max_depth=chosen.max_depth, max_folders=chosen.max_folders)
-    places = [(Origin.MANAGED, Path(chosen.managed_path))] if chosen.managed_path else []
-    places += [(Origin.USER, _place(path, loaded.home, loaded)) for path in chosen.user_paths]
-    places += [(Origin.PROJECT, path) for path in _project_places(loaded, chosen)]
-    places.append((Origin.INSTALLED, loaded.data / "skills"))
-    outside = list[Problem]()
-    for written in chosen.paths:
-        path = _inner_skills(_place(written, loaded.project, loaded))
-        if chosen.allow_external_paths or path.resolve().is_relative_to(loaded.project):
-            places.append((Origin.ADDITIONAL, path))
-        else:
-            outside.append(_external(path))
-    sources = [FolderSource(path, origin, limits) for origin, path in _once(places)]
-    return [*sources, bundled_source()], outside
-
-
-def _place(written: str, base: Path, loaded: Loaded) -> Path:
-    """`~` is home, anything relative starts at `base`."""
-    if written == "~" or written.startswith("~/"):
-        return loaded.home / written[2:]
-    return base / written
-
-
-def _project_places(loaded: Loaded, chosen: SkillSettings) -> Iterator[Path]:
-    """From the project folder up to the repository's root, or to home: the nearest first."""
-    for folder in (loaded.project, *loaded.project.parents):
-        if folder == loaded.home:
-            return
-        yield from (folder / path for path in chosen.project_paths)
-        if (folder / ".git").exists():
-            return
-
-
-def _inner_skills(path: Path) -> Path:
-    """A root that is not called `skills` but has one inside means the inner one."""
-    inner = path / "skills"
-    return inner if path.name != "skills" and inner.is_dir() else path
-
-
-def _external(path: Path) -> Problem:
-    return Problem(
-        code="path_external", where=str(path), severity="warning", details={"path": path}
-    )
-
-
-def _once(places: list[tuple[Origin, Path]]) -> Iterator[tuple[Origin, Path]]:
-    """The same real folder is scanned once, for its strongest origin; missing ones are skipped."""
-    seen = set[Path]()
-    for origin, path in places:
-        real = path.resolve()
-        if real not in seen and path.is_dir():
-            seen.add(real)
-            yield origin, path

@@ -1,0 +1,1 @@
+"""How well skills are found: measured on queries, without any model call."""

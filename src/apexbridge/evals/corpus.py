@@ -1,0 +1,147 @@
+"""Skills and queries to evaluate with, read from JSON lines; a wrong line is told by its number."""
+
+import gzip
+import lzma
+import zlib
+from collections.abc import Container, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from apexbridge.errors import EvalInputError
+
+MAX_LINE = 1024 * 1024
+MAX_BYTES = 1024 * MAX_LINE
+"""Of the unpacked file: a small archive must not fill the memory."""
+_BOM = b"\xef\xbb\xbf"
+_GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
+
+
+def _as_text(value: object) -> object:
+    return str(value) if type(value) is int else value
+
+
+Id = Annotated[str, BeforeValidator(_as_text)]
+"""A number or a text; 7 and "7" are the same."""
+
+
+class CorpusSkill(BaseModel):
+    """A skill of a corpus; names may repeat, ids do not."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    id: Id
+    name: str = Field(min_length=1)
+    description: str
+    body: str = ""
+
+
+class EvalQuery(BaseModel):
+    """A request, and the ids of the skills that would be right for it."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    query: str = Field(min_length=1)
+    query_en: str | None = None
+    query_zh: str | None = None
+    accept: list[Id] = Field(min_length=1)
+    lang: str | None = None
+    pair: Id | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalQueries:
+    """The queries of a file, and how often they accept a skill that the corpus does not have."""
+
+    queries: tuple[EvalQuery, ...]
+    unknown_accepts: int = 0
+
+
+def read_corpus(path: Path) -> tuple[CorpusSkill, ...]:
+    """Read the skills of a file: plain, gzip or xz.
+
+    Raises:
+        EvalInputError: If a line makes no sense, an id is there twice, or there is no line.
+    """
+    found = dict[str, CorpusSkill]()
+    for number, skill in _models(path, CorpusSkill):
+        if skill.id in found:
+            raise EvalInputError(f"the id {skill.id!r} is there twice", path=path, line=number)
+        found[skill.id] = skill
+    if not found:
+        raise EvalInputError(code="eval_input_empty", path=path)
+    return tuple(found.values())
+
+
+def read_queries(path: Path, known: Container[str]) -> EvalQueries:
+    """Read the queries of a file; `known` are the ids of the corpus.
+
+    Raises:
+        EvalInputError: If a line makes no sense, accepts nothing known, or there is no line.
+    """
+    queries, unknown = list[EvalQuery](), 0
+    for number, query in _models(path, EvalQuery):
+        strange = [id_ for id_ in query.accept if id_ not in known]
+        if len(strange) == len(query.accept):
+            detail = f"the corpus has none of the accepted ids {', '.join(strange[:5])}"
+            raise EvalInputError(detail, path=path, line=number)
+        unknown += len(strange)
+        queries.append(query)
+    if not queries:
+        raise EvalInputError(code="eval_input_empty", path=path)
+    return EvalQueries(queries=tuple(queries), unknown_accepts=unknown)
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def _models(path: Path, kind: type[_Model]) -> Iterator[tuple[int, _Model]]:
+    for number, line in _lines(path):
+        try:
+            yield number, kind.model_validate_json(line)
+        except ValidationError as error:
+            raise EvalInputError(told(error), path=path, line=number) from None
+
+
+def told(error: ValidationError) -> str:
+    """What is wrong first, in one line, without repeating the value."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}" if place else first["msg"]
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Every line that is not blank, with its number."""
+    number, room = 0, MAX_BYTES
+    with _open(path) as file:
+        try:
+            while line := file.readline(MAX_LINE + 1):
+                number += 1
+                room -= len(line)
+                if len(line) > MAX_LINE or room < 0:
+                    detail = f"more than {MAX_LINE if room >= 0 else MAX_BYTES} bytes"
+                    raise EvalInputError(detail, path=path, line=number)
+                text = line.removeprefix(_BOM) if number == 1 else line
+                if text.strip():
+                    yield number, text
+        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
+            raise EvalInputError(f"damaged: {error}", path=path, line=number + 1) from None
+
+
+@contextmanager
+def _open(path: Path) -> Generator[BufferedIOBase]:
+    """What the file is, its first bytes say; its name need not."""
+    with path.open("rb") as file:
+        start = file.peek(len(_XZ))
+        if start.startswith(_GZIP):
+            with gzip.GzipFile(fileobj=file) as unpacked:
+                yield unpacked
+        elif start.startswith(_XZ):
+            with lzma.LZMAFile(file) as unpacked:
+                yield unpacked
+        else:
+            yield file

@@ -1,0 +1,129 @@
+"""What stands out in a skill's text: quoted requests, and what its headings repeat. Pure."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from apexbridge.retrieval.text import plain, spoken
+from apexbridge.retrieval.words import words
+
+_BODY = 20_000
+_SUMMARY = 2_000
+_LONGEST = {True: 8, False: 3}
+"""Characters of a Chinese phrase, words of an English one."""
+_HAN = "\u3400-\u9fff\uf900-\ufaff"
+_PIECE = re.compile(rf"(?P<han>[{_HAN}])|(?P<word>[^\W_{_HAN}]+[+#]*)|(?P<gap>[ \t-]+)|(?P<end>.)")
+_HEADING = re.compile(r"#{1,6}[ \t]+(.{1,200})")
+_QUOTED = re.compile(
+    r"\"([^\"\n]{2,40})\"|“([^“”\n]{2,40})”|「([^「」\n]{2,40})」|『([^『』\n]{2,40})』"
+    r"|(?<!\w)['‘]([^'‘’\n]{2,40})['’](?!\w)"
+)
+_ANCHOR = "anchor"
+_PARTICLES = "的了和与或及把被"
+
+# What is said of every skill, and so tells none from another.
+_ENGLISH = """
+use user skill tool task work workflow step guide overview usage example instruction quick start
+note reference trigger create ask say mention new based following include provide support common
+best practice tip introduction
+"""
+_CHINESE = """
+使用 用户 技能 工具 任务 步骤 说明 概述 示例 用法 指南 介绍 场景 触发 适用 用于 支持 提供 包括 进行
+何时 时候 方法 注意 事项 功能 以下 使用场景 使用说明 使用方法 适用场景
+"""
+_SAID_OF_SKILLS = frozenset(words(_ENGLISH, kind="document")) | frozenset(_CHINESE.split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Word:
+    """A word, or a Chinese character: as it is written, and as it is compared."""
+
+    written: str
+    compared: str
+    is_han: bool
+
+
+def phrases(*, name: str, summary: str, body: str) -> Iterator[str]:
+    """Phrases that may be tags, the likeliest first."""
+    summary = summary[:_SUMMARY]
+    title = spoken(name)
+    yield from (found[found.lastindex or 0] for found in _QUOTED.finditer(summary))
+    said = ""
+    again = _repeated(f"{title}\n{summary}", _headings(body))
+    for phrase in chain(again, _repeated(title, [summary])):
+        compared = f" {' '.join(word.compared for word in phrase)} "
+        if compared not in said:  # neither alone nor within a longer one
+            said += f"{compared}\n"
+            yield ("" if phrase[0].is_han else " ").join(word.written for word in phrase)
+
+
+def is_telling(text: str) -> bool:
+    """Say whether there is more than stop words; of those alone, `words` would keep all."""
+    return len(words(f"{text} {_ANCHOR}", kind="query")) > 1
+
+
+def _headings(body: str) -> Iterator[str]:
+    is_code = False
+    for line in body[:_BODY].splitlines():
+        if line.lstrip().startswith(("```", "~~~")):
+            is_code = not is_code
+        elif not is_code and (heading := _HEADING.match(line)):
+            yield plain(heading[1])
+
+
+def _repeated(said: str, lines: Iterable[str]) -> Iterator[Sequence[_Word]]:
+    """The longest phrases of the lines that were said before."""
+    known = {
+        tuple(word.compared for word in run[at : at + size])
+        for run in _runs(said)
+        for at in range(len(run))
+        for size in range(1, _LONGEST[run[0].is_han] + 1)
+    }
+    for line in lines:
+        for run in _runs(line):
+            yield from _phrases(run, known)
+
+
+def _phrases(run: Sequence[_Word], known: set[tuple[str, ...]]) -> Iterator[Sequence[_Word]]:
+    is_han, at = run[0].is_han, 0
+    shortest = 2 if is_han else 1
+    while at < len(run):
+        for size in range(min(_LONGEST[is_han], len(run) - at), shortest - 1, -1):
+            part = run[at : at + size]
+            if tuple(word.compared for word in part) in known:
+                if "".join(word.compared for word in part) not in _SAID_OF_SKILLS:
+                    yield part
+                at += size - 1
+                break
+        at += 1
+
+
+def _runs(text: str) -> Iterator[list[_Word]]:
+    """Telling words that stand together, all of them Chinese or none."""
+    run: list[_Word] = []
+    for piece in _PIECE.finditer(text):
+        if piece.lastgroup == "gap" and run and not run[0].is_han:
+            continue
+        word = _word(piece)
+        if run and (word is None or word.is_han != run[0].is_han):
+            yield run
+            run = []
+        if word is not None:
+            run.append(word)
+    if run:
+        yield run
+
+
+def _word(piece: re.Match[str]) -> _Word | None:
+    written = piece[0]
+    if piece.lastgroup == "han" and written not in _PARTICLES:
+        return _Word(written=written, compared=words(written, kind="document")[0], is_han=True)
+    if piece.lastgroup != "word" or len(written) < 2 or written.isdecimal():
+        return None
+    stems = words(written, kind="document")
+    if not is_telling(written) or _SAID_OF_SKILLS.issuperset(stems):
+        return None
+    is_name = any(map(str.isupper, written[1:]))
+    shown = written if is_name else written.lower()
+    return _Word(written=shown, compared=" ".join(stems), is_han=False)

@@ -1,0 +1,183 @@
+"""The start-up scan: skip what is in the index, embed what is not, redo what differs.
+
+The folder is the truth. A skill is skipped when its row has the folder's fingerprint and, where the
+skill is ours to mark, its marker says the same; anything else is embedded again. The marker is
+written after the row is durable, so a marker implies a row.
+"""
+
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import anyio.to_thread
+
+from apexbridge.errors import ModelError, StorageError
+from apexbridge.lifecycle.marker import Marker, has_marker, write_marker
+from apexbridge.lifecycle.tagging import MAX_TAG, MAX_TAGS, Tagger, Tags, TagStore, mine_tags
+from apexbridge.retrieval import text
+from apexbridge.retrieval.index import SkillIndex
+from apexbridge.retrieval.report import UNWATCHED, Report, Watch
+from apexbridge.retrieval.sync import Item, sync
+from apexbridge.retrieval.text import SkillText
+from apexbridge.skills.model import Skill, SkillContent
+
+log = logging.getLogger(__name__)
+
+Read = Callable[[Skill], Awaitable[SkillContent]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tagging:
+    """Where a skill's tags come from: nowhere, its own text, or the model that made them once."""
+
+    is_on: bool = True
+    store: TagStore | None = None
+    tagger: Tagger | None = None
+
+    def way(self, skill: Skill) -> str:
+        """Part of the fingerprint: tags made another way make another entry."""
+        if not self.is_on:
+            return "none"
+        asks = self.tagger is not None and self._asks_for(skill)
+        return f"model {self.tagger.model_name}" if self.tagger and asks else "text"
+
+    def _asks_for(self, skill: Skill) -> bool:
+        return self.tagger is not None and self.store is not None and skill.provenance.writable
+
+    def lacks(self, skill: Skill) -> bool:
+        """Whether the model is still to be asked, because it could not answer before."""
+        if not self.is_on or self.store is None or not self._asks_for(skill):
+            return False
+        return skill.fingerprint is not None and self.store.get(skill.fingerprint.sha256) is None
+
+    async def tags(self, skill: Skill, body: str) -> Tags:
+        """The tags of a skill; a model that cannot answer is no obstacle."""
+        if not self.is_on:
+            return Tags(tags=())
+        declared = declared_tags(skill)
+        mined = mine_tags(name=skill.name, summary=skill.summary, body=body, declared=declared)
+        if not self._asks_for(skill) or self.store is None or skill.fingerprint is None:
+            return mined
+        known = await anyio.to_thread.run_sync(self.store.get, skill.fingerprint.sha256)
+        if known is None and self.tagger is not None:
+            try:
+                known = await self.tagger.tags(name=skill.name, summary=skill.summary, body=body)
+                await anyio.to_thread.run_sync(self.store.put, skill.fingerprint.sha256, known)
+            except (ModelError, StorageError) as error:
+                log.warning("%s gets no tags from the model: %s", skill.name, error)
+        if known is None:
+            return mined
+        every = dict.fromkeys((*(tag for tag in declared if len(tag) <= MAX_TAG), *known.tags))
+        return replace(known, tags=tuple(every)[:MAX_TAGS])
+
+
+NO_TAGGING = Tagging(is_on=False)
+
+
+def declared_tags(skill: Skill) -> tuple[str, ...]:
+    """What the author called tags or keywords, in the frontmatter or its `metadata`."""
+    extra: Mapping[str, object] = skill.manifest.model_extra or {}
+    found = list[str]()
+    for place in (extra, skill.manifest.metadata):
+        for key in ("tags", "keywords"):
+            value = place.get(key)
+            parts = value if isinstance(value, list) else str(value or "").split(",")  # pyright: ignore[reportUnknownVariableType]
+            found += [str(part).strip(" \t\"'[]") for part in parts]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return tuple(dict.fromkeys(tag for tag in found if tag))
+
+
+async def vectorise(
+    index: SkillIndex,
+    skills: Sequence[Skill],
+    read: Read,
+    *,
+    tagging: Tagging = NO_TAGGING,
+    watch: Watch = UNWATCHED,
+    everything: bool = False,
+) -> Report:
+    """Bring index and markers up to date with the skills; `everything` makes all entries anew.
+
+    Raises:
+        StorageError: If the index cannot be written.
+    """
+    ours = {skill.name: skill for skill in skills if _is_ours(skill)}
+    markers = _Markers(index.store.embedder_id, ours)
+    again = await anyio.to_thread.run_sync(markers.wrong)
+    lacking = await anyio.to_thread.run_sync(lambda: {s.name for s in skills if tagging.lacks(s)})
+    items = [_item(skill, read, tagging) for skill in skills]
+    if everything:
+        again = {item.name for item in items}
+
+    async def stored(names: Sequence[str]) -> None:
+        await watch.stored(names)
+        await anyio.to_thread.run_sync(markers.write, names)
+
+    return await sync(
+        index, items, again=again | lacking, watch=Watch(progress=watch.progress, stored=stored)
+    )
+
+
+def _is_ours(skill: Skill) -> bool:
+    """Only folders that we manage are marked: nobody else's repository gets a file of ours."""
+    return skill.provenance.writable and skill.root is not None and skill.fingerprint is not None
+
+
+def _item(skill: Skill, read: Read, tagging: Tagging) -> Item:
+    return Item(
+        name=skill.name,
+        fingerprint=fingerprint(skill, tagging),
+        read=partial(_texts, skill, read, tagging),
+    )
+
+
+def fingerprint(skill: Skill, tagging: Tagging) -> str:
+    """Names the state of a skill that an entry stands for."""
+    content = skill.fingerprint.sha256 if skill.fingerprint else skill.summary
+    parts = (f"v{text.VERSION}", skill.name, content, tagging.way(skill))
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+
+
+async def _texts(skill: Skill, read: Read, tagging: Tagging) -> SkillText:
+    content = await read(skill)
+    tags = await tagging.tags(skill, content.body)
+    return SkillText(
+        name=skill.name,
+        summary=skill.summary,
+        body=content.body,
+        tags=tags.tags,
+        other_language=tags.other_language,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Markers:
+    embedder: str
+    skills: Mapping[str, Skill]
+
+    def _right(self, skill: Skill) -> Marker | None:
+        if skill.fingerprint is None:
+            return None
+        generation = f"v{text.VERSION}"
+        return Marker.of(skill.fingerprint, embedder=self.embedder, generation=generation)
+
+    def wrong(self) -> set[str]:
+        """The skills whose marker is missing, broken, forged or of another state."""
+        return {name for name, skill in self.skills.items() if not self._is_right(skill)}
+
+    def _is_right(self, skill: Skill) -> bool:
+        marker = self._right(skill)
+        return marker is None or skill.root is None or has_marker(skill.root, marker)
+
+    def write(self, names: Sequence[str]) -> None:
+        """Mark skills whose rows are durable; a folder that refuses is only scanned again."""
+        for name in names:
+            skill = self.skills.get(name)
+            marker = self._right(skill) if skill else None
+            if skill is None or skill.root is None or marker is None:
+                continue
+            try:
+                write_marker(skill.root, marker)
+            except StorageError as error:
+                log.warning("%s cannot be marked: %s", name, error)

@@ -1,0 +1,1 @@
+"""Ways to turn texts into vectors, one module each."""

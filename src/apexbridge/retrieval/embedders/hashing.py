@@ -1,0 +1,48 @@
+"""Vectors from word hashes: no model, no meaning, always the same."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from apexbridge.retrieval.base import Kind, Matrix
+from apexbridge.retrieval.embedders.texts import encodable, words
+
+
+class HashEmbedder:
+    """Equal words are near, nothing is understood; Chinese counts by pairs of characters."""
+
+    def __init__(self, dimensions: int = 64) -> None:
+        self._dimensions = dimensions
+
+    @property
+    def id(self) -> str:
+        """Names the way of hashing."""
+        return f"hash-{self._dimensions}"
+
+    @property
+    def dimensions(self) -> int:
+        """The size of every vector."""
+        return self._dimensions
+
+    async def embed(self, texts: Sequence[str], *, kind: Kind) -> Matrix:
+        """Embed in one batch, in order."""
+        rows = np.zeros((len(texts), self._dimensions), np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            self._fill(row, text)
+        return rows
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def _fill(self, row: Matrix, text: str) -> None:
+        for word, count in Counter(words(encodable(text))).items():
+            digest = hashlib.blake2b(word.encode(), digest_size=5).digest()
+            place = int.from_bytes(digest[:4]) % self._dimensions
+            row[place] += count if digest[4] % 2 else -count
+        length = np.linalg.norm(row)
+        if length:
+            row /= length
+        else:  # no words, or words that cancel each other out
+            row[0] = 1.0

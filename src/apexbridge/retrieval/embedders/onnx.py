@@ -1,0 +1,260 @@
+"""An encoder from a folder: a model in ONNX and its tokenizer.
+
+Dynamic quantisation takes one scale for a whole batch, so that a row comes to depend on the texts
+beside it (cosines down to 0.99, with or without padding). Such models get one text a time, which on
+one thread is no slower; all others get batches of similar length.
+"""
+
+import json
+import mmap
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+from anyio import to_thread
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from apexbridge.errors import EmbedderUnavailableError
+from apexbridge.retrieval.base import Kind, Matrix
+from apexbridge.retrieval.embedders.checked import unit_rows
+from apexbridge.retrieval.embedders.loading import find_model, fingerprint, optional, told
+from apexbridge.retrieval.embedders.texts import encodable, spaced
+
+_BATCH = 16
+_CHARACTERS_A_TOKEN = 64
+"""What lies beyond this many for each allowed token is not even tokenised."""
+_KNOWN_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
+_FLOATS = frozenset({"tensor(float)", "tensor(float16)", "tensor(double)"})
+
+
+class Recipe(BaseModel):
+    """How a model wants its texts: `embedder.json`, all of it optional."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    query_prefix: str = ""
+    document_prefix: str = ""
+    max_query_tokens: int = Field(default=64, ge=4, le=8192)
+    max_document_tokens: int = Field(default=96, ge=4, le=8192)
+    pooling: Literal["auto", "mean", "cls", "none"] = "auto"
+
+
+class _Slot(Protocol):
+    """An input or output that a model declares."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def shape(self) -> Sequence[int | str | None]: ...
+
+
+class _Session(Protocol):
+    def get_inputs(self) -> Sequence[_Slot]: ...
+    def get_outputs(self) -> Sequence[_Slot]: ...
+    def run(
+        self, names: Sequence[str], feed: Mapping[str, NDArray[np.integer]]
+    ) -> Sequence[NDArray[np.floating]]: ...
+
+
+class _Encoding(Protocol):
+    @property
+    def ids(self) -> list[int]: ...
+    def truncate(self, max_length: int) -> None: ...
+
+
+class _Tokenizer(Protocol):
+    def encode(self, sequence: str, *, add_special_tokens: bool) -> _Encoding: ...
+    def post_process(self, encoding: _Encoding) -> _Encoding: ...
+    def num_special_tokens_to_add(self, is_pair: bool) -> int: ...
+    def no_padding(self) -> None: ...
+    def no_truncation(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Encoder:
+    """A loaded model; safe in several threads at once."""
+
+    session: _Session
+    tokenizer: _Tokenizer
+    recipe: Recipe
+    words: Collection[str] | None
+    inputs: Mapping[str, type[np.integer]]
+    output: _Slot
+    takes_one: bool
+
+    def tokens(self, text: str, kind: Kind) -> list[int]:
+        """Cut a text down to its token ids, the special ones among them."""
+        recipe, is_query = self.recipe, kind == "query"
+        limit = recipe.max_query_tokens if is_query else recipe.max_document_tokens
+        prefix = recipe.query_prefix if is_query else recipe.document_prefix
+        said = encodable(prefix + text)[: limit * _CHARACTERS_A_TOKEN]
+        if self.words is not None:
+            said = spaced(said, self.words)
+        encoding = self.tokenizer.encode(said, add_special_tokens=False)
+        encoding.truncate(max(1, limit - self.tokenizer.num_special_tokens_to_add(False)))
+        # A tokenizer without special tokens makes nothing of an empty text.
+        return self.tokenizer.post_process(encoding).ids or [0]
+
+    def rows(self, texts: Sequence[list[int]]) -> NDArray[np.floating]:
+        """One vector for each."""
+        if self.takes_one and len(texts) > 1:
+            return np.concatenate([self.rows([text]) for text in texts])
+        longest = max(map(len, texts))
+        ids = np.array([text + [0] * (longest - len(text)) for text in texts])
+        mask = np.array([[1] * len(text) + [0] * (longest - len(text)) for text in texts])
+        every = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        feed = {name: every[name].astype(kind) for name, kind in self.inputs.items()}
+        found = self.session.run([self.output.name], feed)[0].astype(np.float32)
+        if found.ndim != 3:  # already one vector a text
+            return found
+        if self.recipe.pooling == "cls":
+            return found[:, 0]
+        return (found * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1)[:, None]
+
+
+class OnnxEmbedder:
+    """Reads `model_int8.onnx`, `model.onnx` or the only `*.onnx`, and `tokenizer.json`.
+
+    Beside them may lie `cjk.json`, the Chinese words the model knows, and `embedder.json`.
+    """
+
+    def __init__(self, folder: Path, *, threads: int = 1) -> None:
+        self._folder = folder
+        self._threads = threads
+        self._name = f"onnx:{folder.resolve().name}"
+        self._id = ""
+        self._dimensions = 0
+        self._encoder: _Encoder | None = None
+        self._loading = threading.Lock()
+
+    @property
+    def id(self) -> str:
+        """Names the folder and all that is in its files.
+
+        Raises:
+            EmbedderUnavailableError: If they cannot be read.
+        """
+        if not self._id:
+            model = find_model(self._folder, name=self._name)
+            with told(f"{self._folder} cannot be read", self._name):
+                beside = ("tokenizer.json", "cjk.json", "embedder.json")
+                # Large weights lie in files of their own, named after the model's.
+                files = {*self._folder.glob(f"{model.name}*"), *map(self._folder.joinpath, beside)}
+                self._id = f"{self._name}:{fingerprint(files)}"
+        return self._id
+
+    @property
+    def dimensions(self) -> int:
+        """The size of every vector; 0 before the model is loaded."""
+        return self._dimensions
+
+    async def embed(self, texts: Sequence[str], *, kind: Kind) -> Matrix:
+        """Embed in order, in a thread; the first call loads the model."""
+        if not texts:
+            return np.zeros((0, self._dimensions), np.float32)
+        encoder, tokens = await to_thread.run_sync(self._prepare, texts, kind)
+        order = sorted(range(len(texts)), key=lambda at: len(tokens[at]))
+        found: dict[int, Matrix] = {}
+        for start in range(0, len(order), _BATCH):  # each a thread of its own: can be cancelled
+            part = order[start : start + _BATCH]
+            rows = await to_thread.run_sync(self._rows, encoder, [tokens[at] for at in part])
+            found.update(zip(part, rows, strict=True))
+        return np.stack([found[at] for at in range(len(texts))])
+
+    async def close(self) -> None:
+        """Let go of the model."""
+        self._encoder = None
+
+    def _prepare(self, texts: Sequence[str], kind: Kind) -> tuple[_Encoder, list[list[int]]]:
+        with self._loading:
+            if self._encoder is None:
+                self._encoder = _load(self._folder, self._threads, self._name)
+                size = self._encoder.output.shape[-1]
+                self._dimensions = self._dimensions or (size if isinstance(size, int) else 0)
+            encoder, _ = self._encoder, self.id
+        with told("the tokenizer failed", self._name):
+            return encoder, [encoder.tokens(text, kind) for text in texts]
+
+    def _rows(self, encoder: _Encoder, texts: Sequence[list[int]]) -> Matrix:
+        with told("the model failed", self._name):
+            rows = encoder.rows(texts)
+        checked = unit_rows(rows, count=len(texts), dimensions=self._dimensions, name=self.id)
+        self._dimensions = checked.shape[1]
+        return checked
+
+
+def _load(folder: Path, threads: int, name: str) -> _Encoder:
+    model = find_model(folder, name=name)
+    if not (folder / "tokenizer.json").is_file():
+        raise EmbedderUnavailableError(f"there is no tokenizer.json in {folder}", name=name)
+    load = partial(optional, extra="onnx", name=name)
+    runtime, tokenizers = load("onnxruntime"), load("tokenizers")
+    with told(f"{folder / 'tokenizer.json'} cannot be read", name):
+        tokenizer: _Tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+    with told(f"{folder / 'embedder.json'} makes no sense", name):
+        recipe = _recipe(folder / "embedder.json")
+    with told(f"{folder / 'cjk.json'} makes no sense", name):
+        words = _words(folder / "cjk.json")
+    with told(f"{model} cannot be loaded", name):
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 4  # what goes wrong is raised; nothing is to be printed
+        session: _Session = runtime.InferenceSession(
+            str(model), options, providers=["CPUExecutionProvider"]
+        )
+        inputs = _inputs(session)
+        return _Encoder(
+            session=session,
+            tokenizer=tokenizer,
+            recipe=recipe,
+            words=words,
+            inputs=inputs,
+            output=_output(session, recipe),
+            takes_one=_is_dynamically_quantised(model) or "attention_mask" not in inputs,
+        )
+
+
+def _recipe(path: Path) -> Recipe:
+    return Recipe.model_validate_json(path.read_bytes()) if path.is_file() else Recipe()
+
+
+def _words(path: Path) -> Collection[str] | None:
+    if not path.is_file():
+        return None
+    listed: object = json.loads(path.read_bytes())
+    if not isinstance(listed, list | dict):
+        raise TypeError("it is neither a list nor a map of words")
+    return frozenset(map(str, listed))  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _inputs(session: _Session) -> Mapping[str, type[np.integer]]:
+    slots = session.get_inputs()
+    strange = [slot.name for slot in slots if slot.name not in _KNOWN_INPUTS]
+    if strange:
+        raise ValueError(f"it asks for {', '.join(strange)}")
+    return {slot.name: np.int32 if "int32" in slot.type else np.int64 for slot in slots}
+
+
+def _output(session: _Session, recipe: Recipe) -> _Slot:
+    floats = [slot for slot in session.get_outputs() if slot.type in _FLOATS]
+    # What a pooler puts out was never trained to stand for a sentence.
+    flat = [slot for slot in floats if len(slot.shape) == 2 and slot.name != "pooler_output"]
+    deep = [slot for slot in floats if len(slot.shape) == 3]
+    fitting = {"auto": flat + deep, "none": flat, "mean": deep, "cls": deep}[recipe.pooling]
+    if not fitting:
+        raise ValueError(f"it has no output for the pooling '{recipe.pooling}'")
+    return fitting[0]
+
+
+def _is_dynamically_quantised(model: Path) -> bool:
+    with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+        return view.find(b"DynamicQuantize") >= 0

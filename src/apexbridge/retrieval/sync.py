@@ -1,0 +1,241 @@
+"""Bringing an index up to date: what is new is embedded, what is gone dropped, the rest kept."""
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import anyio
+import anyio.to_thread
+import numpy as np
+from anyio.streams.memory import MemoryObjectSendStream
+
+from apexbridge.errors import (
+    ApexBridgeError,
+    EmbedderOutputError,
+    IndexMismatchError,
+    RetrievalError,
+)
+from apexbridge.retrieval.base import Entry
+from apexbridge.retrieval.embedders.checked import embed_checked
+from apexbridge.retrieval.index import SkillIndex
+from apexbridge.retrieval.report import UNWATCHED, Progress, Report, Watch
+from apexbridge.retrieval.text import Digest, SkillText, digest
+
+log = logging.getLogger(__name__)
+
+BATCH = 192
+"""Skills that are embedded and stored together: what a crash can cost at most."""
+_REFUSALS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A skill to be indexed: `fingerprint` says which state of it, `read` gives its texts."""
+
+    name: str
+    fingerprint: str
+    read: Callable[[], Awaitable[SkillText]]
+
+
+@dataclass(slots=True)
+class _Tally:
+    added: list[str] = field(default_factory=list[str])
+    redone: list[str] = field(default_factory=list[str])
+    pending: list[str] = field(default_factory=list[str])
+    failed: list[str] = field(default_factory=list[str])
+    outdated: list[str] = field(default_factory=list[str])
+    """Entries that may be dropped at once, because all are made anew."""
+    problem: RetrievalError | None = None
+    refused: int = 0
+    last_refusal: RetrievalError | None = None
+    done: int = 0
+
+    def refuse(self, error: RetrievalError) -> None:
+        """Note a skill whose vectors cannot be right; after a few it is the embedder's fault."""
+        self.refused += 1
+        self.last_refusal = error
+        if self.refused >= _REFUSALS:
+            self.problem = error
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    items: list[Item]
+    digests: list[Digest]
+    failed: list[str]
+
+    def apart(self) -> "Iterator[_Batch]":
+        """Each item alone."""
+        for item, cut in zip(self.items, self.digests, strict=True):
+            yield _Batch([item], [cut], [])
+
+
+async def sync(
+    index: SkillIndex,
+    items: Sequence[Item],
+    *,
+    again: Collection[str] = (),
+    watch: Watch = UNWATCHED,
+) -> Report:
+    """Make the index hold exactly these skills; `again` names those to redo though they fit.
+
+    Raises:
+        StorageError: If the store cannot be written.
+    """
+    stored = await index.store.fingerprints()
+    wanted = {item.name: item for item in items}
+    dropped = [name for name in stored if name not in wanted]
+    await index.store.delete(dropped)
+    await index.refresh()
+    redo = {*again, *await _pending(index, wanted)}
+    todo = [
+        item
+        for item in wanted.values()
+        if stored.get(item.name) != item.fingerprint or item.name in redo
+    ]
+    busy = {item.name for item in todo}
+    is_all_anew = all(name in busy for name in wanted if name in stored)
+    tally = _Tally(outdated=list(stored) if is_all_anew else [])
+    if todo:
+        await _work(index, todo, stored.keys(), tally, watch)
+    await index.store.forget_others()
+    return Report(
+        kept=tuple(name for name in wanted if name not in busy),
+        added=tuple(tally.added),
+        redone=tuple(tally.redone),
+        dropped=tuple(dropped),
+        pending=tuple(tally.pending),
+        failed=tuple(tally.failed),
+        problem=tally.problem or tally.last_refusal,
+    )
+
+
+async def _pending(index: SkillIndex, wanted: Collection[str]) -> set[str]:
+    """Those the last sync could not embed: no store knows them, so here they are dropped."""
+    async with index.lock:
+        shelf = index.shelf
+        pending = {name for name, row in shelf.row_of.items() if not shelf.fingerprints[row]}
+        shelf.drop([name for name in pending if name not in wanted])
+    return pending
+
+
+async def _work(
+    index: SkillIndex, todo: list[Item], known: Collection[str], tally: _Tally, watch: Watch
+) -> None:
+    """Read and cut one batch while the one before is embedded."""
+    send, receive = anyio.create_memory_object_stream[_Batch](1)
+    failure: ApexBridgeError | None = None
+    async with anyio.create_task_group() as tasks, receive:
+        tasks.start_soon(_prepare, todo, send)
+        try:
+            async for batch in receive:
+                tally.failed += batch.failed
+                await _finish(index, batch, known, tally, watch)
+                tally.done += len(batch.items) + len(batch.failed)
+                watch.progress(Progress(done=tally.done, total=len(todo)))
+        except ApexBridgeError as error:
+            failure = error  # raised outside, where no group wraps it
+            tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+async def _prepare(todo: list[Item], send: MemoryObjectSendStream[_Batch]) -> None:
+    async with send:
+        for items in _batches(todo):
+            texts, failed = dict[str, SkillText](), list[str]()
+            for item in items:
+                try:
+                    texts[item.name] = await item.read()
+                except Exception as error:  # noqa: BLE001  # a stranger's source may raise anything
+                    log.warning("%s cannot be indexed: %s", item.name, error)
+                    failed.append(item.name)
+            readable = [item for item in items if item.name in texts]
+            cut = partial(_cut, [texts[item.name] for item in readable])
+            digests = await anyio.to_thread.run_sync(cut)
+            await send.send(_Batch(readable, digests, failed))
+
+
+def _batches(todo: list[Item]) -> Iterator[list[Item]]:
+    for first in range(0, len(todo), BATCH):
+        yield todo[first : first + BATCH]
+
+
+def _cut(texts: list[SkillText]) -> list[Digest]:
+    return [digest(text) for text in texts]
+
+
+async def _finish(
+    index: SkillIndex, batch: _Batch, known: Collection[str], tally: _Tally, watch: Watch
+) -> None:
+    if not batch.items:
+        return
+    names = [item.name for item in batch.items]
+    if tally.problem is None:  # an embedder that failed once is not kept waiting for again
+        try:
+            await _store(index, await _embed(index, batch), tally)
+        except EmbedderOutputError as error:
+            if len(batch.items) > 1:  # perhaps one text that it cannot take
+                for single in batch.apart():
+                    await _finish(index, single, known, tally, watch)
+                return
+            tally.refuse(error)
+        except RetrievalError as error:
+            tally.problem = error
+        else:
+            await index.refresh()
+            await watch.stored(names)
+            tally.redone += [name for name in names if name in known]
+            tally.added += [name for name in names if name not in known]
+            return
+    tally.pending += names
+    async with index.lock:
+        pairs = zip(batch.items, batch.digests, strict=True)
+        index.shelf.put([_wordy(item, cut) for item, cut in pairs])
+        if index.shelf.is_worn:
+            index.shelf = index.shelf.swept()
+
+
+async def _store(index: SkillIndex, entries: list[Entry], tally: _Tally) -> None:
+    """Where all is made anew, vectors of another size take the place of those that are there."""
+    try:
+        await index.store.upsert(entries)
+    except IndexMismatchError:
+        if not tally.outdated:
+            raise
+        await index.store.delete(tally.outdated)
+        await index.store.upsert(entries)
+    tally.outdated = []
+
+
+async def _embed(index: SkillIndex, batch: _Batch) -> list[Entry]:
+    texts = [text for cut in batch.digests for text in (cut.whole, *cut.views)]
+    vectors = await embed_checked(index.embedder, texts, kind="document")
+    entries, first = list[Entry](), 0
+    for item, cut in zip(batch.items, batch.digests, strict=True):
+        end = first + 1 + len(cut.views)
+        entries.append(
+            Entry(
+                name=item.name,
+                fingerprint=item.fingerprint,
+                texts=(cut.whole, *cut.views),
+                vectors=vectors[first:end],
+                terms=cut.terms,
+                counts=cut.counts,
+            )
+        )
+        first = end
+    return entries
+
+
+def _wordy(item: Item, cut: Digest) -> Entry:
+    """An entry that only its words find: it lies in no direction."""
+    return Entry(
+        name=item.name,
+        fingerprint="",
+        texts=(cut.whole,),
+        vectors=np.zeros((1, 0), np.float32),
+        terms=cut.terms,
+        counts=cut.counts,
+    )

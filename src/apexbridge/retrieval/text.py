@@ -1,0 +1,148 @@
+"""What of a skill is indexed: one text for the whole, a few views of it, and its words.
+
+A view is a sentence someone might well say who needs the skill: a trigger the author quoted, or a
+bullet under "when to use". Each gets a vector of its own, because the vector of a long description
+is near nothing in particular. (Its sentences alone brought nothing and doubled the work.)
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apexbridge.retrieval.words import count, is_chinese, words
+
+VERSION = 1
+"""Part of every entry's fingerprint: another way of cutting texts makes all entries anew."""
+
+MAX_VIEWS = 8
+BODY_CHARACTERS = 2_500
+_MAX_HEADINGS = 40
+_MAX_TAGS = 32
+_VIEW_CHARACTERS = 200
+_WHOLE_CHARACTERS = 1_600
+_SHORTEST_VIEW = {True: 6, False: 15}
+_NAME_WEIGHT = 3
+
+# A single quote within a word is an apostrophe.
+_QUOTED = re.compile(
+    r"[\"“”「『]([^\"“”「」『』\n]{3,80})[\"“”」』]|(?<!\w)['‘]([^'‘’\n]{3,80})['’](?!\w)"
+)
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])\s*|\n+")
+_BULLET = re.compile(r"^[ \t]*(?:[-*•+]|\d{1,3}[.)、])[ \t]++(.{6,300})$", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,6}[ \t]+(.+)$", re.MULTILINE)
+_WHEN_HEADING = re.compile(
+    r"when|usage|use case|trigger|example|使用场景|何时|适用|触发|场景|用途|示例|使用时机",
+    re.IGNORECASE,
+)
+_CODE = re.compile(r"^(```|~~~).*?(?:^\1|\Z)", re.MULTILINE | re.DOTALL)
+# Bounded, so that what is opened a million times and never closed is not searched a million times.
+_MARKUP = re.compile(r"[*`_|]+|!?\[([^\]\n]{0,300}+)\]\([^)\n]{0,500}+\)|<[^>\n]{1,80}>")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillText:
+    """The texts of a skill that search may read."""
+
+    name: str
+    summary: str
+    body: str = ""
+    tags: tuple[str, ...] = ()
+    other_language: str = ""
+    """A line in the language the skill is not written in."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digest:
+    """What is made of a skill's texts: to be embedded, and to be matched word by word."""
+
+    whole: str
+    views: tuple[str, ...]
+    terms: NDArray[np.uint32]
+    counts: NDArray[np.uint8]
+
+
+def digest(text: SkillText) -> Digest:
+    """Cut a skill's texts up for the index."""
+    tags = text.tags[:_MAX_TAGS]
+    name = spoken(text.name)
+    headings = islice(_headings(text.body), _MAX_HEADINGS)
+    found = [
+        *words(name, kind="document") * _NAME_WEIGHT,
+        *words(text.summary, kind="document"),
+        *words(" \n".join((*tags, text.other_language)), kind="document"),
+        *words(" \n".join(headings), kind="document"),
+        *words(text.body[:BODY_CHARACTERS], kind="document"),
+    ]
+    terms, counts = count(found)
+    return Digest(
+        whole=whole(text),
+        views=tuple(islice(views(text), MAX_VIEWS)),
+        terms=terms,
+        counts=counts,
+    )
+
+
+def whole(text: SkillText) -> str:
+    """The one text that stands for the skill."""
+    return f"{spoken(text.name)}. {text.summary}"[:_WHOLE_CHARACTERS]
+
+
+def spoken(name: str) -> str:
+    """A name as words.
+
+    >>> spoken("pdf-form_filler:v2")
+    'pdf form filler v2'
+    """
+    return re.sub(r"[-_:./]+", " ", name).strip()
+
+
+def views(text: SkillText) -> Iterator[str]:
+    """Sentences people might say who need this skill, the likeliest first, each once."""
+    candidates = chain(
+        # Made for those who ask in the other language; mined tags would say nothing new.
+        (text.other_language, ", ".join(text.tags)) if text.other_language else (),
+        (quoted[1] or quoted[2] for quoted in _QUOTED.finditer(text.summary)),
+        _when_bullets(text.body),
+    )
+    seen = {plain(text.summary)}
+    for candidate in candidates:
+        view = plain(candidate)[:_VIEW_CHARACTERS]
+        if view not in seen and len(view) >= _SHORTEST_VIEW[is_chinese(view)]:
+            seen.add(view)
+            yield view
+
+
+def claims(texts: Sequence[str]) -> tuple[str, ...]:
+    """What an indexed skill itself says it is for: its views, then the sentences of its whole text.
+
+    The first of these sentences is its name, and no claim.
+    """
+    if not texts:
+        return ()
+    sentences = (plain(part) for part in _SENTENCE_END.split(texts[0])[1:])
+    long = (said for said in sentences if len(said) >= _SHORTEST_VIEW[is_chinese(said)])
+    return tuple(dict.fromkeys((*texts[1:], *long))) or (texts[0],)
+
+
+def plain(markdown: str) -> str:
+    """A line without its markup."""
+    return " ".join(_MARKUP.sub(r"\1 ", markdown).split()).strip(" -:;,，；：")
+
+
+def _when_bullets(body: str) -> Iterator[str]:
+    """The bullets below headings that speak of when to use the skill."""
+    text = _CODE.sub("", body)
+    headings = list(_HEADING.finditer(text))
+    for number, heading in enumerate(headings):
+        if _WHEN_HEADING.search(heading[1]):
+            end = headings[number + 1].start() if number + 1 < len(headings) else len(text)
+            yield from _BULLET.findall(text, heading.end(), end)
+
+
+def _headings(body: str) -> Iterator[str]:
+    for heading in _HEADING.finditer(_CODE.sub("", body)):
+        yield plain(heading[1][:_WHOLE_CHARACTERS])[:_VIEW_CHARACTERS]

@@ -1,0 +1,228 @@
+"""The index of a project's skills: built as settings say, and kept up to date."""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from apexbridge.errors import RetrievalError
+from apexbridge.lifecycle.tagging import Tagger, TagStore
+from apexbridge.lifecycle.vectorise import Read, Tagging, fingerprint, vectorise
+from apexbridge.models.openai_compat import OpenAiModel
+from apexbridge.retrieval.base import Embedder, VectorStore
+from apexbridge.retrieval.index import SkillIndex
+from apexbridge.retrieval.report import UNWATCHED, IndexStatus, Report, Watch
+from apexbridge.settings import IndexSettings, Loaded
+from apexbridge.skills.model import Skill
+
+log = logging.getLogger(__name__)
+
+_SAMPLED = 50
+"""Entries that a check asks the store itself for."""
+
+
+class Searching:
+    """Opens the index when it is first needed, and closes it at the end."""
+
+    def __init__(self, loaded: Loaded, skills: Callable[[], Sequence[Skill]], read: Read) -> None:
+        self._loaded = loaded
+        self._skills = skills
+        self._read = read
+        self._opened: SkillIndex | None = None
+        self._old: SkillIndex | None = None
+        self._tagging = Tagging(is_on=False)
+        self._is_synced = False
+        self._opening = anyio.Lock()
+        self._syncing = anyio.Lock()
+        self._stack = AsyncExitStack()
+
+    @property
+    def place(self) -> Path:
+        """Where the index lies."""
+        kind = self._loaded.settings.index.store
+        return self._loaded.data / ("index.lance" if kind == "lance" else "index.db")
+
+    async def index(self) -> SkillIndex:
+        """The index, brought up to date once; while that goes on, what there was before."""
+        index = await self._open()
+        if self._syncing.locked():
+            return index if self._old is None else self._old
+        if not self._is_synced:
+            await self.vectorise()
+        return index
+
+    async def vectorise(self, watch: Watch = UNWATCHED, *, everything: bool = False) -> Report:
+        """Scan: skip what is indexed, embed what is not; `everything` embeds all anew.
+
+        What is there goes on serving meanwhile.
+
+        Raises:
+            StorageError: If the index cannot be written.
+        """
+        index = await self._open()
+        async with self._syncing:
+            report = await vectorise(
+                index,
+                self._skills(),
+                self._read,
+                tagging=self._tagging,
+                watch=watch,
+                everything=everything,
+            )
+            self._is_synced, self._old = True, None
+        if report.problem is not None:
+            log.info("Skills are found by words only: %s", report.problem)  # doors say it aloud
+        return report
+
+    async def status(self, *, is_thorough: bool = False) -> IndexStatus:
+        """How the index stands to the skills; thorough: every entry is read, and some asked for."""
+        index = await self._open()
+        await index.refresh()
+        stored = await index.store.fingerprints()
+        wanted = {skill.name: fingerprint(skill, self._tagging) for skill in self._skills()}
+        problems = list(await index.store.check())
+        if is_thorough:
+            problems += await _ask_store(index)
+        return IndexStatus(
+            embedder=_id_of(index.embedder, self._loaded.settings.index),
+            dimensions=index.shelf.dimensions or index.embedder.dimensions,
+            store=self._loaded.settings.index.store,
+            path=self.place,
+            bytes=await anyio.to_thread.run_sync(_bytes_at, self.place),
+            rows=len(stored),
+            skills=len(wanted),
+            missing=tuple(name for name in wanted if name not in stored),
+            stale=tuple(n for n in wanted if n in stored and stored[n] != wanted[n]),
+            orphaned=tuple(name for name in stored if name not in wanted),
+            problems=tuple(problems),
+        )
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        await self._stack.aclose()
+
+    async def _open(self) -> SkillIndex:
+        async with self._opening:
+            if self._opened is None:
+                self._tagging = self._open_tagging()
+                embedder = open_embedder(self._loaded.settings.index, self._loaded)
+                self._opened = await self._index_of(embedder)
+                if not await self._opened.store.fingerprints():
+                    self._old = await self._open_old(self._opened)
+            return self._opened
+
+    async def _index_of(self, embedder: Embedder) -> SkillIndex:
+        chosen = self._loaded.settings.index
+        self._stack.push_async_callback(embedder.close)
+        identity = await anyio.to_thread.run_sync(_id_of, embedder, chosen)
+        await anyio.to_thread.run_sync(_make_folder, self.place.parent)
+        store = open_store(chosen, self.place, identity)
+        self._stack.push_async_callback(store.close)
+        return SkillIndex(embedder, store)
+
+    async def _open_old(self, index: SkillIndex) -> SkillIndex | None:
+        """What another embedder left here, if that one can still be asked without a network."""
+        known = {embedder.id: embedder for embedder in offline_embedders()}
+        for identity in await index.store.others():
+            if identity in known:
+                return await self._index_of(known[identity])
+        return None
+
+    def _open_tagging(self) -> Tagging:
+        chosen = self._loaded.settings.model
+        store = TagStore(self._loaded.data / "tags")
+        if not (chosen.base_url and chosen.name):
+            return Tagging(is_on=self._loaded.settings.index.tags, store=store)
+        model = OpenAiModel(chosen.base_url, api_key=chosen.api_key.get_secret_value())
+        self._stack.push_async_callback(model.close)
+        return Tagging(
+            is_on=self._loaded.settings.index.tags,
+            store=store,
+            tagger=Tagger(model, chosen.name),
+        )
+
+
+def open_embedder(chosen: IndexSettings, loaded: Loaded) -> Embedder:
+    """The embedder that settings name; what it needs is imported here and loaded later still."""
+    kind, _, rest = chosen.embedder.partition(":")
+    match kind:
+        case "hash":
+            from apexbridge.retrieval.embedders.hashing import HashEmbedder
+
+            return HashEmbedder()
+        case "onnx":
+            from apexbridge.retrieval.embedders.onnx import OnnxEmbedder
+
+            folder = loaded.home / rest[2:] if rest.startswith("~/") else loaded.project / rest
+            return OnnxEmbedder(folder)
+        case "fastembed":
+            from apexbridge.retrieval.embedders.fastembed import FastembedEmbedder
+
+            return FastembedEmbedder(rest)
+        case "http":
+            from apexbridge.retrieval.embedders.http import HttpEmbedder
+
+            return HttpEmbedder(
+                chosen.embedder_url,
+                chosen.embedder_model,
+                api_key=chosen.embedder_key.get_secret_value(),
+                dimensions=chosen.embedder_dimensions,
+            )
+        case _:
+            from apexbridge.retrieval.embedders.use import UseEmbedder
+
+            return UseEmbedder()
+
+
+def offline_embedders() -> list[Embedder]:
+    """Those that need nothing but themselves."""
+    from apexbridge.retrieval.embedders.hashing import HashEmbedder
+    from apexbridge.retrieval.embedders.use import UseEmbedder
+
+    return [UseEmbedder(), UseEmbedder(is_adapted=False), HashEmbedder()]
+
+
+def open_store(chosen: IndexSettings, place: Path, embedder_id: str) -> VectorStore:
+    """The store that settings name, for one embedder's entries."""
+    if chosen.store == "lance":
+        from apexbridge.retrieval.stores.lance import LanceStore
+
+        return LanceStore(place, embedder_id)
+    from apexbridge.retrieval.stores.sqlite import SqliteStore
+
+    return SqliteStore(place, embedder_id, precision=chosen.precision)
+
+
+def _id_of(embedder: Embedder, chosen: IndexSettings) -> str:
+    """An embedder that is not there has no id of its own; its entries are found by words only."""
+    try:
+        return embedder.id
+    except RetrievalError:
+        return chosen.embedder
+
+
+def _make_folder(path: Path) -> None:
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+async def _ask_store(index: SkillIndex) -> list[str]:
+    """A skill whose own vector does not find it in the store is not stored as it should be."""
+    problems = list[str]()
+    shelf = index.shelf
+    names = sorted(name for name, row in shelf.row_of.items() if shelf.fingerprints[row])
+    for name in names[:: max(1, len(names) // _SAMPLED)]:
+        vector = index.shelf.vectors_of(index.shelf.row_of[name])[0]
+        found = await index.store.nearest(vector, text="", limit=1)
+        if not found or found[0].score < 1 - 1e-3:
+            problems.append(f"{name} is not found by its own vector")
+    return problems
+
+
+def _bytes_at(place: Path) -> int:
+    """What the index takes on disk, with what lies beside it."""
+    if place.is_dir():
+        return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+    return sum(path.stat().st_size for path in place.parent.glob(f"{place.name}*"))

@@ -1,0 +1,198 @@
+"""What can be chosen, and what each choice may be."""
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+)
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from apexbridge.skills.model import Origin
+
+PREFIX = "APEXBRIDGE_"
+
+
+def _split(value: object) -> object:
+    """An environment variable or flag is one text; its parts stand between path separators."""
+    return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
+
+
+def _words(value: object) -> object:
+    return re.findall(r"[^\s,:;]+", value) if isinstance(value, str) else value
+
+
+def _listed(value: object) -> object:
+    return re.findall(r"[^\s,;]+", value) if isinstance(value, str) else value
+
+
+def _language_tag(value: object) -> object:
+    """`zh_CN.UTF-8` and `zh-Hans` are `zh`."""
+    return value.lower()[:2] if isinstance(value, str) and value.lower() != "auto" else value
+
+
+def _refuse_nul(paths: tuple[str, ...]) -> tuple[str, ...]:
+    if any("\0" in path for path in paths):
+        raise ValueError("a path holds a NUL character")
+    return paths
+
+
+def _refuse_no_grant(grants: tuple[str, ...]) -> tuple[str, ...]:
+    for grant in grants:
+        skill, _, host = grant.partition("=")
+        if not skill or not host:
+            raise ValueError(f"'{grant}' is not of the form skill=host")
+    return grants
+
+
+def _refuse_unknown_embedder(written: str) -> str:
+    kind, _, rest = written.partition(":")
+    if (kind in {"use", "hash", "http"} and not rest) or (kind in {"onnx", "fastembed"} and rest):
+        return written
+    raise ValueError(f"'{written}' is none of use, hash, http, onnx:FOLDER, fastembed:MODEL")
+
+
+Paths = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_refuse_nul)]
+HostGrants = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_refuse_no_grant)]
+Precedence = Annotated[tuple[Origin, ...], BeforeValidator(_words)]
+Embedder = Annotated[str, AfterValidator(_refuse_unknown_embedder)]
+
+
+class SkillSettings(BaseModel):
+    """Where skills are looked for."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True
+    )
+
+    paths: Paths = ()
+    """More folders with skills; relative ones start at the project, `~` is your home."""
+    allow_external_paths: bool = Field(
+        default=False,
+        validation_alias=AliasChoices("allow_external_paths", "allowExternalPaths"),
+    )
+    """Whether `paths` may lead out of the project."""
+    managed_path: str = ""
+    """A folder whose skills nothing can override; for operators."""
+    user_paths: Paths = ("~/.apexbridge/skills", "~/.claude/skills", "~/.agents/skills")
+    """Where your own skills lie."""
+    project_paths: Paths = (".apexbridge/skills", ".claude/skills", ".agents/skills")
+    """Where a project keeps its skills, in each folder from here up to the repository's root."""
+    precedence: Precedence = tuple(Origin)
+    """Whose skill wins when two have one name, the strongest first."""
+    max_depth: int = Field(default=6, ge=1, le=32)
+    """How deep below a root skills are looked for."""
+    max_folders: int = Field(default=2_000, ge=1)
+    """How many folders of a root are looked at."""
+
+
+class SandboxSettings(BaseModel):
+    """How scripts are run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    wall_seconds: float = Field(default=60, gt=0, le=3_600)
+    """How long a script may take."""
+    memory_mib: int = Field(default=1_024, ge=16)
+    """How much memory it may use."""
+    output_mib: int = Field(default=10, ge=1, le=1_024)
+    """How much it may print, stdout and stderr together."""
+    processes: int = Field(default=64, ge=1)
+    """How many processes it may have at a time."""
+    workspace_mib: int = Field(default=256, ge=1)
+    """How much it may leave in its workspace."""
+    warm: int = Field(default=4, ge=0, le=64)
+    """How many sandboxes wait, ready for what ran before; 0 for none."""
+    hosts: HostGrants = ()
+    """Hosts that a skill may reach, each as `skill=host`; all others reach none."""
+    allow_unsandboxed: bool = False
+    """Whether scripts run without isolation where none works; every such run warns."""
+
+
+class IndexSettings(BaseModel):
+    """How skills are found."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    embedder: Embedder = "use"
+    """What turns texts into vectors: `use` (offline, English and Chinese), `onnx:FOLDER`,
+    `fastembed:MODEL`, `http` (the `embedder_*` settings below), `hash` (for tests)."""
+    embedder_url: str = ""
+    """The address of an OpenAI-compatible service, used as given."""
+    embedder_model: str = ""
+    """The model to ask it for."""
+    embedder_key: SecretStr = SecretStr("")
+    """The key it wants."""
+    embedder_dimensions: int = Field(default=0, ge=0, le=8_192)
+    """The size of vector to ask it for; 0 for its own."""
+    store: Literal["sqlite", "lance"] = "sqlite"
+    """Where vectors are kept; `lance` needs the extra of that name."""
+    precision: Literal["float32", "float16"] = "float32"
+    """How vectors are written to disk; half takes half the room there."""
+    tags: bool = True
+    """Whether tags help to find a skill: made by the model where one is configured, else mined."""
+    threshold: float = Field(default=0.5, ge=0, le=1)
+    """Below this confidence no skill is taken to fit."""
+
+
+class ModelSettings(BaseModel):
+    """The language model, where one is configured."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    base_url: str = ""
+    """The address of an OpenAI-compatible service, used as given; empty for none."""
+    name: str = ""
+    """The model to ask it for."""
+    api_key: SecretStr = SecretStr("")
+    """The key it wants."""
+
+
+class Settings(BaseSettings):
+    """Everything that can be chosen."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+        enable_decoding=False,
+        use_attribute_docstrings=True,
+    )
+
+    lang: Annotated[Literal["auto", "en", "zh"], BeforeValidator(_language_tag)] = "auto"
+    """The language of messages; `auto` follows the locale."""
+    data_dir: Path = Path("~/.local/share/apexbridge")
+    """Where installed skills and the index are kept."""
+    skills: SkillSettings = SkillSettings()
+    """Where skills are looked for."""
+    sandbox: SandboxSettings = SandboxSettings()
+    """How scripts are run."""
+    index: IndexSettings = IndexSettings()
+    """How skills are found."""
+    model: ModelSettings = ModelSettings()
+    """The language model, where one is configured."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take only what is given: `load` merges the layers, to know where each value came from."""
+        return (init_settings,)

@@ -1,0 +1,83 @@
+"""Killed at any moment of indexing: afterwards rows are folders, and nothing stale is found."""
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from apexbridge.lifecycle.marker import read_marker
+from apexbridge.runtime import Runtime
+from apexbridge.settings import Loaded, load
+from apexbridge.skills.tree import MARKER
+from apexbridge.testing import make_skill, skill_md
+
+pytestmark = pytest.mark.anyio
+
+SKILLS = 96
+LONGEST_SECONDS = 0.6
+"""About as long as the indexer needs to go over all skills once."""
+
+
+def _loaded(home: Path, project: Path) -> Loaded:
+    environment = {
+        "HOME": str(home),
+        "APEXBRIDGE_INDEX__EMBEDDER": "hash",
+        "APEXBRIDGE_SKILLS__MAX_FOLDERS": "10000",
+    }
+    return load(project=project, environment=environment)
+
+
+def _kill_while_indexing(home: Path, project: Path, after: float) -> None:
+    program = Path(__file__).with_name("indexer.py")
+    command = [sys.executable, str(program), str(home), str(project)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as indexer:
+        assert indexer.stdout is not None
+        assert indexer.stdout.readline() == b"ready\n"
+        time.sleep(after)
+        assert indexer.poll() is None
+        indexer.kill()
+
+
+def _change_some(skills: Path, chance: random.Random, number: int) -> None:
+    """Edit, remove and add, as people do between two starts."""
+    present = sorted(path for path in skills.iterdir() if (path / "SKILL.md").exists())
+    for root in chance.sample(present, 6):
+        text = f"Edited in round {number}, {chance.random()}."
+        (root / "SKILL.md").write_bytes(skill_md(root.name, description=text))
+    gone = chance.choice(present)
+    for path in (gone / MARKER, gone / "SKILL.md"):
+        path.unlink(missing_ok=True)
+    gone.rmdir()
+    make_skill(skills, f"new-{number}", description=f"Added in round {number}.")
+
+
+async def test_a_kill_at_any_moment_leaves_rows_that_are_folders(
+    home: Path, tmp_path: Path, rounds: int
+) -> None:
+    chance = random.Random(rounds)  # noqa: S311  # no secret hangs on it
+    skills = home / ".local/share/apexbridge/skills"
+    for number in range(SKILLS):
+        make_skill(skills, f"skill-{number}", description=f"Does number {number}.")
+    for number in range(rounds):
+        _kill_while_indexing(home, tmp_path, chance.uniform(0, LONGEST_SECONDS))
+        _change_some(skills, chance, number)
+        async with Runtime.open(_loaded(home, tmp_path)) as runtime:
+            index = await runtime.searching.index()
+            status = await runtime.searching.status(is_thorough=True)
+            stored = await index.store.fingerprints()
+            known = {skill.name: skill for skill in runtime.catalog.skills}
+            assert status.is_sound, status
+            assert stored.keys() == known.keys() == index.shelf.row_of.keys()
+            for name, skill in known.items():
+                assert skill.description in index.shelf.texts[index.shelf.row_of[name]][0]
+                if skill.provenance.writable:
+                    assert skill.root is not None
+                    assert skill.fingerprint is not None
+                    marker = read_marker(skill.root)
+                    assert marker is not None
+                    assert marker.sha256 == skill.fingerprint.sha256
+            left = {path.stem for path in (skills / ".staging").glob("*.marker")}
+            assert left.isdisjoint(known)

@@ -1,0 +1,102 @@
+"""The figures of a search over a corpus with known answers."""
+
+import pytest
+
+from apexbridge.errors import EmbedderUnavailableError
+from apexbridge.evals.corpus import CorpusSkill, EvalQuery
+from apexbridge.evals.retrieval_eval import evaluate, index_of, language_of
+from apexbridge.retrieval.report import Progress, Watch
+from apexbridge.testing import HashEmbedder
+from tests.evals.broken import BrokenEmbedder
+from tests.evals.shelves import small_index
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_figures_are_shares_of_the_queries() -> None:
+    index = await small_index()
+    report = await evaluate(
+        index,
+        [
+            EvalQuery(query="fill in the fields of a PDF form", accept=["pdf-forms"]),
+            EvalQuery(query="draw charts from a CSV table", accept=["csv-report", "elsewhere"]),
+            EvalQuery(query="write a commit message", accept=["elsewhere"]),
+            EvalQuery(query="把会议录音整理成纪要", accept=["meeting-minutes"]),
+        ],
+    )
+    assert [one.rank for one in report.ranked] == [1, 1, None, 1]
+    figures = report.figures
+    assert (figures.count, figures.hit_at_1, figures.mrr) == (4, 0.75, 0.75)
+    assert (figures.recall_at_5, figures.recall_at_10) == (0.75, 0.75)
+    assert 0 < figures.latency_ms.min <= figures.latency_ms.median <= figures.latency_ms.p95
+    assert {key: part.count for key, part in report.by_language.items()} == {"en": 3, "zh": 1}
+    assert report.by_language["zh"].hit_at_1 == 1
+    assert (report.skills, report.depth) == (4, 10)
+
+
+async def test_a_later_rank_counts_by_its_place() -> None:
+    index = await small_index({f"s{n}": "alpha " * n + "beta " * (9 - n) for n in range(1, 9)})
+    query = EvalQuery(query="alpha", accept=["s8"])
+    ranked = [hit.name for hit in (await index.search("alpha", limit=8)).hits]
+    seventh = query.model_copy(update={"accept": [ranked[6]]})
+    third = query.model_copy(update={"accept": [ranked[2], ranked[7]]})
+    figures = (await evaluate(index, [seventh, third])).figures
+    assert (figures.hit_at_1, figures.recall_at_5, figures.recall_at_10) == (0, 0.5, 1)
+    assert figures.mrr == pytest.approx((1 / 7 + 1 / 3) / 2)
+
+
+async def test_a_greater_limit_looks_deeper_and_a_smaller_one_still_at_ten() -> None:
+    index = await small_index({f"s{n:02}": "alpha " + "beta " * n for n in range(30)})
+    last = (await index.search("alpha", limit=30)).hits[-1].name
+    query = EvalQuery(query="alpha", accept=[last])
+    shallow, deep = [await evaluate(index, [query], limit=limit) for limit in (1, 30)]
+    assert (shallow.depth, shallow.ranked[0].rank, shallow.figures.mrr) == (10, None, 0)
+    assert (deep.depth, deep.ranked[0].rank) == (30, 30)
+    assert deep.figures.mrr == pytest.approx(1 / 30)
+
+
+async def test_names_may_repeat_because_entries_go_by_id() -> None:
+    corpus = [
+        CorpusSkill(id="1", name="notes", description="Sort photographs of birds"),
+        CorpusSkill(id="2", name="notes", description="Bake bread with rye"),
+    ]
+    told = list[Progress]()
+    index = await index_of(corpus, HashEmbedder(256), watch=Watch(progress=told.append))
+    assert told == [Progress(done=2, total=2)]
+    report = await evaluate(index, [EvalQuery(query="bake rye bread", accept=["2"])])
+    assert (report.skills, report.figures.hit_at_1) == (2, 1)
+
+
+async def test_the_other_wordings_of_a_query_are_searched_too() -> None:
+    index = await small_index()
+    query = EvalQuery(query="?", query_zh="整理会议纪要", accept=["meeting-minutes"])
+    assert (await evaluate(index, [query])).ranked[0].rank == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "lang", "language"),
+    [
+        ("hello", None, "en"),
+        ("整理会议", None, "zh"),
+        ("hello", "zh-CN", "zh"),
+        ("整理会议", "EN", "en"),
+        ("整理会议", "fr", "zh"),
+    ],
+)
+async def test_a_query_says_its_language_or_shows_it(text: str, lang: str, language: str) -> None:
+    assert language_of(EvalQuery(query=text, accept=["1"], lang=lang)) == language
+
+
+async def test_without_an_embedder_there_are_no_figures() -> None:
+    corpus = [CorpusSkill(id="1", name="a", description="b")]
+    with pytest.raises(EmbedderUnavailableError):
+        await index_of(corpus, BrokenEmbedder())
+    index = await small_index()
+    index.embedder = BrokenEmbedder()
+    with pytest.raises(EmbedderUnavailableError):
+        await evaluate(index, [EvalQuery(query="x", accept=["pdf-forms"])])
+
+
+async def test_no_queries_are_a_mistake_of_the_caller() -> None:
+    with pytest.raises(ValueError, match="no queries"):
+        await evaluate(await small_index(), [])

@@ -1,0 +1,596 @@
+"""Chat servers, the honest with their quirks and the broken with their faults."""
+
+import json
+import traceback
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import SocketAttribute, SocketStream
+
+from apexbridge.errors import (
+    ModelError,
+    ModelOutputError,
+    ModelRejectedError,
+    ModelUnavailableError,
+)
+from apexbridge.messages import (
+    AssistantMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from apexbridge.models.base import ModelDelta, ModelRequest, Usage
+from apexbridge.models.openai_compat import MAX_LINE, EventReader, OpenAiModel
+from apexbridge.testing import BrokenStream, RawAnswer, ScriptedServer
+from apexbridge.testing.wire import ScriptedReply
+from apexbridge.tools.base import ToolSpec
+
+pytestmark = pytest.mark.anyio
+
+KEY = "sk-very-secret-0123456789"
+REQUEST = ModelRequest(model="tiny", messages=(UserMessage(text="hi"),))
+HELLO = [ModelDelta(text="hello")]
+DONE = b"data: [DONE]\n\n"
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long the model would have waited, without the waiting."""
+    taken: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        taken.append(seconds)
+
+    monkeypatch.setattr(anyio, "sleep", sleep)
+    return taken
+
+
+async def _asked(
+    *replies: ScriptedReply, request: ModelRequest = REQUEST, **settings: Any
+) -> tuple[list[ModelDelta], ScriptedServer]:
+    async with (
+        ScriptedServer(replies) as server,
+        _model(server.base_url, **settings) as model,
+        model.stream(request) as stream,
+    ):
+        return [piece async for piece in stream], server
+
+
+@asynccontextmanager
+async def _model(base_url: str, **settings: Any) -> AsyncGenerator[OpenAiModel]:
+    model = OpenAiModel(base_url, api_key=KEY, **settings)
+    try:
+        yield model
+    finally:
+        await model.close()
+
+
+async def _said(*replies: ScriptedReply) -> str:
+    pieces, _ = await _asked(*replies)
+    return "".join(piece.text for piece in pieces)
+
+
+async def _calls(*deltas: object) -> list[ToolCall]:
+    pieces, _ = await _asked(_events(*deltas))
+    return [call for piece in pieces for call in piece.tool_calls]
+
+
+def _events(*deltas: object) -> RawAnswer:
+    chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    return RawAnswer(body=b"".join(map(_event, chunks)) + DONE)
+
+
+def _event(chunk: object) -> bytes:
+    return f"data: {json.dumps(chunk)}\n\n".encode()
+
+
+def _call(**fields: object) -> dict[str, object]:
+    named = {"name": fields.pop("name", None), "arguments": fields.pop("arguments", None)}
+    function = {name: value for name, value in named.items() if value is not None}
+    return {"tool_calls": [{**fields, "function": function}]}
+
+
+async def test_a_request_says_what_openai_asks_for() -> None:
+    call = ToolCall(id="c1", name="Read", arguments='{"path": "猫"}')
+    request = ModelRequest(
+        model="tiny",
+        messages=(
+            SystemMessage(text="be kind"),
+            UserMessage(text="read\ud800", kind="reminder"),
+            AssistantMessage(tool_calls=(call,)),
+            ToolMessage(call_id="c1", text="gone", is_error=True),
+            AssistantMessage(text="well"),
+        ),
+        tools=(ToolSpec(name="Read", description="Reads.", input_schema={"type": "object"}),),
+        effort="low",
+        max_output_tokens=7,
+    )
+    _, server = await _asked(HELLO, request=request)
+    function = {"name": "Read", "description": "Reads.", "parameters": {"type": "object"}}
+    sent_call = {"name": "Read", "arguments": '{"path": "猫"}'}
+    assert server.requests == [
+        {
+            "model": "tiny",
+            "messages": [
+                {"role": "system", "content": "be kind"},
+                {"role": "user", "content": "read?"},
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{"id": "c1", "type": "function", "function": sent_call}],
+                },
+                {"role": "tool", "tool_call_id": "c1", "content": "gone"},
+                {"role": "assistant", "content": "well"},
+            ],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "tools": [{"type": "function", "function": function}],
+            "reasoning_effort": "low",
+            "max_tokens": 7,
+        }
+    ]
+    assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+
+
+async def test_one_slash_at_the_end_does_not_matter_and_no_key_sends_no_header() -> None:
+    async with ScriptedServer([HELLO]) as server:
+        model = OpenAiModel(f"{server.base_url}/")
+        async with model.stream(REQUEST) as stream:
+            assert (await anext(stream)).text == "hello"
+        await model.close()
+    assert "Authorization" not in server.headers[0]
+
+
+EVENTS = (
+    b"\xef\xbb\xbf: a comment\r\n\r\nevent: x\r\nid: 1\r\ndata: "
+    + '{"a": "猫🐈"}'.encode()
+    + b'\r\n\r\ndata:{"b": 1}\n\n\nretry: 5\n'
+    + b'data: {"c": 2}\r\rdata\ndata:\n\ndata: [DONE]\n\ndata: {"d": 3}'
+)
+DOCUMENTS = ['{"a": "猫🐈"}'.encode(), b'{"b": 1}', b'{"c": 2}']
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, len(EVENTS)])
+def test_events_may_be_cut_anywhere(size: int) -> None:
+    reader = EventReader()
+    documents: list[bytes] = []
+    for at in range(0, len(EVENTS), size):
+        documents += reader.feed(EVENTS[at : at + size])
+    assert documents + reader.rest() == DOCUMENTS
+    assert reader.is_done
+
+
+def test_events_may_be_cut_once_at_every_place() -> None:
+    for at in range(len(EVENTS)):
+        reader = EventReader()
+        documents = reader.feed(EVENTS[:at]) + reader.feed(EVENTS[at:]) + reader.rest()
+        assert documents == DOCUMENTS
+
+
+def test_the_last_line_needs_no_end() -> None:
+    reader = EventReader()
+    assert reader.feed(b'data: {"a": 1}\r') == []
+    assert reader.rest() == [b'{"a": 1}']
+    assert EventReader().rest() == []
+
+
+@pytest.mark.parametrize("ending", [b"", b"\n"])
+def test_a_line_without_an_end_is_refused(ending: bytes) -> None:
+    with pytest.raises(ValueError, match="a line of more than"):
+        EventReader().feed(b"data: " + b"x" * MAX_LINE + ending)
+
+
+async def test_a_long_line_is_an_answer_that_cannot_be_understood() -> None:
+    with pytest.raises(ModelOutputError, match="a line of more than 1048576 bytes"):
+        await _asked(RawAnswer(body=b"data: " + b"x" * (MAX_LINE + 1)))
+
+
+async def test_a_server_that_cannot_stream_is_taken_in_one_piece() -> None:
+    call = ToolCall(id="c", name="Read", arguments="{}")
+    usage = Usage(input_tokens=1, output_tokens=2)
+    reply = [ModelDelta(text="a"), ModelDelta(text="b", tool_calls=(call,), usage=usage)]
+    async with (
+        ScriptedServer([reply], can_stream=False) as server,
+        _model(server.base_url) as model,
+        model.stream(REQUEST) as stream,
+    ):
+        pieces = [piece async for piece in stream]
+    assert pieces == [ModelDelta(text="ab"), ModelDelta(tool_calls=(call,), usage=usage)]
+
+
+async def test_a_json_answer_may_be_spread_over_lines_and_called_anything() -> None:
+    body = json.dumps({"choices": [{"message": {"content": "hello"}}]}, indent=2)
+    assert await _said(RawAnswer(body=f"\n {body}\n".encode())) == "hello"
+
+
+async def test_what_a_model_thinks_and_what_is_null_are_left_out() -> None:
+    answer = _events(
+        {"role": "assistant", "content": None, "reasoning_content": "hm"},
+        {"content": "he", "tool_calls": None},
+        {"content": [{"type": "thinking", "thinking": ""}, {"type": "text", "text": "llo"}]},
+        {"content": ""},
+        {},
+    )
+    assert await _said(answer) == "hello"
+
+
+@pytest.mark.parametrize(
+    ("told", "usage"),
+    [
+        ({}, Usage()),
+        ({"usage": None}, Usage()),
+        ({"usage": {}}, Usage()),
+        ({"usage": {"prompt_tokens": 5, "completion_tokens": None}}, Usage(input_tokens=5)),
+        ({"usage": {"prompt_tokens": -5, "completion_tokens": 6}}, Usage(output_tokens=6)),
+    ],
+)
+async def test_the_last_piece_carries_a_usage_even_if_none_was_told(
+    told: dict[str, object], usage: Usage
+) -> None:
+    answer = RawAnswer(body=_event({"choices": [], **told}) + _event({"choices": None}) + DONE)
+    pieces, _ = await _asked(answer)
+    assert pieces == [ModelDelta(usage=usage)]
+
+
+READ = ToolCall(id="a", name="Read", arguments='{"x": 1}')
+SEND = ToolCall(id="b", name="Send", arguments='{"y": 2}')
+WHOLE_READ = {"id": "a", "name": "Read", "arguments": '{"x": 1}'}
+WHOLE_SEND = {"id": "b", "name": "Send", "arguments": '{"y": 2}'}
+
+
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        pytest.param(
+            [
+                _call(index=0, id="a", name="Read", arguments=""),
+                _call(index=1, id="b", name="Send"),
+                _call(index=0, arguments='{"x"'),
+                _call(index=1, arguments='{"y": 2}'),
+                _call(index=0, arguments=": 1}"),
+            ],
+            id="in turns",
+        ),
+        pytest.param(
+            [
+                _call(index=0, id="a", name="Read", arguments='{"x"'),
+                _call(index=0, id="a", name="Read", arguments=": 1}"),
+                _call(index=1, id="b", name="Send", arguments='{"y": 2}'),
+            ],
+            id="repeated",
+        ),
+        pytest.param([_call(index=0, **WHOLE_READ), _call(index=0, **WHOLE_SEND)], id="all are 0"),
+        pytest.param(
+            [
+                _call(id="a", name="Read", arguments='{"x"'),
+                _call(arguments=": 1}"),
+                _call(**WHOLE_SEND),
+            ],
+            id="unnumbered",
+        ),
+        pytest.param(
+            [
+                _call(index=0, id="a", name="Read", arguments={"x": 1}),
+                _call(index=1, id="b", name="Send", arguments={"y": 2}),
+            ],
+            id="objects",
+        ),
+    ],
+)
+async def test_tool_calls_may_be_put_in_many_ways(deltas: Sequence[object]) -> None:
+    assert await _calls(*deltas) == [READ, SEND]
+
+
+async def test_arguments_that_are_not_json_are_passed_on_and_none_are_an_empty_object() -> None:
+    calls = await _calls(
+        _call(index=0, id="a", name="Read", arguments="{path: 猫"),
+        _call(index=1, id="b", name="Now", arguments=""),
+    )
+    assert [call.arguments for call in calls] == ["{path: 猫", "{}"]
+
+
+async def test_calls_without_an_id_get_one_each() -> None:
+    calls = await _calls(_call(index=0, name="Read"), _call(index=1, id="", name="Read"))
+    assert len({call.id for call in calls} - {""}) == 2
+
+
+@pytest.mark.parametrize(
+    ("deltas", "words"),
+    [
+        ([_call(index=0, id="a", arguments="{}")], "without a name"),
+        ([_call(index=at, id=str(at), name="Read") for at in range(129)], "more than 128"),
+    ],
+)
+async def test_tool_calls_that_make_no_sense_are_refused(
+    deltas: Sequence[object], words: str
+) -> None:
+    with pytest.raises(ModelOutputError, match=words):
+        await _calls(*deltas)
+
+
+BEGUN = _event({"choices": [{"delta": {"content": "hel"}}]})
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        pytest.param(b"<html>Log in</html>", "not what a chat model says", id="HTML"),
+        pytest.param(b"[]", "not what a chat model says", id="a list"),
+        pytest.param(b"{}", "ended before", id="an empty object"),
+        pytest.param(b"", "ended before", id="nothing"),
+        pytest.param(b"\xff\xfe\0", "ended before", id="not even text"),
+        pytest.param(b"what?\n" * 1000, "ended before", id="other words"),
+        pytest.param(BEGUN, "ended before", id="no end"),
+        pytest.param(BEGUN + b"data: {\n\n" + DONE, "not what a chat model says", id="half JSON"),
+        pytest.param(b"data: \xff\n\n", "not what a chat model says", id="not UTF-8"),
+        pytest.param(b"data: " + b"[" * 100_000 + b"\n\n", "not what", id="endlessly deep"),
+        pytest.param(b'data: {"choices": 5}\n\n', "not what a chat model says", id="wrong type"),
+        pytest.param(
+            BEGUN + b'data: {"error": {"message": "out of\\nmemory"}}\n\n' + DONE,
+            "its server gave up: out of memory",
+            id="an error on the way",
+        ),
+        pytest.param(b'data: {"error": 5}\n\n', r"its server gave up$", id="an odd error"),
+        pytest.param(b'{"error": "overloaded"}', "gave up: overloaded", id="an error as JSON"),
+        pytest.param(
+            f'data: {{"error": "bad key {KEY}"}}\n\n'.encode(), r"gave up$", id="with the key"
+        ),
+    ],
+)
+async def test_an_answer_that_makes_no_sense_is_refused_and_not_asked_for_again(
+    body: bytes, words: str, pauses: list[float]
+) -> None:
+    with pytest.raises(ModelOutputError, match=words) as caught:
+        await _asked(RawAnswer(body=body))
+    assert "tiny" in caught.value.message
+    assert pauses == []
+
+
+async def test_a_stream_that_is_cut_gives_what_came_and_an_error(pauses: list[float]) -> None:
+    async with (
+        ScriptedServer([BrokenStream(deltas=HELLO)]) as server,
+        _model(server.base_url) as model,
+        model.stream(REQUEST) as stream,
+    ):
+        assert (await anext(stream)).text == "hello"
+        with pytest.raises(ModelOutputError, match="its answer was cut off"):
+            await anext(stream)
+    assert pauses == []
+    assert len(server.requests) == 1
+
+
+async def test_an_endless_answer_is_cut_off() -> None:
+    body = _event({"choices": [{"delta": {"content": "x" * 1_000_000}}]}) * 34
+    with pytest.raises(ModelOutputError, match="more than 33554432 bytes"):
+        await _asked(RawAnswer(body=body))
+
+
+FINISHED = _event({"choices": [{"delta": {"content": "hello"}, "finish_reason": "stop"}]})
+
+
+async def test_a_reply_that_was_finished_needs_no_more() -> None:
+    assert await _said(RawAnswer(body=FINISHED)) == "hello"
+
+    async def cut(stream: SocketStream) -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"
+        await stream.receive()
+        await stream.send(head + FINISHED)
+
+    async with (
+        _raw_server(cut) as address,
+        _model(address) as model,
+        model.stream(REQUEST) as stream,
+    ):
+        assert [piece.text async for piece in stream] == ["hello", ""]
+
+
+@pytest.mark.parametrize(
+    ("first", "pause"),
+    [
+        (RawAnswer(status=429, headers={"Retry-After": "3"}), 3),
+        (RawAnswer(status=429, headers={"Retry-After": "3600"}), 10),
+        (RawAnswer(status=429, headers={"Retry-After": "tomorrow"}), 0.25),
+        (RawAnswer(status=503, body=b"<html>"), 0.25),
+        (RawAnswer(status=500), 0.25),
+        (BrokenStream(), 0.25),
+    ],
+)
+async def test_a_server_that_is_busy_or_hangs_up_is_asked_again(
+    first: ScriptedReply, pause: float, pauses: list[float]
+) -> None:
+    assert await _said(first, HELLO) == "hello"
+    assert pauses == [pause]
+
+
+async def test_a_server_that_fails_for_ever_is_asked_three_times(pauses: list[float]) -> None:
+    busy = RawAnswer(status=429, body=b'{"error": {"message": "quota used up"}}')
+    with pytest.raises(ModelUnavailableError, match=r"127\.0\.0\.1 answered 429: quota used up"):
+        await _asked(*[busy] * 3, HELLO)
+    assert pauses == [0.25, 1.0]
+
+
+async def test_a_server_that_hangs_is_asked_again_only_before_its_answer_begins(
+    pauses: list[float],
+) -> None:
+    hang = BrokenStream(then="hang")
+    with pytest.raises(ModelUnavailableError, match=r"no answer within 0\.1 s"):
+        await _asked(hang, hang, hang, HELLO, timeout_seconds=0.1)
+    assert pauses == [0.25, 1.0]
+    with pytest.raises(ModelUnavailableError, match=r"no answer within 0\.1 s"):
+        await _asked(BrokenStream(deltas=HELLO, then="hang"), HELLO, timeout_seconds=0.1)
+    assert pauses == [0.25, 1.0]
+
+
+async def test_a_server_that_is_not_there_is_named(pauses: list[float]) -> None:
+    async with ScriptedServer() as server:
+        address = server.base_url
+    with pytest.raises(ModelUnavailableError, match=r"127\.0\.0\.1 cannot be reached"):
+        async with _model(address) as model, model.stream(REQUEST):
+            pass
+    assert len(pauses) == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"error": {"message": "no such model"}}', r"answered 404: no such model$"),
+        (b'{"error": "no such model"}', r"answered 404: no such model$"),
+        (b'[{"error": {"message": "no such model"}}]', r"answered 404: no such model$"),
+        (b'{"object": "error", "message": "no such model"}', r"answered 404: no such model$"),
+        (b'{"detail": "Not Found"}', r"answered 404: Not Found$"),
+        (b'{"detail": [{"loc": ["body"]}]}', r'answered 404: \[\{"loc": \["body"\]\}\]$'),
+        (b'{"error": {"message": "\\u001b[31m\\u202ered"}}', r"answered 404:  \[31m red$"),
+        (json.dumps({"error": "x" * 100_000}).encode(), r"answered 404: x{200}$"),
+        (b"<html>", r"answered 404$"),
+        (b"[" * 60_000, r"answered 404$"),
+    ],
+)
+async def test_the_server_says_why_it_refuses(body: bytes, words: str, pauses: list[float]) -> None:
+    with pytest.raises(ModelRejectedError, match=words):
+        await _asked(RawAnswer(status=404, body=body))
+    assert pauses == []
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    away = RawAnswer(status=307, headers={"Location": "/v1/chat/completions"})
+    with pytest.raises(ModelRejectedError, match="answered 307: redirects are not followed"):
+        await _asked(away, HELLO)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500])
+@pytest.mark.parametrize("echo", [KEY, KEY[-8:], f"Bearer {KEY}", f"{KEY[:4]}****{KEY[-4:]}"])
+async def test_the_key_is_never_told(
+    pauses: list[float], status: int, echo: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusal = RawAnswer(
+        status=status, body=json.dumps({"error": {"message": f"bad key {echo}"}}).encode()
+    )
+    async with ScriptedServer([refusal] * 3) as server, _model(server.base_url) as model:
+        with pytest.raises(ModelError) as caught:
+            async with model.stream(REQUEST):
+                pass
+        written = "".join(traceback.format_exception(caught.value))
+        told = [caught.value.message, repr(caught.value), str(caught.value.details), written]
+        assert str(status) in caught.value.message
+        for words in (*told, repr(model), str(vars(model)), caplog.text):
+            assert KEY[:4] not in words
+            assert KEY[-4:] not in words
+
+
+@asynccontextmanager
+async def _raw_server(talk: Callable[[SocketStream], Awaitable[None]]) -> AsyncGenerator[str]:
+    async def serve(stream: SocketStream) -> None:
+        async with stream:
+            await talk(stream)
+
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(listener.serve, serve)
+        yield f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+        group.cancel_scope.cancel()
+
+
+async def test_the_key_is_not_in_anything_that_an_error_carries(pauses: list[float]) -> None:
+    async def babble(stream: SocketStream) -> None:
+        await stream.receive()
+        await stream.send(b"HTTP/1.1 what?\r\n\r\n")  # aiohttp's error shows the headers
+
+    errors: list[BaseException | None] = []
+    async with _raw_server(babble) as address, _model(address) as model:
+        with pytest.raises(ModelUnavailableError) as caught:
+            async with model.stream(REQUEST):
+                pass
+        errors.append(caught.value)
+    for error in errors:
+        if error is not None:
+            assert KEY not in repr(error) + str(error) + str(vars(error))
+            errors += [error.__cause__, error.__context__]
+    assert len(pauses) == 2
+
+
+async def test_leaving_early_closes_the_connection() -> None:
+    is_closed = anyio.Event()
+
+    async def talk(stream: SocketStream) -> None:
+        await stream.receive()
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 9999\r\n\r\n"
+        await stream.send(head + BEGUN)
+        with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            await stream.receive()
+        is_closed.set()
+
+    async with _raw_server(talk) as address, _model(address) as model:
+        async with model.stream(REQUEST) as stream:
+            assert (await anext(stream)).text == "hel"
+        with anyio.fail_after(5):
+            await is_closed.wait()
+
+
+async def test_a_reply_can_be_given_up_while_it_is_waited_for() -> None:
+    hang = BrokenStream(deltas=HELLO, then="hang")
+    async with ScriptedServer([hang, HELLO]) as server, _model(server.base_url) as model:
+        with anyio.move_on_after(0.05) as scope:
+            async with model.stream(REQUEST) as stream:
+                assert [piece async for piece in stream] == []
+        assert scope.cancelled_caught
+        async with model.stream(REQUEST) as stream:
+            assert (await anext(stream)).text == "hello"
+
+
+async def test_a_server_that_wants_the_newer_name_of_a_field_gets_it_from_then_on() -> None:
+    said = b"""{"error": {"message": "Unsupported parameter: 'max_tokens' is not supported with
+        this model. Use 'max_completion_tokens' instead."}}""".replace(b"\n", b" ")
+    request = ModelRequest(model="tiny", messages=REQUEST.messages, max_output_tokens=7)
+    replies = [RawAnswer(status=400, body=said), HELLO, HELLO]
+    async with ScriptedServer(replies) as server, _model(server.base_url) as model:
+        for _ in range(2):
+            async with model.stream(request) as stream:
+                assert (await anext(stream)).text == "hello"
+    fields = [sent.keys() & {"max_tokens", "max_completion_tokens"} for sent in server.requests]
+    assert fields == [{"max_tokens"}, {"max_completion_tokens"}, {"max_completion_tokens"}]
+
+
+async def test_a_server_that_knows_no_stream_options_is_asked_without() -> None:
+    said = b'{"detail": [{"loc": ["body", "stream_options"], "msg": "extra fields"}]}'
+    refusal = RawAnswer(status=422, body=said)
+    _, server = await _asked(refusal, HELLO)
+    assert "stream_options" not in server.requests[1]
+    with pytest.raises(ModelRejectedError, match="stream_options"):
+        await _asked(refusal, refusal, HELLO)
+
+
+@pytest.mark.parametrize(
+    ("address", "key", "words"),
+    [
+        ("models.example/v1", KEY, "its address is not"),
+        ("file:///etc/passwd", KEY, "its address is not"),
+        ("http://[::1", KEY, "its address is not"),
+        ("http://models.example:99999", KEY, "its address is not"),
+        ("http://..", KEY, "its address is not"),
+        ("http://me:word@127.0.0.1:1", KEY, "its address has a user in it"),
+        ("http://127.0.0.1:1", "bad\nkey", "its key has characters"),
+    ],
+)
+async def test_settings_that_cannot_work_are_told(address: str, key: str, words: str) -> None:
+    model = OpenAiModel(address, api_key=key)
+    with pytest.raises(ModelRejectedError, match=words) as caught:
+        async with model.stream(REQUEST):
+            pass
+    await model.close()
+    assert key not in caught.value.message
+    assert "word" not in caught.value.message.replace("password", "")
+
+
+async def test_a_model_that_was_closed_opens_again() -> None:
+    async with ScriptedServer([HELLO, HELLO]) as server, _model(server.base_url) as model:
+        for _ in range(2):
+            async with model.stream(REQUEST) as stream:
+                assert (await anext(stream)).text == "hello"
+            await model.close()
+            await model.close()

@@ -1,0 +1,452 @@
+"""Bringing an index up to date, whatever goes wrong on the way."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import numpy as np
+import pytest
+
+from apexbridge.errors import (
+    EmbedderOutputError,
+    EmbedderUnavailableError,
+    IndexMismatchError,
+    SourceError,
+    StorageError,
+)
+from apexbridge.retrieval import sync as sync_module
+from apexbridge.retrieval.base import Entry, Kind, Matrix, VectorStore
+from apexbridge.retrieval.index import SkillIndex
+from apexbridge.retrieval.report import Progress, Watch
+from apexbridge.retrieval.stores.sqlite import SqliteStore
+from apexbridge.retrieval.sync import Item, sync
+from apexbridge.retrieval.text import SkillText
+from apexbridge.testing import HashEmbedder, MemoryStore
+
+pytestmark = pytest.mark.anyio
+
+ID = "hash-64"
+
+
+class LimitedEmbedder(HashEmbedder):
+    """Answers so many calls, and then no more; remembers what it was asked."""
+
+    def __init__(self, calls: float = float("inf"), *, size: int = 64) -> None:
+        super().__init__(size)
+        self.calls = calls
+        self.asked: list[str] = []
+        self.poison = ""
+
+    @property
+    def id(self) -> str:
+        return ID
+
+    async def embed(self, texts: Sequence[str], *, kind: Kind) -> Matrix:
+        if self.calls < 1:
+            raise EmbedderUnavailableError("nobody answers", name=self.id)
+        self.calls -= 1
+        self.asked += texts
+        rows = np.array(await super().embed(texts, kind=kind))
+        if self.poison and any(self.poison in text for text in texts):
+            rows[0] = np.nan
+        return rows
+
+
+class FailingStore(MemoryStore):
+    """Takes so many writes, and then no more."""
+
+    def __init__(self, writes: int) -> None:
+        super().__init__(ID)
+        self.writes = writes
+
+    async def upsert(self, entries: Sequence[Entry]) -> None:
+        if not self.writes:
+            raise StorageError("the disk is full")
+        self.writes -= 1
+        await super().upsert(entries)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], VectorStore]:
+    if request.param == "memory":
+        return lambda: MemoryStore(ID)
+    return lambda: SqliteStore(tmp_path / "index.db", ID)
+
+
+@pytest.fixture
+def two_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sync_module, "BATCH", 2)
+
+
+def _item(name: str, fingerprint: str = "1", summary: str = "") -> Item:
+    async def read() -> SkillText:
+        return SkillText(name=name, summary=summary or f"about {name} in state {fingerprint}")
+
+    return Item(name=name, fingerprint=fingerprint, read=read)
+
+
+def _unreadable(name: str) -> Item:
+    async def read() -> SkillText:
+        raise SourceError("it is not there", source="here")
+
+    return Item(name=name, fingerprint="1", read=read)
+
+
+def _items(names: str, fingerprint: str = "1") -> list[Item]:
+    return [_item(name, fingerprint) for name in names.split()]
+
+
+def _index(store: VectorStore | None = None, embedder: LimitedEmbedder | None = None) -> SkillIndex:
+    return SkillIndex(embedder or LimitedEmbedder(), store or MemoryStore(ID))
+
+
+async def _found(index: SkillIndex, query: str) -> list[str]:
+    """Those that have a word of the request."""
+    return [hit.name for hit in (await index.search(query, limit=999)).hits if hit.parts.words]
+
+
+async def test_each_is_kept_added_redone_or_dropped(
+    make_store: Callable[[], VectorStore],
+) -> None:
+    store = make_store()
+    embedder = LimitedEmbedder()
+    index = _index(store, embedder)
+    first = await sync(index, _items("alpha bravo charlie"))
+    assert first.added == ("alpha", "bravo", "charlie")
+    assert (first.kept, first.redone, first.dropped, first.pending, first.failed) == ((),) * 5
+    embedder.asked.clear()
+    second = await sync(index, [*_items("alpha delta"), _item("bravo", "2")])
+    assert second.kept == ("alpha",)
+    assert second.added == ("delta",)
+    assert second.redone == ("bravo",)
+    assert second.dropped == ("charlie",)
+    assert not any("alpha" in text for text in embedder.asked)
+    assert await store.fingerprints() == {"alpha": "1", "bravo": "2", "delta": "1"}
+    assert sorted(index.shelf.row_of) == ["alpha", "bravo", "delta"]
+    embedder.asked.clear()
+    third = await sync(index, [*_items("alpha delta"), _item("bravo", "2")])
+    assert third.kept == ("alpha", "delta", "bravo")
+    assert embedder.asked == []
+    again = await sync(index, [*_items("alpha delta"), _item("bravo", "2")], again={"alpha", "no"})
+    assert (again.redone, again.kept) == (("alpha",), ("delta", "bravo"))
+    last = await sync(index, [])
+    assert sorted(last.dropped) == ["alpha", "bravo", "delta"]
+    assert (await store.fingerprints(), len(index)) == ({}, 0)
+    await store.close()
+
+
+async def test_what_was_stored_is_kept_by_the_next_process(tmp_path: Path) -> None:
+    for state in ("added", "kept"):
+        store = SqliteStore(tmp_path / "index.db", ID)
+        index = _index(store)
+        report = await sync(index, _items("alpha bravo"))
+        assert {"added": report.added, "kept": report.kept}[state] == ("alpha", "bravo")
+        assert await _found(index, "bravo") == ["bravo"]
+        await store.close()
+
+
+async def test_of_one_name_given_twice_the_last_counts() -> None:
+    index = _index()
+    report = await sync(index, [_item("same", "1"), _item("other"), _item("same", "2")])
+    assert sorted(report.added) == ["other", "same"]
+    assert await index.store.fingerprints() == {"same": "2", "other": "1"}
+    assert (await sync(index, [_item("same", "2"), _item("other")])).kept == ("same", "other")
+
+
+@pytest.mark.usefixtures("two_a_batch")
+async def test_what_cannot_be_read_is_told_and_keeps_nobody_else_out() -> None:
+    index = _index()
+    await sync(index, [_item("once")])
+    items = [_unreadable("x"), _item("alpha"), _unreadable("y"), _unreadable("z"), _item("bravo")]
+    seen = list[Progress]()
+    report = await sync(index, [*items, _unreadable("once")], watch=Watch(progress=seen.append))
+    assert report.failed == ("x", "y", "z")
+    assert (report.added, report.pending, report.problem) == (("alpha", "bravo"), (), None)
+    assert report.kept == ("once",)  # nothing says that it changed, so nobody reads it
+    assert seen[-1] == Progress(done=5, total=5)
+    assert set(await index.store.fingerprints()) == {"once", "alpha", "bravo"}
+    only = await sync(_index(), [_unreadable("x")])
+    assert (only.failed, only.added) == (("x",), ())
+
+
+@pytest.mark.usefixtures("two_a_batch")
+async def test_an_embedder_that_fails_in_the_middle_leaves_the_rest_to_words(
+    make_store: Callable[[], VectorStore],
+) -> None:
+    store, embedder = make_store(), LimitedEmbedder(calls=1)
+    index = _index(store, embedder)
+    items = _items("alpha bravo charlie delta echo")
+    seen, marked = list[Progress](), list[str]()
+
+    async def mark(names: Sequence[str]) -> None:
+        marked.extend(names)
+
+    report = await sync(index, items, watch=Watch(progress=seen.append, stored=mark))
+    assert report.added == ("alpha", "bravo")
+    assert report.pending == ("charlie", "delta", "echo")
+    assert isinstance(report.problem, EmbedderUnavailableError)
+    assert marked == ["alpha", "bravo"]
+    assert set(await store.fingerprints()) == {"alpha", "bravo"}
+    assert seen == [Progress(done=done, total=5) for done in (2, 4, 5)]
+    for name in ("alpha", "charlie", "echo"):
+        assert await _found(index, name) == [name]
+    embedder.calls = 99
+    for name in ("alpha", "charlie", "echo"):  # words and vectors side by side
+        assert (await index.search(name, limit=1)).hits[0].name == name
+    after = await sync(index, items)
+    assert (after.kept, after.problem) == (("alpha", "bravo"), None)
+    assert after.added == ("charlie", "delta", "echo")
+    assert set(await store.fingerprints()) == {"alpha", "bravo", "charlie", "delta", "echo"}
+    hit = (await index.search("charlie", limit=1)).hits[0]
+    assert (hit.name, hit.parts.dense > 0) == ("charlie", True)
+    await store.close()
+
+
+@pytest.mark.usefixtures("two_a_batch")
+async def test_one_text_that_the_embedder_cannot_take_keeps_no_other_skill_waiting() -> None:
+    embedder = LimitedEmbedder()
+    embedder.poison = "charlie"
+    index = _index(embedder=embedder)
+    report = await sync(index, _items("alpha bravo charlie delta echo foxtrot"))
+    assert isinstance(report.problem, EmbedderOutputError)
+    assert report.added == ("alpha", "bravo", "delta", "echo", "foxtrot")
+    assert report.pending == ("charlie",)
+
+
+@pytest.mark.usefixtures("two_a_batch")
+async def test_an_embedder_that_gives_only_nonsense_is_not_asked_for_ever() -> None:
+    embedder = LimitedEmbedder()
+    embedder.poison = "a"
+    index = _index(embedder=embedder)
+    names = " ".join(f"a{number}" for number in range(40))
+    report = await sync(index, _items(names))
+    assert (len(report.pending), report.added) == (40, ())
+    assert len(embedder.asked) < 20
+
+
+async def test_a_pending_skill_that_is_gone_is_found_no_more() -> None:
+    index = _index(embedder=LimitedEmbedder(calls=0))
+    await sync(index, _items("alpha bravo"))
+    assert await _found(index, "bravo") == ["bravo"]
+    report = await sync(index, _items("alpha"))
+    assert report.pending == ("alpha",)
+    assert await _found(index, "bravo") == []
+    assert sorted(index.shelf.row_of) == ["alpha"]
+    await sync(index, [])
+    assert len(index) == 0
+
+
+async def test_a_skill_changed_back_while_the_embedder_was_down_is_whole_again() -> None:
+    embedder = LimitedEmbedder()
+    index = _index(embedder=embedder)
+    old, new = _item("alpha", "1", "about apples"), _item("alpha", "2", "about bananas")
+    await sync(index, [old])
+    embedder.calls = 0
+    assert (await sync(index, [new])).pending == ("alpha",)
+    assert await _found(index, "bananas") == ["alpha"]
+    embedder.calls = 99
+    await sync(index, [old])
+    assert (await _found(index, "bananas"), await _found(index, "apples")) == ([], ["alpha"])
+    assert (await index.search("apples")).hits[0].parts.dense > 0
+
+
+async def test_an_embedder_that_stays_down_does_not_fill_the_memory() -> None:
+    index = _index(embedder=LimitedEmbedder(calls=0))
+    items = _items(" ".join(f"n{number}" for number in range(50)))
+    for _ in range(20):
+        assert len((await sync(index, items)).pending) == 50
+    assert len(index) == 50
+    assert len(index.shelf.names) <= 50 + 64 + 50
+
+
+async def test_skills_without_vectors_do_not_stand_in_the_way_of_those_with() -> None:
+    class Shy(LimitedEmbedder):
+        @property
+        def dimensions(self) -> int:
+            return 64 if self.asked else 0  # as one whose first answer tells
+
+    embedder = Shy(calls=0)
+    index = _index(embedder=embedder)
+    await sync(index, _items("alpha bravo"))
+    embedder.calls = 99
+    report = await sync(index, _items("alpha bravo"))
+    assert (report.added, report.pending) == (("alpha", "bravo"), ())
+    assert (await index.search("bravo", limit=1)).hits[0].parts.dense > 0
+
+
+@pytest.mark.usefixtures("two_a_batch")
+async def test_a_model_changed_behind_its_name_is_told_and_a_rebuild_mends_it(
+    tmp_path: Path,
+) -> None:
+    before, store = (SqliteStore(tmp_path / "index.db", ID) for _ in range(2))
+    items = _items("alpha bravo charlie")
+    await sync(_index(before), items)
+    await before.close()
+    index = _index(store, LimitedEmbedder(size=32))
+    report = await sync(index, [*items, *_items("delta echo foxtrot")])
+    assert isinstance(report.problem, IndexMismatchError)
+    assert report.kept == ("alpha", "bravo", "charlie")
+    assert report.pending == ("delta", "echo", "foxtrot")
+    assert await _found(index, "delta") == ["delta"]
+    rebuilt = await sync(index, items, again=["alpha", "bravo", "charlie"])
+    assert (rebuilt.redone, rebuilt.problem) == (("alpha", "bravo", "charlie"), None)
+    assert index.shelf.dimensions == 32
+    found = await index.search("bravo", limit=1)
+    assert (found.hits[0].name, found.problem) == ("bravo", None)
+    assert sorted(await store.fingerprints()) == ["alpha", "bravo", "charlie"]
+    await store.close()
+
+
+@pytest.mark.usefixtures("two_a_batch")
+async def test_progress_reaches_its_total_and_what_is_told_stored_is_durable() -> None:
+    index = _index()
+    seen, told = list[Progress](), list[list[str]]()
+
+    async def mark(names: Sequence[str]) -> None:
+        held = await index.store.fingerprints()
+        assert all(name in held and name in index.shelf.row_of for name in names)
+        told.append(list(names))
+
+    watch = Watch(progress=seen.append, stored=mark)
+    await sync(index, _items("a1 b1 c1 d1 e1"), watch=watch)
+    assert told == [["a1", "b1"], ["c1", "d1"], ["e1"]]
+    assert seen == [Progress(done=done, total=5) for done in (2, 4, 5)]
+    await sync(index, _items("a1 b1 c1 d1 e1"), watch=watch)
+    assert (len(told), len(seen)) == (3, 3)
+
+
+@pytest.mark.usefixtures("two_a_batch")
+@pytest.mark.parametrize("writes", [0, 1])
+async def test_a_store_that_cannot_be_written_is_told_plainly(writes: int) -> None:
+    index = _index(FailingStore(writes))
+    with pytest.raises(StorageError, match="disk is full"):
+        await sync(index, _items("alpha bravo charlie delta echo foxtrot golf"))
+    assert len(await index.store.fingerprints()) == 2 * writes
+    assert sorted(index.shelf.row_of) == ["alpha", "bravo"][: 2 * writes]
+
+
+@pytest.mark.usefixtures("two_a_batch")
+async def test_a_marker_that_cannot_be_written_is_told_plainly() -> None:
+    async def mark(_: Sequence[str]) -> None:
+        raise StorageError("read-only")
+
+    index = _index()
+    with pytest.raises(StorageError, match="read-only"):
+        await sync(index, _items("alpha bravo charlie delta echo"), watch=Watch(stored=mark))
+    assert set(await index.store.fingerprints()) == {"alpha", "bravo"}
+    assert (await sync(index, _items("alpha bravo charlie"))).added == ("charlie",)
+
+
+async def test_a_store_that_cannot_be_opened_is_told_plainly(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "index.db", ID)
+    await store.close()
+    with pytest.raises(StorageError):
+        await sync(_index(store), _items("alpha"))
+
+
+def _read_by(act: Callable[[], Awaitable[object]], name: str) -> Item:
+    async def read() -> SkillText:
+        await act()
+        return SkillText(name=name, summary=f"about {name}")
+
+    return Item(name=name, fingerprint="1", read=read)
+
+
+@pytest.mark.usefixtures("two_a_batch")
+@pytest.mark.parametrize("moment", ["reading", "embedding", "storing", "marking"])
+async def test_given_up_in_the_middle_it_leaves_a_store_that_can_be_finished(
+    make_store: Callable[[], VectorStore], moment: str
+) -> None:
+    store = make_store()
+    index = _index(store)
+    names = "alpha bravo charlie delta echo foxtrot"
+    with anyio.CancelScope() as scope:
+
+        async def stop() -> None:
+            scope.cancel()
+
+        items = _items(names)
+        watch = Watch()
+        if moment == "reading":
+            items[3] = _read_by(stop, "delta")
+        elif moment == "embedding":
+            index = _index(store, _Stopping(scope))
+        elif moment == "storing":
+            watch = Watch(progress=lambda _: scope.cancel())
+        else:
+            watch = Watch(stored=lambda _: stop())
+        await sync(index, items, watch=watch)
+    assert scope.cancelled_caught
+    held = await store.fingerprints()
+    assert len(held) in {0, 2, 4}
+    assert list(await store.check()) == []
+    report = await sync(index, _items(names))
+    assert set(report.kept) == held.keys()
+    assert sorted((*report.kept, *report.added)) == sorted(names.split())
+    assert sorted(index.shelf.row_of) == sorted(names.split())
+    assert await _found(index, "foxtrot") == ["foxtrot"]
+    await store.close()
+
+
+class _Stopping(LimitedEmbedder):
+    def __init__(self, scope: anyio.CancelScope) -> None:
+        super().__init__()
+        self._scope = scope
+
+    async def embed(self, texts: Sequence[str], *, kind: Kind) -> Matrix:
+        if any("charlie" in text for text in texts):
+            self._scope.cancel()
+            await anyio.lowlevel.checkpoint()
+        return await super().embed(texts, kind=kind)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 192, 1_000, 1_001])
+async def test_a_thousand_are_stored_whatever_a_batch_holds(
+    monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    monkeypatch.setattr(sync_module, "BATCH", batch)
+    index = _index()
+    count = 1_000 if batch > 7 else 100
+    items = [_item(f"n{number}", str(number % 3)) for number in range(count)]
+    seen = list[Progress]()
+    report = await sync(index, items, watch=Watch(progress=seen.append))
+    assert report.added == tuple(item.name for item in items)
+    assert len(seen) == -(-count // batch)
+    assert seen[-1] == Progress(done=count, total=count)
+    held: Mapping[str, str] = await index.store.fingerprints()
+    assert held == {item.name: item.fingerprint for item in items}
+    shelf = index.shelf
+    for name in ("n0", f"n{count - 1}", f"n{count // 2}"):
+        assert name in shelf.texts[shelf.row_of[name]][0]
+    changed = [_item(f"n{number}", str((number + number % 2) % 3)) for number in range(count)]
+    again = await sync(index, changed)
+    assert len(again.redone) == sum(
+        new.fingerprint != old.fingerprint for new, old in zip(changed, items, strict=True)
+    )
+
+
+async def test_two_at_once_end_with_every_skill_there() -> None:
+    index = _index()
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3):
+            tasks.start_soon(sync, index, _items("alpha bravo charlie"))
+    assert sorted(index.shelf.row_of) == ["alpha", "bravo", "charlie"]
+    assert len(index.shelf) == 3
+    assert set(await index.store.fingerprints()) == {"alpha", "bravo", "charlie"}
+
+
+async def test_texts_of_every_kind_can_be_stored(tmp_path: Path) -> None:
+    texts = ["", " ", "🎉", "\ud800", "\0", "字" * 5_000, "# " * 5_000, "“" * 5_000]
+    items = [_item(f"n{number}", summary=text) for number, text in enumerate(texts)]
+    found = list[list[str]]()
+    for state in ("added", "kept"):
+        store = SqliteStore(tmp_path / "index.db", ID)
+        index = _index(store)
+        report = await sync(index, items)
+        assert len({"added": report.added, "kept": report.kept}[state]) == len(texts)
+        assert list(await store.check()) == []
+        found.append([hit.name for hit in (await index.search("字", limit=99)).hits])
+        await store.close()
+    assert found[0] == found[1]
+    assert len(found[0]) == len(texts)
