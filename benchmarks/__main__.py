@@ -1,21 +1,59 @@
-"""`make bench`: run every benchmark and print its table."""
+"""`make bench`: run the benchmarks and print their tables."""
 
 import argparse
 from pathlib import Path
 
-from benchmarks import reading, sandboxes, starting
+from benchmarks import (
+    indexing,
+    reading,
+    retrieval_quality,
+    retrieval_speed,
+    sandboxes,
+    starting,
+)
 
 
 def main() -> None:
-    """Run them all."""
+    """Run those that are named, or all of them."""
+    options = _parser().parse_args()
+    benchmarks = {
+        "starting": starting.main,
+        "reading": lambda: reading.main(options.corpus),
+        "sandboxes": sandboxes.main,
+        "retrieval_quality": lambda: retrieval_quality.main(
+            options.corpus,
+            options.queries,
+            options.minilm,
+            cross_validates=options.cross_validate,
+        ),
+        "retrieval_speed": lambda: retrieval_speed.main(options.chroma),
+        "indexing": lambda: indexing.main(options.corpus),
+    }
+    strange = [name for name in options.names if name not in benchmarks]
+    if strange:
+        raise SystemExit(f"{', '.join(strange)}: choose from {', '.join(benchmarks)}")
+    for name, run in benchmarks.items():
+        if name in options.names or not options.names:
+            run()
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", help="which to run, by module; all unless named")
     parser.add_argument(
-        "--corpus", type=Path, help="JSON lines (may be .gz) with name, description and body"
+        "--corpus", type=Path, help="JSON lines (may be .gz) with id, name, description and body"
     )
-    arguments = parser.parse_args()
-    starting.main()
-    reading.main(arguments.corpus)
-    sandboxes.main()
+    parser.add_argument(
+        "--queries", type=Path, help="JSON lines with query, accept (ids), lang and pair"
+    )
+    parser.add_argument(
+        "--minilm", type=Path, help="a folder with all-MiniLM-L6-v2 as ONNX and tokenizer.json"
+    )
+    parser.add_argument("--chroma", type=Path, help="a Python that has chromadb, as a peer")
+    parser.add_argument(
+        "--cross-validate", action="store_true", help="choose the weights of the fusion anew"
+    )
+    return parser
 
 
 if __name__ == "__main__":

@@ -68,6 +68,23 @@ async def test_a_changed_skill_is_done_again_and_a_removed_one_dropped(
     assert (report.redone, report.dropped) == (("a",), ("b",))
 
 
+async def test_single_skills_can_be_brought_up_to_date_without_a_look_at_the_others(
+    home: Path, tmp_path: Path
+) -> None:
+    for name in ("a", "b", "c"):
+        make_skill(_installed(home), name, description=f"Does {name}.")
+    async with _open(home, tmp_path) as runtime:
+        await runtime.searching.vectorise()
+        for name in ("a", "b"):
+            (_installed(home) / name / "notes.md").write_text("more", encoding="utf-8")
+        (_installed(home) / "c").rename(tmp_path / "gone")
+        await runtime.refresh()
+        report = await runtime.searching.vectorise(only=["a", "c"])
+        assert (report.redone, report.dropped, report.kept) == (("a",), ("c",), ())
+        status = await runtime.searching.status()
+        assert (status.stale, status.missing, status.orphaned) == (("b",), (), ())
+
+
 def _forge(root: Path) -> None:
     """Right in form and size, but of other bytes, as an archive might ship it."""
     fields = json.loads((root / tree.MARKER).read_bytes())

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import snowballstemmer  # pyright: ignore[reportMissingTypeStubs]
+import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +31,7 @@ def hasty() -> Iterator[None]:
 
 
 def _stem(word: str) -> str:
-    stemmer = snowballstemmer.EnglishStemmer()
+    stemmer = Stemmer.Stemmer("english")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return str(stemmer.stemWord(word))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 
 

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 
 from apexbridge.retrieval.text import plain, spoken
 from apexbridge.retrieval.words import words
 
-_BODY = 20_000
-_SUMMARY = 2_000
+_BODY = 4_000
+_SUMMARY = 400
 _LONGEST = {True: 8, False: 3}
 """Characters of a Chinese phrase, words of an English one."""
 _HAN = "\u3400-\u9fff\uf900-\ufaff"
@@ -105,7 +106,7 @@ def _runs(text: str) -> Iterator[list[_Word]]:
     for piece in _PIECE.finditer(text):
         if piece.lastgroup == "gap" and run and not run[0].is_han:
             continue
-        word = _word(piece)
+        word = _word(piece[0], piece.lastgroup)
         if run and (word is None or word.is_han != run[0].is_han):
             yield run
             run = []
@@ -115,11 +116,11 @@ def _runs(text: str) -> Iterator[list[_Word]]:
         yield run
 
 
-def _word(piece: re.Match[str]) -> _Word | None:
-    written = piece[0]
-    if piece.lastgroup == "han" and written not in _PARTICLES:
+@lru_cache(maxsize=16_384)
+def _word(written: str, kind: str | None) -> _Word | None:
+    if kind == "han" and written not in _PARTICLES:
         return _Word(written=written, compared=words(written, kind="document")[0], is_han=True)
-    if piece.lastgroup != "word" or len(written) < 2 or written.isdecimal():
+    if kind != "word" or len(written) < 2 or written.isdecimal():
         return None
     stems = words(written, kind="document")
     if not is_telling(written) or _SAID_OF_SKILLS.issuperset(stems):

@@ -70,6 +70,8 @@ _EDGES = " -:;,.，；：。、\"'“”‘’「」"
 
 def _seen(text: str) -> str:
     """One line of what can be seen."""
+    if text.isascii() and text.isprintable():
+        return " ".join(text.split())
     letters = (
         " " if letter.isspace() else letter
         for letter in _BLANKS.sub("", _ESCAPES.sub("", text))

@@ -7,7 +7,7 @@ written after the row is durable, so a marker implies a row.
 
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -88,25 +88,62 @@ def declared_tags(skill: Skill) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tag for tag in found if tag))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Texts:
+    """Where the texts of skills come from."""
+
+    read: Read
+    tagging: Tagging = NO_TAGGING
+
+    def item(self, skill: Skill) -> Item:
+        """A skill as the index takes it."""
+        return Item(
+            name=skill.name, fingerprint=self.fingerprint(skill), read=partial(self._of, skill)
+        )
+
+    def fingerprint(self, skill: Skill) -> str:
+        """Names the state of a skill that an entry stands for."""
+        content = skill.fingerprint.sha256 if skill.fingerprint else skill.summary
+        parts = (f"v{text.VERSION}", skill.name, content, self.tagging.way(skill))
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
+
+    async def _of(self, skill: Skill) -> SkillText:
+        content = await self.read(skill)
+        tags = await self.tagging.tags(skill, content.body)
+        return SkillText(
+            name=skill.name,
+            summary=skill.summary,
+            body=content.body,
+            tags=tags.tags,
+            other_language=tags.other_language,
+        )
+
+
 async def vectorise(
     index: SkillIndex,
     skills: Sequence[Skill],
-    read: Read,
+    texts: Texts,
     *,
-    tagging: Tagging = NO_TAGGING,
     watch: Watch = UNWATCHED,
     everything: bool = False,
+    only: Collection[str] | None = None,
 ) -> Report:
     """Bring index and markers up to date with the skills; `everything` makes all entries anew.
+
+    With `only`, nothing but the skills of these names is looked at.
 
     Raises:
         StorageError: If the index cannot be written.
     """
+    if only is not None:
+        skills = [skill for skill in skills if skill.name in only]
     ours = {skill.name: skill for skill in skills if _is_ours(skill)}
     markers = _Markers(index.store.embedder_id, ours)
     again = await anyio.to_thread.run_sync(markers.wrong)
-    lacking = await anyio.to_thread.run_sync(lambda: {s.name for s in skills if tagging.lacks(s)})
-    items = [_item(skill, read, tagging) for skill in skills]
+    lacking = await anyio.to_thread.run_sync(
+        lambda: {s.name for s in skills if texts.tagging.lacks(s)}
+    )
+    items = [texts.item(skill) for skill in skills]
     if everything:
         again = {item.name for item in items}
 
@@ -115,40 +152,17 @@ async def vectorise(
         await anyio.to_thread.run_sync(markers.write, names)
 
     return await sync(
-        index, items, again=again | lacking, watch=Watch(progress=watch.progress, stored=stored)
+        index,
+        items,
+        again=again | lacking,
+        only=only,
+        watch=Watch(progress=watch.progress, stored=stored),
     )
 
 
 def _is_ours(skill: Skill) -> bool:
     """Only folders that we manage are marked: nobody else's repository gets a file of ours."""
     return skill.provenance.writable and skill.root is not None and skill.fingerprint is not None
-
-
-def _item(skill: Skill, read: Read, tagging: Tagging) -> Item:
-    return Item(
-        name=skill.name,
-        fingerprint=fingerprint(skill, tagging),
-        read=partial(_texts, skill, read, tagging),
-    )
-
-
-def fingerprint(skill: Skill, tagging: Tagging) -> str:
-    """Names the state of a skill that an entry stands for."""
-    content = skill.fingerprint.sha256 if skill.fingerprint else skill.summary
-    parts = (f"v{text.VERSION}", skill.name, content, tagging.way(skill))
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
-
-
-async def _texts(skill: Skill, read: Read, tagging: Tagging) -> SkillText:
-    content = await read(skill)
-    tags = await tagging.tags(skill, content.body)
-    return SkillText(
-        name=skill.name,
-        summary=skill.summary,
-        body=content.body,
-        tags=tags.tags,
-        other_language=tags.other_language,
-    )
 
 
 @dataclass(frozen=True, slots=True)

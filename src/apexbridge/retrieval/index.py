@@ -211,21 +211,20 @@ class SkillIndex:
     def _explain(self, ranking: "_Ranking", limit: int, problem: RetrievalError | None) -> Results:
         shelf = ranking.order.shelf
         rows = [int(row) for row in top(ranking.total, min(limit, len(shelf)))]
-        hits, score = list[Hit](), 1.0
+        hits, score, talk = list[Hit](), 1.0, ranking.small_talk
         for row, parts in zip(rows, ranking.parts(rows), strict=True):
             # One that ranks lower is not the likelier one, however near it is.
-            score = min(score, self._confidence(ranking, row))
+            score = min(score, self._confidence(ranking, row, talk))
             hits.append(Hit(name=shelf.names[row], score=score, parts=parts))
         return Results(
             hits=tuple(hits), confidence=hits[0].score, searched=len(shelf), problem=problem
         )
 
-    def _confidence(self, ranking: "_Ranking", row: int) -> float:
+    def _confidence(self, ranking: "_Ranking", row: int, talk: float) -> float:
         company = ranking.order.company
         if company is None or not len(ranking.scored[0].asked.vector):
             return min(1.0, float(ranking.lexical[row]))
         near = max(one.near(row, ranking.order.fusion.view) for one in ranking.scored)
-        talk = min(company.small_talk_near(one.asked.vector) for one in ranking.scored)
         measure = company.ruler.measure
         return self._calibration.confidence(measure(near), measure(talk), len(ranking.order.shelf))
 
@@ -270,6 +269,15 @@ class _Ranking:
     lexical: Matrix
     usage: Matrix
     total: Matrix
+
+    @property
+    def small_talk(self) -> float:
+        """How near the wording that is least like small talk is to it."""
+        company = self.order.company
+        vectors = [one.asked.vector for one in self.scored if len(one.asked.vector)]
+        if company is None or not vectors:
+            return 0.0
+        return min(company.small_talk_near(vector) for vector in vectors)
 
     def parts(self, rows: Sequence[int]) -> list[Parts]:
         """What each row's score is made of."""

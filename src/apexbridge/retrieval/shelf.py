@@ -19,7 +19,8 @@ class Shelf:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.texts: list[tuple[str, ...]] = []
-        self.fingerprints: list[str] = []
+        self.pending: set[str] = set()
+        """Those without a fingerprint: no store has them, and only their words find them."""
         self.row_of: dict[str, int] = {}
         self.is_chinese = np.zeros(0, np.bool_)
         self.is_alive = np.zeros(0, np.bool_)
@@ -55,7 +56,8 @@ class Shelf:
         for row, entry in enumerate(entries, first):
             self.names.append(entry.name)
             self.texts.append(entry.texts)
-            self.fingerprints.append(entry.fingerprint)
+            if not entry.fingerprint:
+                self.pending.add(entry.name)
             self.row_of[entry.name] = row
 
     def _append(self, entries: Sequence[Entry], more: int) -> None:
@@ -80,6 +82,7 @@ class Shelf:
     def drop(self, names: Sequence[str]) -> None:
         """Forget; a name that is not there is no error."""
         for name in names:
+            self.pending.discard(name)
             row = self.row_of.pop(name, None)
             if row is not None:
                 self.is_alive[row] = False
@@ -102,7 +105,7 @@ class Shelf:
         fresh._used = len(fresh._vectors)
         fresh.names = [self.names[row] for row in living]
         fresh.texts = [self.texts[row] for row in living]
-        fresh.fingerprints = [self.fingerprints[row] for row in living]
+        fresh.pending = set(self.pending)
         fresh.row_of = {name: row for row, name in enumerate(fresh.names)}
         fresh.is_chinese = self.is_chinese[living]
         fresh.is_alive = np.ones(len(living), np.bool_)

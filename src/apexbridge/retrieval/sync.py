@@ -5,13 +5,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-import anyio
 import anyio.to_thread
 import numpy as np
-from anyio.streams.memory import MemoryObjectSendStream
 
 from apexbridge.errors import (
-    ApexBridgeError,
     EmbedderOutputError,
     IndexMismatchError,
     RetrievalError,
@@ -76,26 +73,31 @@ async def sync(
     items: Sequence[Item],
     *,
     again: Collection[str] = (),
+    only: Collection[str] | None = None,
     watch: Watch = UNWATCHED,
 ) -> Report:
     """Make the index hold exactly these skills; `again` names those to redo though they fit.
+
+    With `only`, nothing but these names is looked at: what has no item is dropped, the rest stays.
 
     Raises:
         StorageError: If the store cannot be written.
     """
     stored = await index.store.fingerprints()
-    wanted = {item.name: item for item in items}
+    if only is not None:
+        stored = {name: stored[name] for name in only if name in stored}
+    wanted = {item.name: item for item in items if only is None or item.name in only}
     dropped = [name for name in stored if name not in wanted]
     await index.store.delete(dropped)
     await index.refresh()
-    redo = {*again, *await _pending(index, wanted)}
+    redo = {*again, *await _pending(index, wanted, only)}
     todo = [
         item
         for item in wanted.values()
         if stored.get(item.name) != item.fingerprint or item.name in redo
     ]
     busy = {item.name for item in todo}
-    is_all_anew = all(name in busy for name in wanted if name in stored)
+    is_all_anew = only is None and all(name in busy for name in wanted if name in stored)
     tally = _Tally(outdated=list(stored) if is_all_anew else [])
     if todo:
         await _work(index, todo, stored.keys(), tally, watch)
@@ -111,11 +113,15 @@ async def sync(
     )
 
 
-async def _pending(index: SkillIndex, wanted: Collection[str]) -> set[str]:
+async def _pending(
+    index: SkillIndex, wanted: Collection[str], only: Collection[str] | None
+) -> set[str]:
     """Those the last sync could not embed: no store knows them, so here they are dropped."""
     async with index.lock:
         shelf = index.shelf
-        pending = {name for name, row in shelf.row_of.items() if not shelf.fingerprints[row]}
+        pending = set(shelf.pending)
+        if only is not None:
+            pending.intersection_update(only)
         shelf.drop([name for name in pending if name not in wanted])
     return pending
 
@@ -123,38 +129,26 @@ async def _pending(index: SkillIndex, wanted: Collection[str]) -> set[str]:
 async def _work(
     index: SkillIndex, todo: list[Item], known: Collection[str], tally: _Tally, watch: Watch
 ) -> None:
-    """Read and cut one batch while the one before is embedded."""
-    send, receive = anyio.create_memory_object_stream[_Batch](1)
-    failure: ApexBridgeError | None = None
-    async with anyio.create_task_group() as tasks, receive:
-        tasks.start_soon(_prepare, todo, send)
+    """One batch after the other: cutting one while another is embedded took longer than both."""
+    for items in _batches(todo):
+        batch = await _prepare(items)
+        tally.failed += batch.failed
+        await _finish(index, batch, known, tally, watch)
+        tally.done += len(items)
+        watch.progress(Progress(done=tally.done, total=len(todo)))
+
+
+async def _prepare(items: list[Item]) -> _Batch:
+    texts, failed = dict[str, SkillText](), list[str]()
+    for item in items:
         try:
-            async for batch in receive:
-                tally.failed += batch.failed
-                await _finish(index, batch, known, tally, watch)
-                tally.done += len(batch.items) + len(batch.failed)
-                watch.progress(Progress(done=tally.done, total=len(todo)))
-        except ApexBridgeError as error:
-            failure = error  # raised outside, where no group wraps it
-            tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-
-
-async def _prepare(todo: list[Item], send: MemoryObjectSendStream[_Batch]) -> None:
-    async with send:
-        for items in _batches(todo):
-            texts, failed = dict[str, SkillText](), list[str]()
-            for item in items:
-                try:
-                    texts[item.name] = await item.read()
-                except Exception as error:  # noqa: BLE001  # a stranger's source may raise anything
-                    log.warning("%s cannot be indexed: %s", item.name, error)
-                    failed.append(item.name)
-            readable = [item for item in items if item.name in texts]
-            cut = partial(_cut, [texts[item.name] for item in readable])
-            digests = await anyio.to_thread.run_sync(cut)
-            await send.send(_Batch(readable, digests, failed))
+            texts[item.name] = await item.read()
+        except Exception as error:  # noqa: BLE001  # a stranger's source may raise anything
+            log.warning("%s cannot be indexed: %s", item.name, error)
+            failed.append(item.name)
+    readable = [item for item in items if item.name in texts]
+    cut = partial(_cut, [texts[item.name] for item in readable])
+    return _Batch(readable, await anyio.to_thread.run_sync(cut), failed)
 
 
 def _batches(todo: list[Item]) -> Iterator[list[Item]]:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
-import snowballstemmer  # pyright: ignore[reportMissingTypeStubs]
+import Stemmer
 from numpy.typing import NDArray
 
 from apexbridge.retrieval.base import Kind
@@ -32,7 +32,7 @@ class _Stemmer(Protocol):
     def stemWord(self, word: str) -> str: ...  # noqa: N802  # the library's own spelling
 
 
-_stemmer: _Stemmer = snowballstemmer.EnglishStemmer()
+_stemmer: _Stemmer = Stemmer.Stemmer("english")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 _stemming = threading.Lock()  # it keeps the word it is at; skills are read while others search
 
 # What every request has, whatever it is for. Left in, it would find skills that speak like people.
@@ -63,25 +63,28 @@ def is_chinese(text: str) -> bool:
 def words(text: str, *, kind: Kind) -> list[str]:
     """The words of a text in order, as they are compared."""
     runs = _RUN.findall(text if text.isascii() else unicodedata.normalize("NFKC", text))
-    cut = _cut_document if kind == "document" else _cut_query
-    found = [word for run in runs for word in cut(run)]
     if kind == "document":
-        return found
+        return [
+            word
+            for run in runs
+            for word in (_stems(run) if run.isascii() and len(run) <= _LONGEST else _cut(run))
+        ]
+    found = [word for run in runs for word in _cut_query(run)]
     telling = [word for word in found if word not in _SAID_ANYWAY]
     return [_stem(word) for word in telling or found]
-
-
-def _cut_document(run: str) -> tuple[str, ...]:
-    if not _IS_HAN.match(run):
-        return _stems(run) if len(run) <= _LONGEST else _stems.__wrapped__(run)
-    simple = run.translate(SIMPLIFIED)
-    return (*simple, *_pairs(simple))
 
 
 @lru_cache(maxsize=65_536)
 def _stems(run: str) -> tuple[str, ...]:
     """Kept for short runs only: a long one, or one of Chinese, is seldom met again."""
-    return tuple(_stem(word) for word in _parts(run))
+    return _cut(run)
+
+
+def _cut(run: str) -> tuple[str, ...]:
+    if not _IS_HAN.match(run):
+        return tuple(_stem(word) for word in _parts(run))
+    simple = run.translate(SIMPLIFIED)
+    return (*simple, *_pairs(simple))
 
 
 def _cut_query(run: str) -> tuple[str, ...]:

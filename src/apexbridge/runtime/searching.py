@@ -1,8 +1,9 @@
 """The index of a project's skills: built as settings say, and kept up to date."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -10,7 +11,7 @@ import anyio.to_thread
 
 from apexbridge.errors import RetrievalError
 from apexbridge.lifecycle.tagging import Tagger, TagStore
-from apexbridge.lifecycle.vectorise import Read, Tagging, fingerprint, vectorise
+from apexbridge.lifecycle.vectorise import Read, Tagging, Texts, vectorise
 from apexbridge.models.openai_compat import OpenAiModel
 from apexbridge.retrieval.base import Embedder, VectorStore
 from apexbridge.retrieval.index import SkillIndex
@@ -30,10 +31,9 @@ class Searching:
     def __init__(self, loaded: Loaded, skills: Callable[[], Sequence[Skill]], read: Read) -> None:
         self._loaded = loaded
         self._skills = skills
-        self._read = read
+        self._texts = Texts(read=read)
         self._opened: SkillIndex | None = None
         self._old: SkillIndex | None = None
-        self._tagging = Tagging(is_on=False)
         self._is_synced = False
         self._opening = anyio.Lock()
         self._syncing = anyio.Lock()
@@ -54,10 +54,17 @@ class Searching:
             await self.vectorise()
         return index
 
-    async def vectorise(self, watch: Watch = UNWATCHED, *, everything: bool = False) -> Report:
+    async def vectorise(
+        self,
+        watch: Watch = UNWATCHED,
+        *,
+        everything: bool = False,
+        only: Collection[str] | None = None,
+    ) -> Report:
         """Scan: skip what is indexed, embed what is not; `everything` embeds all anew.
 
-        What is there goes on serving meanwhile.
+        With `only`, nothing but the skills of these names is looked at. What is there goes on
+        serving meanwhile.
 
         Raises:
             StorageError: If the index cannot be written.
@@ -67,12 +74,13 @@ class Searching:
             report = await vectorise(
                 index,
                 self._skills(),
-                self._read,
-                tagging=self._tagging,
+                self._texts,
                 watch=watch,
                 everything=everything,
+                only=only,
             )
-            self._is_synced, self._old = True, None
+            if only is None:
+                self._is_synced, self._old = True, None
         if report.problem is not None:
             log.info("Skills are found by words only: %s", report.problem)  # doors say it aloud
         return report
@@ -82,7 +90,7 @@ class Searching:
         index = await self._open()
         await index.refresh()
         stored = await index.store.fingerprints()
-        wanted = {skill.name: fingerprint(skill, self._tagging) for skill in self._skills()}
+        wanted = {skill.name: self._texts.fingerprint(skill) for skill in self._skills()}
         problems = list(await index.store.check())
         if is_thorough:
             problems += await _ask_store(index)
@@ -107,7 +115,7 @@ class Searching:
     async def _open(self) -> SkillIndex:
         async with self._opening:
             if self._opened is None:
-                self._tagging = self._open_tagging()
+                self._texts = replace(self._texts, tagging=self._open_tagging())
                 embedder = open_embedder(self._loaded.settings.index, self._loaded)
                 self._opened = await self._index_of(embedder)
                 if not await self._opened.store.fingerprints():
@@ -212,7 +220,7 @@ async def _ask_store(index: SkillIndex) -> list[str]:
     """A skill whose own vector does not find it in the store is not stored as it should be."""
     problems = list[str]()
     shelf = index.shelf
-    names = sorted(name for name, row in shelf.row_of.items() if shelf.fingerprints[row])
+    names = sorted(shelf.row_of.keys() - shelf.pending)
     for name in names[:: max(1, len(names) // _SAMPLED)]:
         vector = index.shelf.vectors_of(index.shelf.row_of[name])[0]
         found = await index.store.nearest(vector, text="", limit=1)

@@ -146,11 +146,6 @@ class _Model:
         self._adapter = adapter
         self._tokenizer = tokenizer
         self._pieces_of: dict[str, list[int]] = {}
-        # The first layer of a branch as one product for all the places in its window.
-        self._first = [
-            np.concatenate(np.split(first, size), axis=1)
-            for first, (size, _) in zip(weights.w1, _WINDOWS, strict=True)
-        ]
 
     @classmethod
     def read(cls, *, is_adapted: bool) -> "_Model":
@@ -228,13 +223,14 @@ class _Model:
         embedded += self._w.lo[chunk, None]
         return embedded
 
-    def _first_layer(self, projected: Matrix, branch: int) -> Matrix:
-        """What each word gives to each place of the window; the last row is no word at all."""
+    def _first_layer(self, projected: Matrix, branch: int) -> NDArray[np.float32]:
+        """For each place of the window what each word gives; the last row is no word at all."""
         size, _ = _WINDOWS[branch]
         own = np.ascontiguousarray(projected[:, branch * _BRANCH : (branch + 1) * _BRANCH])
-        given = np.zeros((len(projected) + 1, size * _BRANCH), np.float32)
-        np.matmul(own, self._first[branch], out=given[:-1])
-        return given.reshape(len(projected) + 1, size, _BRANCH)
+        given = np.zeros((size, len(projected) + 1, _BRANCH), np.float32)
+        for place, weights in enumerate(np.split(self._w.w1[branch], size)):
+            np.matmul(own, weights, out=given[place, :-1])
+        return given
 
     def _sum(
         self,
@@ -247,24 +243,32 @@ class _Model:
         """The last layers, summed over each text."""
         features = np.empty((block.size, RAW + 3 * _BRANCH), np.float32)
         features[:, :RAW] = embedded[block.places]
+        gift = np.empty((block.size, _BRANCH), np.float32)
         for branch, (size, before) in enumerate(_WINDOWS):
             columns = slice(branch * _BRANCH, (branch + 1) * _BRANCH)
             words = block.words(size, before)
-            hidden = firsts[branch][words[:, 0], 0]
+            hidden = np.take(firsts[branch][0], words[:, 0], axis=0)
             for place in range(1, size):
-                hidden += firsts[branch][words[:, place], place]
+                np.take(firsts[branch][place], words[:, place], axis=0, out=gift, mode="clip")
+                hidden += gift
             hidden += self._w.b1[branch]
             np.maximum(hidden, 0, out=hidden)
             hidden += projected[block.places, columns]
             padded = np.concatenate((hidden, np.zeros((1, _BRANCH), np.float32)))
-            seen = padded[block.window(size, before)].reshape(block.size, size * _BRANCH)
-            last = seen @ self._w.w2[branch]
+            seen = np.take(padded, block.window(size, before), axis=0)
+            last = seen.reshape(block.size, size * _BRANCH) @ self._w.w2[branch]
             last += self._w.b2[branch]
             np.maximum(last, 0, out=last)
             last += hidden
             features[:, RAW + columns.start : RAW + columns.stop] = last
-        _normalise(features, self._w.ln_g, self._w.ln_b, self._w.eps)
-        np.add.reduceat(features, block.starts, axis=0, out=out)
+        # The layer's normalisation and the sum over each text in one product.
+        means = features.mean(axis=1)
+        squares = np.einsum("ij,ij->i", features, features) / features.shape[1]
+        shares = block.membership / np.sqrt(squares - means * means + self._w.eps)
+        np.matmul(shares, features, out=out)
+        out -= (shares @ means)[:, None]
+        out *= self._w.ln_g
+        out += block.lengths[:, None] * self._w.ln_b
 
     def _finish(self, sums: Matrix, lengths: Matrix, out: Matrix) -> None:
         mean = sums @ self._w.cnn_W
@@ -287,8 +291,10 @@ class _Block:
 
     def __init__(self, places: Ids, starts: Ids, lengths: Ids, no_word: int) -> None:
         self.places = places
-        self.starts = starts
+        self.lengths = lengths.astype(np.float32)
         self.size = len(places)
+        self.membership: Matrix = np.zeros((len(lengths), self.size), np.float32)
+        self.membership[np.repeat(np.arange(len(lengths)), lengths), np.arange(self.size)] = 1
         before, after = _LONGEST
         reach = np.arange(self.size)[:, None] + np.arange(-before, after + 1)
         first, end = np.repeat(starts, lengths), np.repeat(starts + lengths, lengths)

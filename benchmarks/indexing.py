@@ -1,0 +1,135 @@
+"""How fast a library of skills is scanned and indexed: from nothing, unchanged, one changed."""
+
+import re
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+
+from apexbridge.retrieval.report import Report
+from apexbridge.runtime import Runtime
+from apexbridge.settings import Loaded, load
+from apexbridge.skills.document import SKILL_MD
+from apexbridge.skills.reader import read_skill
+from apexbridge.skills.tree import MARKER
+from benchmarks import reading
+
+GENERATED = 3_000
+FROM_NOTHING, UNCHANGED, CHANGED = 2, 5, 10
+"""Rounds of each."""
+GOALS = "goals: 300 skills/s from nothing, 1 s with nothing changed, 100 ms with one changed"
+_LONGEST_NAME = 50
+_STRANGE = re.compile(r"[^a-z0-9]+")
+
+Spans = dict[str, list[tuple[float, float]]]
+"""Seconds by the clock, and of the processors."""
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def _note(spans: Spans, name: str, start: tuple[float, float], end: tuple[float, float]) -> None:
+    spans.setdefault(name, []).append((end[0] - start[0], end[1] - start[1]))
+
+
+def main(corpus: Path | None = None) -> None:
+    """Print the table."""
+    rows = reading.given(corpus) if corpus else reading.generated(GENERATED)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder).resolve()
+        count = install(place / "data" / "skills", rows)
+        environment = {
+            "HOME": str(place / "home"),
+            "APEXBRIDGE_DATA_DIR": str(place / "data"),
+            "APEXBRIDGE_SKILLS__MAX_FOLDERS": "100000",
+        }
+        (place / "project").mkdir()
+        loaded = load(project=place / "project", environment=environment)
+        print(f"\nIndexing {count} installed skills; {GOALS}")
+        anyio.run(_measure, loaded)
+
+
+def install(skills: Path, rows: Iterator[tuple[str, str, str]]) -> int:
+    """Write skills as folders; names that repeat are told apart by a number."""
+    count = 0
+    for number, (name, description, body) in enumerate(rows):
+        plain = _STRANGE.sub("-", name.lower()).strip("-")[:_LONGEST_NAME].strip("-")
+        unique = f"{plain or 'skill'}-{number}"
+        (skills / unique).mkdir(parents=True)
+        document = reading.as_authors_write(unique, description, body)
+        (skills / unique / SKILL_MD).write_bytes(document)
+        count += 1
+    return count
+
+
+async def _measure(loaded: Loaded) -> None:
+    spans: Spans = {}
+    report = Report()
+    for _ in range(FROM_NOTHING):
+        _forget(loaded.data)
+        report = await _start(loaded, spans, "from nothing")
+    done = len(report.added)
+    for _ in range(UNCHANGED):
+        await _start(loaded, spans, "unchanged")
+    await _change(loaded, spans)
+    print(f"{'':44}{'min s':>9}{'median s':>10}{'cpu s':>9}{'skills/s':>10}")
+    for name, seconds in spans.items():
+        clock, processor = zip(*seconds, strict=True)
+        least, median = min(clock), statistics.median(clock)
+        rate = f"{done / least:>10.0f}" if name.startswith("from nothing") else ""
+        print(f"{name:44}{least:>9.3f}{median:>10.3f}{min(processor):>9.3f}{rate}")
+
+
+def _forget(data: Path) -> None:
+    """Take away the index and every mark of it."""
+    for index in data.glob("index.*"):
+        index.unlink()
+    for marker in data.glob(f"skills/*/{MARKER}"):
+        marker.unlink()
+
+
+async def _start(loaded: Loaded, spans: Spans, name: str) -> Report:
+    """A fresh runtime, opened and brought up to date."""
+    start = _now()
+    async with Runtime.open(loaded) as runtime:
+        scanned = _now()
+        report = await runtime.searching.vectorise()
+        end = _now()
+    if report.problem is not None or report.failed:
+        raise SystemExit(f"not everything was indexed: {report.problem} {report.failed}")
+    _note(spans, name, start, end)
+    _note(spans, f"{name}: opening and scanning folders", start, scanned)
+    _note(spans, f"{name}: the index", scanned, end)
+    return report
+
+
+async def _change(loaded: Loaded, spans: Spans) -> None:
+    """One SKILL.md is edited; timed are reading that skill again and bringing the index up."""
+    async with Runtime.open(loaded) as runtime:
+        await runtime.search("warm")
+        installed = [skill for skill in runtime.catalog.skills if skill.provenance.writable]
+        for number in range(CHANGED):
+            skill = installed[number * len(installed) // CHANGED]
+            if skill.root is None:
+                continue
+            with (skill.root / SKILL_MD).open("a", encoding="utf-8") as file:
+                file.write(f"\n## Changed {number}\n")
+            start = _now()
+            again = read_skill(skill.root, skill.provenance).skill
+            if again is None:
+                raise SystemExit(f"{skill.name} cannot be read any more")
+            skills = tuple(again if one is skill else one for one in runtime.catalog.skills)
+            runtime.catalog = replace(runtime.catalog, skills=skills)
+            read = _now()
+            report = await runtime.searching.vectorise(only=[skill.name])
+            end = _now()
+            if report.redone != (skill.name,):
+                raise SystemExit(f"{report.redone} were indexed again, and not {skill.name} alone")
+            _note(spans, "one changed", start, end)
+            _note(spans, "one changed: reading it", start, read)
+            _note(spans, "one changed: the index", read, end)
