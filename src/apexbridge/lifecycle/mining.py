@@ -4,14 +4,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 
 from apexbridge.retrieval.text import plain, spoken
 from apexbridge.retrieval.words import words
 
 _BODY = 4_000
 _SUMMARY = 400
-_LONGEST = {True: 8, False: 3}
+_LONGEST = {True: 6, False: 3}
+_HEADINGS = 12
 """Characters of a Chinese phrase, words of an English one."""
 _HAN = "\u3400-\u9fff\uf900-\ufaff"
 _PIECE = re.compile(rf"(?P<han>[{_HAN}])|(?P<word>[^\W_{_HAN}]+[+#]*)|(?P<gap>[ \t-]+)|(?P<end>.)")
@@ -51,7 +52,7 @@ def phrases(*, name: str, summary: str, body: str) -> Iterator[str]:
     title = spoken(name)
     yield from (found[found.lastindex or 0] for found in _QUOTED.finditer(summary))
     said = ""
-    again = _repeated(f"{title}\n{summary}", _headings(body))
+    again = _repeated(f"{title}\n{summary}", islice(_headings(body), _HEADINGS))
     for phrase in chain(again, _repeated(title, [summary])):
         compared = f" {' '.join(word.compared for word in phrase)} "
         if compared not in said:  # neither alone nor within a longer one
