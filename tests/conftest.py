@@ -93,7 +93,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     rows: dict[str, dict[int, bool]] = defaultdict(dict)
     for outcome in ("passed", "failed", "error"):
         for report in terminalreporter.getreports(outcome):
-            for name, value in report.user_properties:
+            for name, value in getattr(report, "user_properties", ()):
                 if name == "row":
                     backend, _, number = str(value).partition(":")
                     before = rows[backend].get(int(number), True)
