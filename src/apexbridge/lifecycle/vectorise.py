@@ -191,6 +191,8 @@ class _Markers:
             marker = self._right(skill) if skill else None
             if skill is None or skill.root is None or marker is None:
                 continue
+            if has_marker(skill.root, marker):
+                continue  # nothing would take up what a kill left of a needless write
             try:
                 write_marker(skill.root, marker)
             except StorageError as error:
