@@ -82,6 +82,7 @@ def test_that_nothing_fits_is_an_answer_and_no_failure(hashed: Run) -> None:
 def test_a_blank_request_finds_nothing(hashed: Run) -> None:
     done = hashed("find", " ", "--json")
     assert (done.code, done.data["hits"], done.data["searched"]) == (0, [], 6)
+    assert hashed("find", " ").err == "An empty request finds nothing. Say what you want to do.\n"
 
 
 def test_without_its_embedder_find_goes_by_words_and_says_so(hashed: Run) -> None:

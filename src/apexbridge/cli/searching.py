@@ -37,6 +37,8 @@ def find(out: Out, request: Request, *, explain: bool) -> None:
             _tell(out, results.problem)
         if not results.searched:
             out.line(out.word("no_skills"))
+        elif not results.hits:
+            out.note(out.word("find_blank"))
         elif results.confidence < threshold:
             sure, least = _number(results.confidence), _number(threshold)
             out.note(out.word("find_unsure", confidence=sure, threshold=least))

@@ -133,6 +133,10 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "Searching by words only: {message}",
         "只能按词语搜索：{message}",
     ),
+    "find_blank": (
+        "An empty request finds nothing. Say what you want to do.",
+        "空请求找不到任何技能。请说出你想做什么。",
+    ),
     "find_unsure": (
         "No skill clearly fits: confidence {confidence}, and it takes {threshold}. "
         "The nearest ones:",
