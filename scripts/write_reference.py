@@ -17,7 +17,11 @@ from apexbridge.lifecycle.archive import ArchiveLimits
 from apexbridge.policy.hookspec import HookEvent
 from apexbridge.settings import (
     IndexSettings,
+    McpServer,
+    McpSettings,
     ModelSettings,
+    PluginSettings,
+    RemoteSettings,
     SandboxSettings,
     Settings,
     SkillSettings,
@@ -86,6 +90,10 @@ def settings_page() -> str:
     rows = [
         *_settings(Settings, ""),
         *_settings(SkillSettings, "skills."),
+        *_settings(PluginSettings, "plugins."),
+        *_settings(McpSettings, "mcp."),
+        *_settings(McpServer, "mcp.servers.NAME."),
+        *_settings(RemoteSettings, "remote."),
         *_settings(SandboxSettings, "sandbox."),
         *_settings(IndexSettings, "index."),
         *_settings(ModelSettings, "model."),

@@ -131,7 +131,7 @@ async def test_what_a_project_brings_is_not_trusted(
     tmp_path: Path, origin: Origin, trusted: bool, writable: bool
 ) -> None:
     provenance = FolderSource(tmp_path, origin).provenance
-    assert (provenance.may_run_shell, provenance.writable) == (trusted, writable)
+    assert (not provenance.needs_trust, provenance.writable) == (trusted, writable)
 
 
 async def test_the_bundled_skills_are_sound(tmp_path: Path) -> None:

@@ -15,12 +15,22 @@ from apexbridge.settings.layers import (
     load,
     user_file,
 )
+from apexbridge.settings.outside import (
+    McpServer,
+    McpSettings,
+    PluginSettings,
+    RemoteSettings,
+)
 
 __all__ = [
     "ENVIRONMENT",
     "IndexSettings",
     "Loaded",
+    "McpServer",
+    "McpSettings",
     "ModelSettings",
+    "PluginSettings",
+    "RemoteSettings",
     "SandboxSettings",
     "Settings",
     "SkillSettings",

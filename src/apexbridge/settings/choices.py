@@ -1,73 +1,20 @@
 """What can be chosen, and what each choice may be."""
 
-import os
-import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    SecretStr,
-)
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
 
+from apexbridge.settings.kinds import Embedder, HostGrants, Paths, Precedence, language_tag
+from apexbridge.settings.outside import McpSettings, PluginSettings, RemoteSettings
 from apexbridge.skills.model import Origin
 
 PREFIX = "APEXBRIDGE_"
-
-
-def _split(value: object) -> object:
-    """An environment variable or flag is one text; its parts stand between path separators."""
-    return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
-
-
-def _words(value: object) -> object:
-    return re.findall(r"[^\s,:;]+", value) if isinstance(value, str) else value
-
-
-def _listed(value: object) -> object:
-    return re.findall(r"[^\s,;]+", value) if isinstance(value, str) else value
-
-
-def _language_tag(value: object) -> object:
-    """`zh_CN.UTF-8` and `zh-Hans` are `zh`."""
-    return value.lower()[:2] if isinstance(value, str) and value.lower() != "auto" else value
-
-
-def _refuse_nul(paths: tuple[str, ...]) -> tuple[str, ...]:
-    if any("\0" in path for path in paths):
-        raise ValueError("a path holds a NUL character")
-    return paths
-
-
-def _refuse_no_grant(grants: tuple[str, ...]) -> tuple[str, ...]:
-    for grant in grants:
-        skill, _, host = grant.partition("=")
-        if not skill or not host:
-            raise ValueError(f"'{grant}' is not of the form skill=host")
-    return grants
-
-
-def _refuse_unknown_embedder(written: str) -> str:
-    kind, _, rest = written.partition(":")
-    if (kind in {"use", "hash", "http"} and not rest) or (kind in {"onnx", "fastembed"} and rest):
-        return written
-    raise ValueError(f"'{written}' is none of use, hash, http, onnx:FOLDER, fastembed:MODEL")
-
-
-Paths = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_refuse_nul)]
-HostGrants = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_refuse_no_grant)]
-Precedence = Annotated[tuple[Origin, ...], BeforeValidator(_words)]
-Embedder = Annotated[str, AfterValidator(_refuse_unknown_embedder)]
 
 
 class SkillSettings(BaseModel):
@@ -96,6 +43,8 @@ class SkillSettings(BaseModel):
     """How deep below a root skills are looked for."""
     max_folders: int = Field(default=2_000, ge=1)
     """How many folders of a root are looked at."""
+    watch: bool = True
+    """Whether a server sees changes on disk without a restart."""
 
 
 class SandboxSettings(BaseModel):
@@ -172,12 +121,18 @@ class Settings(BaseSettings):
         use_attribute_docstrings=True,
     )
 
-    lang: Annotated[Literal["auto", "en", "zh"], BeforeValidator(_language_tag)] = "auto"
+    lang: Annotated[Literal["auto", "en", "zh"], BeforeValidator(language_tag)] = "auto"
     """The language of messages; `auto` follows the locale."""
     data_dir: Path = Path("~/.local/share/apexbridge")
     """Where installed skills and the index are kept."""
     skills: SkillSettings = SkillSettings()
     """Where skills are looked for."""
+    plugins: PluginSettings = PluginSettings()
+    """Plugins that bring skills."""
+    mcp: McpSettings = McpSettings()
+    """MCP servers that bring skills."""
+    remote: RemoteSettings = RemoteSettings()
+    """Skills from the network."""
     sandbox: SandboxSettings = SandboxSettings()
     """How scripts are run."""
     index: IndexSettings = IndexSettings()

@@ -28,7 +28,7 @@ SHIP_FILE = "ship.json"
 ENVIRONMENT = "environment"
 _NOT_FOR_PROJECTS = (
     "data_dir", "sandbox", "skills.managed_path", "skills.user_paths", "skills.precedence",
-    "index", "model",
+    "index", "model", "plugins", "mcp", "remote",
 )  # fmt: skip
 
 
@@ -78,6 +78,11 @@ class _Layers:
         """Put one layer over what is there."""
         self._merge(self.values, layer, origin, "")
 
+    def origin(self, key: str) -> str:
+        """The layer a value came from; of a table, the last that put something into it."""
+        inside = [name for name in self.origins if name == key or name.startswith(f"{key}.")]
+        return self.origins[inside[-1]] if inside else "default"
+
     def _merge(self, into: dict[str, Any], layer: Mapping[str, Any], origin: str, at: str) -> None:
         for key, value in layer.items():
             name = f"{at}{key}"
@@ -116,7 +121,7 @@ def load(
     settings = _build(layers)
     return Loaded(
         settings=settings,
-        origins={key: layers.origins.get(key, "default") for key in flatten(settings)},
+        origins={key: layers.origin(key) for key in flatten(settings)},
         project=place,
         home=home,
         language=_language(settings, variables),

@@ -35,7 +35,10 @@ class Provenance:
 
     origin: Origin
     source_id: str
+    needs_trust: bool = True
+    """Whether a person has to approve each state of the skill before it may do anything."""
     may_run_shell: bool = False
+    """Whether commands in its text may ever run; what comes over a network never may."""
     writable: bool = False
 
 
@@ -60,6 +63,8 @@ class Skill:
     fingerprint: Fingerprint | None = None
     tools: tuple[ToolPattern, ...] = ()
     hooks: tuple[Hook, ...] = ()
+    is_trusted: bool = False
+    """Whether its scripts, hooks, inline commands and tool grants count. Fails closed."""
 
     @property
     def is_conditional(self) -> bool:

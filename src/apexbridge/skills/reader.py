@@ -116,6 +116,7 @@ def parse_skill(data: bytes, *, folder: str, provenance: Provenance) -> Reading:
         provenance=provenance,
         tools=declared.tools,
         hooks=declared.hooks,
+        is_trusted=not provenance.needs_trust,
     )
     return Reading(skill=skill, problems=(*declared.problems, *about_name, *about_description))
 

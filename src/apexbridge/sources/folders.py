@@ -20,6 +20,9 @@ from apexbridge.skills.model import (
 from apexbridge.skills.reader import open_document, read_skill, read_skill_file
 from apexbridge.sources.base import Scan
 
+OWN = frozenset({Origin.MANAGED, Origin.USER, Origin.INSTALLED, Origin.BUNDLED})
+"""Origins that the user or operator put there: nobody else vouches for the rest."""
+
 _NEVER = frozenset({"node_modules", "__pycache__"})
 
 
@@ -40,11 +43,11 @@ class FolderSource:
     def __init__(self, root: Path, origin: Origin, limits: ScanLimits = DEFAULT_LIMITS) -> None:
         self.root = root
         self._limits = limits
-        trusted = origin in {Origin.MANAGED, Origin.USER, Origin.INSTALLED, Origin.BUNDLED}
         self.provenance = Provenance(
             origin=origin,
             source_id=f"{origin}:{root}",
-            may_run_shell=trusted,
+            needs_trust=origin not in OWN,
+            may_run_shell=True,
             writable=origin is Origin.INSTALLED,
         )
 
@@ -52,6 +55,11 @@ class FolderSource:
     def id(self) -> str:
         """The origin and the root."""
         return self.provenance.source_id
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The one root."""
+        return (self.root,)
 
     async def scan(self) -> Scan:
         """Read every skill folder; a root that does not exist holds none."""
@@ -64,6 +72,9 @@ class FolderSource:
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
         """Read a file beside SKILL.md."""
         return await anyio.to_thread.run_sync(self._resource, skill, path)
+
+    async def close(self) -> None:
+        """Nothing is held."""
 
     def _scan(self) -> Scan:
         skills, problems = list[Skill](), list[Problem]()

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from apexbridge.errors import ModelOutputError, SkillNotFoundError, SourceError
@@ -20,6 +20,7 @@ from apexbridge.skills.model import (
 )
 from apexbridge.skills.reader import open_document, parse_skill
 from apexbridge.sources.base import Scan
+from apexbridge.sources.folders import OWN
 from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
 
 
@@ -54,12 +55,22 @@ class MemorySource:
         self, skills: Mapping[str, Mapping[str, bytes]], origin: Origin = Origin.USER
     ) -> None:
         self._skills = skills
-        self._provenance = Provenance(origin=origin, source_id=f"{origin}:memory")
+        self._provenance = Provenance(
+            origin=origin, source_id=f"{origin}:memory", needs_trust=origin not in OWN
+        )
 
     @property
     def id(self) -> str:
         """Names the origin."""
         return self._provenance.source_id
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """No folder."""
+        return ()
+
+    async def close(self) -> None:
+        """Nothing is held."""
 
     async def scan(self) -> Scan:
         """Parse every skill."""

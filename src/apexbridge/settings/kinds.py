@@ -1,0 +1,69 @@
+"""What a written value may be: lists in one text, grants, kinds of embedder."""
+
+import ipaddress
+import json
+import os
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator
+
+from apexbridge.skills.model import Origin
+
+
+def _split(value: object) -> object:
+    """An environment variable or flag is one text; its parts stand between path separators."""
+    return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
+
+
+def _words(value: object) -> object:
+    return re.findall(r"[^\s,:;]+", value) if isinstance(value, str) else value
+
+
+def _listed(value: object) -> object:
+    return re.findall(r"[^\s,;]+", value) if isinstance(value, str) else value
+
+
+def from_json(value: object) -> object:
+    """A table that is given as one text is JSON."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def language_tag(value: object) -> object:
+    """`zh_CN.UTF-8` and `zh-Hans` are `zh`."""
+    return value.lower()[:2] if isinstance(value, str) and value.lower() != "auto" else value
+
+
+def _refuse_nul(paths: tuple[str, ...]) -> tuple[str, ...]:
+    if any("\0" in path for path in paths):
+        raise ValueError("a path holds a NUL character")
+    return paths
+
+
+def _refuse_no_grant(grants: tuple[str, ...]) -> tuple[str, ...]:
+    for grant in grants:
+        skill, _, host = grant.partition("=")
+        if not skill or not host:
+            raise ValueError(f"'{grant}' is not of the form skill=host")
+    return grants
+
+
+def _refuse_unknown_embedder(written: str) -> str:
+    kind, _, rest = written.partition(":")
+    if (kind in {"use", "hash", "http"} and not rest) or (kind in {"onnx", "fastembed"} and rest):
+        return written
+    raise ValueError(f"'{written}' is none of use, hash, http, onnx:FOLDER, fastembed:MODEL")
+
+
+def _refuse_no_network(written: tuple[str, ...]) -> tuple[str, ...]:
+    for text in written:
+        ipaddress.ip_network(text)
+    return written
+
+
+Paths = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_refuse_nul)]
+HostGrants = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_refuse_no_grant)]
+Precedence = Annotated[tuple[Origin, ...], BeforeValidator(_words)]
+Embedder = Annotated[str, AfterValidator(_refuse_unknown_embedder)]
+Listed = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Networks = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_refuse_no_network)]
