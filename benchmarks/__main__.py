@@ -9,6 +9,7 @@ from benchmarks import (
     retrieval_quality,
     retrieval_speed,
     sandboxes,
+    scanning,
     starting,
 )
 
@@ -20,6 +21,7 @@ def main() -> None:
         "starting": starting.main,
         "reading": lambda: reading.main(options.corpus),
         "sandboxes": sandboxes.main,
+        "scanning": lambda: scanning.main(options.corpus),
         "retrieval_quality": lambda: retrieval_quality.main(
             options.corpus,
             options.queries,

@@ -100,11 +100,14 @@ async def _start(loaded: Loaded, spans: Spans, name: str) -> Report:
         scanned = _now()
         report = await runtime.searching.vectorise()
         end = _now()
+        await (await runtime.searching.index()).refresh()
+        loaded_too = _now()
     if report.problem is not None or report.failed:
         raise SystemExit(f"not everything was indexed: {report.problem} {report.failed}")
     _note(spans, name, start, end)
     _note(spans, f"{name}: opening and scanning folders", start, scanned)
     _note(spans, f"{name}: the index", scanned, end)
+    _note(spans, f"{name}: left to the first search", end, loaded_too)
     return report
 
 
@@ -112,7 +115,9 @@ async def _change(loaded: Loaded, spans: Spans) -> None:
     """One SKILL.md is edited; timed are reading that skill again and bringing the index up."""
     async with Runtime.open(loaded) as runtime:
         await runtime.search("warm")
-        installed = [skill for skill in runtime.catalog.skills if skill.provenance.writable]
+        installed = [
+            skill for skill in runtime.catalog.snapshot.skills if skill.provenance.writable
+        ]
         for number in range(CHANGED):
             skill = installed[number * len(installed) // CHANGED]
             if skill.root is None:
@@ -123,8 +128,9 @@ async def _change(loaded: Loaded, spans: Spans) -> None:
             again = read_skill(skill.root, skill.provenance).skill
             if again is None:
                 raise SystemExit(f"{skill.name} cannot be read any more")
-            skills = tuple(again if one is skill else one for one in runtime.catalog.skills)
-            runtime.catalog = replace(runtime.catalog, skills=skills)
+            before = runtime.catalog.snapshot
+            skills = tuple(again if one is skill else one for one in before.skills)
+            runtime.catalog.snapshot = replace(before, skills=skills)
             read = _now()
             report = await runtime.searching.vectorise(only=[skill.name])
             end = _now()

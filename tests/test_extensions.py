@@ -40,9 +40,9 @@ async def test_an_extension_adds_skills_and_hears_of_them(home: Path) -> None:
     extensions.add(Extension(log), "mine")
     loaded = load(project=home, environment={"HOME": str(home)})
     async with Runtime.open(loaded, extensions=extensions) as runtime:
-        skill = runtime.skill("from-home")
+        skill = runtime.catalog.get("from-home")
         assert (skill.provenance.origin, extensions.names) == (Origin.PLUGIN, ("mine",))
-        assert (await runtime.content(skill)).body.startswith("# Instructions")
+        assert (await runtime.catalog.content(skill)).body.startswith("# Instructions")
         await runtime.refresh()
     (event,) = log.events
     assert isinstance(event, CatalogChanged)

@@ -20,7 +20,7 @@ def _load(home: Path, project: Path, **variables: str) -> Loaded:
 
 async def _origins(loaded: Loaded) -> dict[str, Origin]:
     async with Runtime.open(loaded) as runtime:
-        found = runtime.catalog.skills
+        found = runtime.catalog.snapshot.skills
     return {s.name: s.provenance.origin for s in found if s.provenance.origin is not Origin.BUNDLED}
 
 
@@ -58,8 +58,8 @@ async def test_the_nearest_project_folder_wins(home: Path, tmp_path: Path) -> No
     make_skill(tmp_path / "repo/.claude/skills", "x", description="far")
     make_skill(tmp_path / "repo/app/.claude/skills", "x", description="near")
     async with Runtime.open(_load(home, tmp_path / "repo/app")) as runtime:
-        assert runtime.skill("x").description == "near"
-        assert len(runtime.catalog.shadowed) == 1
+        assert runtime.catalog.get("x").description == "near"
+        assert len(runtime.catalog.snapshot.shadowed) == 1
 
 
 async def test_looking_up_for_projects_ends_at_home(home: Path) -> None:
@@ -74,7 +74,7 @@ async def test_paths_out_of_the_project_need_a_word_of_consent(home: Path, tmp_p
     project.mkdir()
     path = {"APEXBRIDGE_SKILLS__PATHS": str(tmp_path / "outside")}
     async with Runtime.open(_load(home, project, **path)) as runtime:
-        assert [p.code for p in runtime.catalog.problems] == ["path_external"]
+        assert [p.code for p in runtime.catalog.snapshot.problems] == ["path_external"]
     consent = {**path, "APEXBRIDGE_SKILLS__ALLOW_EXTERNAL_PATHS": "yes"}
     assert await _origins(_load(home, project, **consent)) == {"o": Origin.ADDITIONAL}
 
@@ -92,28 +92,27 @@ async def test_one_folder_by_two_ways_is_scanned_once(home: Path, tmp_path: Path
     make_skill(home / ".claude/skills", "x")
     (home / ".agents").symlink_to(home / ".claude")
     async with Runtime.open(_load(home, tmp_path)) as runtime:
-        assert (len(runtime.catalog.shadowed), len(runtime.sources)) == (0, 2)
+        there = [state.source.id for state in runtime.catalog.states if state.is_there()]
+        assert len(there) == 2  # and the bundled ones
+        assert runtime.catalog.snapshot.shadowed == ()
 
 
 async def test_a_source_that_is_down_is_a_problem_beside_the_others(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, tmp_path: Path
 ) -> None:
     make_skill(home / ".claude/skills", "x")
-    broken = home / ".agents/skills"
-    broken.mkdir(parents=True)
-    monkeypatch.setattr(Path, "is_dir", Path.exists)
-    broken.rmdir()
-    broken.write_bytes(b"a file")
+    (home / ".agents").mkdir()
+    (home / ".agents/skills").write_bytes(b"a file")
     async with Runtime.open(_load(home, tmp_path)) as runtime:
-        assert runtime.skill("x").name == "x"
-        assert [p.code for p in runtime.catalog.problems] == ["source_unreadable"]
+        assert runtime.catalog.get("x").name == "x"
+        assert [p.code for p in runtime.catalog.snapshot.problems] == ["source_unreadable"]
 
 
 async def test_a_skill_is_found_by_name_and_a_slip_is_helped(home: Path) -> None:
     async with Runtime.open(_load(home, home)) as runtime:
-        assert runtime.skill(" /git-commit ").name == "git-commit"
+        assert runtime.catalog.get(" /git-commit ").name == "git-commit"
         with pytest.raises(SkillNotFoundError) as caught:
-            runtime.skill("git-comit")
+            runtime.catalog.get("git-comit")
         assert caught.value.near == ("git-commit",)
 
 
@@ -126,4 +125,4 @@ async def test_a_skill_of_no_known_source_has_no_content(home: Path) -> None:
     )
     async with Runtime.open(_load(home, home)) as runtime:
         with pytest.raises(SkillNotFoundError):
-            await runtime.content(stranger)
+            await runtime.catalog.content(stranger)

@@ -9,7 +9,9 @@ from typing import Literal
 
 Mode = Literal["inline", "fork"]
 Trigger = Literal["user", "model", "nested", "fork", "api"]
-Cause = Literal["refresh", "path", "folder", "install", "uninstall", "edit"]
+Cause = Literal[
+    "refresh", "path", "folder", "disk", "source", "trust", "install", "uninstall", "edit"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,7 +186,7 @@ async def test_a_script_really_runs_in_the_sandbox_of_this_machine(
     loaded = load(project=tmp_path, environment={"HOME": str(home)})
     async with Runtime.open(loaded) as runtime:
         call = ScriptCall(
-            skill=runtime.skill("tool"),
+            skill=runtime.catalog.get("tool"),
             arguments=("--", "a;b", "é"),
             inputs={"in.txt": b"text"},
             limits=SandboxLimits(wall_seconds=30),
@@ -212,7 +212,7 @@ async def test_a_linked_skill_runs_and_a_changed_input_comes_back(
     loaded = load(project=tmp_path, environment={"HOME": str(home)})
     async with Runtime.open(loaded) as runtime:
         inputs = {"a": b"1", "b": b"2"}
-        result = await runtime.execute(ScriptCall(skill=runtime.skill("tool"), inputs=inputs))
+        result = await runtime.execute(ScriptCall(skill=runtime.catalog.get("tool"), inputs=inputs))
     assert (result.outcome, result.stdout.decode().strip()) == ("ok", str(real.resolve()))
     assert result.produced == {"a": b"1+"}
 
@@ -223,8 +223,9 @@ async def test_nul_in_an_argument_is_refused(home: Path, tmp_path: Path) -> None
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": ""})
     loaded = load(project=tmp_path, environment={"HOME": str(home)})
     async with Runtime.open(loaded) as runtime:
+        tool = runtime.catalog.get("tool")
         with pytest.raises(ToolInputError, match="NUL"):
-            await runtime.execute(ScriptCall(skill=runtime.skill("tool"), arguments=("a\0b",)))
+            await runtime.execute(ScriptCall(skill=tool, arguments=("a\0b",)))
 
 
 @pytest.mark.promise("X15")
@@ -237,7 +238,7 @@ async def test_a_system_without_backends_refuses_even_what_is_allowed(
     environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__ALLOW_UNSANDBOXED": "yes"}
     async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
         with pytest.raises(ApexBridgeError, match="no backend is known for this system"):
-            await runtime.execute(ScriptCall(skill=runtime.skill("tool")))
+            await runtime.execute(ScriptCall(skill=runtime.catalog.get("tool")))
 
 
 def no_candidates(_: Runtime, __: Bounds) -> list[Sandbox]:
@@ -253,7 +254,7 @@ async def test_without_any_isolation_nothing_runs_unless_allowed(
     for allowed in ("no", "yes"):
         environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__ALLOW_UNSANDBOXED": allowed}
         async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
-            call = ScriptCall(skill=runtime.skill("tool"), limits=runtime.limits())
+            call = ScriptCall(skill=runtime.catalog.get("tool"), limits=runtime.limits())
             if allowed == "no":
                 with pytest.raises(ApexBridgeError, match="No working sandbox"):
                     await runtime.execute(call)
@@ -276,7 +277,7 @@ async def test_a_run_that_cannot_be_recorded_does_not_happen(
     environment = {"HOME": str(home), "APEXBRIDGE_DATA_DIR": str(data)}
     async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
         with pytest.raises(StorageError):
-            await runtime.execute(ScriptCall(skill=runtime.skill("tool")), is_unsafe=True)
+            await runtime.execute(ScriptCall(skill=runtime.catalog.get("tool")), is_unsafe=True)
     assert not (tmp_path / "ran").exists()
 
 
@@ -310,7 +311,7 @@ async def test_a_skill_reaches_the_hosts_that_were_granted_to_it(
     environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__HOSTS": granted}
     async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
         for name in ("weather", "other"):
-            await runtime.execute(ScriptCall(skill=runtime.skill(name)), is_unsafe=True)
+            await runtime.execute(ScriptCall(skill=runtime.catalog.get(name)), is_unsafe=True)
     assert seen == {"weather": ("api.example.org", "example.com:8443"), "other": ()}
     with pytest.raises(ConfigError, match="skill=host"):
         load(project=tmp_path, environment={"APEXBRIDGE_SANDBOX__HOSTS": "weather"})

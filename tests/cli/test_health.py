@@ -15,7 +15,7 @@ import pytest
 from rich.cells import cell_len
 
 from apexbridge import errors
-from apexbridge.cli.main import Origins
+from apexbridge.cli.commands_catalog import Origins
 from apexbridge.cli.output import Exit, exit_for, visible
 from apexbridge.skills.model import Origin
 from apexbridge.testing import make_skill
@@ -194,7 +194,7 @@ def test_a_terminal_gets_a_table_that_fits_and_lines_up_chinese(home: Path) -> N
     make_skill(home / ".claude/skills", "mine", description="short")
     screen = re.sub(r"\x1b\[\d*m", "", _on_a_terminal(home, "ls", "--origin", "user"))
     head, _, first, second = screen.splitlines()[1:5]
-    assert head.split() == ["Name", "Origin", "Description"]
+    assert head.split() == ["Name", "Origin", "State", "Description"]
     assert all(cell_len(line) <= 60 for line in screen.splitlines())
     assert second.rstrip().endswith("…")
     assert first.index("user") == head.index("Origin")

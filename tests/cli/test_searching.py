@@ -13,10 +13,9 @@ import pytest
 
 from apexbridge.cli import searching
 from apexbridge.cli.output import Out
-from apexbridge.runtime import core
-from apexbridge.settings import Loaded
+from apexbridge.runtime.places import Places
 from apexbridge.skills.model import Problem
-from apexbridge.sources.folders import FolderSource
+from apexbridge.sources.base import SkillSource
 from apexbridge.testing import make_skill
 from tests.cli.conftest import Run
 from tests.cli.inside import call
@@ -110,10 +109,10 @@ def test_what_a_skill_says_cannot_steer_the_terminal(hashed: Run, home: Path) ->
 def test_without_any_skill_there_is_nothing_to_find(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def nowhere(_loaded: Loaded) -> tuple[list[FolderSource], list[Problem]]:
+    def nowhere(_places: Places) -> tuple[list[SkillSource], list[Problem]]:
         return [], []
 
-    monkeypatch.setattr(core, "find_sources", nowhere)
+    monkeypatch.setattr(Places, "sources", nowhere)
     monkeypatch.chdir(home)
     request = searching.Request(query="x", english="", chinese="", limit=5)
     with pytest.raises(SystemExit) as ended:

@@ -1,6 +1,9 @@
 """What every source of skills promises, over every implementation."""
 
-from collections.abc import Callable, Mapping
+import re
+import zipfile
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -8,31 +11,67 @@ import pytest
 from apexbridge.errors import ApexBridgeError, SkillNotFoundError
 from apexbridge.skills.model import Origin, Skill
 from apexbridge.sources.base import SkillSource
+from apexbridge.sources.bundled import BundledSource
 from apexbridge.sources.folders import FolderSource
-from apexbridge.testing import MemorySource, skill_md
+from apexbridge.sources.legacy import LegacySource
+from apexbridge.sources.naming import NamespacedSource
+from apexbridge.sources.plugins import find_plugins
+from apexbridge.testing import MemorySource, make_zip, skill_md
+from tests.sources.mcp_field import mcp_over_http
+from tests.sources.web import remote_over_http
 
 Files = Mapping[str, Mapping[str, bytes]]
 pytestmark = pytest.mark.anyio
 
 
-def _folder(skills: Files, place: Path) -> SkillSource:
+def _write(skills: Files, place: Path) -> Path:
     for folder, files in skills.items():
         for name, data in files.items():
             path = place / folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-    return FolderSource(place, Origin.USER)
+    return place
+
+
+def _plugin(skills: Files, place: Path) -> SkillSource:
+    _write(skills, place / "skills")
+    _write({".claude-plugin": {"plugin.json": b'{"name": "p"}'}}, place)
+    (source,), _ = find_plugins((place,), data=place / "data", config={}, disabled=())
+    return source
+
+
+def _zipped(skills: Files, place: Path) -> SkillSource:
+    entries = {
+        f"p/{folder}/{name}": data for folder in skills for name, data in skills[folder].items()
+    }
+    return BundledSource(place, zipfile.Path(make_zip(place / "p.zip", entries), "p/"))
 
 
 IMPLEMENTATIONS: dict[str, Callable[[Files, Path], SkillSource]] = {
-    "folder": _folder,
+    "folder": lambda skills, place: FolderSource(_write(skills, place), Origin.USER),
     "memory": lambda skills, _: MemorySource(skills),
+    "namespaced": lambda skills, _: NamespacedSource(MemorySource(skills), "n"),
+    "plugin": _plugin,
+    "legacy": lambda skills, place: LegacySource(_write(skills, place)),
+    "bundled": lambda skills, place: BundledSource(None, _write(skills, place)),
+    "bundled in a zip": _zipped,
+    "mcp": lambda skills, _: mcp_over_http(skills),
+    "remote": remote_over_http,
 }
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Files], SkillSource]:
-    return lambda skills: IMPLEMENTATIONS[request.param](skills, tmp_path)
+async def make(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncGenerator[Callable[[Files], SkillSource]]:
+    async with AsyncExitStack() as made:
+
+        def build(skills: Files) -> SkillSource:
+            source = IMPLEMENTATIONS[request.param](skills, tmp_path)
+            made.push_async_callback(source.close)
+            return source
+
+        yield build
 
 
 SKILLS: Files = {
@@ -42,8 +81,13 @@ SKILLS: Files = {
 }
 
 
+def _short(skill: Skill) -> str:
+    """The name without what a source puts in front of it."""
+    return re.split(":|__|_canonical_", skill.name)[-1]
+
+
 async def _skill(source: SkillSource, name: str) -> Skill:
-    return next(skill for skill in (await source.scan()).skills if skill.name == name)
+    return next(skill for skill in (await source.scan()).skills if _short(skill) == name)
 
 
 @pytest.mark.promise("M01")
@@ -51,7 +95,7 @@ async def test_a_broken_skill_is_a_problem_beside_the_sound_ones(
     make: Callable[[Files], SkillSource],
 ) -> None:
     scan = await make(SKILLS).scan()
-    assert sorted(skill.name for skill in scan.skills) == ["docx", "pdf"]
+    assert sorted(map(_short, scan.skills)) == ["docx", "pdf"]
     assert [problem.code for problem in scan.problems] == ["frontmatter_missing"]
 
 
@@ -59,7 +103,7 @@ async def test_each_skill_says_which_source_lists_it(make: Callable[[Files], Ski
     source = make(SKILLS)
     skill = await _skill(source, "pdf")
     assert skill.provenance.source_id == source.id
-    assert skill.provenance.origin is Origin.USER
+    assert source.id.startswith(f"{skill.provenance.origin}:")
 
 
 async def test_the_body_is_read_through_the_source(make: Callable[[Files], SkillSource]) -> None:

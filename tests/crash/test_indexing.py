@@ -68,7 +68,7 @@ async def test_a_kill_at_any_moment_leaves_rows_that_are_folders(
             index = await runtime.searching.index()
             status = await runtime.searching.status(is_thorough=True)
             stored = await index.store.fingerprints()
-            known = {skill.name: skill for skill in runtime.catalog.skills}
+            known = {skill.name: skill for skill in runtime.catalog.snapshot.skills}
             assert status.is_sound, status
             assert stored.keys() == known.keys() == index.shelf.row_of.keys()
             for name, skill in known.items():

@@ -171,6 +171,7 @@ async def test_another_embedder_makes_all_anew_and_the_old_vectors_never_mix(
     assert set(new.added) == set(old.added)
     async with _open(home, tmp_path) as runtime:
         index = await runtime.searching.index()
+        await index.refresh()
         assert index.shelf.dimensions == 64
         assert list(await index.store.others()) != []
 
@@ -210,7 +211,7 @@ async def test_progress_is_told_up_to_the_end(home: Path, tmp_path: Path) -> Non
     seen = list[Progress]()
     async with _open(home, tmp_path) as runtime:
         await runtime.searching.vectorise(Watch(progress=seen.append))
-        count = len(runtime.catalog.skills)
+        count = len(runtime.catalog.snapshot.skills)
     assert seen[-1] == Progress(done=count, total=count)
 
 

@@ -133,6 +133,42 @@ def test_many_small_additions_are_merged_and_nothing_is_lost() -> None:
         assert found == pytest.approx(np.array([expected[row] for row in range(70)]), abs=1e-5)
 
 
+@given(st.lists(BATCHES, max_size=12), st.sets(st.integers(0, 40)))
+@settings(max_examples=40, deadline=None)
+def test_rows_too_far_apart_for_one_segment_are_kept_in_several(
+    batches: list[list[list[str]]], dead: set[int]
+) -> None:
+    lexicon, plain, size = Lexicon(), Plain(), 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lexical, "_MOST_SEGMENTS", 2)
+        patch.setattr(lexical, "_ROWS", 3)
+        patch.setattr(lexical, "_PART", 2)
+        for texts in batches:
+            _add(lexicon, size, texts)
+            plain.texts |= dict(enumerate(texts, size))
+            size += len(texts)
+        for row in dead:
+            if row < size:
+                lexicon.remove(row)
+                plain.texts.pop(row)
+        _expect_equal(lexicon, plain, size)
+        swept = Plain(dict(enumerate(plain.texts.values())))
+        _expect_equal(lexicon.swept(), swept, len(swept.texts))
+
+
+def test_more_rows_than_two_bytes_can_tell_are_told_apart() -> None:
+    size = 70_000
+    lexicon = Lexicon()
+    terms, counts = count(["all"])
+    rare, often = count(["rare", "all"])
+    lexicon.add(0, [terms] * (size - 1) + [rare], [counts] * (size - 1) + [often])
+    lexicon.add(size, [rare], [often])
+    assert np.flatnonzero(lexicon.match(["rare"]).scores).tolist() == [size - 1, size]
+    assert (lexicon.match(["all"]).scores > 0).all()
+    lexicon.remove(0)
+    assert np.flatnonzero(lexicon.swept().match(["rare"]).scores).tolist() == [size - 2, size - 1]
+
+
 def test_nothing_matches_nothing() -> None:
     empty = Lexicon()
     assert empty.match(["a"]).scores.shape == (0,)

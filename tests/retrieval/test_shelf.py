@@ -56,7 +56,7 @@ def _expect_same(shelf: Shelf, entries: dict[str, Entry]) -> None:
     fresh = _filled([entries[name] for name in order])
     rows = [shelf.row_of[name] for name in order]
     assert [shelf.names[row] for row in rows] == fresh.names == order
-    assert [shelf.texts[row] for row in rows] == fresh.texts
+    assert [shelf.texts[row] for row in rows] == list(fresh.texts)
     assert shelf.pending == fresh.pending
     assert shelf.is_chinese[rows].tolist() == fresh.is_chinese.tolist()
     assert np.flatnonzero(shelf.is_alive).tolist() == rows
@@ -243,3 +243,34 @@ def test_the_dead_stand_below_all() -> None:
     scores = np.array([-np.inf, -5, -np.inf, -3], np.float32)
     assert top(scores, 2).tolist() == [3, 1]
     assert top(scores, 3).tolist() == [3, 1, 0]
+
+
+@given(
+    st.lists(st.sampled_from([0.5, 0.25, 0.125, -1.0]) | st.floats(-1, 1, width=32), max_size=400),
+    st.integers(0, 12),
+)
+@settings(max_examples=100, deadline=None)
+def test_the_highest_are_those_of_a_plain_sort(values: list[float], limit: int) -> None:
+    scores = np.array(values, np.float32)
+    expected = sorted(range(len(values)), key=lambda row: (-scores[row], row))[:limit]
+    assert top(scores, limit).tolist() == expected
+
+
+def test_the_texts_of_many_rows_are_each_their_own() -> None:
+    names = [f"{letter}{number}" for letter in "abc" for number in range(200)]
+    entries = [
+        replace(_entry(name), texts=_long(name), vectors=_vectors(name, 3)) for name in names
+    ]
+    shelf = Shelf()
+    for first in range(0, len(entries), 77):
+        shelf.put(entries[first : first + 77])
+    assert list(shelf.texts) == [entry.texts for entry in entries]
+    assert len(shelf.texts) == len(entries)
+    assert [shelf.texts.view(row, 2) for row in (0, 599)] == [entries[0].texts[2], _long("c199")[2]]
+    shelf.drop(names[::2])
+    assert list(shelf.swept().texts) == [entry.texts for entry in entries[1::2]]
+
+
+def _long(name: str) -> tuple[str, ...]:
+    """Of several pages in all; what UTF-8 cannot carry among it."""
+    return (f"{name} \ud800 数据 " * 20, "", f"view of {name} \U0001f389")

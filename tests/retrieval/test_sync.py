@@ -146,6 +146,30 @@ async def test_what_was_stored_is_kept_by_the_next_process(tmp_path: Path) -> No
         await store.close()
 
 
+async def test_what_is_unchanged_is_read_by_the_first_search_alone(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "index.db", ID)
+    await sync(_index(store), _items("alpha bravo charlie"))
+    mine, theirs = (SqliteStore(tmp_path / "index.db", ID) for _ in range(2))
+    index = _index(mine)
+    assert (await sync(index, _items("alpha bravo charlie"))).kept == ("alpha", "bravo", "charlie")
+    assert (index.is_loaded, len(index)) == (False, 0)
+    # Another process changes one and takes one away before anyone has searched here.
+    await sync(_index(theirs), [_item("alpha", "2", "about zebras"), _item("bravo")])
+    assert await _found(index, "zebras") == ["alpha"]
+    assert await _found(index, "charlie") == []
+    assert (index.is_loaded, len(index)) == (True, 2)
+
+
+async def test_an_index_nobody_has_searched_keeps_what_waits_for_its_embedder(
+    tmp_path: Path,
+) -> None:
+    await sync(_index(SqliteStore(tmp_path / "index.db", ID)), _items("alpha bravo"))
+    index = _index(SqliteStore(tmp_path / "index.db", ID), LimitedEmbedder(calls=0))
+    assert (await sync(index, _items("alpha bravo delta"))).pending == ("delta",)
+    assert await _found(index, "delta") == ["delta"]
+    assert await _found(index, "alpha") == ["alpha"]
+
+
 async def test_of_one_name_given_twice_the_last_counts() -> None:
     index = _index()
     report = await sync(index, [_item("same", "1"), _item("other"), _item("same", "2")])

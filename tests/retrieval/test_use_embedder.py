@@ -101,6 +101,15 @@ async def test_many_texts_at_once_give_the_same_rows_as_each_alone(raw: UseEmbed
     assert (await raw.embed([], kind="query")).shape == (0, use.RAW)
 
 
+async def test_a_few_short_texts_give_the_same_rows_as_among_many(raw: UseEmbedder) -> None:
+    many = await raw.embed([*TEXTS, *TEXTS], kind="document")
+    short = [number for number, text in enumerate(TEXTS) if len(text) <= 50]
+    for first in range(0, len(short), 3):
+        few = short[first : first + 3]
+        rows = await raw.embed([TEXTS[number] for number in few], kind="query")
+        assert rows == pytest.approx(many[few], abs=1e-5)
+
+
 async def test_what_cannot_be_encoded_is_embedded_all_the_same(raw: UseEmbedder) -> None:
     rows = await raw.embed(["a\ud800b", "\udfff", "x" * 100_000, "字 " * 50_000], kind="query")
     assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)

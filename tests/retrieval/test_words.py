@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from apexbridge.retrieval.base import Kind
 from apexbridge.retrieval.hanzi import SIMPLIFIED
-from apexbridge.retrieval.words import count, is_chinese, term, words
+from apexbridge.retrieval.words import count, count_words, is_chinese, term, words
 
 ANY_TEXT = st.text(st.characters(), max_size=60)  # lone surrogates among them
 COLLIDING = ("plumless", "buckeroo")
@@ -201,6 +201,14 @@ def test_two_words_with_one_number_are_counted_as_one() -> None:
     assert count([one] * 200 + [other] * 200)[1].tolist() == [255]
 
 
+@given(st.text(max_size=80), st.text(max_size=20), st.integers(1, 3))
+@settings(max_examples=100)
+def test_words_are_counted_as_if_each_were_cut_alone(text: str, title: str, weight: int) -> None:
+    cut = [*words(title, kind="document") * weight, *words(text, kind="document")]
+    found, expected = count_words(text, title=title, weight=weight), count(cut)
+    assert [part.tolist() for part in found] == [part.tolist() for part in expected]
+
+
 @pytest.mark.usefixtures("hasty")
 def test_threads_that_read_at_once_get_the_right_words() -> None:
     made = [
@@ -244,3 +252,17 @@ def test_what_is_read_once_is_not_kept_for_ever() -> None:
     finally:
         tracemalloc.stop()
     assert after - before < 1_000_000  # the texts alone would be more
+
+
+def test_what_is_counted_once_is_not_kept_for_ever() -> None:
+    runs = [chr(0x4E00 + number) * 2_000 for number in range(100)]
+    runs += [f"{number:03}" * 10_000 for number in range(100)]
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for run in runs:
+            count_words(run.lower(), title=run.upper())
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 1_000_000  # the runs alone would be more than three times that

@@ -24,7 +24,8 @@ pytestmark = pytest.mark.anyio
     "address",
     ["127.0.0.1", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254",
      "100.64.0.1", "224.0.0.1", "::1", "::", "fe80::1", "fe80::1%eth0", "fd00::1", "ff02::1",
-     "::ffff:169.254.169.254", "64:ff9b::7f00:1", "2002:7f00:1::", "nonsense", ""],
+     "::ffff:169.254.169.254", "64:ff9b::7f00:1", "2002:7f00:1::", "nonsense", "",
+     "168.63.129.16", "192.0.0.192", "::7f00:1", "fec0::1", "64:ff9b:1::1", "192.88.99.1"],
 )  # fmt: skip
 async def test_an_address_of_this_machine_or_its_neighbours_is_not_public(address: str) -> None:
     assert not is_public(address)

@@ -38,7 +38,7 @@ def test_counting_bounds_the_work_of_writing_out(pattern: str) -> None:
 def test_patterns_match_as_gitignore_does() -> None:
     spec = compile_patterns(("src/**/*.{ts,tsx}", "*.md", "!README.md"))
     paths = ["src/a/b.ts", "src/c.tsx", "lib/d.ts", "docs/e.md", "README.md"]
-    assert [path for path in paths if spec.match_file(path)] == [
+    assert [path for path in paths if spec.matches(path)] == [
         "src/a/b.ts",
         "src/c.tsx",
         "docs/e.md",

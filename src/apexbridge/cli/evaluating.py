@@ -9,7 +9,7 @@ import anyio
 
 from apexbridge.cli.output import Exit, Out, visible
 from apexbridge.cli.progress import watching
-from apexbridge.errors import EvalInputError, SkillInvalidError, SkillNotFoundError
+from apexbridge.errors import EvalInputError, SkillInvalidError
 from apexbridge.evals import coexistence as coexisting
 from apexbridge.evals import preview as previewing
 from apexbridge.evals import triggers as triggering
@@ -144,7 +144,7 @@ async def _try_all(out: Out, wanted: Sequence[str], limit: int) -> list[triggeri
             skill, source = _resolve(runtime, written)
             queries = await triggering.saved_queries(source, skill)
             among = index
-            if skill not in runtime.catalog.skills:
+            if skill not in runtime.catalog.snapshot.skills:
                 among = await with_text(index, await _text(out, skill, source))
             reports.append(
                 await triggering.evaluate_triggers(
@@ -162,22 +162,19 @@ async def _index(out: Out, runtime: Runtime) -> SkillIndex:
 
 def _resolve(runtime: Runtime, written: str) -> tuple[Skill, SkillSource]:
     """A skill that is known here by its name, or the one in a folder."""
-    names = {skill.name for skill in runtime.catalog.skills}
+    names = {skill.name for skill in runtime.catalog.snapshot.skills}
     is_folder = os.sep in written or (written not in names and Path(written).is_dir())
     return _in_folder(runtime, Path(written)) if is_folder else _by_name(runtime, written)
 
 
 def _by_name(runtime: Runtime, name: str) -> tuple[Skill, SkillSource]:
-    skill = runtime.skill(name)
-    for state in runtime.sources:
-        if state.source.id == skill.provenance.source_id:
-            return skill, state.source
-    raise SkillNotFoundError(name)
+    skill = runtime.catalog.get(name)
+    return skill, runtime.catalog.source_of(skill).source
 
 
 def _in_folder(runtime: Runtime, folder: Path) -> tuple[Skill, SkillSource]:
     root = folder.resolve()
-    for known in runtime.catalog.skills:
+    for known in runtime.catalog.snapshot.skills:
         if known.root is not None and known.root.resolve() == root:
             return _by_name(runtime, known.name)
     source = FolderSource(root.parent, Origin.ADDITIONAL)

@@ -12,10 +12,11 @@ from typing import Literal
 
 import anyio
 
+from apexbridge.catalog.catalog import SourceState
 from apexbridge.cli.output import Exit, Out, visible
 from apexbridge.errors import StorageError
 from apexbridge.paths import commit_folder
-from apexbridge.runtime import Bounds, Runtime, SourceState
+from apexbridge.runtime import Bounds, Runtime
 from apexbridge.sandbox.ladder import Choice, Trial
 from apexbridge.settings import ENVIRONMENT, Loaded, flatten
 from apexbridge.skills import frontmatter
@@ -124,7 +125,7 @@ async def _skills(out: Out) -> list[Check]:
         names = ", ".join(runtime.extensions.names) or out.word("none")
         extensions = Check(name=out.word("check_extensions"), state="ok", detail=names)
         choice = await runtime.choose_sandbox(tries_all=True)
-        sources = [_source(out, state) for state in runtime.sources]
+        sources = [_source(out, state) for state in runtime.catalog.states if state.is_there()]
         return [*_sandboxes(out, choice), _bounds(out, runtime.bounds), *sources, extensions]
 
 

@@ -2,51 +2,95 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import anyio
 
 from apexbridge.catalog.markup import available_skills
-from apexbridge.catalog.merge import Merged
+from apexbridge.catalog.merge import Snapshot
 from apexbridge.cli.output import Out, visible
 from apexbridge.runtime import Runtime
 from apexbridge.skills import tree
 from apexbridge.skills.model import Problem, Skill
 
 
-def ls(out: Out, *, origin: str, problems: bool, xml: bool) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What of the catalogue to show."""
+
+    origin: str
+    every: bool
+    problems: bool
+    xml: bool
+
+
+def ls(out: Out, look: Look) -> None:
     """List the skills, or what is wrong with them."""
     catalog = anyio.run(_catalog, out)
-    skills = [skill for skill in catalog.skills if origin in ("", skill.provenance.origin)]
+    skills = [s for s in catalog.skills if look.origin in ("", s.provenance.origin)]
+    hidden = [s for s in catalog.shadowed if look.origin in ("", s.provenance.origin)]
 
     def render() -> None:
-        if xml:
+        if look.xml:
             out.line(available_skills(skills))
-        elif problems:
+        elif look.problems:
             _problem_list(out, catalog.problems)
         else:
-            _table(out, skills, catalog.problems)
+            _table(out, skills, hidden if look.every else [])
+            _totals(out, skills, hidden, catalog.problems)
 
     data = {
         "skills": [_as_json(skill) for skill in skills],
-        "shadowed": [_as_json(skill) for skill in catalog.shadowed],
+        "shadowed": [_as_json(skill, is_shadowed=True) for skill in hidden],
         "problems": [out.problem(problem) for problem in catalog.problems],
     }
     out.finish(data, render)
 
 
-async def _catalog(out: Out) -> Merged:
+async def _catalog(out: Out) -> Snapshot:
     async with Runtime.open(out.loaded) as runtime:
-        return runtime.catalog
+        return runtime.catalog.snapshot
 
 
-def _table(out: Out, skills: Sequence[Skill], problems: Sequence[Problem]) -> None:
-    if not skills:
+def states(skill: Skill, *, is_shadowed: bool = False) -> list[str]:
+    """What keeps a skill from being called by the model, or from acting."""
+    said = {
+        "shadowed": is_shadowed,
+        "asleep": skill.is_conditional,
+        "untrusted": not skill.is_trusted,
+        "users_only": skill.manifest.disable_model_invocation,
+    }
+    return [state for state, holds in said.items() if holds]
+
+
+def _table(out: Out, skills: Sequence[Skill], hidden: Sequence[Skill]) -> None:
+    if not skills and not hidden:
         out.line(out.word("no_skills"))
-    else:
-        heads = [out.word("name"), out.word("origin"), out.word("description")]
-        rows = [(skill.name, skill.provenance.origin, skill.summary) for skill in skills]
-        out.table(heads, rows)
+        return
+    heads = [out.word(key) for key in ("name", "origin", "state", "description")]
+    rows = [
+        (
+            skill.name,
+            skill.provenance.origin,
+            ", ".join(out.word(f"state_{s}") for s in states(skill, is_shadowed=is_shadowed)),
+            skill.summary,
+        )
+        for group, is_shadowed in ((skills, False), (hidden, True))
+        for skill in group
+    ]
+    out.table(heads, rows)
+
+
+def _totals(
+    out: Out, skills: Sequence[Skill], hidden: Sequence[Skill], problems: Sequence[Problem]
+) -> None:
+    if skills:
         out.line(out.word("skill_count", count=len(skills)))
+    if hidden:
+        out.line(out.word("shadowed_count", count=len(hidden)))
+    waiting = sum(not skill.is_trusted for skill in skills)
+    if waiting:
+        out.line(out.word("untrusted_count", count=waiting))
     if problems:
         out.line(out.word("problem_count", count=len(problems)))
 
@@ -58,7 +102,7 @@ def _problem_list(out: Out, problems: Sequence[Problem]) -> None:
         out.problem_lines(problem)
 
 
-def _as_json(skill: Skill) -> dict[str, object]:
+def _as_json(skill: Skill, *, is_shadowed: bool = False) -> dict[str, object]:
     return {
         "name": skill.name,
         "description": skill.description,
@@ -66,14 +110,16 @@ def _as_json(skill: Skill) -> dict[str, object]:
         "source": skill.provenance.source_id,
         "path": skill.root,
         "conditional": skill.is_conditional,
+        "trusted": skill.is_trusted,
+        "states": states(skill, is_shadowed=is_shadowed),
         "sha256": skill.fingerprint.sha256 if skill.fingerprint else None,
     }
 
 
-def show(out: Out, name: str, *, body: bool) -> None:
+def show(out: Out, name: str, *, body: bool, why: bool) -> None:
     """Everything that is known of one skill."""
-    skill, text, problems = anyio.run(_one, out, name, body)
-    files = list(_files(skill))
+    found = anyio.run(_one, out, name, body)
+    skill, files = found.skill, list(_files(found.skill))
     fields = skill.manifest.model_dump(by_alias=True, exclude_defaults=True)
 
     def render() -> None:
@@ -83,19 +129,45 @@ def show(out: Out, name: str, *, body: bool) -> None:
                 out.line(f"  {visible(key)}: {visible(value)}")
         for entry in files:
             out.line(f"    {visible(entry.path)}  {entry.size}")
-        for problem in problems:
+        for problem in found.problems:
             out.problem_lines(problem)
-        if text is not None:
-            out.line("\n" + "\n".join(visible(line) for line in text.splitlines()))
+        if why:
+            _say_why(out, found)
+        if found.body is not None:
+            out.line("\n" + "\n".join(visible(line) for line in found.body.splitlines()))
 
     data = {
         **_as_json(skill),
         "manifest": fields,
         "files": [{"path": e.path, "bytes": e.size, "executable": e.executable} for e in files],
-        "problems": [out.problem(problem) for problem in problems],
-        "body": text,
+        "problems": [out.problem(problem) for problem in found.problems],
+        "body": found.body,
+        "why": {
+            "wins_over": [_as_json(other, is_shadowed=True) for other in found.rivals],
+            "precedence": list(out.loaded.settings.skills.precedence),
+            "model_may_call": not states(skill),
+        },
     }
     out.finish(data, render)
+
+
+def _say_why(out: Out, found: "Found") -> None:
+    skill = found.skill
+    source = skill.provenance.source_id
+    out.line(out.word("why_wins" if found.rivals else "why_alone", source=source))
+    for rival in found.rivals:
+        is_same = rival.provenance.origin == skill.provenance.origin
+        reason = out.word("why_nearer" if is_same else "why_stronger", **_origins(skill, rival))
+        out.line(f"  {visible(rival.provenance.source_id)}: {reason}")
+    for state in states(skill):
+        paths = ", ".join(skill.manifest.paths)
+        out.line(f"  {out.word(f'why_{state}', paths=paths, name=skill.name)}")
+    if not states(skill):
+        out.line(f"  {out.word('why_callable')}")
+
+
+def _origins(winner: Skill, rival: Skill) -> dict[str, str]:
+    return {"winner": winner.provenance.origin, "rival": rival.provenance.origin}
 
 
 def _files(skill: Skill) -> Iterator[tree.Entry]:
@@ -111,6 +183,8 @@ def _heading(out: Out, skill: Skill) -> None:
     facts = {"field_origin": skill.provenance.origin, "field_folder": skill.root or "-"}
     if skill.is_conditional:
         facts["field_state"] = out.word("asleep", paths=", ".join(skill.manifest.paths))
+    if not skill.is_trusted:
+        facts["field_trust"] = out.word("state_untrusted")
     if skill.fingerprint:
         facts["field_files"] = str(skill.fingerprint.files)
         facts["field_size"] = out.word("bytes", count=skill.fingerprint.size)
@@ -119,11 +193,28 @@ def _heading(out: Out, skill: Skill) -> None:
         out.line(f"  {out.word(key)}: {visible(value)}")
 
 
-async def _one(out: Out, name: str, body: bool) -> tuple[Skill, str | None, list[Problem]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A skill, its text if it was asked for, what is wrong with it, and what it hides."""
+
+    skill: Skill
+    body: str | None
+    problems: tuple[Problem, ...]
+    rivals: tuple[Skill, ...]
+
+
+async def _one(out: Out, name: str, body: bool) -> Found:
     async with Runtime.open(out.loaded) as runtime:
-        skill = runtime.skill(name)
-        text = (await runtime.content(skill)).body if body else None
-        return skill, text, [p for p in runtime.problems_of(skill) if _is_about(p, skill)]
+        skill = runtime.catalog.get(name)
+        text = (await runtime.catalog.content(skill)).body if body else None
+        folded = skill.name.casefold()
+        hidden = runtime.catalog.snapshot.shadowed
+        return Found(
+            skill=skill,
+            body=text,
+            problems=tuple(p for p in runtime.problems_of(skill) if _is_about(p, skill)),
+            rivals=tuple(other for other in hidden if other.name.casefold() == folded),
+        )
 
 
 def _is_about(problem: Problem, skill: Skill) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from apexbridge.cli import commands_search
+from apexbridge.cli import commands_catalog, commands_search
 from apexbridge.cli.flags import Json, Quiet
 
 app = typer.Typer(
@@ -34,12 +34,6 @@ def _print_version(wanted: bool) -> None:
 
         print(version("apexbridge"))
         raise typer.Exit
-
-
-Origins = Literal[
-    "managed", "user", "project", "installed", "additional", "bundled", "plugin", "mcp", "remote",
-    "legacy",
-]  # fmt: skip
 
 
 @app.callback()
@@ -137,39 +131,6 @@ def pack(
         authoring.pack(out, order)
 
 
-@app.command()
-def ls(
-    context: typer.Context,
-    origin: Annotated[Origins | None, typer.Option(help="Only skills of this origin.")] = None,
-    problems: Annotated[bool, typer.Option("--problems", help="List the problems.")] = False,
-    xml: Annotated[bool, typer.Option("--xml", help="Print the block for a prompt.")] = False,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """List the skills that can be used here."""
-    from apexbridge.cli import looking
-    from apexbridge.cli.output import door
-
-    with door("ls", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        looking.ls(out, origin=origin or "", problems=problems, xml=xml)
-
-
-@app.command()
-def show(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The skill's name.")],
-    body: Annotated[bool, typer.Option("--body", help="Print the instructions too.")] = False,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Show one skill: fields, files, fingerprint, problems."""
-    from apexbridge.cli import looking
-    from apexbridge.cli.output import door
-
-    with door("show", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        looking.show(out, name, body=body)
-
-
 @app.command(context_settings={"allow_interspersed_args": False})
 def run(
     context: typer.Context,
@@ -224,6 +185,7 @@ def _split_words(words: list[str]) -> tuple[str, list[str]]:
     return (words[0] if mark else ""), words[mark + 1 :]
 
 
+commands_catalog.register(app)
 commands_search.register(app)
 
 

@@ -105,6 +105,13 @@ class Out:
         """A text of the screens, in the reader's language."""
         return word(key, self.language, **{name: visible(value) for name, value in fields.items()})
 
+    def asks(self, key: str, **fields: object) -> bool:
+        """Ask a person to agree; where there is none, the answer is no."""
+        if self.as_json or not sys.stdin.isatty():
+            return False
+        print(self.word(key, **fields), end=" ", flush=True)
+        return sys.stdin.readline().strip().lower() in {"y", "yes", "是", "好"}
+
     def line(self, text: str) -> None:
         """Print one line of people's text; nowhere when quiet or when JSON was asked for."""
         if not (self.is_quiet or self.as_json):

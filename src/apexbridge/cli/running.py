@@ -78,7 +78,7 @@ async def _execute(out: Out, order: RunOrder) -> ExecutionResult:
         if order.timeout is not None:
             limits = replace(limits, wall_seconds=order.timeout)
         call = ScriptCall(
-            skill=runtime.skill(order.name),
+            skill=runtime.catalog.get(order.name),
             script=order.script,
             arguments=order.arguments,
             inputs={path.name: path.read_bytes() for path in order.inputs},

@@ -79,7 +79,7 @@ async def _find(out: Out, request: Request) -> tuple[Results, Mapping[str, str]]
             query_zh=request.chinese or None,
             limit=request.limit,
         )
-        return results, {skill.name: skill.summary for skill in runtime.catalog.skills}
+        return results, {skill.name: skill.summary for skill in runtime.catalog.snapshot.skills}
 
 
 def _rows(hits: Sequence[Hit], descriptions: Mapping[str, str]) -> Iterator[Sequence[str]]:

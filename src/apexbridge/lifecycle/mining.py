@@ -15,7 +15,9 @@ _LONGEST = {True: 6, False: 3}
 _HEADINGS = 12
 """Characters of a Chinese phrase, words of an English one."""
 _HAN = "\u3400-\u9fff\uf900-\ufaff"
-_PIECE = re.compile(rf"(?P<han>[{_HAN}])|(?P<word>[^\W_{_HAN}]+[+#]*)|(?P<gap>[ \t-]+)|(?P<end>.)")
+_PIECE = re.compile(
+    rf"(?P<han>[{_HAN}])|(?P<word>[^\W_{_HAN}]+[+#]*)[ \t-]*|(?P<gap>[ \t-]+)|(?P<end>.)"
+)
 _HEADING = re.compile(r"#{1,6}[ \t]+(.{1,200})")
 _QUOTED = re.compile(
     r"\"([^\"\n]{2,40})\"|“([^“”\n]{2,40})”|「([^「」\n]{2,40})」|『([^『』\n]{2,40})』"
@@ -46,6 +48,10 @@ class _Word:
     is_han: bool
 
 
+_Run = Sequence[_Word]
+"""Telling words that stand together."""
+
+
 def phrases(*, name: str, summary: str, body: str) -> Iterator[str]:
     """Phrases that may be tags, the likeliest first."""
     summary = summary[:_SUMMARY]
@@ -74,10 +80,10 @@ def _headings(body: str) -> Iterator[str]:
             yield plain(heading[1])
 
 
-def _repeated(said: str, lines: Iterable[str]) -> Iterator[Sequence[_Word]]:
+def _repeated(said: str, lines: Iterable[str]) -> Iterator[_Run]:
     """The longest phrases of the lines that were said before."""
     known = {
-        tuple(word.compared for word in run[at : at + size])
+        tuple([word.compared for word in run[at : at + size]])
         for run in _runs(said)
         for at in range(len(run))
         for size in range(1, _LONGEST[run[0].is_han] + 1)
@@ -87,14 +93,15 @@ def _repeated(said: str, lines: Iterable[str]) -> Iterator[Sequence[_Word]]:
             yield from _phrases(run, known)
 
 
-def _phrases(run: Sequence[_Word], known: set[tuple[str, ...]]) -> Iterator[Sequence[_Word]]:
+def _phrases(run: _Run, known: set[tuple[str, ...]]) -> Iterator[_Run]:
     is_han, at = run[0].is_han, 0
     shortest = 2 if is_han else 1
     while at < len(run):
         for size in range(min(_LONGEST[is_han], len(run) - at), shortest - 1, -1):
             part = run[at : at + size]
-            if tuple(word.compared for word in part) in known:
-                if "".join(word.compared for word in part) not in _SAID_OF_SKILLS:
+            compared = tuple([word.compared for word in part])
+            if compared in known:
+                if "".join(compared) not in _SAID_OF_SKILLS:
                     yield part
                 at += size - 1
                 break
@@ -105,9 +112,10 @@ def _runs(text: str) -> Iterator[list[_Word]]:
     """Telling words that stand together, all of them Chinese or none."""
     run: list[_Word] = []
     for piece in _PIECE.finditer(text):
-        if piece.lastgroup == "gap" and run and not run[0].is_han:
+        kind = piece.lastgroup or ""
+        if kind == "gap" and run and not run[0].is_han:
             continue
-        word = _word(piece[0], piece.lastgroup)
+        word = _word(piece[kind], kind) if kind in {"han", "word"} else None
         if run and (word is None or word.is_han != run[0].is_han):
             yield run
             run = []
@@ -118,10 +126,12 @@ def _runs(text: str) -> Iterator[list[_Word]]:
 
 
 @lru_cache(maxsize=16_384)
-def _word(written: str, kind: str | None) -> _Word | None:
-    if kind == "han" and written not in _PARTICLES:
-        return _Word(written=written, compared=words(written, kind="document")[0], is_han=True)
-    if kind != "word" or len(written) < 2 or written.isdecimal():
+def _word(written: str, kind: str) -> _Word | None:
+    if kind == "han":
+        compared = words(written, kind="document")[0]
+        is_telling_one = written not in _PARTICLES
+        return _Word(written=written, compared=compared, is_han=True) if is_telling_one else None
+    if len(written) < 2 or written.isdecimal():
         return None
     stems = words(written, kind="document")
     if not is_telling(written) or _SAID_OF_SKILLS.issuperset(stems):

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apexbridge.retrieval.base import Matrix
+from apexbridge.retrieval.blas import one_thread
 
 Flags = NDArray[np.bool_]
 
@@ -48,25 +49,49 @@ class Company:
 
 def standardise(scores: Matrix, company: Company, language: float) -> Matrix:
     """Tell scores in standard deviations: among all, and among those of the same language."""
-    if not language:
-        return _deviations(scores, company.is_alive, company.background)
-    of_language = np.zeros_like(scores)
-    for is_chinese in (False, True):
-        members = company.is_chinese == is_chinese
-        background = company.background[company.background_is_chinese == is_chinese]
-        deviations = _deviations(scores[members], company.is_alive[members], background)
-        of_language[members] = deviations
+    of_all = of_language = np.zeros(0, np.float32)
+    if language < 1:
+        everyone = _Place.of(scores, company.is_alive, company.background)
+        of_all = (scores - np.float32(everyone.mean)) / np.float32(everyone.spread)
+    if language > 0:
+        english, chinese = (_of_language(scores, company, is_zh) for is_zh in (False, True))
+        means = np.array([english.mean, chinese.mean], np.float32)
+        spreads = np.array([english.spread, chinese.spread], np.float32)
+        which = company.is_chinese.view(np.uint8)
+        of_language = (scores - means[which]) / spreads[which]
     if language >= 1:
         return of_language
-    of_all = _deviations(scores, company.is_alive, company.background)
+    if language <= 0:
+        return of_all
     return (language * of_language + (1 - language) * of_all).astype(np.float32)
 
 
-def _deviations(scores: Matrix, is_alive: Flags, background: Matrix) -> Matrix:
-    among = np.concatenate((scores if is_alive.all() else scores[is_alive], background))
-    if not len(among):
-        return np.zeros_like(scores)
-    return ((scores - among.mean()) / _spread(among)).astype(np.float32)
+def _of_language(scores: Matrix, company: Company, is_chinese: bool) -> "_Place":
+    members = company.is_chinese if is_chinese else ~company.is_chinese
+    background = company.background[company.background_is_chinese == is_chinese]
+    return _Place.of(scores, members & company.is_alive, background)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where scores lie, and how far apart."""
+
+    mean: float
+    spread: float
+
+    @classmethod
+    def of(cls, scores: Matrix, members: Flags, background: Matrix) -> "_Place":
+        weights = members.astype(np.float32)
+        count = np.count_nonzero(members) + len(background)
+        if not count:
+            return cls(0.0, math.inf)  # who has no company deviates from nothing
+        with one_thread():
+            mean = (float(scores @ weights) + float(background.sum())) / count
+            off = scores - np.float32(mean)
+            off *= off
+            squares = float(off @ weights) + float(np.square(background - np.float32(mean)).sum())
+        spread = math.sqrt(squares / count)
+        return cls(mean, spread if spread > _LEAST_SPREAD else 1.0)
 
 
 def _spread(values: Matrix) -> float:

@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import numpy as np
 
 from apexbridge.errors import IndexMismatchError, RetrievalError
 from apexbridge.retrieval import background
 from apexbridge.retrieval.base import Changes, Embedder, Entry, Matrix, VectorStore
+from apexbridge.retrieval.blas import one_thread
 from apexbridge.retrieval.embedders.checked import embed_checked
 from apexbridge.retrieval.fuse import (
     Calibration,
@@ -102,7 +104,9 @@ class SkillIndex:
         self._calibration = calibration or Calibration()
         self._usage = usage
         self._company: _Company | None = None
-        self.lock = anyio.Lock()
+        self.is_loaded = False
+        """Whether the shelf was ever filled; the first search does it, if nobody has before."""
+        self.lock = anyio.Lock(fast_acquire=True)
         """Held while the shelf is walked over or changed."""
 
     def __len__(self) -> int:
@@ -110,6 +114,8 @@ class SkillIndex:
 
     async def refresh(self) -> None:
         """Take in what anyone changed in the store since the last time."""
+        if self.is_loaded and not self.lock.locked() and not self.store.has_changed():
+            return
         async with self.lock:
             has_more = self.store.has_changed()
             while has_more:
@@ -117,6 +123,7 @@ class SkillIndex:
                     changes = await self.store.changes()
                     await anyio.to_thread.run_sync(self._apply, changes)
                     has_more = changes.has_more
+            self.is_loaded = True
 
     def _apply(self, changes: Changes) -> None:
         if changes.is_all:
@@ -158,6 +165,7 @@ class SkillIndex:
 
         Without vectors (the embedder is down) the words alone decide, and `problem` says so.
         """
+        await anyio.lowlevel.checkpoint()  # what follows may not wait for anything
         await self.refresh()
         given = (text[:_QUERY_CHARACTERS] for text in (query, query_en, query_zh) if text)
         texts = list(dict.fromkeys(text for text in given if text.strip()))
@@ -195,9 +203,12 @@ class SkillIndex:
         return [_Asked(text, vector) for text, vector in zip(texts, vectors, strict=True)], None
 
     def _rank(self, order: "_Order") -> "_Ranking":
-        scored = [order.score(asked) for asked in order.asked]
-        meaning: Matrix = np.mean([one.meaning for one in scored], axis=0).astype(np.float32)
-        lexical = np.max([one.matches.scores for one in scored], axis=0)
+        with one_thread():
+            scored = [order.score(asked) for asked in order.asked]
+        meaning, lexical = scored[0].meaning, scored[0].matches.scores
+        if len(scored) > 1:
+            meaning = np.mean([one.meaning for one in scored], axis=0).astype(np.float32)
+            lexical = np.max([one.matches.scores for one in scored], axis=0)
         fitness = order.fusion.dense * meaning + order.fusion.lexical * lexical
         usage = np.zeros(len(fitness), np.float32)
         for name, share in self._usage().items():

@@ -5,13 +5,14 @@ skill costs one skill's work; segments are merged when there are many.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apexbridge.retrieval.base import Matrix
+from apexbridge.retrieval.rooms import Column, room
 from apexbridge.retrieval.words import term
 
 K1 = 0.9
@@ -19,10 +20,16 @@ K1 = 0.9
 B = 0.4
 """How far long texts are held back."""
 _MOST_SEGMENTS = 16
+_ROWS = 1 << 16
+"""Rows in one segment at most, so that a row takes two bytes there."""
+_TERM, _ROW = np.uint64(24), np.uint64(8)
+"""Where term and row begin in a key, above the count: keys in order are postings in order."""
+_PART = 1 << 17
 
 Rows = NDArray[np.int32]
 Terms = NDArray[np.uint32]
 Counts = NDArray[np.uint8]
+_Keys = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,28 +61,44 @@ class Matches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Segment:
-    """Postings in the order of their terms; those of `terms[n]` lie in `starts[n]:starts[n+1]`."""
+    """Postings in the order of their terms; those of `terms[n]` lie in `starts[n]:starts[n+1]`.
 
+    Rows are counted from `first` on and lie before `end`, at most `_ROWS` of them: half as many
+    bytes for each.
+    """
+
+    first: int
+    end: int
     terms: Terms
-    starts: NDArray[np.intp]
-    rows: Rows
+    starts: NDArray[np.uint32]
+    rows: NDArray[np.uint16]
     counts: Counts
 
     @classmethod
-    def of(cls, terms: Terms, rows: Rows, counts: Counts) -> "_Segment":
-        order = np.argsort(terms, kind="stable")
-        terms = terms[order]
-        firsts = np.flatnonzero(np.concatenate(([True], terms[1:] != terms[:-1])))
+    def of(cls, first: int, end: int, keys: _Keys) -> "_Segment":
+        """Put keys in order, in place, and take them apart."""
+        keys.sort()
+        every, rows = room(len(keys), np.uint32), room(len(keys), np.uint16)
+        counts = room(len(keys), np.uint8)
+        for part in _parts(len(keys)):  # what does not fit into a narrower number falls off
+            every[part] = keys[part] >> _TERM
+            rows[part] = keys[part] >> _ROW
+            counts[part] = keys[part]
+        firsts = np.flatnonzero(np.concatenate(([True], every[1:] != every[:-1])))
+        starts = np.append(firsts, len(keys)).astype(np.uint32)
         return cls(
-            terms=terms[firsts],
-            starts=np.append(firsts, len(terms)),
-            rows=rows[order],
-            counts=counts[order],
+            first=first, end=end, terms=every[firsts], starts=starts, rows=rows, counts=counts
         )
 
-    def spread(self) -> tuple[Terms, Rows, Counts]:
-        """The term of every posting beside it."""
-        return np.repeat(self.terms, np.diff(self.starts)), self.rows, self.counts
+    def keys(self, first: int, out: _Keys) -> None:
+        """Write the postings as they were before, with rows counted from another on."""
+        out[:] = 0
+        out[self.starts[:-1]] = np.diff(self.terms.astype(np.int64), prepend=0).astype(np.uint64)
+        np.cumsum(out, out=out)
+        for part in _parts(len(out)):
+            out[part] <<= _TERM
+            out[part] |= (self.rows[part].astype(np.uint64) + np.uint64(self.first - first)) << _ROW
+            out[part] |= self.counts[part]
 
     def find(self, wanted: Terms) -> list[slice]:
         """Where each term's postings lie; nowhere is an empty slice."""
@@ -86,60 +109,101 @@ class _Segment:
         ]
 
 
+def _parts(count: int) -> Iterator[slice]:
+    """So that what is made on the way stays small."""
+    for first in range(0, count, _PART):
+        yield slice(first, min(first + _PART, count))
+
+
+def _merged(segments: Sequence[_Segment]) -> _Segment:
+    if len(segments) == 1:
+        return segments[0]
+    first, at = segments[0].first, 0
+    keys = room(sum(len(segment.rows) for segment in segments), np.uint64)
+    for segment in segments:
+        end = at + len(segment.rows)
+        segment.keys(first, keys[at:end])
+        at = end
+    return _Segment.of(first, segments[-1].end, keys)
+
+
 class Lexicon:
     """The words of all rows."""
 
     def __init__(self) -> None:
         self._segments: list[_Segment] = []
-        self._lengths: Matrix = np.zeros(0, np.float32)
-        self._is_alive = np.zeros(0, np.bool_)
+        self._lengths = Column(np.float32)
+        self._is_alive = Column(np.bool_)
         self._living = 0
         self._damping: Matrix | None = None
 
     def add(self, first: int, terms: Sequence[Terms], counts: Sequence[Counts]) -> None:
         """Add rows, numbered from `first`, which is one past the last there is."""
-        lengths = np.array([int(count.sum()) for count in counts], np.float32)
-        self._lengths = np.concatenate((self._lengths, lengths))
-        self._is_alive = np.concatenate((self._is_alive, np.ones(len(terms), np.bool_)))
+        self._is_alive.more(len(terms))[:] = True
         self._living += len(terms)
         self._damping = None
+        for at in range(0, len(terms), _ROWS):
+            part = slice(at, min(at + _ROWS, len(terms)))
+            self._add(first + at, terms[part], counts[part])
+
+    def _add(self, first: int, terms: Sequence[Terms], counts: Sequence[Counts]) -> None:
         sizes = [len(part) for part in terms]
-        if sum(sizes):
-            rows = np.repeat(np.arange(first, first + len(terms), dtype=np.int32), sizes)
-            segment = _Segment.of(np.concatenate(terms), rows, np.concatenate(counts))
-            self._segments.append(segment)
-            if len(self._segments) > _MOST_SEGMENTS:
+        rows = np.repeat(np.arange(len(terms), dtype=np.uint64), sizes)
+        every = np.concatenate(counts)
+        self._lengths.more(len(terms))[:] = np.bincount(rows.astype(np.intp), every, len(terms))
+        if len(rows):
+            keys = room(len(rows), np.uint64)
+            keys[:] = np.concatenate(terms)
+            keys <<= _TERM
+            rows <<= _ROW
+            keys |= rows
+            keys |= every
+            self._segments.append(_Segment.of(first, first + len(terms), keys))
+            if len(self._segments) > _MOST_SEGMENTS + len(self._lengths) // _ROWS:
                 self._merge()
 
     def remove(self, row: int) -> None:
         """Forget a row; its number is not used again."""
-        self._living -= int(self._is_alive[row])
-        self._is_alive[row] = False
+        self._living -= int(self._is_alive.values[row])
+        self._is_alive.values[row] = False
         self._damping = None
 
     def swept(self) -> "Lexicon":
         """The same without its dead rows, the others numbered anew in their order."""
         fresh = Lexicon()
-        fresh._lengths = self._lengths[self._is_alive]
-        fresh._is_alive = np.ones(len(fresh._lengths), np.bool_)
+        is_alive = self._is_alive.values
+        fresh._lengths.extend([self._lengths.values[is_alive]])
         fresh._living = len(fresh._lengths)
-        number = (np.cumsum(self._is_alive) - 1).astype(np.int32)
+        fresh._is_alive.more(fresh._living)[:] = True
+        number = np.concatenate(([0], np.cumsum(is_alive))).astype(np.uint64)
         for segment in self._segments:
-            terms, rows, counts = segment.spread()
-            is_alive = self._is_alive[rows]
-            if is_alive.any():
-                living = _Segment.of(terms[is_alive], number[rows[is_alive]], counts[is_alive])
-                fresh._segments.append(living)
+            keys = room(len(segment.rows), np.uint64)
+            segment.keys(segment.first, keys)
+            rows = segment.rows.astype(np.intp) + segment.first
+            first, end = int(number[segment.first]), int(number[segment.end])
+            stays = is_alive[rows]
+            if stays.any():
+                keys &= ~(np.uint64(0xFFFF) << _ROW)
+                keys |= (number[rows] - np.uint64(first)) << _ROW
+                fresh._segments.append(_Segment.of(first, end, keys[stays]))
         return fresh
 
     def _merge(self) -> None:
-        """Make one of all segments but the largest, which would cost as much as all together."""
+        """Make one of many; the largest joins only those that come to half of it together."""
         largest = max(self._segments, key=lambda segment: len(segment.rows))
-        parts = [segment.spread() for segment in self._segments if segment is not largest]
-        terms = np.concatenate([part[0] for part in parts])
-        rows = np.concatenate([part[1] for part in parts])
-        counts = np.concatenate([part[2] for part in parts])
-        self._segments = [largest, _Segment.of(terms, rows, counts)]
+        others = [segment for segment in self._segments if segment is not largest]
+        if 2 * sum(len(segment.rows) for segment in others) >= len(largest.rows):
+            largest, others = None, self._segments
+        groups = list[list[_Segment]]()
+        for segment in others:  # in the order of their rows
+            if groups and segment.end - groups[-1][0].first <= _ROWS:
+                groups[-1].append(segment)
+            else:
+                groups.append([segment])
+        merged = [_merged(group) for group in groups]
+        self._segments = sorted(
+            [*merged, *([largest] if largest else [])], key=lambda segment: segment.first
+        )
 
     def match(self, words: Sequence[str]) -> Matches:
         """Score every row for the words of a request; 1 would be the perfect text for it."""
@@ -170,7 +234,7 @@ class Lexicon:
     def _gather(self, places: list[slice]) -> tuple[Rows, Matrix]:
         """A word's rows in rising order, and how often each has it."""
         pairs = [
-            (segment.rows[place], segment.counts[place])
+            (segment.rows[place] + np.int32(segment.first), segment.counts[place])
             for segment, place in zip(self._segments, places, strict=True)
             if place.stop > place.start
         ]
@@ -182,12 +246,13 @@ class Lexicon:
             order = np.argsort(rows)
             rows, counts = rows[order], np.concatenate([pair[1] for pair in pairs])[order]
         if self._living < len(self._lengths):
-            is_alive = self._is_alive[rows]
+            is_alive = self._is_alive.values[rows]
             rows, counts = rows[is_alive], counts[is_alive]
         return rows, counts.astype(np.float32)
 
     def _damp(self) -> Matrix:
         if self._damping is None:
-            average = float(self._lengths[self._is_alive].mean()) or 1.0
-            self._damping = (K1 * (1 - B + B * self._lengths / average)).astype(np.float32)
+            lengths = self._lengths.values
+            average = float(lengths[self._is_alive.values].mean()) or 1.0
+            self._damping = (K1 * (1 - B + B * lengths / average)).astype(np.float32)
         return self._damping

@@ -89,7 +89,8 @@ async def sync(
     wanted = {item.name: item for item in items if only is None or item.name in only}
     dropped = [name for name in stored if name not in wanted]
     await index.store.delete(dropped)
-    await index.refresh()
+    if index.is_loaded:  # what nobody has searched yet need not be read to find it unchanged
+        await index.refresh()
     redo = {*again, *await _pending(index, wanted, only)}
     todo = [
         item
@@ -100,6 +101,7 @@ async def sync(
     is_all_anew = only is None and all(name in busy for name in wanted if name in stored)
     tally = _Tally(outdated=list(stored) if is_all_anew else [])
     if todo:
+        await index.refresh()
         await _work(index, todo, stored.keys(), tally, watch)
     await index.store.forget_others()
     return Report(

@@ -13,7 +13,7 @@ from itertools import chain, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from apexbridge.retrieval.words import count, is_chinese, words
+from apexbridge.retrieval.words import count_words, is_chinese
 
 VERSION = 1
 """Part of every entry's fingerprint: another way of cutting texts makes all entries anew."""
@@ -38,7 +38,7 @@ _WHEN_HEADING = re.compile(
     r"when|usage|use case|trigger|example|使用场景|何时|适用|触发|场景|用途|示例|使用时机",
     re.IGNORECASE,
 )
-_CODE = re.compile(r"^(```|~~~).*?(?:^\1|\Z)", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^(?:```|~~~)", re.MULTILINE)
 # Bounded, so that what is opened a million times and never closed is not searched a million times.
 _MARKUP = re.compile(r"[*`_|]+|!?\[([^\]\n]{0,300}+)\]\([^)\n]{0,500}+\)|<[^>\n]{1,80}>")
 
@@ -67,20 +67,17 @@ class Digest:
 
 def digest(text: SkillText) -> Digest:
     """Cut a skill's texts up for the index."""
-    tags = text.tags[:_MAX_TAGS]
-    name = spoken(text.name)
-    headings = islice(_headings(text.body), _MAX_HEADINGS)
-    found = [
-        *words(name, kind="document") * _NAME_WEIGHT,
-        *words(text.summary, kind="document"),
-        *words(" \n".join((*tags, text.other_language)), kind="document"),
-        *words(" \n".join(headings), kind="document"),
-        *words(text.body[:BODY_CHARACTERS], kind="document"),
-    ]
-    terms, counts = count(found)
+    prose = _Prose(text.body)
+    headings = islice(prose.headings(), _MAX_HEADINGS)
+    read = (text.summary, *text.tags[:_MAX_TAGS], text.other_language, *headings)
+    terms, counts = count_words(
+        "\n".join((*read, text.body[:BODY_CHARACTERS])),
+        title=spoken(text.name),
+        weight=_NAME_WEIGHT,
+    )
     return Digest(
         whole=whole(text),
-        views=tuple(islice(views(text), MAX_VIEWS)),
+        views=tuple(islice(_views(text, prose), MAX_VIEWS)),
         terms=terms,
         counts=counts,
     )
@@ -102,11 +99,15 @@ def spoken(name: str) -> str:
 
 def views(text: SkillText) -> Iterator[str]:
     """Sentences people might say who need this skill, the likeliest first, each once."""
+    return _views(text, _Prose(text.body))
+
+
+def _views(text: SkillText, prose: "_Prose") -> Iterator[str]:
     candidates = chain(
         # Made for those who ask in the other language; mined tags would say nothing new.
         (text.other_language, ", ".join(text.tags)) if text.other_language else (),
         (quoted[1] or quoted[2] for quoted in _QUOTED.finditer(text.summary)),
-        _when_bullets(text.body),
+        prose.when_bullets(),
     )
     seen = {plain(text.summary)}
     for candidate in candidates:
@@ -133,16 +134,39 @@ def plain(markdown: str) -> str:
     return " ".join(_MARKUP.sub(r"\1 ", markdown).split()).strip(" -:;,，；：")
 
 
-def _when_bullets(body: str) -> Iterator[str]:
-    """The bullets below headings that speak of when to use the skill."""
-    text = _CODE.sub("", body)
-    headings = list(_HEADING.finditer(text))
-    for number, heading in enumerate(headings):
-        if _WHEN_HEADING.search(heading[1]):
-            end = headings[number + 1].start() if number + 1 < len(headings) else len(text)
-            yield from _BULLET.findall(text, heading.end(), end)
+class _Prose:
+    """A body without its code, and where its headings are."""
+
+    def __init__(self, body: str) -> None:
+        self._text = _without_code(body)
+        self._headings = list(_HEADING.finditer(self._text))
+
+    def headings(self) -> Iterator[str]:
+        """The headings as they are read."""
+        for heading in self._headings:
+            yield plain(heading[1][:_WHOLE_CHARACTERS])[:_VIEW_CHARACTERS]
+
+    def when_bullets(self) -> Iterator[str]:
+        """The bullets below headings that speak of when to use the skill."""
+        end = len(self._text)
+        below = list[tuple[int, int]]()
+        for heading in reversed(self._headings):
+            if _WHEN_HEADING.search(heading[1]):
+                below.append((heading.end(), end))
+            end = heading.start()
+        for start, end in reversed(below):
+            yield from _BULLET.findall(self._text, start, end)
 
 
-def _headings(body: str) -> Iterator[str]:
-    for heading in _HEADING.finditer(_CODE.sub("", body)):
-        yield plain(heading[1][:_WHOLE_CHARACTERS])[:_VIEW_CHARACTERS]
+def _without_code(body: str) -> str:
+    """Without what stands between fences; one that is left open goes on to the end."""
+    kept, start, opened = list[str](), 0, ""
+    for fence in _FENCE.finditer(body):
+        if not opened:
+            kept.append(body[start : fence.start()])
+            opened = fence[0]
+        elif fence[0] == opened:
+            start, opened = fence.end(), ""
+    if not opened:
+        kept.append(body[start:])
+    return "".join(kept)

@@ -8,7 +8,7 @@ import re
 import threading
 import unicodedata
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Protocol
@@ -26,6 +26,9 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _IS_HAN = re.compile(rf"[{_HAN}]")
 _LONGEST = 64
 _MOST = 255
+
+Counted = tuple[NDArray[np.uint32], NDArray[np.uint8]]
+"""Terms in rising order, and how often each is there."""
 
 
 class _Stemmer(Protocol):
@@ -56,13 +59,13 @@ _SAID_ANYWAY = frozenset(_SAID.split())
 
 def is_chinese(text: str) -> bool:
     """Say whether a text is written in Chinese: as many of its characters as words of others."""
-    han = len(_IS_HAN.findall(text))
+    han = 0 if text.isascii() else len(_IS_HAN.findall(text))
     return han > 0 and han >= sum(1 for run in _RUN.findall(text) if not _IS_HAN.match(run))
 
 
 def words(text: str, *, kind: Kind) -> list[str]:
     """The words of a text in order, as they are compared."""
-    runs = _RUN.findall(text if text.isascii() else unicodedata.normalize("NFKC", text))
+    runs = _runs(text)
     if kind == "document":
         return [
             word
@@ -72,6 +75,10 @@ def words(text: str, *, kind: Kind) -> list[str]:
     found = [word for run in runs for word in _cut_query(run)]
     telling = [word for word in found if word not in _SAID_ANYWAY]
     return [_stem(word) for word in telling or found]
+
+
+def _runs(text: str) -> list[str]:
+    return _RUN.findall(text if text.isascii() else unicodedata.normalize("NFKC", text))
 
 
 @lru_cache(maxsize=65_536)
@@ -117,12 +124,39 @@ def term(word: str) -> int:
     return zlib.crc32(word.encode("utf-8", "surrogatepass"))
 
 
-def count(found: Iterable[str]) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+def count(found: Iterable[str]) -> Counted:
     """The terms in rising order, and how often each is there (at most 255 times)."""
-    counted = Counter(found)
-    # Two words may be one number; what is there twice would count as two texts that have it.
-    terms, places = np.unique(
-        np.array([term(word) for word in counted], np.uint32), return_inverse=True
+    return _sorted((term(word), often) for word, often in Counter(found).items())
+
+
+def count_words(text: str, *, title: str = "", weight: int = 1) -> Counted:
+    """The same for the words of a document; its title's count `weight` times.
+
+    A run of letters is cut and numbered once, however often it is there.
+    """
+    runs = Counter(_runs(title) * weight)
+    runs.update(_runs(text))
+    return _sorted(
+        (number, often)
+        for run, often in runs.items()
+        for number in (
+            _numbers(run) if run.isascii() and len(run) <= _LONGEST else map(term, _cut(run))
+        )
     )
-    counts = np.bincount(places, np.array(list(counted.values()), np.float64), len(terms))
-    return terms, np.minimum(counts, _MOST).astype(np.uint8)
+
+
+@lru_cache(maxsize=65_536)
+def _numbers(run: str) -> tuple[int, ...]:
+    """Kept for short runs only, as above."""
+    return tuple(map(term, _cut(run)))
+
+
+def _sorted(pairs: Iterable[tuple[int, int]]) -> Counted:
+    # Two words may be one number; what is there twice would count as two texts that have it.
+    counted: dict[int, int] = defaultdict(int)
+    for number, often in pairs:
+        counted[number] += often
+    terms = np.fromiter(counted.keys(), np.uint32, len(counted))
+    counts = np.minimum(np.fromiter(counted.values(), np.int64, len(counted)), _MOST)
+    order = np.argsort(terms)
+    return terms[order], counts[order].astype(np.uint8)

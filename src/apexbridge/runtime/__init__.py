@@ -1,5 +1,5 @@
 """The only builder of concrete things: `core` ties them together, the others build the parts."""
 
-from apexbridge.runtime.core import Bounds, Runtime, SourceState
+from apexbridge.runtime.core import Bounds, Runtime
 
-__all__ = ["Bounds", "Runtime", "SourceState"]
+__all__ = ["Bounds", "Runtime"]

@@ -1,11 +1,11 @@
 """Runtime: everything there is, for one project."""
 
-import difflib
 import logging
 import math
 import sys
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, closing
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -15,12 +15,14 @@ import anyio.to_thread
 
 from apexbridge.activation.scripts import ScriptCall, execute_skill
 from apexbridge.audit import AuditLog
-from apexbridge.catalog.merge import Merged, merge
-from apexbridge.errors import SkillNotFoundError, SourceError
+from apexbridge.catalog.catalog import Catalog, Rules
+from apexbridge.catalog.trust import TrustStore, refuse_untrusted
+from apexbridge.catalog.usage import UsageStore
 from apexbridge.events import CatalogChanged, Event
 from apexbridge.extensions import Extensions
 from apexbridge.retrieval.results import Results
-from apexbridge.runtime.places import find_sources
+from apexbridge.runtime.living import Living, beside
+from apexbridge.runtime.places import Places
 from apexbridge.sandbox import spawn
 from apexbridge.sandbox.base import MIB, ExecutionResult, Sandbox, SandboxLimits
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
@@ -36,18 +38,12 @@ from apexbridge.sandbox.users import SlotUsers
 from apexbridge.sandbox.workshop import Workshop
 from apexbridge.sandbox.workspace import Workspaces
 from apexbridge.settings import Loaded, load
-from apexbridge.skills.model import Problem, Skill, SkillContent
-from apexbridge.sources.base import Scan, SkillSource
+from apexbridge.skills.model import Problem, Skill
+from apexbridge.sources.bundled import BundledSource
+from apexbridge.sources.nested import Nesting
+from apexbridge.sources.remembered import ScanMemory
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceState:
-    """A source, and what came of scanning it."""
-
-    source: SkillSource
-    scan: Scan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +60,22 @@ class Runtime:
     def __init__(self, loaded: Loaded, extensions: Extensions) -> None:
         self.loaded = loaded
         self.extensions = extensions
-        self.catalog = Merged()
-        self.sources: tuple[SourceState, ...] = ()
         self._sinks = extensions.event_sinks()
+        self.trust = TrustStore(loaded.data / "trust.db")
+        self.usage = UsageStore(loaded.data / "usage.db")
+        memory = ScanMemory(loaded.data / "scans.db")
+        places = Places(loaded, memory, lambda source_id: self.living.changed(source_id))
+        found, outside = places.sources()
+        rules = Rules(
+            precedence=loaded.settings.skills.precedence,
+            trust=self.trust,
+            nesting=Nesting(loaded.project, loaded.settings.skills.project_paths),
+            nested=places.nested,
+        )
+        given = extensions.sources(loaded.project)
+        self.catalog = Catalog((*found, *given), rules, self.emit, outside)
+        watches = loaded.settings.skills.watch
+        self.living = Living(self.catalog, self._follow, watches=watches)
         self._choice: Choice | None = None
         self._choosing = anyio.Lock()
         self.bounds = Bounds()
@@ -78,9 +87,16 @@ class Runtime:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, loaded: Loaded | None = None, *, extensions: Extensions | None = None
+        cls,
+        loaded: Loaded | None = None,
+        *,
+        extensions: Extensions | None = None,
+        lives: bool = False,
     ) -> AsyncGenerator[Self]:
         """Build everything, scan every source, and take it down at the end of the block.
+
+        One that `lives` sees changes on disk and of servers as they happen, its index too; it
+        must be closed by the task that opened it.
 
         Raises:
             ConfigError: If the settings or an extension make no sense.
@@ -88,64 +104,65 @@ class Runtime:
         runtime = cls(loaded or load(), extensions or Extensions.installed())
         with runtime._stack:
             try:
-                await runtime.refresh()
-                yield runtime
+                if lives:
+                    await runtime.living.begin()
+                else:
+                    await runtime.refresh()
+                async with beside(runtime.living.run) if lives else nullcontext():
+                    yield runtime
             finally:
                 if "searching" in vars(runtime):
                     await runtime.searching.close()
+                await runtime.catalog.close()
+                runtime.usage.close()
+
+    async def _follow(self, change: CatalogChanged) -> None:
+        """Bring the index up to a change, if anyone has asked for the index."""
+        if "searching" in vars(self):
+            names = {*change.added, *change.removed, *change.changed}
+            await self.searching.vectorise(only=names)
 
     async def refresh(self) -> None:
         """Scan every source again; one that is down is a problem beside the others."""
-        found, outside = find_sources(self.loaded)
-        sources = (*found, *self.extensions.sources(self.loaded.project))
-        scans: dict[str, Scan] = {}
-
-        async def scan(source: SkillSource) -> None:
-            try:
-                scans[source.id] = await source.scan()
-            except SourceError as error:
-                down = Problem(code=error.code, where=source.id, details=error.details)
-                scans[source.id] = Scan(problems=(down,))
-
-        async with anyio.create_task_group() as tasks:
-            for source in sources:
-                tasks.start_soon(scan, source)
-        self.sources = tuple(SourceState(source=s, scan=scans[s.id]) for s in sources)
-        order = [state.scan for state in self.sources]
-        before = self.catalog
-        precedence = self.loaded.settings.skills.precedence
-        self.catalog = merge((*order, Scan(problems=tuple(outside))), precedence)
-        self._announce(before, self.catalog)
-
-    def _announce(self, before: Merged, after: Merged) -> None:
-        old = {skill.name: skill.fingerprint for skill in before.skills}
-        new = {skill.name: skill.fingerprint for skill in after.skills}
-        event = CatalogChanged(
-            added=tuple(name for name in new if name not in old),
-            removed=tuple(name for name in old if name not in new),
-            changed=tuple(name for name in new if name in old and old[name] != new[name]),
-            cause="refresh",
-        )
-        if event.added or event.removed or event.changed:
-            self.emit(event)
+        await self.catalog.refresh()
 
     def emit(self, event: Event) -> None:
         """Tell every listener."""
         for sink in self._sinks:
             sink(event)
 
-    def skill(self, name: str) -> Skill:
-        """Find a skill by name.
+    async def approve(self, skills: Sequence[Skill]) -> None:
+        """Let skills act in the state they are in: run scripts and hooks, lend tools.
 
         Raises:
-            SkillNotFoundError: With the names that come near.
+            StorageError: If the approval cannot be written down.
         """
-        wanted = name.strip().removeprefix("/")
-        for skill in self.catalog.skills:
-            if skill.name == wanted:
-                return skill
-        known = [skill.name for skill in self.catalog.skills]
-        raise SkillNotFoundError(wanted, near=difflib.get_close_matches(wanted, known, n=3))
+        await self._change_trust("trust", skills, lambda: self.trust.approve(skills, time.time()))
+
+    async def revoke(self, skills: Sequence[Skill]) -> None:
+        """Take approvals back; from now on the skills can only be read.
+
+        Raises:
+            StorageError: If that cannot be written down.
+        """
+        marks = [skill.fingerprint.sha256 for skill in skills if skill.fingerprint]
+        await self._change_trust("untrust", skills, lambda: self.trust.revoke(marks))
+
+    async def _change_trust(
+        self, what: str, skills: Sequence[Skill], change: Callable[[], None]
+    ) -> None:
+        facts = [
+            {"skill": s.name, "sha256": s.fingerprint.sha256 if s.fingerprint else ""}
+            for s in skills
+        ]
+
+        def recorded() -> None:
+            for fact in facts:
+                self.audit.record(what, **fact)
+            change()
+
+        await anyio.to_thread.run_sync(recorded)
+        await self.catalog.settle()
 
     async def choose_sandbox(self, *, tries_all: bool = False) -> Choice:
         """Find out, by trying, which sandbox works here; once."""
@@ -172,7 +189,8 @@ class Runtime:
         """The index and all that is done with it; nothing is loaded before it is asked for."""
         from apexbridge.runtime.searching import Searching
 
-        return Searching(self.loaded, lambda: self.catalog.skills, self.content)
+        catalog = self.catalog
+        return Searching(self.loaded, lambda: catalog.snapshot.skills, catalog.content, self.usage)
 
     async def search(
         self,
@@ -199,7 +217,7 @@ class Runtime:
         """
         return await self.execute(
             ScriptCall(
-                skill=self.skill(name),
+                skill=self.catalog.get(name),
                 script=script,
                 arguments=tuple(arguments),
                 limits=self.limits(),
@@ -213,7 +231,12 @@ class Runtime:
             SandboxUnavailableError: If none does and running without is not allowed.
             ToolInputError: If the skill has no such script.
             PermissionError: If the script is not executable.
+            PermissionDeniedError: If nobody approved what the skill holds now.
         """
+        await anyio.to_thread.run_sync(lambda: refuse_untrusted(call.skill, self.trust.approved()))
+        await anyio.to_thread.run_sync(self.usage.record, call.skill.name, time.time())
+        if call.skill.root is None:
+            call = replace(call, skill=await self._with_folder(call.skill))
         call = replace(call, hosts=(*call.hosts, *self._granted_hosts(call.skill)))
         choice = await self.choose_sandbox()
         is_allowed = self.loaded.settings.sandbox.allow_unsandboxed and choice.sandbox is None
@@ -224,6 +247,13 @@ class Runtime:
                 log.warning("%s is there and does not isolate: %s", trial.name, trial.reason)
             self._workshop = self._open_workshop(choice.require())
         return await execute_skill(call, self._workshop)
+
+    async def _with_folder(self, skill: Skill) -> Skill:
+        """A bundled skill in a zipped package is written out before its scripts can run."""
+        source = self.catalog.source_of(skill).source
+        if isinstance(source, BundledSource):
+            return replace(skill, root=await source.folder(skill))
+        return skill
 
     def _granted_hosts(self, skill: Skill) -> Iterator[str]:
         for grant in self.loaded.settings.sandbox.hosts:
@@ -260,12 +290,4 @@ class Runtime:
 
     def problems_of(self, skill: Skill) -> tuple[Problem, ...]:
         """What the skill's own source found wrong with what it holds."""
-        states = [s for s in self.sources if s.source.id == skill.provenance.source_id]
-        return tuple(problem for state in states for problem in state.scan.problems)
-
-    async def content(self, skill: Skill) -> SkillContent:
-        """Read a skill's body through the source that listed it."""
-        for state in self.sources:
-            if state.source.id == skill.provenance.source_id:
-                return await state.source.content(skill)
-        raise SkillNotFoundError(skill.name)
+        return self.catalog.source_of(skill).scan.problems

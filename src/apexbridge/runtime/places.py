@@ -1,31 +1,161 @@
 """Where skills are looked for: what settings and place point to."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from apexbridge.settings import Loaded, SkillSettings
+from apexbridge.settings import PROJECT_FILES, Loaded, SkillSettings
 from apexbridge.skills.model import Origin, Problem
+from apexbridge.sources.base import SkillSource
 from apexbridge.sources.bundled import bundled_source
-from apexbridge.sources.folders import FolderSource, ScanLimits
+from apexbridge.sources.folders import OWN, FolderSource
+from apexbridge.sources.legacy import LegacySource
+from apexbridge.sources.nested import NestedRoot
+from apexbridge.sources.plugin_source import PluginSource
+from apexbridge.sources.plugins import find_plugins
+from apexbridge.sources.remembered import ScanMemory
+from apexbridge.sources.walking import ScanLimits
+
+_ROOM_FOR_INSTALLED = 100_000
+"""Folders of our own are not cut short: whoever installed so many wants them."""
 
 
-def find_sources(loaded: Loaded) -> tuple[list[FolderSource], list[Problem]]:
-    """The folders that settings and place point to; those that may not be scanned are problems."""
-    chosen = loaded.settings.skills
-    limits = ScanLimits(max_depth=chosen.max_depth, max_folders=chosen.max_folders)
-    places = [(Origin.MANAGED, Path(chosen.managed_path))] if chosen.managed_path else []
-    places += [(Origin.USER, _place(path, loaded.home, loaded)) for path in chosen.user_paths]
-    places += [(Origin.PROJECT, path) for path in _project_places(loaded, chosen)]
-    places.append((Origin.INSTALLED, loaded.data / "skills"))
-    outside = list[Problem]()
-    for written in chosen.paths:
-        path = _inner_skills(_place(written, loaded.project, loaded))
-        if chosen.allow_external_paths or path.resolve().is_relative_to(loaded.project):
-            places.append((Origin.ADDITIONAL, path))
-        else:
-            outside.append(_external(path))
-    sources = [FolderSource(path, origin, limits) for origin, path in _once(places)]
-    return [*sources, bundled_source()], outside
+LEGACY_PLACE = ".claude/commands"
+"""Where older clients keep commands, below home and in each folder of a project."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A folder to look into, and on whose behalf."""
+
+    origin: Origin
+    path: Path
+    needs_trust: bool
+    home: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Makes the sources of one project."""
+
+    loaded: Loaded
+    memory: ScanMemory
+    changed: Callable[[str], None]
+    """Takes the id of a source that says it has other skills now."""
+
+    def sources(self) -> tuple[list[SkillSource], list[Problem]]:
+        """All sources; folders that may not be scanned are problems."""
+        places, problems = self._folders()
+        sources: list[SkillSource] = [self.folder(place) for place in _once(places)]
+        plugins, unusable = self._plugins()
+        sources += [bundled_source(self.loaded.data / "bundled"), *plugins, *self._mcp()]
+        sources += [*self._remote(), *self._legacy()]
+        return sources, [*problems, *unusable]
+
+    def folder(self, place: Place) -> FolderSource:
+        """The source of one folder."""
+        is_ours = place.origin is Origin.INSTALLED
+        return FolderSource(
+            place.path,
+            place.origin,
+            self._limits(_ROOM_FOR_INSTALLED if is_ours else 0),
+            memory=self.memory,
+            needs_trust=place.needs_trust,
+            home=place.home,
+        )
+
+    def nested(self, root: NestedRoot) -> FolderSource:
+        """The source of a skill folder that was found deeper in the project."""
+        return self.folder(
+            Place(origin=Origin.PROJECT, path=root.path, needs_trust=True, home=root.home)
+        )
+
+    def _plugins(self) -> tuple[list[PluginSource], list[Problem]]:
+        chosen = self.loaded.settings.plugins
+        return find_plugins(
+            [_place(path, self.loaded.project, self.loaded) for path in chosen.paths],
+            data=self.loaded.data,
+            config=chosen.config,
+            disabled=chosen.disabled,
+            limits=self._limits(),
+        )
+
+    def _legacy(self) -> Iterator[LegacySource]:
+        """Commands of older clients: the user's, and those of each folder of the project."""
+        yield LegacySource(self.loaded.home / LEGACY_PLACE, self._limits(), needs_trust=False)
+        for folder in _project_folders(self.loaded):
+            yield LegacySource(folder / LEGACY_PLACE, self._limits())
+
+    def _mcp(self) -> Iterator[SkillSource]:
+        servers = self.loaded.settings.mcp.servers
+        if not servers:
+            return
+        from apexbridge.sources.mcp import McpSource, ServerAddress
+
+        for name, server in servers.items():
+            address = ServerAddress(
+                command=server.command,
+                args=server.args,
+                env={key: value.get_secret_value() for key, value in server.env.items()},
+                url=server.url,
+                headers={key: value.get_secret_value() for key, value in server.headers.items()},
+                seconds=server.seconds,
+            )
+            yield McpSource(name, address, changed=self.changed)
+
+    def _remote(self) -> Sequence[SkillSource]:
+        chosen = self.loaded.settings.remote
+        if not (chosen.skills or chosen.indexes):
+            return ()
+        from apexbridge.sources.fetching import FetchLimits
+        from apexbridge.sources.pins import Pins
+        from apexbridge.sources.remote import RemotePlaces, remote_sources
+
+        limits = FetchLimits.of(
+            seconds=chosen.seconds,
+            max_bytes=chosen.max_kib * 1024,
+            allow_networks=chosen.allow_networks,
+        )
+        places = RemotePlaces(skills=chosen.skills, indexes=chosen.indexes)
+        return remote_sources(places, limits, Pins(pins_folder(self.loaded)))
+
+    def _limits(self, room: int = 0) -> ScanLimits:
+        chosen = self.loaded.settings.skills
+        return ScanLimits(max_depth=chosen.max_depth, max_folders=max(room, chosen.max_folders))
+
+    def _folders(self) -> tuple[list[Place], list[Problem]]:
+        loaded, chosen = self.loaded, self.loaded.settings.skills
+        own = [(Origin.MANAGED, Path(chosen.managed_path))] if chosen.managed_path else []
+        own += [(Origin.USER, _place(path, loaded.home, loaded)) for path in chosen.user_paths]
+        places = [_own(origin, path) for origin, path in own]
+        places += _project_places(loaded, chosen)
+        places.append(_own(Origin.INSTALLED, loaded.data / "skills"))
+        outside = list[Problem]()
+        by_project = loaded.origins["skills.paths"] in PROJECT_FILES
+        for written in chosen.paths:
+            path = _inner_skills(_place(written, loaded.project, loaded))
+            is_inside = path.resolve().is_relative_to(loaded.project)
+            if is_inside or chosen.allow_external_paths:
+                places.append(
+                    Place(
+                        origin=Origin.ADDITIONAL,
+                        path=path,
+                        # What a clone brings or points to is nobody's word but its own.
+                        needs_trust=is_inside or by_project,
+                    )
+                )
+            else:
+                outside.append(_external(path))
+        return places, outside
+
+
+def pins_folder(loaded: Loaded) -> Path:
+    """Where it is remembered what remote addresses gave."""
+    return loaded.data / "remote"
+
+
+def _own(origin: Origin, path: Path) -> Place:
+    return Place(origin=origin, path=path, needs_trust=origin not in OWN)
 
 
 def _place(written: str, base: Path, loaded: Loaded) -> Path:
@@ -35,12 +165,18 @@ def _place(written: str, base: Path, loaded: Loaded) -> Path:
     return base / written
 
 
-def _project_places(loaded: Loaded, chosen: SkillSettings) -> Iterator[Path]:
+def _project_places(loaded: Loaded, chosen: SkillSettings) -> Iterator[Place]:
+    for folder in _project_folders(loaded):
+        for path in chosen.project_paths:
+            yield Place(origin=Origin.PROJECT, path=folder / path, needs_trust=True, home=folder)
+
+
+def _project_folders(loaded: Loaded) -> Iterator[Path]:
     """From the project folder up to the repository's root, or to home: the nearest first."""
     for folder in (loaded.project, *loaded.project.parents):
         if folder == loaded.home:
             return
-        yield from (folder / path for path in chosen.project_paths)
+        yield folder
         if (folder / ".git").exists():
             return
 
@@ -57,11 +193,14 @@ def _external(path: Path) -> Problem:
     )
 
 
-def _once(places: list[tuple[Origin, Path]]) -> Iterator[tuple[Origin, Path]]:
-    """The same real folder is scanned once, for its strongest origin; missing ones are skipped."""
+def _once(places: list[Place]) -> Iterator[Place]:
+    """The same real folder is scanned once, for its strongest origin.
+
+    Folders that are not there yet are kept: skills may come to lie in them.
+    """
     seen = set[Path]()
-    for origin, path in places:
-        real = path.resolve()
-        if real not in seen and path.is_dir():
+    for place in places:
+        real = place.path.resolve()
+        if real not in seen:
             seen.add(real)
-            yield origin, path
+            yield place

@@ -1,7 +1,9 @@
 """The index of a project's skills: built as settings say, and kept up to date."""
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from apexbridge.catalog.usage import UsageStore
 from apexbridge.errors import RetrievalError
 from apexbridge.lifecycle.tagging import Tagger, TagStore
 from apexbridge.lifecycle.vectorise import Read, Tagging, Texts, vectorise
@@ -21,15 +24,41 @@ from apexbridge.skills.model import Skill
 
 log = logging.getLogger(__name__)
 
+_USAGE_SECONDS = 10
 _SAMPLED = 50
 """Entries that a check asks the store itself for."""
+
+
+class UsedSkills:
+    """How much each skill is used, between 0 and 1; read from disk every few seconds at most."""
+
+    def __init__(self, store: UsageStore) -> None:
+        self._store = store
+        self._shares: Mapping[str, float] = {}
+        self._read_at = -math.inf
+
+    def shares(self) -> Mapping[str, float]:
+        """A use or two lift a skill a little, many lift it ever less."""
+        now = time.monotonic()
+        if now - self._read_at > _USAGE_SECONDS:
+            scores = self._store.scores(time.time())
+            self._shares = {name: score / (score + 3) for name, score in scores.items()}
+            self._read_at = now
+        return self._shares
 
 
 class Searching:
     """Opens the index when it is first needed, and closes it at the end."""
 
-    def __init__(self, loaded: Loaded, skills: Callable[[], Sequence[Skill]], read: Read) -> None:
+    def __init__(
+        self,
+        loaded: Loaded,
+        skills: Callable[[], Sequence[Skill]],
+        read: Read,
+        usage: UsageStore,
+    ) -> None:
         self._loaded = loaded
+        self._used = UsedSkills(usage)
         self._skills = skills
         self._texts = Texts(read=read)
         self._opened: SkillIndex | None = None
@@ -129,7 +158,7 @@ class Searching:
         await anyio.to_thread.run_sync(_make_folder, self.place.parent)
         store = open_store(chosen, self.place, identity)
         self._stack.push_async_callback(store.close)
-        return SkillIndex(embedder, store)
+        return SkillIndex(embedder, store, usage=self._used.shares)
 
     async def _open_old(self, index: SkillIndex) -> SkillIndex | None:
         """What another embedder left here, if that one can still be asked without a network."""

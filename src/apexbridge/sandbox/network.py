@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from apexbridge import networks
+
 _HEAD_BYTES = 16 * 1024
 _HEAD_SECONDS = 10
 _DIAL_SECONDS = 10
@@ -31,22 +33,9 @@ IsAllowed = Callable[[str], bool]
 def is_public(address: str) -> bool:
     """Say whether an address is one of the public network's, whatever it is wrapped in."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        return networks.is_public(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
         return False
-    if isinstance(found, ipaddress.IPv6Address):
-        inner = found.ipv4_mapped or found.sixtofour or (found.teredo or (None, None))[1]
-        inner = inner or _translated(found)
-        if inner is not None:
-            return inner.is_global and not inner.is_multicast
-    return found.is_global and not found.is_multicast
-
-
-def _translated(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The address behind a NAT64 prefix."""
-    if address in ipaddress.ip_network("64:ff9b::/96"):
-        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from apexbridge.settings.choices import (
 )
 from apexbridge.settings.layers import (
     ENVIRONMENT,
+    PROJECT_FILES,
     Loaded,
     flatten,
     language_of_place,
@@ -24,6 +25,7 @@ from apexbridge.settings.outside import (
 
 __all__ = [
     "ENVIRONMENT",
+    "PROJECT_FILES",
     "IndexSettings",
     "Loaded",
     "McpServer",

@@ -25,6 +25,8 @@ from apexbridge.settings.choices import PREFIX, Settings
 USER_FILE = "config.toml"
 PROJECT_FILE = "apexbridge.toml"
 SHIP_FILE = "ship.json"
+PROJECT_FILES = frozenset({PROJECT_FILE, SHIP_FILE})
+"""Layers that a project brings along, and that a clone may have written."""
 ENVIRONMENT = "environment"
 _NOT_FOR_PROJECTS = (
     "data_dir", "sandbox", "skills.managed_path", "skills.user_paths", "skills.precedence",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from apexbridge import wording
 from apexbridge.policy.hookspec import Hook
@@ -40,6 +40,8 @@ class Provenance:
     may_run_shell: bool = False
     """Whether commands in its text may ever run; what comes over a network never may."""
     writable: bool = False
+    home: Path | None = None
+    """The folder whose files a project's skill is about; patterns in `paths` count from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,13 @@ class Fingerprint:
     sha256: str
 
 
+class FolderId(NamedTuple):
+    """Which folder of the disk it is, whatever path leads to it."""
+
+    device: int
+    inode: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skill:
     """Level one: enough to list, rank and choose. Cheap; held for every known skill."""
@@ -60,11 +69,17 @@ class Skill:
     manifest: SkillManifest
     provenance: Provenance
     root: Path | None = None
+    folder_id: FolderId | None = None
     fingerprint: Fingerprint | None = None
     tools: tuple[ToolPattern, ...] = ()
     hooks: tuple[Hook, ...] = ()
     is_trusted: bool = False
     """Whether its scripts, hooks, inline commands and tool grants count. Fails closed."""
+
+    @property
+    def may_run_shell(self) -> bool:
+        """Say whether commands in its text may run."""
+        return self.is_trusted and self.provenance.may_run_shell
 
     @property
     def is_conditional(self) -> bool:

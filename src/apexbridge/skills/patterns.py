@@ -1,8 +1,9 @@
 """Path patterns in the manner of .gitignore, with braces, and within bounds. Pure."""
 
 import re
+from collections.abc import Iterable, Sequence
 
-import pathspec
+from apexbridge.skills.globs import Glob
 
 MAX_EXPANSIONS = 256
 MAX_CHARS = 1_024
@@ -47,15 +48,60 @@ def expand(pattern: str) -> tuple[str, ...]:
     )
 
 
-def compile_patterns(patterns: tuple[str, ...]) -> pathspec.GitIgnoreSpec:
+class Patterns:
+    """Lines of patterns as one matcher; the last line that speaks of a path decides."""
+
+    def __init__(self, globs: Iterable[Glob]) -> None:
+        self._globs = tuple(globs)
+
+    def verdict(self, path: str) -> bool | None:
+        """Whether a path is taken, taken out again by a `!` line, or not spoken of.
+
+        A folder is written with a slash at its end. Folders on the way are not asked.
+        """
+        parts = _parts(path)
+        return self._said(parts, is_folder=path.endswith("/"))[-1] if parts else None
+
+    def matches(self, path: str) -> bool:
+        """Whether a path is taken, or a folder on the way to it with all that it holds."""
+        parts = _parts(path)
+        return any(self._said(parts, is_folder=path.endswith("/"))) if parts else False
+
+    def _said(self, parts: Sequence[str], *, is_folder: bool) -> list[bool | None]:
+        """What is said of each folder on the way, and of the path itself."""
+        said: list[bool | None] = [None] * len(parts)
+        for glob in self._globs:
+            for length in glob.reached(parts):
+                if length < len(parts) or is_folder or not glob.is_for_folders:
+                    said[length - 1] = not glob.is_negated
+        return said
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def compile_patterns(patterns: tuple[str, ...]) -> Patterns:
     """Make one matcher of all patterns.
 
     Raises:
         ValueError: If a pattern makes no sense or stands for too many.
     """
-    written = list[str]()
+    globs = list[Glob]()
     for pattern in patterns:
         if count_expansions(pattern) > MAX_EXPANSIONS:
             raise ValueError(f"{pattern!r} stands for more than {MAX_EXPANSIONS} patterns")
-        written += expand(pattern)
-    return pathspec.GitIgnoreSpec.from_lines(written)
+        globs += [glob for text in expand(pattern) if (glob := Glob.parse(text)) is not None]
+    return Patterns(globs)
+
+
+def read_ignore_file(text: str) -> Patterns:
+    """Make a matcher of a .gitignore; a line that makes no sense is passed over, as git does."""
+    globs = list[Glob]()
+    for line in text.splitlines():
+        try:
+            glob = Glob.parse(line) if len(line) <= MAX_CHARS else None
+        except ValueError:
+            continue
+        globs += [glob] if glob is not None else []
+    return Patterns(globs)

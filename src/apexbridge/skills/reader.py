@@ -21,6 +21,8 @@ class Reading:
 
     skill: Skill | None = None
     problems: tuple[Problem, ...] = ()
+    data: bytes = b""
+    """The bytes of SKILL.md, where a skill folder was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,7 @@ def read_skill(root: Path, provenance: Provenance) -> Reading:
     mark = tree.fingerprint(root)
     if isinstance(mark, Fingerprint):
         skill = replace(reading.skill, root=root, fingerprint=mark)
-        return Reading(skill=skill, problems=problems)
+        return Reading(skill=skill, problems=problems, data=file.data)
     unmarked = replace(mark, severity="warning")
     return Reading(skill=replace(reading.skill, root=root), problems=(*problems, unmarked))
 
@@ -86,7 +88,11 @@ def _unreadable(code: str, where: str, error: OSError) -> Problem:
     return Problem(code=code, where=where, details={"detail": error.strerror or str(error)})
 
 
-def open_document(data: bytes) -> tuple[Document, frontmatter.Frontmatter] | Problem:
+Opened = tuple[Document, frontmatter.Frontmatter]
+"""A SKILL.md cut into its parts, with the values of its frontmatter."""
+
+
+def open_document(data: bytes) -> Opened | Problem:
     """Decode, cut and read; the first obstacle ends it."""
     text = document.decode(data)
     if isinstance(text, Problem):

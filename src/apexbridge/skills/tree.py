@@ -1,4 +1,4 @@
-"""The files of a skill: which there are, and one fingerprint of them all."""
+"""The files of a skill: which there are, one fingerprint of them all, and a stamp to compare by."""
 
 import hashlib
 import os
@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from apexbridge.skills.model import Fingerprint, Problem
 
@@ -103,6 +103,54 @@ def _content(path: Path, entry: Entry) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         return hashlib.file_digest(file, "sha256").digest()
+
+
+class Stamp(NamedTuple):
+    """What the file system says of every file, as one digest: equal while nobody touched any."""
+
+    digest: bytes
+    newest_ns: int
+    """When the last of them changed, by the file system's own clock."""
+
+
+def stamp(root: str, *, max_files: int = MAX_FILES) -> Stamp | None:
+    """Look at every file's status and read none; nothing where that is impossible or too much.
+
+    The change time is among what is compared, which nobody can set: an edit that keeps size and
+    modification time is noticed too.
+    """
+    lines, newest = list[bytes](), 0
+    pending = [""]
+    try:
+        while pending:
+            folder = pending.pop()
+            with os.scandir(f"{root}/{folder}") as items:
+                for item in items:
+                    if item.name == MARKER and not folder:
+                        continue
+                    path = f"{folder}{item.name}"
+                    if item.is_dir(follow_symlinks=False):
+                        pending.append(f"{path}/")
+                        continue
+                    status = item.stat(follow_symlinks=False)
+                    newest = max(newest, status.st_ctime_ns)
+                    lines.append(
+                        b"%s\0%d %d %d %d %d"
+                        % (
+                            os.fsencode(path),
+                            status.st_mode,
+                            status.st_size,
+                            status.st_mtime_ns,
+                            status.st_ctime_ns,
+                            status.st_ino,
+                        )
+                    )
+            if len(lines) > max_files:
+                return None
+    except OSError:
+        return None
+    lines.sort()
+    return Stamp(hashlib.blake2b(b"\0".join(lines), digest_size=16).digest(), newest)
 
 
 def _too_many(root: Path, limit: int) -> Problem:

@@ -1,6 +1,6 @@
 """Skills in a folder: every `name/SKILL.md` below a root."""
 
-import os
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -8,7 +8,7 @@ import anyio.to_thread
 
 from apexbridge.errors import SkillNotFoundError, SourceError
 from apexbridge.paths import safe_join
-from apexbridge.skills.document import SKILL_MD
+from apexbridge.skills import stored, tree
 from apexbridge.skills.model import (
     Origin,
     Problem,
@@ -17,38 +17,75 @@ from apexbridge.skills.model import (
     SkillContent,
     SkillResource,
 )
-from apexbridge.skills.reader import open_document, read_skill, read_skill_file
+from apexbridge.skills.reader import (
+    Opened,
+    Reading,
+    open_document,
+    read_skill,
+    read_skill_file,
+)
 from apexbridge.sources.base import Scan
+from apexbridge.sources.remembered import SETTLED_NS, Remembered, ScanMemory
+from apexbridge.sources.walking import DEFAULT_LIMITS, ScanLimits, SkillFolder, Walk
 
 OWN = frozenset({Origin.MANAGED, Origin.USER, Origin.INSTALLED, Origin.BUNDLED})
 """Origins that the user or operator put there: nobody else vouches for the rest."""
 
-_NEVER = frozenset({"node_modules", "__pycache__"})
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was read of a folder, and how to tell whether it is still so."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanLimits:
-    """How far a scan goes; a root of any size ends."""
+    reading: Reading
+    stamp: bytes
+    read_ns: int
+    is_last_good: bool = False
+    """Whether this is an earlier version, because what lies there now cannot be used."""
 
-    max_depth: int = 6
-    max_folders: int = 2_000
+    def without_data(self) -> "_Known":
+        """The same without the text, which is not held for every skill."""
+        if not self.reading.data:
+            return self
+        return replace(self, reading=replace(self.reading, data=b""))
 
-
-DEFAULT_LIMITS = ScanLimits()
+    def is_current(self, stamp: tree.Stamp | None) -> bool:
+        """Say whether nobody touched the folder since, as far as the disk's clock can tell."""
+        return (
+            stamp is not None
+            and stamp.digest == self.stamp
+            and self.read_ns - stamp.newest_ns > SETTLED_NS
+        )
 
 
 class FolderSource:
-    """All skills below one root, read from disk each time they are asked for."""
+    """All skills below one root. A folder that was not touched since it was read is not read again.
 
-    def __init__(self, root: Path, origin: Origin, limits: ScanLimits = DEFAULT_LIMITS) -> None:
+    While the source lives, an edit that makes a SKILL.md unusable keeps the last good version in
+    use, with a problem that says so.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        origin: Origin,
+        limits: ScanLimits = DEFAULT_LIMITS,
+        *,
+        memory: ScanMemory | None = None,
+        needs_trust: bool | None = None,
+        home: Path | None = None,
+    ) -> None:
         self.root = root
         self._limits = limits
+        self._memory = memory
+        self._known: dict[str, _Known] = {}
+        self._roots: tuple[Path, ...] = (root,)
         self.provenance = Provenance(
             origin=origin,
             source_id=f"{origin}:{root}",
-            needs_trust=origin not in OWN,
+            needs_trust=origin not in OWN if needs_trust is None else needs_trust,
             may_run_shell=True,
             writable=origin is Origin.INSTALLED,
+            home=home,
         )
 
     @property
@@ -58,8 +95,8 @@ class FolderSource:
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """The one root."""
-        return (self.root,)
+        """The root, the folders that group skills below it, and the skills' own, as last seen."""
+        return self._roots
 
     async def scan(self) -> Scan:
         """Read every skill folder; a root that does not exist holds none."""
@@ -77,55 +114,87 @@ class FolderSource:
         """Nothing is held."""
 
     def _scan(self) -> Scan:
-        skills, problems = list[Skill](), list[Problem]()
-        folders, cut = self._skill_folders()
-        for folder in folders:
-            reading = read_skill(folder, self.provenance)
-            where = folder.relative_to(self.root).as_posix()
-            problems += [replace(p, where=_join(where, p.where)) for p in reading.problems]
-            if reading.skill:
-                skills.append(reading.skill)
-        return Scan(skills=tuple(skills), problems=(*problems, *cut))
-
-    def _skill_folders(self) -> tuple[list[Path], list[Problem]]:
-        """Folders with a SKILL.md, in a fixed order; nothing is looked for inside a skill."""
-        found, seen, visited = list[Path](), set[str](), 0
-        pending = [(self.root, 0)]
-        while pending:
-            folder, depth = pending.pop()
-            real = os.path.realpath(folder)
-            if real in seen:
-                continue
-            seen.add(real)
-            visited += 1
-            if visited > self._limits.max_folders + 1:
-                details = {"limit": self._limits.max_folders}
-                cut = Problem(
-                    code="folder_limit", where=str(self.root), severity="warning", details=details
-                )
-                return found, [cut]
-            names, is_skill = self._look(folder)
-            if is_skill and depth:
-                found.append(folder)
-            elif depth < self._limits.max_depth:
-                pending += [(folder / name, depth + 1) for name in reversed(names)]
-        return found, []
-
-    def _look(self, folder: Path) -> tuple[list[str], bool]:
-        """The folders below, and whether this one is a skill."""
+        before = self._known
+        recalled = self._memory.recall(self.id) if self._memory and not before else {}
+        walk = Walk(str(self.root), self._limits)
         try:
-            with os.scandir(folder) as items:
-                present = list(items)
-        except FileNotFoundError:
-            return [], False
+            folders = list(walk.skills())
         except OSError as error:
-            if folder == self.root:
-                detail = error.strerror or str(error)
-                raise SourceError(detail, source=self.id) from None
-            return [], True  # reading it as a skill will say what is wrong with it
-        is_skill = any(item.name.lower() == SKILL_MD.lower() for item in present)
-        names = [i.name for i in present if _is_open_folder(i)]
-        return sorted(names), is_skill
+            raise SourceError(error.strerror or str(error), source=self.id) from None
+        self._known = {
+            folder.path: self._read(folder, before.get(folder.path), recalled) for folder in folders
+        }
+        self._note_roots([*walk.looked_at, *self._known])
+        self._remember(before, recalled)
+        self._known = {path: known.without_data() for path, known in self._known.items()}
+        readings = [known.reading for known in self._known.values()]
+        problems = [problem for reading in readings for problem in reading.problems]
+        return Scan(
+            skills=tuple(reading.skill for reading in readings if reading.skill),
+            problems=(*problems, *([self._cut()] if walk.is_cut else [])),
+        )
+
+    def _note_roots(self, paths: list[str]) -> None:
+        """Keep the same paths while they stay the same: watchers ask for them all the time."""
+        known = {str(root): root for root in self._roots}
+        roots = [known.get(f"{self.root}/{path}") or self.root / path for path in paths]
+        self._roots = tuple(roots) or (self.root,)
+
+    def _read(
+        self, folder: SkillFolder, known: _Known | None, recalled: dict[str, Remembered]
+    ) -> _Known:
+        path = f"{self.root}/{folder.path}"
+        stamp = tree.stamp(path)
+        if known is not None and known.is_current(stamp):
+            return known
+        if stamp is not None and (kept := recalled.get(folder.path)) is not None:
+            reading = self._recall(folder, stamp, kept)
+            if reading is not None:
+                return reading
+        now = time.time_ns()
+        reading = read_skill(Path(path), self.provenance)
+        told = tuple(replace(p, where=_join(folder.path, p.where)) for p in reading.problems)
+        digest = stamp.digest if stamp else b""
+        if reading.skill is None and known is not None and known.reading.skill is not None:
+            kept_on = Problem(code="last_good_kept", where=folder.path, severity="warning")
+            last = replace(known.reading, problems=(*told, kept_on))
+            return _Known(last, digest, now, is_last_good=True)
+        skill = reading.skill and replace(reading.skill, folder_id=folder.identity)
+        return _Known(Reading(skill=skill, problems=told, data=reading.data), digest, now)
+
+    def _recall(self, folder: SkillFolder, stamp: tree.Stamp, kept: Remembered) -> _Known | None:
+        if kept.stamp != stamp.digest or kept.read_ns - stamp.newest_ns <= SETTLED_NS:
+            return None
+        where = self.root / folder.path
+        reading = stored.load(kept.reading, root=where, provenance=self.provenance)
+        if reading is None or reading.skill is None:
+            return None
+        reading = replace(reading, skill=replace(reading.skill, folder_id=folder.identity))
+        return _Known(reading, kept.stamp, kept.read_ns)
+
+    def _remember(self, before: dict[str, _Known], recalled: dict[str, Remembered]) -> None:
+        """Keep what this scan read anew, with the text of it, for the day an edit goes wrong."""
+        if self._memory is None:
+            return
+        new = dict[str, Remembered]()
+        for path, known in self._known.items():
+            is_old = known is before.get(path) or (
+                path in recalled and recalled[path].read_ns == known.read_ns
+            )
+            if is_old or known.is_last_good or not known.stamp:
+                continue
+            reading = stored.dump(known.reading)
+            if reading is not None:
+                document = known.reading.data
+                new[path] = Remembered(known.stamp, known.read_ns, reading, document)
+        gone = [path for path in (*before, *recalled) if path not in self._known]
+        if new or gone:
+            self._memory.keep(self.id, new, gone)
+
+    def _cut(self) -> Problem:
+        details = {"limit": self._limits.max_folders}
+        where = str(self.root)
+        return Problem(code="folder_limit", where=where, severity="warning", details=details)
 
     def _folder_of(self, skill: Skill) -> Path:
         if skill.root is None or not skill.root.is_relative_to(self.root):
@@ -136,8 +205,20 @@ class FolderSource:
         file = read_skill_file(self._folder_of(skill))
         opened = file if isinstance(file, Problem) else open_document(file.data)
         if isinstance(opened, Problem):
+            opened = self._last_good(skill) or opened
+        if isinstance(opened, Problem):
             raise SourceError(opened.message, source=self.id)
         return SkillContent(skill=skill, body=opened[0].body)
+
+    def _last_good(self, skill: Skill) -> Opened | None:
+        """The text of the version that is still in use after an edit went wrong."""
+        path = self._folder_of(skill).relative_to(self.root).as_posix()
+        known = self._known.get(path)
+        if self._memory is None or known is None or not known.is_last_good:
+            return None
+        document = self._memory.document(self.id, path)
+        opened = open_document(document) if document is not None else None
+        return None if isinstance(opened, Problem) else opened
 
     def _resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
         target = safe_join(self._folder_of(skill), path.as_posix())
@@ -145,10 +226,6 @@ class FolderSource:
             return SkillResource(skill=skill, path=path, data=target.read_bytes())
         except OSError as error:
             raise SourceError(f"{path}: {error.strerror}", source=self.id) from None
-
-
-def _is_open_folder(item: "os.DirEntry[str]") -> bool:
-    return not item.name.startswith(".") and item.name not in _NEVER and item.is_dir()
 
 
 def _join(folder: str, where: str) -> str:

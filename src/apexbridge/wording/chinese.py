@@ -26,6 +26,15 @@ PHRASES = {
     "skill_not_found": Phrase("没有名为“{name}”的技能"),
     "skill_invalid": Phrase("{where}：{detail}"),
     "skill_exists": Phrase("名为“{name}”的技能已存在", "请先卸载，或改用更新。"),
+    "skill_asleep": Phrase(
+        "技能“{name}”在休眠，要等到触及它所关注的文件：{paths}",
+        "先读取或修改这样的文件；用户随时可以按名称调用它。",
+    ),
+    "skill_for_users_only": Phrase("技能“{name}”只能由用户调用", "请用户来调用它。"),
+    "skill_untrusted": Phrase(
+        "技能“{name}”来自 {source}，它现在的内容还没有人批准",
+        "请先查看，然后运行：apexbridge trust {name}",
+    ),
     "skill_not_invocable": Phrase("不能以这种方式调用技能“{name}”：{detail}"),
     "skill_read_only": Phrase(
         "技能“{name}”来自 {origin}，该来源不允许修改", "请复制到自己的文件夹后再修改。"
@@ -45,6 +54,24 @@ PHRASES = {
     "zip_encrypted": Phrase("压缩包已加密", "请不设密码重新打包。"),
     "zip_too_large": Phrase("压缩包过大：{detail}"),
     "source_unreadable": Phrase("无法读取技能来源 {source}：{detail}"),
+    "remote_refused": Phrase(
+        "不能访问 {url}：{detail}",
+        "技能须经 https 从公网主机获取；内网可用 remote.allow_networks 放行。",
+    ),
+    "remote_unreachable": Phrase("无法获取 {url}：{detail}"),
+    "remote_unusable": Phrase("{url} 返回的内容无法使用：{detail}"),
+    "remote_digest": Phrase(
+        "{url} 与其索引不符：索引列出的 sha256 为 {expected}，实际为 {found}",
+        "请告知发布者；该文件不会被使用。",
+    ),
+    "pins_unreadable": Phrase(
+        "无法读取远程技能的记录 {path}：{detail}",
+        "请修复或移走该文件；移走后，每个地址都以下次所见为准。",
+    ),
+    "digest_mismatch": Phrase(
+        "{source} 的“{path}”与公布的内容不符，未被使用：{detail}", "请刷新技能并查看有何变化。"
+    ),
+    "argument_missing": Phrase("技能“{name}”缺少参数“{argument}”", "请写 /{name} {hint}"),
     "tool_error": Phrase("{detail}"),
     "tool_not_found": Phrase("没有名为“{name}”的工具"),
     "tool_input_invalid": Phrase("工具“{name}”的参数不符合要求：{detail}"),
@@ -148,11 +175,43 @@ PHRASES = {
     "tree_too_large": Phrase("文件夹中的文件超过 {limit} 个"),
     "tree_odd_file": Phrase("“{path}”是 {kind}：只能打包文件和文件夹"),
     "skill_shadowed": Phrase("来自 {source} 的“{name}”被来自 {winner} 的同名技能遮盖"),
+    "last_good_kept": Phrase("在修好之前继续使用上一个可用版本"),
+    "source_stale": Phrase("未能获取 {url}，使用上一个可用版本：{detail}"),
+    "remote_changed": Phrase(
+        "{url} 已改变：其 sha256 原为 {old}，现为 {new}",
+        "新版本未被使用。请先查看，确认需要后再接受更改。",
+    ),
+    "remote_entry_invalid": Phrase("索引条目“{name}”无法使用：{detail}"),
+    "remote_name_taken": Phrase("名称“{name}”已被 {other} 占用", "请移除其中一个。"),
+    "remote_limit": Phrase("只读取了索引的前 {limit} 个条目"),
+    "skill_entry_invalid": Phrase("服务器的条目“{name}”无效：{detail}"),
+    "digests_missing": Phrase("“{name}”没有附带摘要，内容无法核对，因此未列出"),
+    "listing_limit": Phrase("只列出了服务器的前 {limit} 个条目"),
     "folder_limit": Phrase("只扫描了前 {limit} 个文件夹"),
     "folder_unreadable": Phrase("无法读取文件夹：{detail}"),
     "path_external": Phrase(
         "{path} 位于项目之外，未被扫描", "可用 skills.allow_external_paths = true 允许。"
     ),
+    "plugin_missing": Phrase("{path} 不是插件：没有 .claude-plugin/plugin.json，也没有列出插件"),
+    "plugin_manifest_missing": Phrase(
+        "插件“{name}”没有 .claude-plugin/plugin.json",
+        '请添加，或在插件市场中写 "strict": false。',
+    ),
+    "plugin_manifest_invalid": Phrase("清单无法使用：{detail}"),
+    "plugin_name_missing": Phrase("插件没有名称；使用“{used}”", '请写 "name": "{used}"。'),
+    "plugin_name_replaced": Phrase("插件名称“{name}”不可用；改称“{used}”"),
+    "plugin_source_unsupported": Phrase(
+        "插件“{name}”不在插件市场之内的路径：{source}",
+        "请自行获取，并把它的文件夹加入 plugins.paths。",
+    ),
+    "plugin_shadowed": Phrase("{path} 中的插件“{name}”被 {winner} 中的同名插件遮盖"),
+    "plugin_config_missing": Phrase(
+        "正文用到 ${{user_config.{key}}}，但它没有设置",
+        "请在 plugins.config 中为 {plugin} 设置 {key}。",
+    ),
+    "plugin_config_secret": Phrase("正文用到 ${{user_config.{key}}}，但插件声明它是机密：不会填入"),
+    "command_unreadable": Phrase("无法读取命令：{detail}"),
+    "command_not_text": Phrase("命令不是 UTF-8 文本（第 {line} 行）", "请存为 UTF-8。"),
     "frontmatter_line_breaks": Phrase(
         "YAML 头部含有特殊的行分隔符；已按空格读取", "请删除 U+0085、U+2028 和 U+2029。"
     ),

@@ -31,6 +31,17 @@ PHRASES = {
     "skill_exists": Phrase(
         "A skill named '{name}' exists already", "Uninstall it first, or update it."
     ),
+    "skill_asleep": Phrase(
+        "The skill '{name}' sleeps until a file it is about is touched: {paths}",
+        "Read or change such a file first; a person may call it by its name at any time.",
+    ),
+    "skill_for_users_only": Phrase(
+        "The skill '{name}' may be called by people only", "Ask the user to call it."
+    ),
+    "skill_untrusted": Phrase(
+        "The skill '{name}' comes from {source}, and nobody approved what it holds now",
+        "Look at it, then run: apexbridge trust {name}",
+    ),
     "skill_not_invocable": Phrase("The skill '{name}' may not be called this way: {detail}"),
     "skill_read_only": Phrase(
         "The skill '{name}' comes from {origin}, which allows no changes",
@@ -54,6 +65,27 @@ PHRASES = {
     "zip_encrypted": Phrase("The archive is encrypted", "Pack it without a password."),
     "zip_too_large": Phrase("The archive is too large: {detail}"),
     "source_unreadable": Phrase("The skill source {source} cannot be read: {detail}"),
+    "remote_refused": Phrase(
+        "{url} may not be asked: {detail}",
+        "Skills come by https from public hosts; remote.allow_networks opens private networks.",
+    ),
+    "remote_unreachable": Phrase("{url} cannot be fetched: {detail}"),
+    "remote_unusable": Phrase("{url} gave nothing that can be used: {detail}"),
+    "remote_digest": Phrase(
+        "{url} is not what its index says: sha256 {expected} is listed, {found} came",
+        "Tell the publisher; the file is not used.",
+    ),
+    "pins_unreadable": Phrase(
+        "The memory of remote skills, {path}, cannot be read: {detail}",
+        "Mend it, or move it away: then every address is taken as it is next seen.",
+    ),
+    "digest_mismatch": Phrase(
+        "'{path}' of {source} is not what was announced, so it was not used: {detail}",
+        "Refresh the skills and look at what changed.",
+    ),
+    "argument_missing": Phrase(
+        "The skill '{name}' needs the argument '{argument}'", "Write /{name} {hint}"
+    ),
     "tool_error": Phrase("{detail}"),
     "tool_not_found": Phrase("No tool named '{name}'"),
     "tool_input_invalid": Phrase("The arguments of tool '{name}' do not fit: {detail}"),
@@ -197,12 +229,55 @@ PHRASES = {
     "tree_too_large": Phrase("The folder holds more than {limit} files"),
     "tree_odd_file": Phrase("'{path}' is {kind}: only files and folders can be packed"),
     "skill_shadowed": Phrase("'{name}' from {source} is hidden by the one from {winner}"),
+    "last_good_kept": Phrase("The last good version stays in use until this is mended"),
+    "source_stale": Phrase("{url} was not fetched, its last good version is used: {detail}"),
+    "remote_changed": Phrase(
+        "{url} has changed: its sha256 was {old}, and is {new} now",
+        "The new version is not used. Look at it, and accept the change if it is wanted.",
+    ),
+    "remote_entry_invalid": Phrase("The entry '{name}' of the index cannot be used: {detail}"),
+    "remote_name_taken": Phrase("The name '{name}' is taken by {other}", "Remove one of the two."),
+    "remote_limit": Phrase("Only the first {limit} entries of the index were read"),
+    "skill_entry_invalid": Phrase("The server's entry '{name}' makes no sense: {detail}"),
+    "digests_missing": Phrase(
+        "'{name}' comes without digests, so nothing of it could be checked; it is left out"
+    ),
+    "listing_limit": Phrase("Only the first {limit} entries of the server were listed"),
     "folder_limit": Phrase("Only the first {limit} folders were scanned"),
     "folder_unreadable": Phrase("The folder cannot be read: {detail}"),
     "path_external": Phrase(
         "{path} lies outside of the project and was not scanned",
         "Allow it with skills.allow_external_paths = true.",
     ),
+    "plugin_missing": Phrase(
+        "{path} is no plugin: it has no .claude-plugin/plugin.json and lists no plugins"
+    ),
+    "plugin_manifest_missing": Phrase(
+        "The plugin '{name}' has no .claude-plugin/plugin.json",
+        'Add one, or write "strict": false into the marketplace.',
+    ),
+    "plugin_manifest_invalid": Phrase("The manifest cannot be used: {detail}"),
+    "plugin_name_missing": Phrase(
+        "The plugin has no name; '{used}' is used", 'Write "name": "{used}".'
+    ),
+    "plugin_name_replaced": Phrase(
+        "The plugin's name '{name}' is not usable; it is known as '{used}'"
+    ),
+    "plugin_source_unsupported": Phrase(
+        "The plugin '{name}' is not at a path inside the marketplace: {source}",
+        "Fetch it yourself and add its folder to plugins.paths.",
+    ),
+    "plugin_shadowed": Phrase("The plugin '{name}' in {path} is hidden by the one in {winner}"),
+    "plugin_config_missing": Phrase(
+        "The text asks for ${{user_config.{key}}}, which is not set",
+        "Set {key} for {plugin} in plugins.config.",
+    ),
+    "plugin_config_secret": Phrase(
+        "The text asks for ${{user_config.{key}}}, which the plugin declares a secret: "
+        "it is not filled in"
+    ),
+    "command_unreadable": Phrase("The command cannot be read: {detail}"),
+    "command_not_text": Phrase("The command is not UTF-8 text (line {line})", "Save it as UTF-8."),
     "frontmatter_line_breaks": Phrase(
         "The frontmatter holds odd line separators; they were read as blanks",
         "Remove U+0085, U+2028 and U+2029.",

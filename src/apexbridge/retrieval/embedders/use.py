@@ -45,6 +45,10 @@ _BLOCK = 512
 """Pieces that go through the last layers at a time: what they need stays near the processor."""
 _BATCH = 4_096
 """Pieces that share the work on their words."""
+_FEW = 64
+"""Pieces so few that finding the words among them would take longer than it saves."""
+_SHORT = 160
+"""Characters that are embedded sooner than a thread would wake up to do it."""
 _MAX_CHARACTERS = 4_000
 _WORDS_KEPT = 100_000
 _LONGEST_WORD_KEPT = 24
@@ -110,6 +114,9 @@ class UseEmbedder:
     async def embed(self, texts: Sequence[str], *, kind: Kind) -> Matrix:
         """Embed in one batch, in order."""
         out: Matrix = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        if self._model is not None and sum(map(len, texts)) <= _SHORT:
+            self._fill(texts, out)
+            return out
         if len(texts) <= _BLOCK // 8:  # one query, or one skill: splitting would cost more
             await anyio.to_thread.run_sync(self._fill, texts, out)
             return out
@@ -175,8 +182,10 @@ class _Model:
                 group, size, first = [], 0, number
             group.append(pieces)
             size += len(pieces)
-        if group:
+        if size > _FEW:
             self._encode(group, out[first:])
+        elif group:
+            self._encode_few(group, out[first:])
 
     def _cut(self, text: str) -> list[int]:
         """No piece holds a blank within, so words can be cut alone, and each once."""
@@ -201,9 +210,7 @@ class _Model:
         flat = np.fromiter(chain.from_iterable(group), np.intp, int(lengths.sum()))
         words, places = np.unique(flat, return_inverse=True)
         embedded = self._embed_words(words)
-        projected = embedded @ self._w.proj_W
-        projected += self._w.proj_b
-        _normalise(projected, self._w.ln_g_all, self._w.ln_b_all, self._w.eps)
+        projected = self._project(embedded)
         starts = np.concatenate(([0], np.cumsum(lengths)))
         sums = np.empty((len(group), RAW + 3 * _BRANCH), np.float32)
         firsts = [self._first_layer(projected, branch) for branch in range(3)]
@@ -215,6 +222,41 @@ class _Model:
             self._sum(batch, embedded, projected, firsts, sums[at:end])
             at = end
         self._finish(sums, lengths.astype(np.float32), out)
+
+    def _encode_few(self, group: Sequence[Sequence[int]], out: Matrix) -> None:
+        """The same for each piece where it stands; rows of zeros part the texts."""
+        lengths = np.fromiter(map(len, group), np.intp, len(group))
+        embedded = self._embed_words(np.fromiter(chain.from_iterable(group), np.intp))
+        projected = self._project(embedded)
+        count, (before, after) = len(embedded), _LONGEST
+        at = before * np.repeat(np.arange(1, len(group) + 1), lengths) + np.arange(count)
+        reach = at[:, None] + np.arange(-before, after + 1)
+        padded = np.zeros((int(reach[-1, -1]) + 1, _BRANCH), np.float32)
+        features = np.empty((count, RAW + 3 * _BRANCH), np.float32)
+        features[:, :RAW] = embedded
+        for branch, (size, early) in enumerate(_WINDOWS):
+            columns = slice(branch * _BRANCH, (branch + 1) * _BRANCH)
+            seen = reach[:, before - early : before - early + size]
+            own = projected[:, columns]
+            padded[at] = own
+            hidden = padded[seen].reshape(count, -1) @ self._w.w1[branch]
+            hidden += self._w.b1[branch]
+            np.maximum(hidden, 0, out=hidden)
+            hidden += own
+            padded[at] = hidden
+            last = padded[seen].reshape(count, -1) @ self._w.w2[branch]
+            last += self._w.b2[branch]
+            np.maximum(last, 0, out=last)
+            np.add(last, hidden, out=features[:, RAW + columns.start : RAW + columns.stop])
+        _normalise(features, self._w.ln_g, self._w.ln_b, self._w.eps)
+        sums = np.add.reduceat(features, np.cumsum(lengths) - lengths, axis=0)
+        self._finish(sums, lengths.astype(np.float32), out)
+
+    def _project(self, embedded: Matrix) -> Matrix:
+        projected = embedded @ self._w.proj_W
+        projected += self._w.proj_b
+        _normalise(projected, self._w.ln_g_all, self._w.ln_b_all, self._w.eps)
+        return projected
 
     def _embed_words(self, words: Ids) -> Matrix:
         chunk = words % len(self._w.scale)

@@ -1,0 +1,119 @@
+"""Whose skills may act: approvals, each for one state of a skill's files."""
+
+import contextlib
+import logging
+import sqlite3
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from apexbridge.errors import PermissionDeniedError, StorageError
+from apexbridge.skills import tree
+from apexbridge.skills.model import Fingerprint, Skill
+
+log = logging.getLogger(__name__)
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS approvals (
+    sha256 TEXT PRIMARY KEY, name TEXT NOT NULL, source TEXT NOT NULL, at REAL NOT NULL
+)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """One state of one skill that a person let act."""
+
+    sha256: str
+    name: str
+    source: str
+    at: float
+
+
+def settle(skill: Skill, approved: Collection[str]) -> Skill:
+    """Take from a skill that nobody vouches for all by which it could act. Pure.
+
+    It can still be read, listed and found. What it declared stays in its manifest, to be shown.
+    """
+    if not skill.provenance.needs_trust:
+        return skill if skill.is_trusted else replace(skill, is_trusted=True)
+    if skill.fingerprint is not None and skill.fingerprint.sha256 in approved:
+        return replace(skill, is_trusted=True)
+    return replace(skill, is_trusted=False, tools=(), hooks=())
+
+
+def refuse_untrusted(skill: Skill, approved: Collection[str]) -> None:
+    """Look at the files once more, just before they act: they may have changed since the scan.
+
+    Raises:
+        PermissionDeniedError: If what lies there now was not approved.
+    """
+    if not skill.provenance.needs_trust:
+        return
+    now = tree.fingerprint(skill.root) if skill.root is not None else skill.fingerprint
+    if skill.is_trusted and isinstance(now, Fingerprint) and now.sha256 in approved:
+        return
+    source = skill.provenance.source_id
+    raise PermissionDeniedError(code="skill_untrusted", name=skill.name, source=source)
+
+
+class TrustStore:
+    """Approvals in a file. One that cannot be read approves nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def approved(self) -> frozenset[str]:
+        """The approved states, by hash."""
+        return frozenset(approval.sha256 for approval in self.all())
+
+    def all(self) -> tuple[Approval, ...]:
+        """Every approval, the oldest first."""
+        if not self._path.exists():
+            return ()
+        try:
+            with contextlib.closing(self._open()) as database:
+                rows = database.execute(
+                    "SELECT sha256, name, source, at FROM approvals ORDER BY at, sha256"
+                ).fetchall()
+        except sqlite3.Error as error:
+            log.warning("Approvals cannot be read, so none counts: %s", error)
+            return ()
+        return tuple(
+            Approval(sha256=sha256, name=name, source=source, at=at)
+            for sha256, name, source, at in rows
+        )
+
+    def approve(self, skills: Iterable[Skill], now: float) -> None:
+        """Let these skills act, in the state they are in.
+
+        Raises:
+            StorageError: If that cannot be written down.
+        """
+        rows = [
+            (skill.fingerprint.sha256, skill.name, skill.provenance.source_id, now)
+            for skill in skills
+            if skill.fingerprint is not None
+        ]
+        self._write("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?, ?)", rows)
+
+    def revoke(self, hashes: Iterable[str]) -> None:
+        """Take approvals back.
+
+        Raises:
+            StorageError: If that cannot be written down.
+        """
+        self._write("DELETE FROM approvals WHERE sha256 = ?", [(sha256,) for sha256 in hashes])
+
+    def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with contextlib.closing(self._open()) as database, database:
+                database.executemany(statement, rows)
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(str(error), path=self._path) from None
+
+    def _open(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self._path, timeout=5)
+        database.execute(_SCHEMA)
+        return database

@@ -1,0 +1,235 @@
+"""How often each skill was used, kept in one SQLite file that several processes may share.
+
+A count is never worth failing a request for: where the disk refuses, it is lost and said in the
+log, and a file that cannot be read is set aside and begun anew.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+_log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+DEBOUNCE_SECONDS = 60.0
+HALF_LIFE_DAYS = 7.0
+LEAST_WEIGHT = 0.1
+
+_DAY_SECONDS = 86_400.0
+_BUSY_SECONDS = 5.0
+_PAUSE_SECONDS = 0.01
+_TRIES = 3
+_SUFFIXES = ("-wal", "-shm", "")
+"""The log goes first: left beside a new file, it would be played into it."""
+_BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
+"""The statements are fixed: an error in one means that the tables are not ours."""
+_VERSION = 0x55534531
+"""Marks the file as ours ("USE1"): another program's is set aside, never changed."""
+
+_SCHEMA = """
+CREATE TABLE usage (
+    name BLOB PRIMARY KEY CHECK (typeof(name) = 'blob'),
+    count INTEGER NOT NULL CHECK (typeof(count) = 'integer'),
+    last REAL NOT NULL CHECK (typeof(last) = 'real')
+) WITHOUT ROWID
+"""
+_ALL = """
+SELECT name, count, last FROM usage
+WHERE typeof(name) = 'blob' AND typeof(count) = 'integer' AND typeof(last) = 'real'
+"""
+# A last use in the future by more than the debounce was written by a clock that has since been
+# put back; it must not keep a skill from being counted until then.
+_RECORD = f"""
+INSERT INTO usage VALUES (?1, 1, ?2)
+ON CONFLICT (name) DO UPDATE SET count = count + 1, last = excluded.last
+WHERE excluded.last - last >= {DEBOUNCE_SECONDS} OR last - excluded.last > {DEBOUNCE_SECONDS}
+"""  # noqa: S608
+
+
+class _ForeignError(sqlite3.DatabaseError):
+    """A sound database that is not ours lies in our place."""
+
+
+def score(count: int, last: float, now: float) -> float:
+    """Weigh the uses by how long ago the last one was; times are seconds since the epoch.
+
+    >>> score(4, last=0, now=7 * 86_400)
+    2.0
+    """
+    days = max(0.0, (now - last) / _DAY_SECONDS)
+    return count * max(0.5 ** (days / HALF_LIFE_DAYS), LEAST_WEIGHT)
+
+
+class UsageStore:
+    """Counts uses; for any thread and any process. Each call waits for the disk, none raises."""
+
+    def __init__(self, path: Path, busy_seconds: float = _BUSY_SECONDS) -> None:
+        self._path = path
+        self._busy_seconds = busy_seconds
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._opened: tuple[int, int] | None = None
+
+    def record(self, name: str, now: float) -> bool:
+        """Count a use; False if one within the last minute was counted, or the disk refuses."""
+
+        def write(connection: sqlite3.Connection) -> bool:
+            return connection.execute(_RECORD, (_key(name), now)).rowcount > 0
+
+        return self._use(write, otherwise=False)
+
+    def scores(self, now: float) -> Mapping[str, float]:
+        """The score of every skill that was ever used."""
+
+        def read(connection: sqlite3.Connection) -> dict[str, float]:
+            rows = connection.execute(_ALL).fetchall()
+            return {_name(key): score(count, last, now) for key, count, last in rows}
+
+        return self._use(read, otherwise={})
+
+    def count(self, name: str) -> int:
+        """How often a skill was used."""
+
+        def read(connection: sqlite3.Connection) -> int:
+            found = connection.execute("SELECT count FROM usage WHERE name = ?", (_key(name),))
+            (number,) = found.fetchone() or (0,)
+            return number
+
+        return self._use(read, otherwise=0)
+
+    def forget(self, name: str) -> None:
+        """Drop what is known of a skill that is gone."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM usage WHERE name = ?", (_key(name),))
+
+        self._use(write, otherwise=None)
+
+    def close(self) -> None:
+        """Let go of the file; a later use opens it again."""
+        with self._lock:
+            self._let_go()
+
+    def _use(self, work: Callable[[sqlite3.Connection], Result], *, otherwise: Result) -> Result:
+        with self._lock:
+            try:
+                return self._tried(work)
+            except (sqlite3.Error, OSError, ValueError) as error:
+                self._let_go()
+                _log.warning("the uses of skills in %s are out of reach: %s", self._path, error)
+                return otherwise
+
+    def _tried(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        left = _TRIES
+        while True:
+            left -= 1
+            try:
+                return work(self._connected())
+            except (sqlite3.Error, UnicodeDecodeError) as error:
+                if not left or not _is_broken(error):
+                    raise
+                self._set_aside(error)
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is not None and self._identity() == self._opened:
+            return self._connection
+        self._let_go()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._alone():
+            connection = sqlite3.connect(
+                self._path,
+                timeout=self._busy_seconds,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            self._connection, self._opened = connection, self._identity()
+            _prepare(connection)
+        return connection
+
+    def _set_aside(self, error: Exception) -> None:
+        self._let_go()
+        aside = _beside(self._path, ".broken")
+        with self._alone():
+            if self._identity() != self._opened:
+                return  # another process was first, and this is its new file
+            for suffix in _SUFFIXES:
+                with contextlib.suppress(FileNotFoundError):
+                    _beside(self._path, suffix).replace(_beside(aside, suffix))
+        _log.warning("%s cannot be read (%s): kept as %s, begun anew", self._path, error, aside)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Generator[None]:
+        """Keep other processes from opening or moving the file meanwhile."""
+        lock = os.open(_beside(self._path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _take(lock, time.monotonic() + self._busy_seconds)
+            yield
+        finally:
+            os.close(lock)
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            status = self._path.stat()
+        except FileNotFoundError:
+            return None
+        return status.st_dev, status.st_ino
+
+    def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):  # a damaged log cannot be put into the file
+                connection.close()
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and version != _VERSION:
+        raise _ForeignError("it is the database of another program")
+    connection.execute("PRAGMA journal_mode = WAL")
+    # A power cut may take the last counts; waiting for the disk at each costs more.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    if not tables:
+        connection.executescript(
+            f"BEGIN IMMEDIATE; {_SCHEMA}; PRAGMA user_version = {_VERSION}; COMMIT"
+        )
+
+
+def _take(lock: int, deadline: float) -> None:
+    """Wait for a lock, but not for ever: its holder may have been halted."""
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return
+
+
+def _key(name: str) -> bytes:
+    """Any text, also what cannot be written as UTF-8."""
+    return name.encode("utf-8", "surrogatepass")
+
+
+def _name(key: bytes) -> str:
+    return key.decode("utf-8", "surrogatepass")
+
+
+def _is_broken(error: Exception) -> bool:
+    """Say whether it is the file's fault; errors of Python's own module have no code."""
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
+    return isinstance(error, (_ForeignError, UnicodeDecodeError)) or code & 0xFF in _BROKEN
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)

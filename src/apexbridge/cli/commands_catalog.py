@@ -1,0 +1,116 @@
+"""The commands about which skills there are, and their flags. The work is imported late."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from apexbridge.cli.flags import Json, Quiet
+
+Origins = Literal[
+    "managed", "user", "project", "installed", "additional", "bundled", "plugin", "mcp", "remote",
+    "legacy",
+]  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the program's."""
+    for command in (ls, show, sources, trust):
+        app.command()(command)
+
+
+def ls(  # noqa: PLR0913  # a flag is a parameter
+    context: typer.Context,
+    origin: Annotated[Origins | None, typer.Option(help="Only skills of this origin.")] = None,
+    every: Annotated[
+        bool, typer.Option("--all", "-a", help="Those that another skill hides, too.")
+    ] = False,
+    problems: Annotated[bool, typer.Option("--problems", help="List the problems.")] = False,
+    xml: Annotated[bool, typer.Option("--xml", help="Print the block for a prompt.")] = False,
+    budget: Annotated[
+        bool, typer.Option("--budget", help="Show what of each skill a model is told.")
+    ] = False,
+    window: Annotated[
+        int, typer.Option(min=1, help="With --budget: the model's context window, in tokens.")
+    ] = 200_000,
+    request: Annotated[
+        str, typer.Option("--for", metavar="REQUEST", help="With --budget: what a user asks.")
+    ] = "",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """List the skills that can be used here."""
+    from apexbridge.cli import budgeting, looking
+    from apexbridge.cli.output import door
+
+    with door("ls", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        if budget:
+            budgeting.show_budget(out, window=window, request=request)
+        else:
+            look = looking.Look(origin=origin or "", every=every, problems=problems, xml=xml)
+            looking.ls(out, look)
+
+
+def show(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The skill's name.")],
+    body: Annotated[bool, typer.Option("--body", help="Print the instructions too.")] = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="Say why this skill has the name, and who may call it.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show one skill: fields, files, fingerprint, problems."""
+    from apexbridge.cli import looking
+    from apexbridge.cli.output import door
+
+    with door("show", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        looking.show(out, name, body=body, why=why)
+
+
+def sources(
+    context: typer.Context,
+    accept: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help="Show how a remote skill changed since it was first read; take it."
+        ),
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --accept: do not ask.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show where skills come from, the strongest first, and what came of reading each."""
+    from apexbridge.cli import sourcing
+    from apexbridge.cli.output import door
+
+    with door("sources", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        if accept:
+            sourcing.accept(out, accept, yes=yes)
+        else:
+            sourcing.sources(out)
+
+
+def trust(  # noqa: PLR0913  # a flag is a parameter
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Skills to approve; none lists those that wait.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All skills that wait.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Take approvals back.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Let skills of projects, plugins and servers act, in the state they are in now."""
+    from apexbridge.cli import trusting
+    from apexbridge.cli.output import door
+
+    with door("trust", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        order = trusting.TrustOrder(
+            names=tuple(names or ()), every=every, revokes=revoke, dry_run=dry_run, yes=yes
+        )
+        trusting.trust(out, order)

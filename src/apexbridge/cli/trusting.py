@@ -1,0 +1,108 @@
+"""`trust`: whose skills may act."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import anyio
+
+from apexbridge.cli.output import Exit, Out, visible
+from apexbridge.errors import SkillNotFoundError
+from apexbridge.runtime import Runtime
+from apexbridge.skills import tree
+from apexbridge.skills.model import Skill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustOrder:
+    """What to approve, or to take back."""
+
+    names: tuple[str, ...]
+    every: bool
+    revokes: bool
+    dry_run: bool
+    yes: bool
+
+
+def trust(out: Out, order: TrustOrder) -> None:
+    """Show what the skills could do, ask, and write the answer down."""
+    anyio.run(_trust, out, order)
+
+
+async def _trust(out: Out, order: TrustOrder) -> None:
+    async with Runtime.open(out.loaded) as runtime:
+        chosen = _chosen(runtime, order)
+        for skill in chosen:
+            _say_powers(out, skill)
+        wants_change = bool(order.names or order.every) and bool(chosen) and not order.dry_run
+        question = "trust_ask_revoke" if order.revokes else "trust_ask"
+        is_agreed = wants_change and (order.yes or out.asks(question, count=len(chosen)))
+        if is_agreed and order.revokes:
+            await runtime.revoke(chosen)
+        elif is_agreed:
+            await runtime.approve(chosen)
+        data = {
+            "skills": [_as_json(skill) for skill in chosen],
+            "changed": is_agreed,
+            "revoked": is_agreed and order.revokes,
+        }
+        refused = wants_change and not is_agreed
+        word = _last_word(order, chosen, is_agreed=is_agreed)
+        line = out.word(word, count=len(chosen))
+        out.finish(data, lambda: out.line(line), Exit.DENIED if refused else Exit.OK)
+
+
+def _last_word(order: TrustOrder, chosen: Sequence[Skill], *, is_agreed: bool) -> str:
+    if not chosen:
+        return "trust_none"
+    if is_agreed:
+        return "trust_revoked" if order.revokes else "trust_given"
+    return "trust_waiting" if not (order.names or order.every) else "trust_unchanged"
+
+
+def _chosen(runtime: Runtime, order: TrustOrder) -> list[Skill]:
+    """The named skills that need trust, or all that wait for it (or have it, to take it back)."""
+    every = [s for s in runtime.catalog.snapshot.skills if s.provenance.needs_trust]
+    if not order.names:
+        return [skill for skill in every if skill.is_trusted is order.revokes]
+    named = [runtime.catalog.get(name) for name in order.names]
+    for skill in named:
+        if skill.provenance.needs_trust and skill.fingerprint is None:
+            raise SkillNotFoundError(skill.name)
+    return [s for s in named if s.provenance.needs_trust and s.is_trusted is order.revokes]
+
+
+def _say_powers(out: Out, skill: Skill) -> None:
+    """Who brings it, and what it could do once it may act."""
+    out.line(f"{visible(skill.name)}  {visible(skill.provenance.source_id)}")
+    manifest, scripts = skill.manifest, _scripts(skill)
+    powers = {
+        "trust_tools": ", ".join(manifest.allowed_tools),
+        "trust_hooks": ", ".join(manifest.hooks),
+        "trust_scripts": ", ".join(scripts),
+    }
+    for key, value in powers.items():
+        if value:
+            out.line(f"  {out.word(key)}: {visible(value)}")
+    if skill.fingerprint is not None:
+        out.line(f"  sha256: {skill.fingerprint.sha256}")
+
+
+def _scripts(skill: Skill) -> list[str]:
+    """Files that can be run."""
+    if skill.root is None:
+        return []
+    try:
+        return [str(e.path) for e in tree.entries(skill.root) if e.kind == "file" and e.executable]
+    except OSError:
+        return []
+
+
+def _as_json(skill: Skill) -> dict[str, object]:
+    return {
+        "name": skill.name,
+        "source": skill.provenance.source_id,
+        "sha256": skill.fingerprint.sha256 if skill.fingerprint else None,
+        "allowed_tools": list(skill.manifest.allowed_tools),
+        "hooks": list(skill.manifest.hooks),
+        "scripts": _scripts(skill),
+    }

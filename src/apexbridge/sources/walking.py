@@ -1,0 +1,109 @@
+"""Find the skill folders below a root, whatever the root looks like."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from apexbridge.skills.document import SKILL_MD
+from apexbridge.skills.model import FolderId
+
+_NEVER = frozenset({"node_modules", "__pycache__"})
+"""Folders of package managers and caches: no author keeps skills there."""
+_SKILL_MD = SKILL_MD.lower()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanLimits:
+    """How far a scan goes; a root of any size ends."""
+
+    max_depth: int = 6
+    max_folders: int = 2_000
+
+
+DEFAULT_LIMITS = ScanLimits()
+
+
+class SkillFolder(NamedTuple):
+    """A folder with a SKILL.md: its path below the root, and which folder of the disk it is."""
+
+    path: str
+    identity: FolderId
+
+
+@dataclass(slots=True)
+class Walk:
+    """One walk. Links are followed once, nothing is looked for inside a skill."""
+
+    root: str
+    limits: ScanLimits
+    is_cut: bool = False
+    """Whether the root has more folders than are looked at."""
+    looked_at: list[str] = field(default_factory=list[str])
+    """Folders that are no skills: new skills would appear in them."""
+
+    def skills(self) -> Iterator[SkillFolder]:
+        """Skill folders in a fixed order.
+
+        Raises:
+            OSError: If the root itself cannot be listed; one that does not exist holds nothing.
+        """
+        seen, visited = set[FolderId](), 0
+        pending = [("", 0)]
+        while pending:
+            path, depth = pending.pop()
+            identity = self._identity(path)
+            if identity is None or identity in seen:
+                continue
+            seen.add(identity)
+            visited += 1
+            if visited > self.limits.max_folders + 1:
+                self.is_cut = True
+                return
+            names, is_skill = self._look(path)
+            if is_skill and depth:
+                yield SkillFolder(path, identity)
+                continue
+            self.looked_at.append(path)
+            if depth < self.limits.max_depth:
+                below = f"{path}/" if path else ""
+                pending += [(f"{below}{name}", depth + 1) for name in reversed(names)]
+
+    def _identity(self, path: str) -> FolderId | None:
+        try:
+            status = os.stat(f"{self.root}/{path}")  # noqa: PTH116, one call for each of thousands
+        except FileNotFoundError:
+            return None
+        except OSError:
+            if not path:
+                raise
+            return None
+        return FolderId(status.st_dev, status.st_ino)
+
+    def _look(self, path: str) -> tuple[list[str], bool]:
+        """The folders below, and whether this one is a skill."""
+        try:
+            with os.scandir(f"{self.root}/{path}") as items:
+                present = list(items)
+        except FileNotFoundError:
+            return [], False
+        except OSError:
+            if not path:
+                raise
+            return [], True  # reading it as a skill will say what is wrong with it
+        if any(item.name.lower() == _SKILL_MD for item in present):
+            return [], True
+        return sorted(item.name for item in present if is_open_folder(item)), False
+
+
+def is_passed_over(name: str) -> bool:
+    """Say whether nothing of this name is looked into."""
+    return name.startswith(".") or name in _NEVER
+
+
+def is_open_folder(item: "os.DirEntry[str]") -> bool:
+    """Say whether an entry is a folder that is looked into."""
+    try:
+        return not is_passed_over(item.name) and item.is_dir()
+    except OSError:  # a link into a folder that may not be entered
+        return False
