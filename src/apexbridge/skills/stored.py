@@ -12,7 +12,7 @@ from apexbridge import policy, skills
 from apexbridge.policy.hookspec import Hook, HookEvent
 from apexbridge.policy.rules import ToolPattern
 from apexbridge.skills.manifest import SkillManifest
-from apexbridge.skills.model import Fingerprint, Problem, Provenance, Skill
+from apexbridge.skills.model import Fingerprint, FolderId, Problem, Provenance, Skill
 from apexbridge.skills.reader import Reading
 
 
@@ -51,7 +51,9 @@ def dump(reading: Reading) -> bytes | None:
         return None
 
 
-def load(data: bytes, *, root: Path, provenance: Provenance) -> Reading | None:
+def load(
+    data: bytes, *, root: Path, provenance: Provenance, folder_id: FolderId | None = None
+) -> Reading | None:
     """Read it back; nothing if it makes no sense."""
     try:
         kept: dict[str, Any] = json.loads(data)
@@ -62,6 +64,7 @@ def load(data: bytes, *, root: Path, provenance: Provenance) -> Reading | None:
             manifest=SkillManifest.model_validate(kept["manifest"]),
             provenance=provenance,
             root=root,
+            folder_id=folder_id,
             fingerprint=Fingerprint(size=size, files=files, sha256=sha256),
             tools=tuple(ToolPattern(tool, argument) for tool, argument in kept["tools"]),
             hooks=tuple(_hook(**declared) for declared in kept["hooks"]),

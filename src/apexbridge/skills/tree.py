@@ -3,7 +3,7 @@
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
@@ -113,44 +113,44 @@ class Stamp(NamedTuple):
     """When the last of them changed, by the file system's own clock."""
 
 
-def stamp(root: str, *, max_files: int = MAX_FILES) -> Stamp | None:
+def stamp(
+    root: str, listed: "Sequence[os.DirEntry[str]]", *, max_files: int = MAX_FILES
+) -> Stamp | None:
     """Look at every file's status and read none; nothing where that is impossible or too much.
 
-    The change time is among what is compared, which nobody can set: an edit that keeps size and
-    modification time is noticed too.
+    `listed` is what was just found in the root. The change time is among what is compared, which
+    nobody can set: an edit that keeps size and modification time is noticed too.
     """
     lines, newest = list[bytes](), 0
-    pending = [""]
+    pending = [("", item) for item in listed if item.name != MARKER]
     try:
         while pending:
-            folder = pending.pop()
-            with os.scandir(f"{root}/{folder}") as items:
-                for item in items:
-                    if item.name == MARKER and not folder:
-                        continue
-                    path = f"{folder}{item.name}"
-                    if item.is_dir(follow_symlinks=False):
-                        pending.append(f"{path}/")
-                        continue
-                    status = item.stat(follow_symlinks=False)
-                    newest = max(newest, status.st_ctime_ns)
-                    lines.append(
-                        b"%s\0%d %d %d %d %d"
-                        % (
-                            os.fsencode(path),
-                            status.st_mode,
-                            status.st_size,
-                            status.st_mtime_ns,
-                            status.st_ctime_ns,
-                            status.st_ino,
-                        )
-                    )
+            folder, item = pending.pop()
+            path = f"{folder}{item.name}"
+            if item.is_dir(follow_symlinks=False):
+                with os.scandir(f"{root}/{path}") as inside:
+                    pending += [(f"{path}/", below) for below in inside]
+                continue
+            status = item.stat(follow_symlinks=False)
+            newest = max(newest, status.st_ctime_ns)
+            lines.append(_status_line(path, status))
             if len(lines) > max_files:
                 return None
     except OSError:
         return None
     lines.sort()
     return Stamp(hashlib.blake2b(b"\0".join(lines), digest_size=16).digest(), newest)
+
+
+def _status_line(path: str, status: os.stat_result) -> bytes:
+    return b"%s\0%d %d %d %d %d" % (
+        os.fsencode(path),
+        status.st_mode,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        status.st_ino,
+    )
 
 
 def _too_many(root: Path, limit: int) -> Problem:

@@ -124,7 +124,7 @@ class FolderSource:
         self._known = {
             folder.path: self._read(folder, before.get(folder.path), recalled) for folder in folders
         }
-        self._note_roots([*walk.looked_at, *self._known])
+        self._note_roots(walk.looked_at)
         self._remember(before, recalled)
         self._known = {path: known.without_data() for path, known in self._known.items()}
         readings = [known.reading for known in self._known.values()]
@@ -134,17 +134,19 @@ class FolderSource:
             problems=(*problems, *([self._cut()] if walk.is_cut else [])),
         )
 
-    def _note_roots(self, paths: list[str]) -> None:
-        """Keep the same paths while they stay the same: watchers ask for them all the time."""
-        known = {str(root): root for root in self._roots}
-        roots = [known.get(f"{self.root}/{path}") or self.root / path for path in paths]
+    def _note_roots(self, looked_at: list[str]) -> None:
+        """Keep the paths as they are: watchers ask for them all the time."""
+        skills = (known.reading.skill for known in self._known.values())
+        own = dict(zip(self._known, (skill and skill.root for skill in skills), strict=True))
+        roots = [self.root / path for path in looked_at]
+        roots += [root or self.root / path for path, root in own.items()]
         self._roots = tuple(roots) or (self.root,)
 
     def _read(
         self, folder: SkillFolder, known: _Known | None, recalled: dict[str, Remembered]
     ) -> _Known:
         path = f"{self.root}/{folder.path}"
-        stamp = tree.stamp(path)
+        stamp = tree.stamp(path, folder.entries)
         if known is not None and known.is_current(stamp):
             return known
         if stamp is not None and (kept := recalled.get(folder.path)) is not None:
@@ -165,12 +167,13 @@ class FolderSource:
     def _recall(self, folder: SkillFolder, stamp: tree.Stamp, kept: Remembered) -> _Known | None:
         if kept.stamp != stamp.digest or kept.read_ns - stamp.newest_ns <= SETTLED_NS:
             return None
-        where = self.root / folder.path
-        reading = stored.load(kept.reading, root=where, provenance=self.provenance)
-        if reading is None or reading.skill is None:
-            return None
-        reading = replace(reading, skill=replace(reading.skill, folder_id=folder.identity))
-        return _Known(reading, kept.stamp, kept.read_ns)
+        reading = stored.load(
+            kept.reading,
+            root=Path(f"{self.root}/{folder.path}"),
+            provenance=self.provenance,
+            folder_id=folder.identity,
+        )
+        return reading and _Known(reading, kept.stamp, kept.read_ns)
 
     def _remember(self, before: dict[str, _Known], recalled: dict[str, Remembered]) -> None:
         """Keep what this scan read anew, with the text of it, for the day an edit goes wrong."""

@@ -25,10 +25,14 @@ DEFAULT_LIMITS = ScanLimits()
 
 
 class SkillFolder(NamedTuple):
-    """A folder with a SKILL.md: its path below the root, and which folder of the disk it is."""
+    """A folder with a SKILL.md: its path below the root, which folder of the disk it is, its files.
+
+    Of a folder that cannot be listed there are no entries.
+    """
 
     path: str
     identity: FolderId
+    entries: "tuple[os.DirEntry[str], ...]" = ()
 
 
 @dataclass(slots=True)
@@ -60,9 +64,9 @@ class Walk:
             if visited > self.limits.max_folders + 1:
                 self.is_cut = True
                 return
-            names, is_skill = self._look(path)
-            if is_skill and depth:
-                yield SkillFolder(path, identity)
+            names, entries = self._look(path)
+            if entries is not None and depth:
+                yield SkillFolder(path, identity, entries)
                 continue
             self.looked_at.append(path)
             if depth < self.limits.max_depth:
@@ -80,20 +84,20 @@ class Walk:
             return None
         return FolderId(status.st_dev, status.st_ino)
 
-    def _look(self, path: str) -> tuple[list[str], bool]:
-        """The folders below, and whether this one is a skill."""
+    def _look(self, path: str) -> "tuple[list[str], tuple[os.DirEntry[str], ...] | None]":
+        """The folders below; or, if this one is a skill, all that lies in it."""
         try:
             with os.scandir(f"{self.root}/{path}") as items:
                 present = list(items)
         except FileNotFoundError:
-            return [], False
+            return [], None
         except OSError:
             if not path:
                 raise
-            return [], True  # reading it as a skill will say what is wrong with it
+            return [], ()  # reading it as a skill will say what is wrong with it
         if any(item.name.lower() == _SKILL_MD for item in present):
-            return [], True
-        return sorted(item.name for item in present if is_open_folder(item)), False
+            return [], tuple(present)
+        return sorted(item.name for item in present if is_open_folder(item)), None
 
 
 def is_passed_over(name: str) -> bool:
