@@ -1,18 +1,18 @@
 """A living runtime follows the disk: what changes there is found, without a restart."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 import anyio
 import pytest
 
 from apexbridge.errors import SkillNotFoundError
-from apexbridge.events import CatalogChanged
+from apexbridge.events import CatalogChanged, Cause, EventSink
 from apexbridge.extensions import Extensions, hook
 from apexbridge.runtime import Runtime
 from apexbridge.settings import Loaded, load
 from apexbridge.testing import EventLog, make_skill, skill_md
-from tests.catalog.test_catalog import Faulty
+from tests.catalog.test_catalog import Faulty, Odd, broken_answer, no_answer
 
 pytestmark = pytest.mark.anyio
 PATIENCE = 20
@@ -29,11 +29,12 @@ class Listener:
 
     def __init__(self, *sources: object) -> None:
         self.log = EventLog()
+        self.sinks = list[EventSink]()
         self._sources = sources
 
     @hook
-    def apexbridge_event_sinks(self) -> list[EventLog]:
-        return [self.log]
+    def apexbridge_event_sinks(self) -> list[EventSink]:
+        return [*self.sinks, self.log]
 
     @hook
     def apexbridge_sources(self, project: Path) -> list[object]:
@@ -159,3 +160,83 @@ async def test_a_runtime_that_does_not_live_is_as_it_was_opened(home: Path, tmp_
             runtime.catalog.get("new")
         await runtime.refresh()
         assert runtime.catalog.get("new").name == "new"
+
+
+async def test_a_server_lives_whatever_listeners_sources_and_the_index_do(
+    home: Path, tmp_path: Path
+) -> None:
+    def deaf(event: object) -> None:
+        raise KeyError(event)
+
+    followed, is_broken = list[frozenset[str]](), True
+
+    async def follow(names: Collection[str]) -> None:
+        if is_broken:
+            raise OSError("disk full")
+        followed.append(frozenset(names))
+
+    listener = Listener(Odd(broken_answer))
+    listener.sinks.append(deaf)
+    loaded = _loaded(home, tmp_path / "project")
+    async with Runtime.open(loaded, extensions=listener.extensions(), lives=True) as runtime:
+        runtime.living._follow = follow  # pyright: ignore[reportPrivateUsage]
+
+        async def is_listed() -> bool:
+            return runtime.catalog.snapshot.winner("new") is not None
+
+        make_skill(home / ".claude/skills", "new")
+        await _until(is_listed)
+        assert listener.changes()
+        assert "mcp:odd" in {problem.where for problem in runtime.catalog.snapshot.problems}
+        is_broken = False
+
+        async def is_followed() -> bool:
+            return any("new" in names for names in followed)
+
+        await _until(is_followed)  # what could not be followed is tried again
+
+
+async def test_a_server_that_never_answers_holds_up_no_change_on_disk(
+    home: Path, tmp_path: Path
+) -> None:
+    listener = Listener(Odd(no_answer))
+    loaded = _loaded(home, tmp_path / "project")
+    async with Runtime.open(loaded, extensions=listener.extensions(), lives=True) as runtime:
+        make_skill(home / ".claude/skills", "new")
+
+        async def is_listed() -> bool:
+            return runtime.catalog.snapshot.winner("new") is not None
+
+        await _until(is_listed)
+
+
+async def test_a_watcher_and_a_catalogue_that_break_begin_anew(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    breaks = ["watch", "refresh"]
+    async with Runtime.open(_loaded(home, tmp_path / "project"), lives=True) as runtime:
+        folders, refresh = runtime.living._folders, runtime.catalog.refresh  # pyright: ignore[reportPrivateUsage]
+
+        def breaking_folders() -> frozenset[Path]:
+            if "watch" in breaks:
+                breaks.remove("watch")
+                raise OSError("no descriptors")
+            return folders()
+
+        async def breaking_refresh(
+            only: Collection[str] | None = None, *, cause: Cause = "refresh"
+        ) -> CatalogChanged:
+            if "refresh" in breaks:
+                breaks.remove("refresh")
+                raise OSError("disk gone")
+            return await refresh(only, cause=cause)
+
+        monkeypatch.setattr(runtime.living, "_folders", breaking_folders)
+        monkeypatch.setattr(runtime.catalog, "refresh", breaking_refresh)
+        make_skill(home / ".claude/skills", "new")
+
+        async def is_listed() -> bool:
+            return runtime.catalog.snapshot.winner("new") is not None
+
+        await _until(is_listed)
+        assert breaks == []

@@ -206,3 +206,29 @@ def test_the_real_environment_is_the_default(home: Path, monkeypatch: pytest.Mon
     assert (loaded.home, loaded.project, loaded.language) == (home, home.resolve(), "zh")
     assert list(flatten(loaded.settings)) == list(loaded.origins)
     assert language_of_place() == "zh"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[Mcp.servers.a]\ncommand = "/bin/sh"',
+        "[MCP.servers.a]\nurl = 'http://x'",
+        '[Skills]\nmanaged_path = "evil"',
+        "[Sandbox]\nallow_unsandboxed = true",
+        'Data_Dir = "x"',
+        '[Remote]\nskills = ["https://example.org/SKILL.md"]',
+        '[pLugins]\npaths = ["evil"]',
+    ],
+)
+def test_other_letters_do_not_let_a_project_choose_whom_to_trust(place: Path, text: str) -> None:
+    (place / "apexbridge.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        load(project=place, environment=_variables(place))
+    assert refused.value.code == "config_not_here"
+
+
+def test_where_a_value_came_from_is_known_whatever_its_letters(place: Path) -> None:
+    (place / "apexbridge.toml").write_text('[Skills]\npaths = ["x"]', encoding="utf-8")
+    loaded = load(project=place, environment=_variables(place))
+    assert loaded.origins["skills.paths"] == "apexbridge.toml"
+    assert loaded.settings.skills.paths == ("x",)

@@ -9,8 +9,10 @@ import fcntl
 import hashlib
 import json
 import os
+from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +22,15 @@ _START = "0" * 64
 _TAIL_BYTES = 64 * 1024
 """No record is longer: what goes in is cut."""
 _MAX_TEXT = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What was attempted, and when."""
+
+    at: str
+    action: str
+    facts: Mapping[str, str]
 
 
 class AuditLog:
@@ -61,6 +72,18 @@ class AuditLog:
                 raise AuditBrokenError(path=self._path, line=number)
             before = str(told)
         return number
+
+    def latest(self, limit: int) -> tuple[Record, ...]:
+        """The last records, the newest last; lines that make no sense are left to `verify`."""
+        last = deque[Record](maxlen=limit)
+        for line in self._lines():
+            fields = _fields(line) or {}
+            facts = fields.get("facts")
+            if isinstance(facts, dict):
+                told = {str(key): str(value) for key, value in facts.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+                at, action = str(fields.get("at", "")), str(fields.get("action", ""))
+                last.append(Record(at=at, action=action, facts=told))
+        return tuple(last)
 
     def _lines(self) -> Iterator[bytes]:
         if self._path.exists():

@@ -10,6 +10,7 @@ ApexBridgeError
 │   ├── SkillNotFoundError       no skill of that name is known
 │   ├── SkillInvalidError        SKILL.md breaks the rules (carries the problems)
 │   ├── SkillExistsError         install would replace a skill
+│   ├── SkillChangedError        the skill is not in the state that the caller saw
 │   ├── SkillNotInvocableError   the skill may not be called this way, or is asleep
 │   └── SkillReadOnlyError       the source does not allow edits or removal
 ├── ArchiveError
@@ -160,6 +161,12 @@ class SkillExistsError(SkillError):
     """An install would replace a skill."""
 
     code = "skill_exists"
+
+
+class SkillChangedError(SkillError):
+    """The skill is not in the state that the caller saw."""
+
+    code = "skill_changed"
 
 
 class SkillNotInvocableError(SkillError):

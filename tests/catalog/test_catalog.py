@@ -1,12 +1,13 @@
 """The catalogue: one snapshot at a time, of sources that come, go and fail."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path, PurePosixPath
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from apexbridge.catalog.catalog import FIRST_RETRY, LAST_RETRY, Catalog, Rules
+from apexbridge.catalog.catalog import FIRST_RETRY, LAST_RETRY, Catalog, Rules, Touched
 from apexbridge.catalog.trust import TrustStore
 from apexbridge.catalog.waking import Waking
 from apexbridge.errors import SkillNotFoundError, SkillNotInvocableError, SourceError
@@ -48,12 +49,34 @@ class Faulty:
         self.is_closed = True
 
 
+class Odd(Faulty):
+    """A source that answers, or does not, as it is told."""
+
+    def __init__(self, answer: Callable[[], Awaitable[Scan]], id: str = "mcp:odd") -> None:  # noqa: A002
+        super().__init__()
+        self.id = id
+        self._answer = answer
+
+    async def scan(self) -> Scan:
+        self.asked += 1
+        return await self._answer()
+
+
+async def broken_answer() -> Scan:
+    raise KeyError("a slip")
+
+
+async def no_answer() -> Scan:
+    await anyio.sleep_forever()
+    raise AssertionError
+
+
 Make = Callable[..., tuple[Catalog, EventLog]]
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    def make_(*sources: SkillSource) -> tuple[Catalog, EventLog]:
+    def make_(*sources: SkillSource, patience: float = 300) -> tuple[Catalog, EventLog]:
         log = EventLog()
         project = tmp_path / "project"
         project.mkdir(exist_ok=True)
@@ -66,6 +89,7 @@ def make(tmp_path: Path) -> Make:
             trust=TrustStore(tmp_path / "trust.db"),
             nesting=Nesting(project, (".claude/skills",)),
             nested=nested,
+            patience=patience,
         )
         return Catalog(sources, rules, log), log
 
@@ -228,3 +252,151 @@ async def test_closing_lets_every_source_go(make: Make) -> None:
     catalog, _ = make(faulty)
     await catalog.close()
     assert faulty.is_closed
+
+
+@pytest.mark.parametrize("answer", [broken_answer, no_answer])
+async def test_a_source_thatbroken_answers_anything_orno_answer_answers_is_down_beside_the_others(
+    make: Make, answer: Callable[[], Awaitable[Scan]]
+) -> None:
+    near = MemorySource({"near": {"SKILL.md": skill_md("near")}})
+    catalog, _ = make(Odd(answer), near, patience=0.1)
+    with anyio.fail_after(20):
+        await catalog.refresh()
+    assert [skill.name for skill in catalog.snapshot.skills] == ["near"]
+    (problem,) = catalog.snapshot.problems
+    assert (problem.code, problem.where) == ("source_unreadable", "mcp:odd")
+    assert catalog.states[0].is_down
+
+
+async def test_a_source_that_is_slow_holds_up_nobody_who_did_not_ask_for_it(
+    make: Make, tmp_path: Path
+) -> None:
+    slow = Odd(no_answer)
+    make_skill(tmp_path / "project/a/.claude/skills", "nested")
+    catalog, _ = make(slow, MemorySource({"near": {"SKILL.md": skill_md("near")}}))
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(catalog.refresh, [slow.id])
+            await anyio.wait_all_tasks_blocked()
+            await catalog.refresh(["user:memory"])
+            assert catalog.get("near").name == "near"
+            project = tmp_path / "project"
+            await catalog.touch([project / "a/x"], Waking(project))
+            assert catalog.get("nested").name == "nested"
+            await catalog.settle()
+            tasks.cancel_scope.cancel()
+    assert catalog.states[-2].turn == 0
+    async with anyio.create_task_group() as tasks:  # its lane is free again
+        tasks.start_soon(catalog.refresh, [slow.id])
+        await anyio.wait_all_tasks_blocked()
+        assert slow.asked == 2
+        tasks.cancel_scope.cancel()
+
+
+async def test_findings_of_an_older_scan_do_not_replace_those_of_a_newer_one(make: Make) -> None:
+    gate, ended, said = anyio.Event(), anyio.Event(), ["old", "new"]
+
+    async def answer() -> Scan:
+        name = said.pop(0)
+        return await MemorySource({name: {"SKILL.md": skill_md(name)}}, Origin.MCP).scan()
+
+    async def wait() -> Scan:
+        await gate.wait()
+        return Scan()
+
+    catalog, _ = make(Odd(answer), Odd(wait, "mcp:slow"))
+
+    async def older() -> None:
+        await catalog.refresh()
+        ended.set()
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(older)  # has read the first, and waits for the second
+            await anyio.wait_all_tasks_blocked()
+            await catalog.refresh(["mcp:odd"])
+            assert [skill.name for skill in catalog.snapshot.skills] == ["new"]
+            gate.set()
+            await ended.wait()
+    assert [skill.name for skill in catalog.snapshot.skills] == ["new"]
+
+
+async def test_of_two_sources_with_one_id_the_first_is_used_and_the_other_told(make: Make) -> None:
+    one = MemorySource({"one": {"SKILL.md": skill_md("one")}})
+    catalog, _ = make(one, MemorySource({"two": {"SKILL.md": skill_md("two")}}))
+    await catalog.refresh()
+    assert [skill.name for skill in catalog.snapshot.skills] == ["one"]
+    assert [(p.code, p.where) for p in catalog.snapshot.problems] == [("source_twice", one.id)]
+
+
+async def test_a_source_that_cannot_be_closed_keeps_no_other_open(make: Make) -> None:
+    class Stuck(Faulty):
+        id = "mcp:stuck"
+
+        async def close(self) -> None:
+            raise KeyError("a slip")
+
+    class Slow(Faulty):
+        async def close(self) -> None:
+            await anyio.lowlevel.checkpoint()
+            self.is_closed = True
+
+    slow = Slow()
+    catalog, _ = make(Stuck(), slow)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await catalog.close()
+    assert slow.is_closed
+
+
+async def test_roots_that_an_interrupted_touch_found_are_read_by_the_next(
+    make: Make, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    make_skill(project / "a/.claude/skills", "x")
+    catalog, _ = make()
+    roots = Nesting(project, (".claude/skills",)).discover([project / "a/f"])
+    catalog._add(roots)  # pyright: ignore[reportPrivateUsage]  # as far as it came
+    touched = await catalog.touch([project / "b"], Waking(project))
+    assert touched.found == ("x",)
+
+
+async def test_finding_a_deeper_folder_changes_nothing_among_the_others(
+    make: Make, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    first = FolderSource(project / "skills", Origin.PROJECT, home=project)
+    second = FolderSource(project / "some/where/skills", Origin.PROJECT, home=project)
+    for source in (first, second):
+        make_skill(source.root, "x", description=source.root.parent.name)
+    make_skill(project / "a/.claude/skills", "y")
+    catalog, _ = make(first, second)
+    await catalog.refresh()
+    await catalog.touch([project / "a/f"], Waking(project))
+    assert catalog.get("y").name == "y"
+    assert catalog.get("x").description == "project"
+
+
+async def test_paths_that_cannot_be_are_no_reason_to_fail(make: Make, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    catalog, _ = make()
+    (project / "ring").symlink_to("ring")
+    paths = [project / ("a" * 300), project / "ring", project / "ring/x", project / "a\0b"]
+    assert await catalog.touch(paths, Waking(project)) == Touched()
+
+
+@pytest.mark.parametrize("name", ["cafe\u0301", "/CAF\u00c9 ", " / caf\u00e9\n", "\uff43afé"])
+async def test_a_name_is_found_in_every_form_it_can_be_typed_in(make: Make, name: str) -> None:
+    catalog, _ = make(MemorySource({"caf\u00e9": {"SKILL.md": skill_md("caf\u00e9")}}))
+    await catalog.refresh()
+    assert catalog.get(name).name == "caf\u00e9"
+
+
+async def test_near_names_are_found_among_thousands(make: Make) -> None:
+    skills = {f"skill-{number}": {"SKILL.md": skill_md(f"skill-{number}")} for number in range(900)}
+    catalog, _ = make(MemorySource({**skills, "deploy": {"SKILL.md": skill_md("deploy")}}))
+    await catalog.refresh()
+    for wanted in ("DEPLOI", "deplyo", "eploy"):
+        with pytest.raises(SkillNotFoundError) as unknown:
+            catalog.get(wanted)
+        assert unknown.value.near[0] == "deploy"

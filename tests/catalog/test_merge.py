@@ -1,6 +1,7 @@
 """Who wins a name."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from apexbridge.catalog.markup import available_skills
 from apexbridge.catalog.merge import merge
 from apexbridge.skills.manifest import SkillManifest
-from apexbridge.skills.model import Origin, Problem, Provenance, Skill
+from apexbridge.skills.model import FolderId, Origin, Problem, Provenance, Skill
 from apexbridge.sources.base import Scan
 
 
@@ -94,3 +95,21 @@ def test_text_from_skills_is_escaped_in_the_prompts_block() -> None:
 
 def test_no_skills_make_an_empty_block() -> None:
     assert available_skills([]) == "<available_skills>\n</available_skills>"
+
+
+def test_a_name_in_other_letters_of_the_same_look_is_the_same_name() -> None:
+    mine = _skill("pdf", Origin.USER)
+    theirs = _skill("\uff30\uff24\uff26", Origin.MCP)
+    snapshot = merge([Scan(skills=(mine, theirs))], tuple(Origin))
+    assert snapshot.skills == (mine,)
+    assert snapshot.shadowed == (theirs,)
+    assert snapshot.winner("\uff50df") is mine
+
+
+def test_what_is_the_users_own_stays_so_if_a_project_leads_to_it() -> None:
+    folder = FolderId(1, 2)
+    mine = replace(_skill("x", Origin.INSTALLED), folder_id=folder)
+    mine = replace(mine, provenance=replace(mine.provenance, needs_trust=False))
+    theirs = replace(_skill("x", Origin.PROJECT), folder_id=folder)
+    snapshot = merge([Scan(skills=(theirs,)), Scan(skills=(mine,))], tuple(Origin))
+    assert (snapshot.skills, snapshot.shadowed) == ((mine,), ())

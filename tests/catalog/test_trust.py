@@ -105,3 +105,16 @@ def test_a_store_that_cannot_be_read_approves_nothing(tmp_path: Path) -> None:
 def test_nothing_is_made_by_looking(tmp_path: Path) -> None:
     assert TrustStore(tmp_path / "data/trust.db").all() == ()
     assert not (tmp_path / "data").exists()
+
+
+def test_a_file_with_our_markers_name_is_hashed_before_anything_runs(tmp_path: Path) -> None:
+    skill, store = _skill(tmp_path), TrustStore(tmp_path / "trust.db")
+    store.approve([skill], 1.0)
+    trusted = settle(skill, store.approved())
+    (tmp_path / "s/.vectorized").write_text("harmful", encoding="utf-8")
+    with pytest.raises(PermissionDeniedError):
+        refuse_untrusted(trusted, store.approved())
+
+
+def test_a_place_that_cannot_even_be_looked_at_approves_nothing(tmp_path: Path) -> None:
+    assert TrustStore(tmp_path / ("a" * 300) / "trust.db").approved() == frozenset()

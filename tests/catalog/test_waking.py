@@ -8,6 +8,7 @@ from apexbridge.catalog.mentions import MAX_PATHS, named_paths
 from apexbridge.catalog.waking import Waking
 from apexbridge.skills.manifest import SkillManifest
 from apexbridge.skills.model import Origin, Provenance, Skill
+from apexbridge.skills.patterns import Patterns
 
 PROJECT = Path("/work/project")
 
@@ -101,3 +102,27 @@ def test_a_monstrous_command_is_bounded() -> None:
     command = " ".join(f"f{number}" for number in range(10_000)) + " " + "x" * 10_000 + " a\0b"
     assert len(named_paths(command, PROJECT)) == MAX_PATHS
     assert named_paths("y" * 5_000 + " a\0b", PROJECT) == ()
+
+
+def test_patterns_that_nobody_looked_at_wake_nothing_and_break_nothing() -> None:
+    skills = [_skill("odd", "["), _skill("bomb", "{a,b}" * 40), _skill("sound", "*.py")]
+    waking = Waking(PROJECT)
+    assert waking.wake(skills, [PROJECT / "x.py"]) == ("sound",)
+    assert waking.is_asleep(skills[0])
+
+
+def test_a_touch_is_compared_once_with_what_many_skills_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared, matches = list[str](), Patterns.matches
+
+    def note(patterns: Patterns, path: str) -> bool:
+        compared.append(path)
+        return matches(patterns, path)
+
+    monkeypatch.setattr(Patterns, "matches", note)
+    skills = [_skill(f"s{number}", "*.py") for number in range(100)]
+    waking = Waking(PROJECT)
+    assert waking.wake(skills, [PROJECT / "a.md", PROJECT / "b.md"]) == ()
+    assert compared == ["a.md", "b.md"]
+    assert len(waking.wake(skills, [PROJECT / "c.py"])) == 100

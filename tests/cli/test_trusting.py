@@ -1,9 +1,12 @@
 """`sources`, `trust`, `ls --all`, `ls --budget` and `show --why`."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from apexbridge.cli.output import Out
+from apexbridge.skills import tree
 from apexbridge.testing import make_skill
 from tests.cli.conftest import Run
 from tests.cli.inside import call
@@ -167,3 +170,82 @@ def test_chinese_readers_are_spoken_to_in_chinese(inside: Run, project: Path) ->
     refused = inside("--lang", "zh", "run", "--json", "theirs").error
     place = f"{project}/.claude/skills"
     assert refused["message"] == (f"技能“theirs”来自 project:{place}，它现在的内容还没有人批准")
+
+
+def test_a_skill_that_is_named_twice_is_approved_once(inside: Run, project: Path) -> None:
+    _project_skill(project)
+    data = inside("trust", "theirs", "/theirs", "THEIRS", "--dry-run", "--json").data
+    assert [skill["name"] for skill in data["skills"]] == ["theirs"]
+
+
+def test_what_could_be_made_to_run_is_shown_before_it_is(inside: Run, project: Path) -> None:
+    root = _project_skill(project)
+    (root / "scripts/main.py").chmod(0o644)
+    (root / ".vectorized").mkdir()
+    for path in ("run.sh", ".vectorized/x.py", "notes.md"):
+        (root / path).write_text("x", encoding="utf-8")
+    (skill,) = inside("trust", "--json").data["skills"]
+    assert skill["scripts"] == ["run.sh", ".vectorized/x.py", "scripts/main.py"]
+    shown = [file["path"] for file in inside("show", "theirs", "--json").data["files"]]
+    assert ".vectorized/x.py" in shown
+
+
+def test_a_skill_that_cannot_be_hashed_cannot_be_approved_and_it_is_said(
+    inside: Run, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _project_skill(project)
+    monkeypatch.setattr(tree.fingerprint, "__kwdefaults__", {"max_files": 1, "is_ours": True})
+    refused = inside("trust", "theirs", "--yes", "--json")
+    assert refused.error["code"] == "skill_unhashed"
+    every = inside("trust", "--all", "--yes", "--json").data
+    assert (every["skills"], every["changed"]) == ([], False)
+    assert [skill["name"] for skill in inside("trust", "--json").data["skills"]] == ["theirs"]
+
+
+def test_an_approval_can_be_taken_back_from_a_hidden_skill(
+    inside: Run, home: Path, project: Path
+) -> None:
+    _project_skill(project)
+    assert inside("trust", "theirs", "--yes").code == 0
+    make_skill(home / ".claude/skills", "theirs")
+    assert inside("trust", "theirs", "--revoke", "--yes", "--json").data["changed"] is True
+    shutil.rmtree(home / ".claude/skills/theirs")
+    assert [skill["name"] for skill in inside("trust", "--json").data["skills"]] == ["theirs"]
+
+
+def test_nobody_is_asked_about_what_is_not_shown(
+    inside: Run, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _project_skill(project)
+
+    def agree(_: Out, key: str, **fields: object) -> bool:
+        return bool(key and fields)
+
+    monkeypatch.setattr(Out, "asks", agree)
+    assert inside("trust", "--all", "--quiet").code == 5
+    assert inside("trust", "--all").code == 0
+
+
+def test_a_model_may_call_what_nobody_approved_but_not_what_sleeps(
+    inside: Run, project: Path
+) -> None:
+    _project_skill(project)
+    make_skill(project / ".claude/skills", "sleeper", paths="*.py")
+    may = [inside("show", name, "--json").data["why"] for name in ("theirs", "sleeper")]
+    assert [why["model_may_call"] for why in may] == [True, False]
+
+
+def test_the_block_for_a_prompt_steers_no_terminal(inside: Run, home: Path) -> None:
+    raw = b'---\nname: esc\ndescription: "a\\e[2Jb"\n---\nx\n'
+    make_skill(home / ".claude/skills", "esc", raw=raw)
+    said = inside("ls", "--xml").out
+    assert "a\\x1b[2Jb" in said
+    assert "\x1b" not in said
+
+
+@pytest.mark.parametrize("window", ["1", "99", "1" + "0" * 30])
+def test_a_window_of_any_size_is_one(inside: Run, home: Path, window: str) -> None:
+    make_skill(home / ".claude/skills", "mine")
+    data = inside("ls", "--budget", "--window", window, "--json").data
+    assert data["used"] <= data["budget"]
+    assert "mine" in {skill["name"] for skill in data["skills"]}

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from apexbridge.errors import ArchiveError
-from apexbridge.lifecycle.archive import ArchiveLimits, open_archive, pack
+from apexbridge.lifecycle.archive import ArchiveLimits, inspect, open_archive, pack
 from apexbridge.skills.validate import validate
 from apexbridge.testing import make_skill, make_zip, skill_md
 
@@ -80,6 +80,41 @@ def test_another_program_reads_what_we_pack(tmp_path: Path) -> None:
     assert os.access(tmp_path / "out/pdf/scripts/main.py", os.X_OK)
 
 
+def test_a_name_that_cannot_be_unpacked_everywhere_is_not_packed(tmp_path: Path) -> None:
+    for name, code in (("a:b", "zip_reserved_name"), ("a\\b", "zip_name_invalid")):
+        root = make_skill(tmp_path / code, "pdf", files={name: ""})
+        with pytest.raises(ArchiveError) as caught:
+            pack(root, "pdf")
+        assert caught.value.code == code
+    root = make_skill(tmp_path / "bytes", "pdf")
+    (root / os.fsdecode(b"\xff.md")).write_bytes(b"")
+    with pytest.raises(ArchiveError) as caught:
+        pack(root, "pdf")
+    assert (caught.value.code, caught.value.details["name"]) == (
+        "zip_name_encoding",
+        "pdf/\\udcff.md",
+    )
+
+
+def test_more_than_an_archive_may_hold_is_not_packed(tmp_path: Path) -> None:
+    large = make_skill(tmp_path / "large", "pdf", files={"a": bytes(10_000_001)})
+    wide = make_skill(tmp_path / "wide", "pdf", files={f"{n}": bytes(9_900_000) for n in range(7)})
+    stored = make_skill(
+        tmp_path / "stored", "pdf", files={f"{n}": bytes(9_000_000) for n in range(4)}
+    )
+    for root in (large, wide, stored):
+        with pytest.raises(ArchiveError) as caught:
+            pack(root, "pdf")
+        assert caught.value.code == "zip_too_large"
+
+
+def test_what_shrinks_like_a_bomb_is_packed_so_that_it_can_be_taken(tmp_path: Path) -> None:
+    files = {"zeros.bin": bytes(3_000_000), "text.md": "word " * 300_000}
+    root = make_skill(tmp_path, "pdf", files=files)
+    (tmp_path / "pdf.zip").write_bytes(pack(root, "pdf"))
+    assert inspect(tmp_path / "pdf.zip").size > 4_000_000
+
+
 def test_what_we_pack_can_be_looked_into(tmp_path: Path) -> None:
     root = make_skill(tmp_path, "pdf", files={"references/a.md": "x"}, body="[a](references/a.md)")
     (tmp_path / "pdf.skill").write_bytes(pack(root, "pdf"))
@@ -102,7 +137,7 @@ def test_what_we_pack_can_be_looked_into(tmp_path: Path) -> None:
                      marks=pytest.mark.promise("Z03")),
         pytest.param({**GOOD, "\\\\host\\x": ""}, "zip_absolute_path",
                      marks=pytest.mark.promise("Z03")),
-        pytest.param({**GOOD, "pdf/skill.md": ""}, "zip_duplicate_entry",
+        pytest.param({**GOOD, "pdf/skill.md": ""}, "zip_name_collision",
                      marks=pytest.mark.promise("Z10")),
         pytest.param({}, "zip_invalid", marks=pytest.mark.promise("Z25")),
         pytest.param({"SKILL.md": skill_md("pdf")}, "zip_no_root_folder",

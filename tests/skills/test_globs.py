@@ -157,3 +157,18 @@ def test_git_itself_agrees(tmp_path: Path) -> None:
         ours = {path for path in files if patterns.matches(path)}
         ours |= {path for path in folders if patterns.matches(f"{path}/")}
         assert ours == theirs, text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "is_taken"),
+    [("[--0]", "/", False), ("[--0]", ".", True), ("[!-]", "-", False), ("[a-]", "-", True)],
+)
+def test_a_hyphen_in_brackets_is_a_range_only_between_two(
+    pattern: str, name: str, is_taken: bool
+) -> None:
+    assert read_ignore_file(pattern).matches(name) is is_taken
+
+
+def test_a_range_that_runs_backwards_makes_no_sense() -> None:
+    with pytest.raises(ValueError, match="bad character range"):
+        Glob.parse("[a--b]")

@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apexbridge.skills.patterns import compile_patterns, count_expansions, expand
+from apexbridge.skills.patterns import (
+    compile_patterns,
+    count_expansions,
+    expand,
+    read_ignore_file,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,3 +53,33 @@ def test_patterns_match_as_gitignore_does() -> None:
 def test_too_many_patterns_are_refused() -> None:
     with pytest.raises(ValueError, match="more than 256"):
         compile_patterns(("{a,b}" * 9,))
+
+
+BOMBS = [
+    "{x," + ",".join(["{a,b}"] * 100) + "}",
+    "{a,b}" * 40 + "{",
+    "{a,b}" * 40 + "{x",
+    "{" * 900,
+]
+
+
+@pytest.mark.parametrize("pattern", BOMBS, ids=["nested", "open-end", "open-choice", "open"])
+def test_no_arrangement_of_braces_stands_for_more_than_was_counted(pattern: str) -> None:
+    count = count_expansions(pattern)
+    if count <= 256:
+        assert len(expand(pattern)) == count
+    else:
+        with pytest.raises(ValueError, match="more than 256"):
+            compile_patterns((pattern,))
+
+
+@given(st.text(st.sampled_from("ab,{}"), max_size=20))
+def test_counting_is_exact(pattern: str) -> None:
+    if (count := count_expansions(pattern)) <= 256:
+        assert len(expand(pattern)) == count
+
+
+def test_an_ignore_file_of_any_length_is_read_in_part() -> None:
+    rules = read_ignore_file("".join(f"a{number}\n" for number in range(100_000)))
+    assert rules.verdict("a0") is True
+    assert rules.verdict("a99999") is None

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from apexbridge.skills import stored
 from apexbridge.skills.model import Origin, Problem, Provenance
 from apexbridge.skills.reader import Reading, read_skill
 from apexbridge.skills.stored import dump, load, reader_id
@@ -74,8 +75,15 @@ def test_a_detail_that_is_no_json_is_not_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{", b"[]", b"{}", b'{"fingerprint": [1, 2]}', b"null", b'{"fingerprint": [1, 2, "x"]}'],
-)
+    [
+        b"", b"{", b"[]", b"{}", b'{"fingerprint": [1, 2]}', b"null",
+        b'{"fingerprint": [1, 2, "x"]}',
+        b'{"fingerprint": [1, 2, "x"], "name": 5, "description": "d", "manifest": {},'
+        b' "tools": [], "hooks": [], "problems": []}',
+        b"[" * 100_000,
+    ],
+    ids=range(9),
+)  # fmt: skip
 def test_bytes_that_make_no_sense_are_no_reading(tmp_path: Path, data: bytes) -> None:
     assert load(data, root=tmp_path, provenance=OURS) is None
 
@@ -83,3 +91,15 @@ def test_bytes_that_make_no_sense_are_no_reading(tmp_path: Path, data: bytes) ->
 def test_the_reader_is_named_by_its_code() -> None:
     assert len(reader_id()) == 16
     assert reader_id() == reader_id()
+
+
+def test_the_reader_in_a_zipped_package_is_named_by_the_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive, named = tmp_path / "package.zip", set[str]()
+    monkeypatch.setattr(stored.skills, "__path__", [str(archive / "apexbridge/skills")])
+    monkeypatch.setattr(stored.policy, "__path__", [str(archive / "apexbridge/policy")])
+    for content in (b"one", b"other"):
+        archive.write_bytes(content)
+        named.add(reader_id.__wrapped__())
+    assert len(named) == 2

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from apexbridge.skills.model import Fingerprint, Problem
-from apexbridge.skills.tree import MARKER, entries, fingerprint
+from apexbridge.skills.tree import MARKER, entries, fingerprint, stamp
 from apexbridge.testing import make_skill
 
 
@@ -75,3 +75,15 @@ def test_a_folder_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
     problem = fingerprint(tmp_path / "gone")
     assert isinstance(problem, Problem)
     assert problem.code == "folder_unreadable"
+
+
+def test_folders_without_files_are_bounded_too(tmp_path: Path) -> None:
+    root = make_skill(tmp_path)
+    for number in range(6):
+        (root / f"d{number}").mkdir()
+    mark = fingerprint(root, max_files=5)
+    assert isinstance(mark, Problem)
+    assert mark.code == "tree_too_large"
+    with os.scandir(root) as listed:
+        assert stamp(str(root), list(listed), max_files=5) is None
+    assert isinstance(fingerprint(root, max_files=6), Fingerprint)

@@ -139,3 +139,26 @@ async def test_the_bundled_skills_are_sound(tmp_path: Path) -> None:
     names = {skill.name for skill in scan.skills}
     assert {"skill-creator", "csv-report", "git-commit", "changelog", "test-guide"} <= names
     assert scan.problems == ()
+
+
+async def test_a_strangers_bad_edit_ends_the_approval_of_the_version_in_use(tmp_path: Path) -> None:
+    root = make_skill(tmp_path, "x", files={"hook.sh": "harmless"})
+    source = FolderSource(tmp_path, Origin.PROJECT)
+    (before,) = (await source.scan()).skills
+    (root / "hook.sh").write_text("harmful", encoding="utf-8")
+    (root / "SKILL.md").write_bytes(b"bad")
+    (kept,) = (await source.scan()).skills
+    assert kept.description == before.description
+    assert kept.fingerprint not in (None, before.fingerprint)
+
+
+@pytest.mark.parametrize("origin", [Origin.PROJECT, Origin.USER])
+async def test_what_bears_our_markers_name_counts_in_a_strangers_skill(
+    tmp_path: Path, origin: Origin
+) -> None:
+    root = make_skill(tmp_path, "x", files={".vectorized/run.py": "harmless"})
+    source = FolderSource(tmp_path, origin)
+    (before,) = (await source.scan()).skills
+    (root / ".vectorized/run.py").write_text("harmful", encoding="utf-8")
+    (after,) = (await source.scan()).skills
+    assert (after.fingerprint != before.fingerprint) is (origin is Origin.PROJECT)

@@ -1,7 +1,9 @@
 """Folders that nobody touched are not read again, in one process and in the next."""
 
 import os
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from apexbridge.errors import SourceError
 from apexbridge.skills import reader
 from apexbridge.skills.model import Origin
-from apexbridge.sources import folders
+from apexbridge.sources import folders, remembered
 from apexbridge.sources.folders import FolderSource
 from apexbridge.sources.remembered import ScanMemory
 from apexbridge.testing import make_skill, skill_md
@@ -106,7 +108,7 @@ async def test_a_memory_that_is_broken_or_cannot_be_written_only_costs_time(
     memory = ScanMemory(tmp_path / "file" / "scans.db")
     source = FolderSource(tmp_path / "skills", Origin.USER, memory=memory)
     assert len((await source.scan()).skills) == 1
-    assert memory.document(source.id, "a") is None
+    assert memory.document(source.id, "a", b"") is None
 
 
 async def test_a_memory_of_another_reader_is_not_used(
@@ -155,3 +157,62 @@ async def test_a_skill_that_is_removed_is_gone_whatever_it_was(tmp_path: Path) -
     await source.scan()
     (root / "SKILL.md").unlink()
     assert (await source.scan()).skills == ()
+
+
+async def test_the_text_of_another_version_never_stands_in_for_the_last_good_one(
+    tmp_path: Path,
+) -> None:
+    root = make_skill(tmp_path / "skills", "a", description="one", body="First")
+    source = _source(tmp_path)
+    await source.scan()
+    (root / "SKILL.md").write_bytes(skill_md("a", "two", body="Second"))
+    with closing(sqlite3.connect(tmp_path / "scans.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")  # what is read now cannot be remembered
+        await source.scan()
+    (root / "SKILL.md").write_bytes(b"bad")
+    (skill,) = (await source.scan()).skills
+    assert skill.description == "two"
+    with pytest.raises(SourceError, match="first line"):
+        await source.content(skill)
+
+
+async def test_a_memory_that_is_locked_is_waited_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: list[str]
+) -> None:
+    make_skill(tmp_path / "skills", "a")
+    memory = ScanMemory(tmp_path / "scans.db")
+    opened = list[bool]()
+    connect = sqlite3.connect
+
+    def note(path: Path, **more: float) -> sqlite3.Connection:
+        opened.append(True)
+        return connect(path, timeout=more["timeout"])
+
+    await FolderSource(tmp_path / "skills", Origin.USER, memory=memory).scan()
+    monkeypatch.setattr(remembered.sqlite3, "connect", note)
+    with closing(connect(tmp_path / "scans.db", isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        for number in range(5):
+            make_skill(tmp_path / f"{number}", "b")
+            source = FolderSource(tmp_path / f"{number}", Origin.USER, memory=memory)
+            assert len((await source.scan()).skills) == 1
+    assert len(opened) == 1
+    monkeypatch.setattr(memory, "_rests_until", 0.0)
+    assert memory.recall(f"user:{tmp_path}/skills").keys() == {"a"}
+
+
+async def test_names_that_are_no_text_cost_nothing_but_the_memory_of_them(tmp_path: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/skills/\xff"))
+    make_skill(odd, "x")
+    make_skill(tmp_path / "skills", "a")
+    scan = await _source(tmp_path).scan()
+    assert sorted(skill.name for skill in scan.skills) == ["a", "x"]
+    memory = ScanMemory(tmp_path / "scans.db")
+    assert memory.recall(f"user:{tmp_path}/skills").keys() == {"a"}
+    within = FolderSource(odd, Origin.USER, memory=memory)
+    assert [skill.name for skill in (await within.scan()).skills] == ["x"]
+    (odd / "x/SKILL.md").write_bytes(b"bad")
+    (skill,) = (await within.scan()).skills
+    with pytest.raises(SourceError):
+        await within.content(skill)

@@ -1,25 +1,35 @@
 """The live set of skills: scanned from every source, merged, swapped as one snapshot."""
 
 import difflib
+import heapq
+import itertools
+import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
-from apexbridge.catalog.merge import Snapshot, merge
+from apexbridge.catalog.merge import Snapshot, merge, switch_off
 from apexbridge.catalog.trust import TrustStore, settle
 from apexbridge.catalog.waking import Waking
 from apexbridge.errors import SkillNotFoundError, SkillNotInvocableError, SourceError
 from apexbridge.events import CatalogChanged, Cause, EventSink
+from apexbridge.skills import names
 from apexbridge.skills.model import Origin, Problem, Skill, SkillContent
 from apexbridge.sources.base import Scan, SkillSource
 from apexbridge.sources.nested import NestedRoot, Nesting
+from apexbridge.sources.walking import really
+
+log = logging.getLogger(__name__)
 
 FIRST_RETRY, LAST_RETRY = 1.0, 60.0
 """Seconds until a source that is down is asked again: twice as long after each failure."""
+_CLOSE_SECONDS = 10.0
+_COMPARED = 200
+"""Names that are compared letter by letter with one that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +41,10 @@ class SourceState:
     failures: int = 0
     retry_at: float = 0.0
     """When it is asked again, by the monotonic clock; only of interest while it is down."""
+    turn: int = 0
+    """Which scan this came of: an older one's findings never replace a newer one's."""
+    depth: int = 0
+    """How deep in the project it was found; 0 for those that were there from the start."""
 
     @property
     def is_down(self) -> bool:
@@ -60,6 +74,10 @@ class Rules:
     nesting: Nesting
     nested: Callable[[NestedRoot], SkillSource]
     """Makes the source of a skill folder that was found deeper in the project."""
+    disabled: Callable[[], Collection[str]] = frozenset
+    """The names that are switched off."""
+    patience: float = 300.0
+    """Seconds after which a source that does not answer counts as down."""
 
 
 class Catalog:
@@ -73,11 +91,13 @@ class Catalog:
         problems: Sequence[Problem] = (),
     ) -> None:
         self.snapshot = Snapshot()
-        self.states = tuple(SourceState(source=source) for source in sources)
         self._rules = rules
         self._emit = emit
-        self._problems = tuple(problems)
-        self._changing = anyio.Lock()
+        self.states, doubles = _once(sources)
+        self._problems = (*problems, *doubles)
+        self._changing, self._touching = anyio.Lock(), anyio.Lock()
+        self._lanes: dict[str, anyio.Lock] = {}
+        self._turns = itertools.count(1)
 
     @property
     def skills(self) -> tuple[Skill, ...]:
@@ -87,9 +107,24 @@ class Catalog:
     async def refresh(
         self, only: Collection[str] | None = None, *, cause: Cause = "refresh"
     ) -> CatalogChanged:
-        """Scan the sources again, or those of these ids; one that is down is a problem beside."""
+        """Scan the sources again, or those of these ids; one that is down is a problem beside.
+
+        A source is scanned by one at a time, and one that is slow holds up nobody who did not
+        ask for it.
+        """
+        scanned: dict[str, SourceState] = {}
+
+        async def scan(state: SourceState) -> None:
+            source = state.source
+            async with self._lanes.setdefault(source.id, anyio.Lock()):
+                scanned[source.id] = await self._scan(state)
+
+        async with anyio.create_task_group() as tasks:
+            for state in self.states:
+                if only is None or state.source.id in only:
+                    tasks.start_soon(scan, state)
         async with self._changing:
-            return await self._refresh(only, cause)
+            return await self._put(scanned, cause)
 
     async def settle(self) -> CatalogChanged:
         """Apply approvals anew; no source is asked."""
@@ -99,17 +134,15 @@ class Catalog:
         """Wake what the touched files concern, and find the skills that lie near them."""
         touched = await anyio.to_thread.run_sync(_both_ways, tuple(paths))
         found: tuple[str, ...] = ()
-        async with self._changing:
-            nesting = self._rules.nesting
-            roots = await anyio.to_thread.run_sync(nesting.discover, touched)
-            known = {state.source.id for state in self.states}
-            new = [source for root in roots if (source := self._rules.nested(root)).id not in known]
-            if new:
-                states = [SourceState(source=source) for source in new]
-                self.states = _deepest_first((*states, *self.states))
-                change = await self._refresh({source.id for source in new}, "folder")
+        async with self._touching:
+            roots = await anyio.to_thread.run_sync(self._rules.nesting.discover, touched)
+            self._add(roots)
+            # Also those that an earlier touch found and was cancelled before it read them.
+            unread = {state.source.id for state in self.states if state.depth and not state.turn}
+            if unread:
+                change = await self.refresh(unread, cause="folder")
                 found = (*change.added, *change.changed)
-        woken = waking.wake(self.snapshot.skills, touched)
+            woken = await anyio.to_thread.run_sync(waking.wake, self.snapshot.skills, touched)
         if woken:
             self._emit(CatalogChanged(added=woken, cause="path"))
         return Touched(woken=woken, found=found)
@@ -120,12 +153,11 @@ class Catalog:
         Raises:
             SkillNotFoundError: With the names that come near.
         """
-        wanted = name.strip().removeprefix("/").strip()
+        wanted = names.normalise(name).removeprefix("/").strip()
         skill = self.snapshot.winner(wanted)
         if skill is None:
             known = [skill.name for skill in self.snapshot.skills]
-            near = difflib.get_close_matches(wanted, known, n=3)
-            raise SkillNotFoundError(wanted, near=near)
+            raise SkillNotFoundError(wanted, near=_near(wanted, known))
         return skill
 
     def get_for_model(self, name: str, waking: Waking) -> Skill:
@@ -163,23 +195,28 @@ class Catalog:
         return [s.source.id for s in self.states if s.is_down and s.retry_at <= now]
 
     async def close(self) -> None:
-        """Let go of every source."""
-        for state in self.states:
-            await state.source.close()
+        """Let go of every source, also of those behind one that fails, and when cancelled."""
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as tasks:
+                for state in self.states:
+                    tasks.start_soon(_close, state.source)
 
-    async def _refresh(self, only: Collection[str] | None, cause: Cause) -> CatalogChanged:
-        scanned: dict[str, SourceState] = {}
+    def _add(self, roots: Iterable[NestedRoot]) -> None:
+        known = {state.source.id for state in self.states}
+        new = [
+            SourceState(source=source, depth=len(root.home.parts))
+            for root in roots
+            if (source := self._rules.nested(root)).id not in known
+        ]
+        self.states = _deepest_first((*new, *self.states))
 
-        async def scan(state: SourceState) -> None:
-            scanned[state.source.id] = await _scan(state)
-
-        async with anyio.create_task_group() as tasks:
-            for state in self.states:
-                if only is None or state.source.id in only:
-                    tasks.start_soon(scan, state)
-        self.states = tuple(scanned.get(state.source.id, state) for state in self.states)
+    async def _put(self, scanned: Mapping[str, SourceState], cause: Cause) -> CatalogChanged:
+        """Make one snapshot of what was scanned now and before, and tell what is different."""
         approved = await anyio.to_thread.run_sync(self._rules.trust.approved)
-        before, self.snapshot = self.snapshot, self._merged(approved)
+        disabled = await anyio.to_thread.run_sync(self._rules.disabled)
+        self.states = tuple(_newer(s, scanned.get(s.source.id, s)) for s in self.states)
+        merged = switch_off(self._merged(approved), disabled)
+        before, self.snapshot = self.snapshot, merged
         change = _difference(before, self.snapshot, cause)
         if change.added or change.removed or change.changed:
             self._emit(change)
@@ -192,20 +229,72 @@ class Catalog:
         ]
         return merge(scans, self._rules.precedence, self._problems)
 
+    async def _scan(self, state: SourceState) -> SourceState:
+        """Ask a source what it holds; whatever it raises is told and ends nothing."""
+        source, turn = state.source, next(self._turns)
+        try:
+            with anyio.fail_after(self._rules.patience):
+                scan = await source.scan()
+        except SourceError as error:
+            return _down(state, turn, error)
+        except Exception as error:  # a source may be a stranger's, and raise anything
+            log.warning("The source %s failed", source.id, exc_info=True)
+            return _down(state, turn, SourceError(_told(error), source=source.id))
+        return replace(state, scan=scan, failures=0, retry_at=0.0, turn=turn)
 
-async def _scan(state: SourceState) -> SourceState:
+
+def _down(state: SourceState, turn: int, error: SourceError) -> SourceState:
+    down = Problem(code=error.code, where=state.source.id, details=error.details)
+    wait = min(LAST_RETRY, FIRST_RETRY * 2 ** min(state.failures, 10))
+    return replace(
+        state,
+        scan=Scan(problems=(down,)),
+        failures=state.failures + 1,
+        retry_at=time.monotonic() + wait,
+        turn=turn,
+    )
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+def _newer(one: SourceState, other: SourceState) -> SourceState:
+    return other if other.turn > one.turn else one
+
+
+def _once(sources: Iterable[SkillSource]) -> tuple[tuple[SourceState, ...], list[Problem]]:
+    """The first source of each id: behind one id, two could not be told apart."""
+    states, doubles = dict[str, SourceState](), list[Problem]()
+    for source in sources:
+        state = SourceState(source=source)
+        if states.setdefault(source.id, state) is not state:
+            doubles.append(Problem(code="source_twice", where=source.id, details={"id": source.id}))
+    return tuple(states.values()), doubles
+
+
+async def _close(source: SkillSource) -> None:
     try:
-        scan = await state.source.scan()
-    except SourceError as error:
-        down = Problem(code=error.code, where=state.source.id, details=error.details)
-        wait = min(LAST_RETRY, FIRST_RETRY * 2 ** min(state.failures, 10))
-        return SourceState(
-            source=state.source,
-            scan=Scan(problems=(down,)),
-            failures=state.failures + 1,
-            retry_at=time.monotonic() + wait,
-        )
-    return SourceState(source=state.source, scan=scan)
+        with anyio.move_on_after(_CLOSE_SECONDS):
+            await source.close()
+    except Exception:
+        log.warning("The source %s was not closed", source.id, exc_info=True)
+
+
+def _near(wanted: str, known: Iterable[str]) -> list[str]:
+    """Names that come near. To compare thousands is slow: pairs of letters choose first."""
+    text = wanted.casefold()[: 2 * names.MAX_LENGTH]
+    pairs = _pairs(text)
+
+    def likeness(name: str) -> float:
+        others = _pairs(name)
+        return len(pairs & others) / (len(pairs) + len(others) or 1)
+
+    return difflib.get_close_matches(text, heapq.nlargest(_COMPARED, known, key=likeness), n=3)
+
+
+def _pairs(text: str) -> set[str]:
+    return set(map("".join, itertools.pairwise(text)))
 
 
 def _difference(before: Snapshot, after: Snapshot, cause: Cause) -> CatalogChanged:
@@ -232,18 +321,10 @@ def _is_other(old: Skill, new: Skill) -> bool:
 
 
 def _deepest_first(states: Sequence[SourceState]) -> tuple[SourceState, ...]:
-    """Sources in the order in which they win: a project's deeper folders before its upper ones."""
-
-    def depth(state: SourceState) -> int:
-        return max((len(root.parts) for root in state.source.roots[:1]), default=0)
-
-    def is_project(state: SourceState) -> bool:
-        return state.source.id.startswith(f"{Origin.PROJECT}:")
-
-    projects = sorted(filter(is_project, states), key=depth, reverse=True)
-    return (*projects, *(state for state in states if not is_project(state)))
+    """Sources in the order in which they win: those found deeper in the project first."""
+    return tuple(sorted(states, key=lambda state: -state.depth))
 
 
 def _both_ways(paths: Sequence[Path]) -> tuple[Path, ...]:
     """Each path as it was named and as it really lies: a link may lead into the project."""
-    return tuple(dict.fromkeys(way for path in paths for way in (path, path.resolve())))
+    return tuple(dict.fromkeys(way for path in paths for way in (path, really(path))))

@@ -1,8 +1,9 @@
 """Which skill wins when several sources know the name. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from apexbridge.skills import names
 from apexbridge.skills.model import FolderId, Origin, Problem, Skill
 from apexbridge.sources.base import Scan
 
@@ -16,13 +17,37 @@ class Snapshot:
 
     skills: tuple[Skill, ...] = ()
     shadowed: tuple[Skill, ...] = ()
+    disabled: tuple[Skill, ...] = ()
+    """Those that somebody switched off; what they hide stays hidden."""
     problems: tuple[Problem, ...] = ()
     by_name: Mapping[str, Skill] = field(default_factory=dict[str, Skill])
-    """The winners by folded name."""
+    """The winners by folded name, see `fold`."""
 
     def winner(self, name: str) -> Skill | None:
-        """The skill that has the name, whatever the case of its letters."""
-        return self.by_name.get(name.casefold())
+        """The skill that has the name, whatever the case and the form of its letters."""
+        return self.by_name.get(fold(name))
+
+
+def fold(name: str) -> str:
+    """What two names have in common that nobody can tell apart.
+
+    >>> fold("ＰＤＦ") == fold("pdf")
+    True
+    """
+    return names.normalise(names.normalise(name).casefold())
+
+
+def switch_off(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
+    """The same without the skills of these names."""
+    off = {fold(name) for name in names}
+    if off.isdisjoint(snapshot.by_name):
+        return snapshot
+    return replace(
+        snapshot,
+        skills=tuple(s for s in snapshot.skills if fold(s.name) not in off),
+        disabled=tuple(s for s in snapshot.skills if fold(s.name) in off),
+        by_name={name: s for name, s in snapshot.by_name.items() if name not in off},
+    )
 
 
 def merge(
@@ -30,7 +55,8 @@ def merge(
 ) -> Snapshot:
     """Keep the skill of the strongest origin; among equals the source that was scanned first.
 
-    A folder that several roots lead to counts once, for the strongest of them.
+    A folder that several roots lead to counts once, for the strongest of them; one of the user's
+    own stays so, even if a project leads to it as well.
     """
     scans = tuple(scans)
     # What the operator manages is policy: no order of anyone's puts another above it.
@@ -38,16 +64,18 @@ def merge(
     weakest = len(precedence)
     every = [skill for scan in scans for skill in scan.skills]
     every.sort(key=lambda skill: ranks.get(skill.provenance.origin, weakest))
+    own = {skill.folder_id for skill in every if not skill.provenance.needs_trust}
     winners, shadowed, seen = dict[str, Skill](), list[Skill](), set[FolderId]()
     for skill in every:
         if skill.folder_id is not None:
-            if skill.folder_id in seen:
+            is_lent = skill.provenance.needs_trust and skill.folder_id in own
+            if is_lent or skill.folder_id in seen:
                 continue
             seen.add(skill.folder_id)
-        if winners.setdefault(skill.name.casefold(), skill) is not skill:
+        if winners.setdefault(fold(skill.name), skill) is not skill:
             shadowed.append(skill)
     told = [problem for scan in scans for problem in scan.problems]
-    told += [_shadowing(skill, winners[skill.name.casefold()]) for skill in shadowed]
+    told += [_shadowing(skill, winners[fold(skill.name)]) for skill in shadowed]
     return Snapshot(
         skills=tuple(sorted(winners.values(), key=lambda skill: skill.name)),
         shadowed=tuple(shadowed),

@@ -50,7 +50,8 @@ def refuse_untrusted(skill: Skill, approved: Collection[str]) -> None:
     """
     if not skill.provenance.needs_trust:
         return
-    now = tree.fingerprint(skill.root) if skill.root is not None else skill.fingerprint
+    root = skill.root
+    now = skill.fingerprint if root is None else tree.fingerprint(root, is_ours=False)
     if skill.is_trusted and isinstance(now, Fingerprint) and now.sha256 in approved:
         return
     source = skill.provenance.source_id
@@ -69,14 +70,14 @@ class TrustStore:
 
     def all(self) -> tuple[Approval, ...]:
         """Every approval, the oldest first."""
-        if not self._path.exists():
-            return ()
         try:
+            if not self._path.exists():
+                return ()
             with contextlib.closing(self._open()) as database:
                 rows = database.execute(
                     "SELECT sha256, name, source, at FROM approvals ORDER BY at, sha256"
                 ).fetchall()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             log.warning("Approvals cannot be read, so none counts: %s", error)
             return ()
         return tuple(

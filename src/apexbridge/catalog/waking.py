@@ -25,22 +25,34 @@ class Waking:
 
     def wake(self, skills: Iterable[Skill], touched: Sequence[Path]) -> tuple[str, ...]:
         """Wake the skills that one of the paths concerns, and name those that slept."""
+        # Many skills share a folder or even their patterns, and there may be very many skills.
+        below, said = dict[Path, list[str]](), dict[tuple[tuple[str, ...], Path], bool]()
+
+        def concerns(patterns: tuple[str, ...], base: Path) -> bool:
+            if base not in below:
+                inside = [path for path in touched if path.is_relative_to(base)]
+                below[base] = [path.relative_to(base).as_posix() for path in inside]
+            if (patterns, base) not in said:
+                said[patterns, base] = any(map(self._matcher(patterns).matches, below[base]))
+            return said[patterns, base]
+
+        # Patterns count from the project, and from the folder that keeps the skill.
         woken = [
             skill.name
             for skill in skills
-            if self.is_asleep(skill) and any(self._concerns(skill, path) for path in touched)
+            if self.is_asleep(skill)
+            and any(
+                concerns(skill.manifest.paths, base)
+                for base in {self._project, skill.provenance.home or self._project}
+            )
         ]
         self._awake.update(woken)
         return tuple(woken)
 
-    def _concerns(self, skill: Skill, path: Path) -> bool:
-        """Patterns count from the project, and from the folder that keeps the skill."""
-        patterns = skill.manifest.paths
-        matcher = self._compiled.get(patterns)
-        if matcher is None:
-            matcher = self._compiled.setdefault(patterns, compile_patterns(patterns))
-        bases = {self._project, skill.provenance.home or self._project}
-        return any(
-            path.is_relative_to(base) and matcher.matches(path.relative_to(base).as_posix())
-            for base in bases
-        )
+    def _matcher(self, patterns: tuple[str, ...]) -> Patterns:
+        if patterns not in self._compiled:
+            try:
+                self._compiled[patterns] = compile_patterns(patterns)
+            except ValueError:  # a source did not look at them: they mean no file
+                self._compiled[patterns] = Patterns(())
+        return self._compiled[patterns]

@@ -1,7 +1,7 @@
 """`ls` and `show`: which skills there are, and what one of them is."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import anyio
@@ -12,6 +12,9 @@ from apexbridge.cli.output import Out, visible
 from apexbridge.runtime import Runtime
 from apexbridge.skills import tree
 from apexbridge.skills.model import Problem, Skill
+
+_KEEPS_OUT = frozenset({"asleep", "users_only"})
+"""What keeps the model from calling a skill; one that nobody approved can be called and read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,19 +32,21 @@ def ls(out: Out, look: Look) -> None:
     catalog = anyio.run(_catalog, out)
     skills = [s for s in catalog.skills if look.origin in ("", s.provenance.origin)]
     hidden = [s for s in catalog.shadowed if look.origin in ("", s.provenance.origin)]
+    off = [s for s in catalog.disabled if look.origin in ("", s.provenance.origin)]
 
     def render() -> None:
         if look.xml:
-            out.line(available_skills(skills))
+            out.line("\n".join(map(visible, available_skills(skills).splitlines())))
         elif look.problems:
             _problem_list(out, catalog.problems)
         else:
-            _table(out, skills, hidden if look.every else [])
-            _totals(out, skills, hidden, catalog.problems)
+            _table(out, _rows(out, skills, hidden if look.every else [], off if look.every else []))
+            _totals(out, catalog, skills, hidden)
 
     data = {
         "skills": [_as_json(skill) for skill in skills],
         "shadowed": [_as_json(skill, is_shadowed=True) for skill in hidden],
+        "disabled": [_as_json(skill) for skill in off],
         "problems": [out.problem(problem) for problem in catalog.problems],
     }
     out.finish(data, render)
@@ -63,36 +68,37 @@ def states(skill: Skill, *, is_shadowed: bool = False) -> list[str]:
     return [state for state, holds in said.items() if holds]
 
 
-def _table(out: Out, skills: Sequence[Skill], hidden: Sequence[Skill]) -> None:
-    if not skills and not hidden:
+def _rows(
+    out: Out, skills: Sequence[Skill], hidden: Sequence[Skill], off: Sequence[Skill]
+) -> Iterator[tuple[str, str, str, str]]:
+    groups = {"": skills, "shadowed": hidden, "disabled": off}
+    for kind, group in groups.items():
+        for skill in group:
+            held = states(skill, is_shadowed=kind == "shadowed")
+            held = ["disabled", *held] if kind == "disabled" else held
+            said = ", ".join(out.word(f"state_{state}") for state in held)
+            yield skill.name, skill.provenance.origin, said, skill.summary
+
+
+def _table(out: Out, rows: Iterable[tuple[str, str, str, str]]) -> None:
+    lines = list(rows)
+    if not lines:
         out.line(out.word("no_skills"))
         return
-    heads = [out.word(key) for key in ("name", "origin", "state", "description")]
-    rows = [
-        (
-            skill.name,
-            skill.provenance.origin,
-            ", ".join(out.word(f"state_{s}") for s in states(skill, is_shadowed=is_shadowed)),
-            skill.summary,
-        )
-        for group, is_shadowed in ((skills, False), (hidden, True))
-        for skill in group
-    ]
-    out.table(heads, rows)
+    out.table([out.word(key) for key in ("name", "origin", "state", "description")], lines)
 
 
-def _totals(
-    out: Out, skills: Sequence[Skill], hidden: Sequence[Skill], problems: Sequence[Problem]
-) -> None:
-    if skills:
-        out.line(out.word("skill_count", count=len(skills)))
-    if hidden:
-        out.line(out.word("shadowed_count", count=len(hidden)))
-    waiting = sum(not skill.is_trusted for skill in skills)
-    if waiting:
-        out.line(out.word("untrusted_count", count=waiting))
-    if problems:
-        out.line(out.word("problem_count", count=len(problems)))
+def _totals(out: Out, catalog: Snapshot, skills: Sequence[Skill], hidden: Sequence[Skill]) -> None:
+    counts = {
+        "skill_count": len(skills),
+        "shadowed_count": len(hidden),
+        "disabled_count": len(catalog.disabled),
+        "untrusted_count": sum(not skill.is_trusted for skill in skills),
+        "problem_count": len(catalog.problems),
+    }
+    for word, count in counts.items():
+        if count:
+            out.line(out.word(word, count=count))
 
 
 def _problem_list(out: Out, problems: Sequence[Problem]) -> None:
@@ -145,7 +151,7 @@ def show(out: Out, name: str, *, body: bool, why: bool) -> None:
         "why": {
             "wins_over": [_as_json(other, is_shadowed=True) for other in found.rivals],
             "precedence": list(out.loaded.settings.skills.precedence),
-            "model_may_call": not states(skill),
+            "model_may_call": _KEEPS_OUT.isdisjoint(states(skill)),
         },
     }
     out.finish(data, render)
@@ -173,8 +179,10 @@ def _origins(winner: Skill, rival: Skill) -> dict[str, str]:
 def _files(skill: Skill) -> Iterator[tree.Entry]:
     """What can be seen of the skill's files; a locked folder ends the list, not the command."""
     if skill.root is not None:
+        is_ours = not skill.provenance.needs_trust
         with contextlib.suppress(OSError):
-            yield from (entry for entry in tree.entries(skill.root) if entry.kind != "folder")
+            found = tree.entries(skill.root, is_ours=is_ours)
+            yield from (entry for entry in found if entry.kind != "folder")
 
 
 def _heading(out: Out, skill: Skill) -> None:

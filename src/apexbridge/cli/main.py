@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from apexbridge.cli import commands_catalog, commands_search
+from apexbridge.cli import commands_catalog, commands_lifecycle, commands_search
 from apexbridge.cli.flags import Json, Quiet
 
 app = typer.Typer(
@@ -186,6 +186,7 @@ def _split_words(words: list[str]) -> tuple[str, list[str]]:
 
 
 commands_catalog.register(app)
+commands_lifecycle.register(app)
 commands_search.register(app)
 
 

@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 import anyio
 
+from apexbridge.catalog.merge import fold
 from apexbridge.cli.output import Exit, Out, visible
-from apexbridge.errors import SkillNotFoundError
+from apexbridge.errors import PermissionDeniedError
 from apexbridge.runtime import Runtime
 from apexbridge.skills import tree
 from apexbridge.skills.model import Skill
+
+_SCRIPTS = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".bash", ".ps1"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,11 @@ async def _trust(out: Out, order: TrustOrder) -> None:
             _say_powers(out, skill)
         wants_change = bool(order.names or order.every) and bool(chosen) and not order.dry_run
         question = "trust_ask_revoke" if order.revokes else "trust_ask"
-        is_agreed = wants_change and (order.yes or out.asks(question, count=len(chosen)))
+        # Nobody is asked to agree to what a quiet command does not show.
+        may_ask = not out.is_quiet
+        is_agreed = wants_change and (
+            order.yes or (may_ask and out.asks(question, count=len(chosen)))
+        )
         if is_agreed and order.revokes:
             await runtime.revoke(chosen)
         elif is_agreed:
@@ -61,14 +69,19 @@ def _last_word(order: TrustOrder, chosen: Sequence[Skill], *, is_agreed: bool) -
 
 def _chosen(runtime: Runtime, order: TrustOrder) -> list[Skill]:
     """The named skills that need trust, or all that wait for it (or have it, to take it back)."""
-    every = [s for s in runtime.catalog.snapshot.skills if s.provenance.needs_trust]
-    if not order.names:
-        return [skill for skill in every if skill.is_trusted is order.revokes]
-    named = [runtime.catalog.get(name) for name in order.names]
-    for skill in named:
-        if skill.provenance.needs_trust and skill.fingerprint is None:
-            raise SkillNotFoundError(skill.name)
-    return [s for s in named if s.provenance.needs_trust and s.is_trusted is order.revokes]
+    snapshot = runtime.catalog.snapshot
+    # An approval can be taken back from one that another hides, too: it may show again.
+    hidden = snapshot.shadowed if order.revokes else ()
+    every = [s for s in (*snapshot.skills, *hidden) if s.provenance.needs_trust]
+    if order.names:
+        named = {fold(runtime.catalog.get(name).name) for name in order.names}
+        every = [skill for skill in every if fold(skill.name) in named]
+    chosen = [skill for skill in every if skill.is_trusted is order.revokes]
+    for skill in chosen if order.names else ():
+        if skill.fingerprint is None:
+            source = skill.provenance.source_id
+            raise PermissionDeniedError(code="skill_unhashed", name=skill.name, source=source)
+    return [s for s in chosen if s.fingerprint is not None or not order.every]
 
 
 def _say_powers(out: Out, skill: Skill) -> None:
@@ -88,13 +101,18 @@ def _say_powers(out: Out, skill: Skill) -> None:
 
 
 def _scripts(skill: Skill) -> list[str]:
-    """Files that can be run."""
+    """Files that can be run, or could be: to make one executable changes no hash."""
     if skill.root is None:
         return []
     try:
-        return [str(e.path) for e in tree.entries(skill.root) if e.kind == "file" and e.executable]
+        found = [e for e in tree.entries(skill.root, is_ours=False) if e.kind == "file"]
     except OSError:
         return []
+    return [str(e.path) for e in found if e.executable or _is_script(e.path)]
+
+
+def _is_script(path: PurePosixPath) -> bool:
+    return path.suffix.lower() in _SCRIPTS or path.parts[0] == "scripts"
 
 
 def _as_json(skill: Skill) -> dict[str, object]:

@@ -17,9 +17,10 @@ from apexbridge.errors import ModelError, StorageError
 from apexbridge.lifecycle.marker import Marker, has_marker, write_marker
 from apexbridge.lifecycle.tagging import MAX_TAG, MAX_TAGS, Tagger, Tags, TagStore, mine_tags
 from apexbridge.retrieval import text
+from apexbridge.retrieval.base import Entry
 from apexbridge.retrieval.index import SkillIndex
 from apexbridge.retrieval.report import UNWATCHED, Report, Watch
-from apexbridge.retrieval.sync import Item, sync
+from apexbridge.retrieval.sync import Item, make_entry, sync
 from apexbridge.retrieval.text import SkillText
 from apexbridge.skills.model import Skill, SkillContent
 
@@ -158,6 +159,31 @@ async def vectorise(
         only=only,
         watch=Watch(progress=watch.progress, stored=stored),
     )
+
+
+async def make_skill_entry(index: SkillIndex, skill: Skill, body: str, texts: Texts) -> Entry:
+    """What the index would hold of a skill; nothing is stored.
+
+    Raises:
+        RetrievalError: If the embedder fails.
+    """
+
+    async def read(_: Skill) -> SkillContent:
+        return SkillContent(skill=skill, body=body)
+
+    return await make_entry(index, replace(texts, read=read).item(skill))
+
+
+async def put_skill_entry(index: SkillIndex, skill: Skill, entry: Entry) -> None:
+    """Store what was made of a skill, and then mark it.
+
+    Raises:
+        StorageError: If the index cannot be written.
+    """
+    await index.store.upsert([entry])
+    await index.refresh()
+    markers = _Markers(index.store.embedder_id, {skill.name: skill})
+    await anyio.to_thread.run_sync(markers.write, [skill.name])
 
 
 def _is_ours(skill: Skill) -> bool:

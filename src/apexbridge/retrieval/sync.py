@@ -115,6 +115,17 @@ async def sync(
     )
 
 
+async def make_entry(index: SkillIndex, item: Item) -> Entry:
+    """Embed one skill and store nothing.
+
+    Raises:
+        RetrievalError: If the embedder fails, or what it gives cannot be right.
+    """
+    cut = await anyio.to_thread.run_sync(digest, await item.read())
+    (entry,) = await _embed(index, _Batch([item], [cut], []))
+    return entry
+
+
 async def _pending(
     index: SkillIndex, wanted: Collection[str], only: Collection[str] | None
 ) -> set[str]:

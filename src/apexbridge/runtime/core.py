@@ -4,10 +4,10 @@ import logging
 import math
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Self
 
 import anyio
@@ -18,8 +18,10 @@ from apexbridge.audit import AuditLog
 from apexbridge.catalog.catalog import Catalog, Rules
 from apexbridge.catalog.trust import TrustStore, refuse_untrusted
 from apexbridge.catalog.usage import UsageStore
-from apexbridge.events import CatalogChanged, Event
+from apexbridge.events import Cause, Event
 from apexbridge.extensions import Extensions
+from apexbridge.lifecycle.states import States
+from apexbridge.lifecycle.store import SkillStore
 from apexbridge.retrieval.results import Results
 from apexbridge.runtime.living import Living, beside
 from apexbridge.runtime.places import Places
@@ -38,7 +40,7 @@ from apexbridge.sandbox.users import SlotUsers
 from apexbridge.sandbox.workshop import Workshop
 from apexbridge.sandbox.workspace import Workspaces
 from apexbridge.settings import Loaded, load
-from apexbridge.skills.model import Problem, Skill
+from apexbridge.skills.model import Origin, Problem, Skill
 from apexbridge.sources.bundled import BundledSource
 from apexbridge.sources.nested import Nesting
 from apexbridge.sources.remembered import ScanMemory
@@ -63,6 +65,8 @@ class Runtime:
         self._sinks = extensions.event_sinks()
         self.trust = TrustStore(loaded.data / "trust.db")
         self.usage = UsageStore(loaded.data / "usage.db")
+        self.store = SkillStore(loaded.data / "skills")
+        self.states = States(loaded.data / "states.json")
         memory = ScanMemory(loaded.data / "scans.db")
         places = Places(loaded, memory, lambda source_id: self.living.changed(source_id))
         found, outside = places.sources()
@@ -71,6 +75,7 @@ class Runtime:
             trust=self.trust,
             nesting=Nesting(loaded.project, loaded.settings.skills.project_paths),
             nested=places.nested,
+            disabled=self.states.disabled,
         )
         given = extensions.sources(loaded.project)
         self.catalog = Catalog((*found, *given), rules, self.emit, outside)
@@ -104,6 +109,7 @@ class Runtime:
         runtime = cls(loaded or load(), extensions or Extensions.installed())
         with runtime._stack:
             try:
+                await runtime._recover()
                 if lives:
                     await runtime.living.begin()
                 else:
@@ -111,25 +117,60 @@ class Runtime:
                 async with beside(runtime.living.run) if lives else nullcontext():
                     yield runtime
             finally:
-                if "searching" in vars(runtime):
-                    await runtime.searching.close()
-                await runtime.catalog.close()
-                runtime.usage.close()
+                try:
+                    if "searching" in vars(runtime):
+                        with anyio.CancelScope(shield=True):
+                            await runtime.searching.close()
+                finally:
+                    await runtime.catalog.close()
+                    runtime.usage.close()
 
-    async def _follow(self, change: CatalogChanged) -> None:
+    async def _follow(self, names: Collection[str]) -> None:
         """Bring the index up to a change, if anyone has asked for the index."""
         if "searching" in vars(self):
-            names = {*change.added, *change.removed, *change.changed}
             await self.searching.vectorise(only=names)
+
+    async def _recover(self) -> None:
+        """Do away with what a crash left unfinished, before anything is read."""
+        keep = self.loaded.settings.skills.undo_days * 86_400
+        found = await anyio.to_thread.run_sync(partial(self.store.recover, keep_seconds=keep))
+        if found.unfinished or found.expired:
+            log.info("Left over: %d unfinished, %d expired", found.unfinished, found.expired)
+
+    @cached_property
+    def manager(self):  # its type would load what it is made of
+        """Installs, edits and removes skills."""
+        from apexbridge.lifecycle.manager import SkillManager, Surroundings
+
+        return SkillManager(
+            self.store,
+            self.states,
+            self.audit,
+            Surroundings(
+                find=self.catalog.get,
+                embed=lambda skill, body: self.searching.make_entry(skill, body),
+                put=lambda skill, entry: self.searching.put_entry(skill, entry),
+                follow=self._follow_name,
+            ),
+        )
+
+    async def _follow_name(self, name: str, cause: Cause) -> None:
+        """Bring catalogue and index up to what lies on disk under a name."""
+        await self.catalog.refresh([f"{Origin.INSTALLED}:{self.store.root}"], cause=cause)
+        if "searching" in vars(self):
+            await self.searching.vectorise(only=[name])
 
     async def refresh(self) -> None:
         """Scan every source again; one that is down is a problem beside the others."""
         await self.catalog.refresh()
 
     def emit(self, event: Event) -> None:
-        """Tell every listener."""
+        """Tell every listener; one that fails keeps nothing from the others, and ends nothing."""
         for sink in self._sinks:
-            sink(event)
+            try:
+                sink(event)
+            except Exception:
+                log.warning("A listener failed", exc_info=True)
 
     async def approve(self, skills: Sequence[Skill]) -> None:
         """Let skills act in the state they are in: run scripts and hooks, lend tools.

@@ -1,6 +1,7 @@
 """Keeps catalogue and index as the sources are, while a runtime lives."""
 
 import logging
+import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
@@ -8,9 +9,8 @@ from pathlib import Path
 
 import anyio
 
-from apexbridge.catalog.catalog import Catalog
-from apexbridge.errors import ApexBridgeError
-from apexbridge.events import CatalogChanged, Cause
+from apexbridge.catalog.catalog import FIRST_RETRY, LAST_RETRY, Catalog
+from apexbridge.events import Cause
 from apexbridge.skills.model import Origin
 from apexbridge.sources.watch import watch
 
@@ -35,11 +35,15 @@ async def beside(run: Callable[[], Coroutine[None, None, None]]) -> AsyncGenerat
         raise failure
 
 
-Follow = Callable[[CatalogChanged], Awaitable[None]]
+Follow = Callable[[Collection[str]], Awaitable[None]]
+"""Takes the names of skills that came, went or changed."""
 
 
 class Living:
-    """Watches the folders, asks sources again that are down or said that they changed."""
+    """Watches the folders, asks sources again that are down or said that they changed.
+
+    Whatever goes wrong here is said in the log and tried again: it must not end a server.
+    """
 
     def __init__(self, catalog: Catalog, follow: Follow, *, watches: bool) -> None:
         self._catalog = catalog
@@ -47,7 +51,12 @@ class Living:
         self._watches = watches
         self._stop = anyio.Event()
         self._said: set[str] = set()
+        self._asked: set[str] = set()
         self._speaking = anyio.Event()
+        self._following = anyio.Lock()
+        self._owed: set[str] = set()
+        self._failures = 0
+        self._again_at = 0.0
 
     async def begin(self) -> None:
         """Scan what lies here; sources across a network follow as they answer, and hold up none."""
@@ -69,8 +78,13 @@ class Living:
                 tasks.start_soon(self._watch)
 
     async def _watch(self) -> None:
-        async for folders in watch(self._folders, stop=self._stop):
-            await self._refresh(self._concerned(folders), "disk")
+        while not self._stop.is_set():
+            try:
+                async for folders in watch(self._folders, stop=self._stop):
+                    await self._refresh(self._concerned(folders), "disk")
+            except Exception:
+                log.warning("Watching broke, and begins anew", exc_info=True)
+            await anyio.sleep(_TICK_SECONDS)
 
     def _folders(self) -> frozenset[Path]:
         return frozenset(root for state in self._catalog.states for root in state.source.roots)
@@ -80,19 +94,52 @@ class Living:
         return {s.source.id for s in states if not folders.isdisjoint(s.source.roots)}
 
     async def _ask(self) -> None:
-        while True:
-            with anyio.move_on_after(_TICK_SECONDS):
-                await self._speaking.wait()
-            self._speaking = anyio.Event()
-            said, self._said = self._said, set()
-            if concerned := said.union(self._catalog.due(time.monotonic())):
-                await self._refresh(concerned, "source")
+        """Each source by itself, so that one that is slow to answer holds up no other."""
+        async with anyio.create_task_group() as tasks:
+            while True:
+                with anyio.move_on_after(_TICK_SECONDS):
+                    await self._speaking.wait()
+                self._speaking = anyio.Event()
+                now = time.monotonic()
+                concerned = self._said.union(self._catalog.due(now)) - self._asked
+                self._said -= concerned
+                self._asked |= concerned
+                for source_id in concerned:
+                    tasks.start_soon(self._ask_one, source_id)
+                if self._owed and now >= self._again_at:
+                    self._again_at = math.inf
+                    tasks.start_soon(self._catch_up, ())
+
+    async def _ask_one(self, source_id: str) -> None:
+        try:
+            await self._refresh({source_id}, "source")
+        finally:
+            self._asked.discard(source_id)
 
     async def _refresh(self, sources: Collection[str], cause: Cause) -> None:
-        """What goes wrong here is said in the log: it must not end a server."""
         try:
             change = await self._catalog.refresh(sources, cause=cause)
-            if change.added or change.removed or change.changed:
-                await self._follow(change)
-        except ApexBridgeError as error:
-            log.warning("A change is not followed: %s", error)
+        except Exception as error:  # noqa: BLE001  # any: a server goes on
+            log.warning("A change is not seen, and looked for again: %s", error)
+            await anyio.sleep(FIRST_RETRY)
+            self._said.update(sources)
+            return
+        if change.added or change.removed or change.changed:
+            await self._catch_up((*change.added, *change.removed, *change.changed))
+
+    async def _catch_up(self, names: Collection[str]) -> None:
+        """Let the index follow; what it cannot follow now is owed, and tried again later."""
+        self._owed.update(names)
+        async with self._following:
+            owed, self._owed = self._owed, set()
+            if not owed:
+                return  # another took them along
+            try:
+                await self._follow(owed)
+            except Exception as error:  # noqa: BLE001  # any: a server goes on
+                self._owed |= owed
+                wait = min(LAST_RETRY, FIRST_RETRY * 2 ** min(self._failures, 10))
+                self._failures, self._again_at = self._failures + 1, time.monotonic() + wait
+                log.warning("A change is not followed, and tried again: %s", error)
+            else:
+                self._failures = 0

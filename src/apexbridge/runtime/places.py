@@ -1,5 +1,6 @@
 """Where skills are looked for: what settings and place point to."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from apexbridge.sources.nested import NestedRoot
 from apexbridge.sources.plugin_source import PluginSource
 from apexbridge.sources.plugins import find_plugins
 from apexbridge.sources.remembered import ScanMemory
-from apexbridge.sources.walking import ScanLimits
+from apexbridge.sources.walking import ScanLimits, is_folder, really
 
 _ROOM_FOR_INSTALLED = 100_000
 """Folders of our own are not cut short: whoever installed so many wants them."""
@@ -125,8 +126,10 @@ class Places:
 
     def _folders(self) -> tuple[list[Place], list[Problem]]:
         loaded, chosen = self.loaded, self.loaded.settings.skills
-        own = [(Origin.MANAGED, Path(chosen.managed_path))] if chosen.managed_path else []
-        own += [(Origin.USER, _place(path, loaded.home, loaded)) for path in chosen.user_paths]
+        written = [(Origin.MANAGED, chosen.managed_path)] if chosen.managed_path else []
+        written += [(Origin.USER, path) for path in chosen.user_paths]
+        # Never counted from the project: a clone could bring a folder of that name.
+        own = [(origin, _place(path, loaded.home, loaded)) for origin, path in written]
         places = [_own(origin, path) for origin, path in own]
         places += _project_places(loaded, chosen)
         places.append(_own(Origin.INSTALLED, loaded.data / "skills"))
@@ -134,14 +137,15 @@ class Places:
         by_project = loaded.origins["skills.paths"] in PROJECT_FILES
         for written in chosen.paths:
             path = _inner_skills(_place(written, loaded.project, loaded))
-            is_inside = path.resolve().is_relative_to(loaded.project)
+            is_inside = really(path).is_relative_to(loaded.project)
+            # A link that a clone brings may lead anywhere, and is nobody's word but its own.
+            is_named_inside = Path(os.path.normpath(path)).is_relative_to(loaded.project)
             if is_inside or chosen.allow_external_paths:
                 places.append(
                     Place(
                         origin=Origin.ADDITIONAL,
                         path=path,
-                        # What a clone brings or points to is nobody's word but its own.
-                        needs_trust=is_inside or by_project,
+                        needs_trust=is_inside or is_named_inside or by_project,
                     )
                 )
             else:
@@ -173,8 +177,9 @@ def _project_places(loaded: Loaded, chosen: SkillSettings) -> Iterator[Place]:
 
 def _project_folders(loaded: Loaded) -> Iterator[Path]:
     """From the project folder up to the repository's root, or to home: the nearest first."""
+    home = really(loaded.home)
     for folder in (loaded.project, *loaded.project.parents):
-        if folder == loaded.home:
+        if folder in {home, loaded.home}:
             return
         yield folder
         if (folder / ".git").exists():
@@ -184,7 +189,7 @@ def _project_folders(loaded: Loaded) -> Iterator[Path]:
 def _inner_skills(path: Path) -> Path:
     """A root that is not called `skills` but has one inside means the inner one."""
     inner = path / "skills"
-    return inner if path.name != "skills" and inner.is_dir() else path
+    return inner if path.name != "skills" and is_folder(inner) else path
 
 
 def _external(path: Path) -> Problem:
@@ -196,11 +201,13 @@ def _external(path: Path) -> Problem:
 def _once(places: list[Place]) -> Iterator[Place]:
     """The same real folder is scanned once, for its strongest origin.
 
-    Folders that are not there yet are kept: skills may come to lie in them.
+    What is the user's own stays so, even if a project points to it. Folders that are not there
+    yet are kept: skills may come to lie in them.
     """
+    real = [really(place.path) for place in places]
+    own = {path for path, place in zip(real, places, strict=True) if not place.needs_trust}
     seen = set[Path]()
-    for place in places:
-        real = place.path.resolve()
-        if real not in seen:
-            seen.add(real)
+    for path, place in zip(real, places, strict=True):
+        if path not in seen and not (place.needs_trust and path in own):
+            seen.add(path)
             yield place

@@ -14,9 +14,16 @@ import anyio.to_thread
 from apexbridge.catalog.usage import UsageStore
 from apexbridge.errors import RetrievalError
 from apexbridge.lifecycle.tagging import Tagger, TagStore
-from apexbridge.lifecycle.vectorise import Read, Tagging, Texts, vectorise
+from apexbridge.lifecycle.vectorise import (
+    Read,
+    Tagging,
+    Texts,
+    make_skill_entry,
+    put_skill_entry,
+    vectorise,
+)
 from apexbridge.models.openai_compat import OpenAiModel
-from apexbridge.retrieval.base import Embedder, VectorStore
+from apexbridge.retrieval.base import Embedder, Entry, VectorStore
 from apexbridge.retrieval.index import SkillIndex
 from apexbridge.retrieval.report import UNWATCHED, IndexStatus, Report, Watch
 from apexbridge.settings import IndexSettings, Loaded
@@ -113,6 +120,23 @@ class Searching:
         if report.problem is not None:
             log.info("Skills are found by words only: %s", report.problem)  # doors say it aloud
         return report
+
+    async def make_entry(self, skill: Skill, body: str) -> Entry:
+        """What the index would hold of a skill with this body; nothing is stored.
+
+        Raises:
+            RetrievalError: If the embedder fails.
+        """
+        return await make_skill_entry(await self._open(), skill, body, self._texts)
+
+    async def put_entry(self, skill: Skill, entry: Entry) -> None:
+        """Store an entry that was made, and then mark the skill.
+
+        Raises:
+            StorageError: If the index cannot be written.
+        """
+        async with self._syncing:
+            await put_skill_entry(await self._open(), skill, entry)
 
     async def status(self, *, is_thorough: bool = False) -> IndexStatus:
         """How the index stands to the skills; thorough: every entry is read, and some asked for."""

@@ -43,6 +43,8 @@ class SkillSettings(BaseModel):
     """How deep below a root skills are looked for."""
     max_folders: int = Field(default=2_000, ge=1)
     """How many folders of a root are looked at."""
+    undo_days: float = Field(default=7, ge=0, le=3_650)
+    """How long a removed skill can be brought back."""
     watch: bool = True
     """Whether a server sees changes on disk without a restart."""
 

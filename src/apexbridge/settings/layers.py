@@ -86,7 +86,9 @@ class _Layers:
         return self.origins[inside[-1]] if inside else "default"
 
     def _merge(self, into: dict[str, Any], layer: Mapping[str, Any], origin: str, at: str) -> None:
-        for key, value in layer.items():
+        for written, value in layer.items():
+            # The settings take their upper names in any case, so whoever asks for one must too.
+            key = written if at else written.lower()
             name = f"{at}{key}"
             if _is_table(value) and _is_table(inner := into.setdefault(key, {})):
                 self._merge(inner, value, origin, f"{name}.")

@@ -143,10 +143,12 @@ def _class(text: str, start: int) -> tuple[str, int]:
     at = start + 1
     is_negated = text[at : at + 1] in {"!", "^"}
     at += is_negated
-    inside = ""
+    inside, is_range = "", False
     first = at
     while at < len(text) and (text[at] != "]" or at == first):
-        named = re.match(r"\[:(\w+):\]", text[at:])
+        # A hyphen stands for a range only between two characters.
+        is_range = text[at] == "-" and not is_range and at > first and text[at + 1 : at + 2] != "]"
+        named = re.match(r"\[:(\w+):\]", text[at : at + 16])
         if named:
             if named[1] not in _CLASSES:
                 raise ValueError(f"there is no class '{named[1]}'")
@@ -156,7 +158,7 @@ def _class(text: str, start: int) -> tuple[str, int]:
             inside += re.escape(text[at + 1])
             at += 2
         else:
-            inside += text[at] if text[at] == "-" else re.escape(text[at])
+            inside += "-" if is_range else re.escape(text[at])
             at += 1
     if at >= len(text):
         raise ValueError("a bracket does not close")

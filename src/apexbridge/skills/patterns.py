@@ -1,51 +1,71 @@
 """Path patterns in the manner of .gitignore, with braces, and within bounds. Pure."""
 
-import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from apexbridge.skills.globs import Glob
 
 MAX_EXPANSIONS = 256
 MAX_CHARS = 1_024
-
-_INNERMOST = re.compile(r"\{([^{}]*,[^{}]*)\}")
+MAX_LINES = 2_000
+"""Patterns of one ignore file that are read: a clone may bring any number."""
 
 
 def count_expansions(pattern: str) -> int:
     """How many patterns the braces stand for; counting costs nothing, however many there are."""
     if len(pattern) > MAX_CHARS:
         return MAX_EXPANSIONS + 1
-    total, depth, stack = 1, 0, list[tuple[int, int]]()
+    braces, stack = _braces(pattern), list[tuple[int, int]]()
     # Inside a brace alternatives add up, outside groups multiply.
-    added = 0
-    for char in pattern:
-        if char == "{":
+    total, added = 1, 0
+    for at, char in enumerate(pattern):
+        if char == "," and stack:
+            total, added = 1, added + total
+        elif at not in braces:
+            continue
+        elif char == "{":
             stack.append((total, added))
-            total, added, depth = 1, 0, depth + 1
-        elif char == "," and depth:
-            added, total = added + total, 1
-        elif char == "}" and depth:
+            total, added = 1, 0
+        else:
             group = added + total
             outer, added = stack.pop()
-            total, depth = outer * group, depth - 1
+            total = outer * group
     return total
 
 
+def _braces(pattern: str) -> frozenset[int]:
+    """Where braces stand that have a partner; one without is a character like any other."""
+    opened, paired = list[int](), set[int]()
+    for at, char in enumerate(pattern):
+        if char == "{":
+            opened.append(at)
+        elif char == "}" and opened:
+            paired.update((opened.pop(), at))
+    return frozenset(paired)
+
+
 def expand(pattern: str) -> tuple[str, ...]:
-    """Write the braces out. The caller has counted first.
+    """Write the braces out, in one pass: as many texts as were counted. The caller counts first.
 
     >>> expand("src/*.{ts,tsx}")
     ('src/*.ts', 'src/*.tsx')
     """
-    match = _INNERMOST.search(pattern)
-    if match is None:
-        return (pattern,)
-    before, after = pattern[: match.start()], pattern[match.end() :]
-    return tuple(
-        expanded
-        for choice in match[1].split(",")
-        for expanded in expand(f"{before}{choice}{after}")
-    )
+    braces, stack = _braces(pattern), list[tuple[list[str], list[str]]]()
+    texts, ended = [""], list[str]()
+    for at, char in enumerate(pattern):
+        if char == "," and stack:
+            texts, ended = [""], [*ended, *texts]
+        elif at not in braces:
+            texts = [text + char for text in texts]
+        elif char == "{":
+            stack.append((texts, ended))
+            texts, ended = [""], []
+        else:
+            # Around a single choice braces stand for themselves.
+            inside = [*ended, *texts] if ended else [f"{{{text}}}" for text in texts]
+            before, ended = stack.pop()
+            texts = [first + then for first in before for then in inside]
+    return tuple(texts)
 
 
 class Patterns:
@@ -95,6 +115,7 @@ def compile_patterns(patterns: tuple[str, ...]) -> Patterns:
     return Patterns(globs)
 
 
+@lru_cache(maxsize=32)
 def read_ignore_file(text: str) -> Patterns:
     """Make a matcher of a .gitignore; a line that makes no sense is passed over, as git does."""
     globs = list[Glob]()
@@ -104,4 +125,6 @@ def read_ignore_file(text: str) -> Patterns:
         except ValueError:
             continue
         globs += [glob] if glob is not None else []
+        if len(globs) == MAX_LINES:
+            break
     return Patterns(globs)

@@ -42,7 +42,8 @@ def read_skill(root: Path, provenance: Provenance) -> Reading:
     problems = (*file.problems, *reading.problems)
     if reading.skill is None:
         return Reading(problems=problems)
-    mark = tree.fingerprint(root)
+    # Our marker is no part of a skill that we keep; in a stranger's it is a file like any other.
+    mark = tree.fingerprint(root, is_ours=not provenance.needs_trust)
     if isinstance(mark, Fingerprint):
         skill = replace(reading.skill, root=root, fingerprint=mark)
         return Reading(skill=skill, problems=problems, data=file.data)

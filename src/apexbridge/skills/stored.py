@@ -25,7 +25,9 @@ def reader_id() -> str:
 def _sources() -> Iterator[str]:
     for room in (skills, policy):
         for path in sorted(Path(place) for place in room.__path__):
-            for module in sorted(path.glob("*.py")):
+            modules = sorted(path.glob("*.py"))
+            # In a zipped package there are none to be seen: the archive speaks for them.
+            for module in modules or [next(p for p in path.parents if p.exists())]:
                 status = module.stat()
                 yield f"{module.name} {status.st_size} {status.st_mtime_ns}"
 
@@ -58,6 +60,8 @@ def load(
     try:
         kept: dict[str, Any] = json.loads(data)
         size, files, sha256 = kept["fingerprint"]
+        if not all(isinstance(kept[key], str) for key in ("name", "description")):
+            return None
         skill = Skill(
             name=kept["name"],
             description=kept["description"],
@@ -74,7 +78,7 @@ def load(
             Problem(code=code, where=where, severity=severity, details=details)
             for code, where, severity, details in kept["problems"]
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return Reading(skill=skill, problems=problems)
 

@@ -11,7 +11,11 @@ from typing import Literal, NamedTuple
 from apexbridge.skills.model import Fingerprint, Problem
 
 MARKER = ".vectorized"
-"""Ours, derived, and no part of the skill: it is never hashed, packed or trusted."""
+"""Ours, derived, and no part of a skill of ours: it is never packed or trusted.
+
+We write none into a stranger's skill. What bears its name there is a file like any other: left out
+of the hash, it could change and act after the skill was approved.
+"""
 
 MAX_FILES = 10_000
 
@@ -39,21 +43,22 @@ def is_litter(path: PurePosixPath) -> bool:
     )
 
 
-def entries(root: Path) -> Iterator[Entry]:
+def entries(root: Path, *, is_ours: bool = True) -> Iterator[Entry]:
     """Walk the folder in a fixed order; links are told, never followed."""
     pending = [PurePosixPath()]
     while pending:
         folder = pending.pop()
-        found = sorted(_list(root, folder), key=lambda entry: os.fsencode(entry.path))
+        listed = _list(root, folder, is_ours=is_ours)
+        found = sorted(listed, key=lambda entry: os.fsencode(entry.path))
         yield from found
         pending += [entry.path for entry in reversed(found) if entry.kind == "folder"]
 
 
-def _list(root: Path, folder: PurePosixPath) -> Iterator[Entry]:
+def _list(root: Path, folder: PurePosixPath, *, is_ours: bool) -> Iterator[Entry]:
     with os.scandir(root / folder) as items:
         for item in items:
             path = folder / item.name
-            if path == PurePosixPath(MARKER):
+            if is_ours and path == PurePosixPath(MARKER):
                 continue
             status = item.stat(follow_symlinks=False)
             yield Entry(
@@ -73,16 +78,18 @@ def kind_of(mode: int) -> Kind:
     return "link" if stat.S_ISLNK(mode) else "device"
 
 
-def fingerprint(root: Path, *, max_files: int = MAX_FILES) -> Fingerprint | Problem:
+def fingerprint(
+    root: Path, *, max_files: int = MAX_FILES, is_ours: bool = True
+) -> Fingerprint | Problem:
     """Hash names and contents of all files; equal trees on any machine hash alike."""
-    digest, size, files = hashlib.sha256(), 0, 0
+    digest, size, files, folders = hashlib.sha256(), 0, 0, 0
     try:
-        for entry in entries(root):
+        for entry in entries(root, is_ours=is_ours):
+            files, folders = files + (entry.kind != "folder"), folders + (entry.kind == "folder")
+            if max(files, folders) > max_files:
+                return _too_many(root, max_files)
             if entry.kind == "folder":
                 continue
-            files += 1
-            if files > max_files:
-                return _too_many(root, max_files)
             size += entry.size
             head = f"{entry.kind}\0".encode() + os.fsencode(entry.path) + b"\0"
             digest.update(head + _content(root / entry.path, entry))
@@ -114,20 +121,27 @@ class Stamp(NamedTuple):
 
 
 def stamp(
-    root: str, listed: "Sequence[os.DirEntry[str]]", *, max_files: int = MAX_FILES
+    root: str,
+    listed: "Sequence[os.DirEntry[str]]",
+    *,
+    max_files: int = MAX_FILES,
+    is_ours: bool = True,
 ) -> Stamp | None:
     """Look at every file's status and read none; nothing where that is impossible or too much.
 
     `listed` is what was just found in the root. The change time is among what is compared, which
     nobody can set: an edit that keeps size and modification time is noticed too.
     """
-    lines, newest = list[bytes](), 0
-    pending = [("", item) for item in listed if item.name != MARKER]
+    lines, newest, folders = list[bytes](), 0, 0
+    pending = [("", item) for item in listed if not (is_ours and item.name == MARKER)]
     try:
         while pending:
             folder, item = pending.pop()
             path = f"{folder}{item.name}"
             if item.is_dir(follow_symlinks=False):
+                folders += 1
+                if folders > max_files:
+                    return None
                 with os.scandir(f"{root}/{path}") as inside:
                     pending += [(f"{path}/", below) for below in inside]
                 continue

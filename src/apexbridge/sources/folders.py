@@ -10,6 +10,7 @@ from apexbridge.errors import SkillNotFoundError, SourceError
 from apexbridge.paths import safe_join
 from apexbridge.skills import stored, tree
 from apexbridge.skills.model import (
+    Fingerprint,
     Origin,
     Problem,
     Provenance,
@@ -39,8 +40,8 @@ class _Known:
     reading: Reading
     stamp: bytes
     read_ns: int
-    is_last_good: bool = False
-    """Whether this is an earlier version, because what lies there now cannot be used."""
+    good: bytes | None = None
+    """The stamp of the earlier version in use, because what lies there now cannot be used."""
 
     def without_data(self) -> "_Known":
         """The same without the text, which is not held for every skill."""
@@ -146,7 +147,7 @@ class FolderSource:
         self, folder: SkillFolder, known: _Known | None, recalled: dict[str, Remembered]
     ) -> _Known:
         path = f"{self.root}/{folder.path}"
-        stamp = tree.stamp(path, folder.entries)
+        stamp = tree.stamp(path, folder.entries, is_ours=not self.provenance.needs_trust)
         if known is not None and known.is_current(stamp):
             return known
         if stamp is not None and (kept := recalled.get(folder.path)) is not None:
@@ -159,10 +160,17 @@ class FolderSource:
         digest = stamp.digest if stamp else b""
         if reading.skill is None and known is not None and known.reading.skill is not None:
             kept_on = Problem(code="last_good_kept", where=folder.path, severity="warning")
-            last = replace(known.reading, problems=(*told, kept_on))
-            return _Known(last, digest, now, is_last_good=True)
+            # Who approved the version in use did not approve the files that lie beside it now.
+            skill = self._marked(known.reading.skill) if self.provenance.needs_trust else None
+            last = Reading(skill=skill or known.reading.skill, problems=(*told, kept_on))
+            return _Known(last, digest, now, known.stamp if known.good is None else known.good)
         skill = reading.skill and replace(reading.skill, folder_id=folder.identity)
         return _Known(Reading(skill=skill, problems=told, data=reading.data), digest, now)
+
+    def _marked(self, skill: Skill) -> Skill:
+        """A stranger's skill with the hash of every file that lies there now."""
+        mark = tree.fingerprint(self._folder_of(skill), is_ours=False)
+        return replace(skill, fingerprint=mark if isinstance(mark, Fingerprint) else None)
 
     def _recall(self, folder: SkillFolder, stamp: tree.Stamp, kept: Remembered) -> _Known | None:
         if kept.stamp != stamp.digest or kept.read_ns - stamp.newest_ns <= SETTLED_NS:
@@ -184,7 +192,7 @@ class FolderSource:
             is_old = known is before.get(path) or (
                 path in recalled and recalled[path].read_ns == known.read_ns
             )
-            if is_old or known.is_last_good or not known.stamp:
+            if is_old or known.good is not None or not known.stamp:
                 continue
             reading = stored.dump(known.reading)
             if reading is not None:
@@ -217,9 +225,9 @@ class FolderSource:
         """The text of the version that is still in use after an edit went wrong."""
         path = self._folder_of(skill).relative_to(self.root).as_posix()
         known = self._known.get(path)
-        if self._memory is None or known is None or not known.is_last_good:
+        if self._memory is None or known is None or known.good is None:
             return None
-        document = self._memory.document(self.id, path)
+        document = self._memory.document(self.id, path, known.good)
         opened = open_document(document) if document is not None else None
         return None if isinstance(opened, Problem) else opened
 

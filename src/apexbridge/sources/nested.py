@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from apexbridge.skills.patterns import Patterns, read_ignore_file
-from apexbridge.sources.walking import is_passed_over
+from apexbridge.sources.walking import is_folder, is_passed_over, really
 
 MAX_FOLDERS = 10_000
 """Folders of a project that are looked at, however many files are touched."""
@@ -35,21 +35,21 @@ class Nesting:
         """
         found = list[NestedRoot]()
         for folder in self._new_folders(touched):
-            here = [folder / place for place in self._places if (folder / place).is_dir()]
+            here = [folder / place for place in self._places if is_folder(folder / place)]
             if here and not self._is_passed_over(folder):
                 found += [NestedRoot(root, folder) for root in here if not self._is_ignored(root)]
         return sorted(found, key=lambda root: -len(root.path.parts))
 
     def _new_folders(self, touched: Iterable[Path]) -> Iterator[Path]:
         for path in touched:
-            start = path if path.is_dir() else path.parent
+            start = path if is_folder(path) else path.parent
             for folder in (start, *start.parents):
                 if folder == self._project or not folder.is_relative_to(self._project):
                     break
                 if folder in self._looked_at or len(self._looked_at) >= MAX_FOLDERS:
                     break  # what lies above it was looked at with it
                 self._looked_at.add(folder)
-                if folder.is_dir() and folder.resolve().is_relative_to(self._project):
+                if is_folder(folder) and really(folder).is_relative_to(self._project):
                     yield folder
 
     def _is_passed_over(self, folder: Path) -> bool:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from apexbridge.skills.document import SKILL_MD
@@ -98,6 +99,22 @@ class Walk:
         if any(item.name.lower() == _SKILL_MD for item in present):
             return [], tuple(present)
         return sorted(item.name for item in present if is_open_folder(item)), None
+
+
+def is_folder(path: Path) -> bool:
+    """Say whether a folder is there, whatever is wrong with the path."""
+    try:
+        return path.is_dir()
+    except OSError:  # a name longer than the disk allows, a folder that may not be entered
+        return False
+
+
+def really(path: Path) -> Path:
+    """Where a path leads to; itself where it leads nowhere, as in a ring of links."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):
+        return path
 
 
 def is_passed_over(name: str) -> bool:

@@ -26,6 +26,10 @@ PHRASES = {
     "skill_not_found": Phrase("没有名为“{name}”的技能"),
     "skill_invalid": Phrase("{where}：{detail}"),
     "skill_exists": Phrase("名为“{name}”的技能已存在", "请先卸载，或改用更新。"),
+    "skill_changed": Phrase(
+        "技能“{name}”在此期间已有改动：现在是 {now}，不是 {seen}",
+        "请重新查看，然后再修改。",
+    ),
     "skill_asleep": Phrase(
         "技能“{name}”在休眠，要等到触及它所关注的文件：{paths}",
         "先读取或修改这样的文件；用户随时可以按名称调用它。",
@@ -34,6 +38,10 @@ PHRASES = {
     "skill_untrusted": Phrase(
         "技能“{name}”来自 {source}，它现在的内容还没有人批准",
         "请先查看，然后运行：apexbridge trust {name}",
+    ),
+    "skill_unhashed": Phrase(
+        "无法计算来自 {source} 的“{name}”的文件哈希，因此无法批准",
+        "“apexbridge ls --problems”会说明原因。",
     ),
     "skill_not_invocable": Phrase("不能以这种方式调用技能“{name}”：{detail}"),
     "skill_read_only": Phrase(
@@ -50,7 +58,24 @@ PHRASES = {
     "zip_path_traversal": Phrase("压缩包条目“{name}”指向文件夹之外"),
     "zip_absolute_path": Phrase("压缩包条目“{name}”使用了绝对路径"),
     "zip_link_entry": Phrase("压缩包条目“{name}”是链接"),
+    "zip_special_entry": Phrase("压缩包条目“{name}”既不是文件也不是文件夹"),
+    "zip_reserved_name": Phrase(
+        "压缩包条目“{name}”的名称会被某些系统拒绝或改动：{detail}", "请重命名。"
+    ),
+    "zip_name_invalid": Phrase("压缩包条目“{name}”的名称无法使用：{detail}", "请重命名。"),
+    "zip_name_encoding": Phrase(
+        "压缩包条目“{name}”的名称既不是 UTF-8 也不是 GB18030",
+        "请用 UTF-8 名称重新打包：apexbridge pack",
+    ),
+    "zip_path_too_long": Phrase("压缩包条目“{name}”的路径过长：{detail}"),
     "zip_duplicate_entry": Phrase("压缩包中“{name}”出现了两次"),
+    "zip_name_collision": Phrase(
+        "压缩包条目“{name}”与“{other}”互相冲突", "请重命名其中一个：在某些系统上它们是同一个名称。"
+    ),
+    "zip_ambiguous": Phrase(
+        "不同程序会从该压缩包中读出不同内容：{detail}", "请重新打包：apexbridge pack"
+    ),
+    "zip_unsupported": Phrase("此处不支持这种压缩包：{detail}", "请重新打包：apexbridge pack"),
     "zip_encrypted": Phrase("压缩包已加密", "请不设密码重新打包。"),
     "zip_too_large": Phrase("压缩包过大：{detail}"),
     "source_unreadable": Phrase("无法读取技能来源 {source}：{detail}"),
@@ -76,6 +101,7 @@ PHRASES = {
     "tool_not_found": Phrase("没有名为“{name}”的工具"),
     "tool_input_invalid": Phrase("工具“{name}”的参数不符合要求：{detail}"),
     "tool_failed": Phrase("工具“{name}”执行失败：{detail}"),
+    "not_agreed": Phrase("没有得到同意", "请回答 y，或使用 --yes。"),
     "permission_denied": Phrase("不允许：{detail}"),
     "isolation_unavailable": Phrase(
         "没有可用的沙箱，因此未运行任何内容：{detail}", "运行 apexbridge doctor 查看缺少什么。"
@@ -107,6 +133,14 @@ PHRASES = {
     # problems in a skill
     "skill_md_missing": Phrase("缺少 SKILL.md", "技能是一个含有 SKILL.md 文件的文件夹。"),
     "skill_md_case": Phrase("文件名为“{name}”", "请改名为 SKILL.md。"),
+    "zip_names_decoded": Phrase(
+        "名称未标记为 UTF-8，已按 {encoding} 读取：{names}",
+        "如果名称不对，请重新打包：apexbridge pack",
+    ),
+    "zip_entries_dropped": Phrase("已忽略不属于技能的内容：{names}"),
+    "zip_built_files": Phrase(
+        "压缩包内含安装或编译产生的文件：{names}", "请将其去掉：没有人能看出它们做什么。"
+    ),
     "skill_md_not_a_file": Phrase("SKILL.md 是 {kind}，不是普通文件"),
     "skill_md_too_large": Phrase(
         "SKILL.md 超过 {limit} 字节", "请把细节移到 references/ 下的文件中。"
@@ -176,6 +210,9 @@ PHRASES = {
     "tree_odd_file": Phrase("“{path}”是 {kind}：只能打包文件和文件夹"),
     "skill_shadowed": Phrase("来自 {source} 的“{name}”被来自 {winner} 的同名技能遮盖"),
     "last_good_kept": Phrase("在修好之前继续使用上一个可用版本"),
+    "source_twice": Phrase(
+        "有两个技能来源都自称 {id}：只使用第一个", "请给每个来源一个自己的标识。"
+    ),
     "source_stale": Phrase("未能获取 {url}，使用上一个可用版本：{detail}"),
     "remote_changed": Phrase(
         "{url} 已改变：其 sha256 原为 {old}，现为 {new}",

@@ -31,6 +31,10 @@ PHRASES = {
     "skill_exists": Phrase(
         "A skill named '{name}' exists already", "Uninstall it first, or update it."
     ),
+    "skill_changed": Phrase(
+        "The skill '{name}' has changed since: it is {now} now, not {seen}",
+        "Look at it again, then repeat the change.",
+    ),
     "skill_asleep": Phrase(
         "The skill '{name}' sleeps until a file it is about is touched: {paths}",
         "Read or change such a file first; a person may call it by its name at any time.",
@@ -41,6 +45,10 @@ PHRASES = {
     "skill_untrusted": Phrase(
         "The skill '{name}' comes from {source}, and nobody approved what it holds now",
         "Look at it, then run: apexbridge trust {name}",
+    ),
+    "skill_unhashed": Phrase(
+        "The files of '{name}' from {source} cannot be hashed, so nobody can approve them",
+        "'apexbridge ls --problems' says why.",
     ),
     "skill_not_invocable": Phrase("The skill '{name}' may not be called this way: {detail}"),
     "skill_read_only": Phrase(
@@ -61,7 +69,32 @@ PHRASES = {
     "zip_path_traversal": Phrase("The archive entry '{name}' points outside of its folder"),
     "zip_absolute_path": Phrase("The archive entry '{name}' has an absolute path"),
     "zip_link_entry": Phrase("The archive entry '{name}' is a link"),
+    "zip_special_entry": Phrase("The archive entry '{name}' is neither a file nor a folder"),
+    "zip_reserved_name": Phrase(
+        "The archive entry '{name}' has a name that some systems refuse or change: {detail}",
+        "Rename it.",
+    ),
+    "zip_name_invalid": Phrase(
+        "The archive entry '{name}' has a name that cannot be used: {detail}", "Rename it."
+    ),
+    "zip_name_encoding": Phrase(
+        "The name of the archive entry '{name}' is neither UTF-8 nor GB18030",
+        "Pack it again with names in UTF-8: apexbridge pack",
+    ),
+    "zip_path_too_long": Phrase("The path of the archive entry '{name}' is too long: {detail}"),
     "zip_duplicate_entry": Phrase("The archive holds '{name}' twice"),
+    "zip_name_collision": Phrase(
+        "The archive entries '{name}' and '{other}' get in each other's way",
+        "Rename one: on some systems both are one name.",
+    ),
+    "zip_ambiguous": Phrase(
+        "Programs would disagree on what the archive holds: {detail}",
+        "Pack it again: apexbridge pack",
+    ),
+    "zip_unsupported": Phrase(
+        "The archive is of a kind that is not read here: {detail}",
+        "Pack it again: apexbridge pack",
+    ),
     "zip_encrypted": Phrase("The archive is encrypted", "Pack it without a password."),
     "zip_too_large": Phrase("The archive is too large: {detail}"),
     "source_unreadable": Phrase("The skill source {source} cannot be read: {detail}"),
@@ -90,6 +123,7 @@ PHRASES = {
     "tool_not_found": Phrase("No tool named '{name}'"),
     "tool_input_invalid": Phrase("The arguments of tool '{name}' do not fit: {detail}"),
     "tool_failed": Phrase("The tool '{name}' failed: {detail}"),
+    "not_agreed": Phrase("Nobody agreed to it", "Answer yes, or give --yes."),
     "permission_denied": Phrase("Not allowed: {detail}"),
     "isolation_unavailable": Phrase(
         "No working sandbox was found, so nothing was run: {detail}",
@@ -128,6 +162,15 @@ PHRASES = {
         "There is no SKILL.md", "A skill is a folder with a file named SKILL.md."
     ),
     "skill_md_case": Phrase("The file is named '{name}'", "Rename it to SKILL.md."),
+    "zip_names_decoded": Phrase(
+        "The names are not marked as UTF-8 and were read as {encoding}: {names}",
+        "If they look wrong, pack it again: apexbridge pack",
+    ),
+    "zip_entries_dropped": Phrase("Left out, because it is no part of a skill: {names}"),
+    "zip_built_files": Phrase(
+        "The archive ships what is installed or compiled: {names}",
+        "Leave it out; nobody can read what it does.",
+    ),
     "skill_md_not_a_file": Phrase("SKILL.md is {kind}, not a regular file"),
     "skill_md_too_large": Phrase(
         "SKILL.md has more than {limit} bytes", "Move details into files under references/."
@@ -230,6 +273,10 @@ PHRASES = {
     "tree_odd_file": Phrase("'{path}' is {kind}: only files and folders can be packed"),
     "skill_shadowed": Phrase("'{name}' from {source} is hidden by the one from {winner}"),
     "last_good_kept": Phrase("The last good version stays in use until this is mended"),
+    "source_twice": Phrase(
+        "Two sources of skills call themselves {id}: only the first is used",
+        "Give each source an id of its own.",
+    ),
     "source_stale": Phrase("{url} was not fetched, its last good version is used: {detail}"),
     "remote_changed": Phrase(
         "{url} has changed: its sha256 was {old}, and is {new} now",

@@ -1,0 +1,142 @@
+"""The commands that change which skills are installed, and their flags. The work comes late."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from apexbridge.cli.flags import Json, Quiet
+
+Name = Annotated[str, typer.Argument(help="The skill's name.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+audit_app = typer.Typer(
+    help="Look at the record of every attempted change.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the program's."""
+    for command in (add, rm, undo, enable, disable, export):
+        app.command()(command)
+    app.command("edit-description")(edit_description)
+    app.add_typer(audit_app, name="audit")
+
+
+def add(  # a flag is a parameter
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(help="A zip or folder with one skill.")],
+    rename: Annotated[
+        bool, typer.Option("--rename", help="Let a folder of another name take the skill's.")
+    ] = False,
+    yes: Yes = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Install a skill from a zip or folder, after showing what it holds."""
+    from apexbridge.cli import keeping
+    from apexbridge.cli.output import door
+
+    with door("add", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        keeping.add(out, path, renames=rename, yes=yes)
+
+
+def rm(
+    context: typer.Context, name: Name, yes: Yes = False, json: Json = False, quiet: Quiet = False
+) -> None:
+    """Remove an installed skill; 'undo' brings it back for some days."""
+    from apexbridge.cli import keeping
+    from apexbridge.cli.output import door
+
+    with door("rm", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        keeping.rm(out, name, yes=yes)
+
+
+def undo(context: typer.Context, name: Name, json: Json = False, quiet: Quiet = False) -> None:
+    """Bring back the skill of this name that was removed last."""
+    from apexbridge.cli import keeping
+    from apexbridge.cli.output import door
+
+    with door("undo", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        keeping.undo(out, name)
+
+
+def edit_description(
+    context: typer.Context,
+    name: Name,
+    text: Annotated[str, typer.Argument(help="The new description.")],
+    seen: Annotated[
+        str, typer.Option(metavar="SHA256", help="Only if the skill is still in this state.")
+    ] = "",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Change an installed skill's description, and not one other byte."""
+    from apexbridge.cli import keeping
+    from apexbridge.cli.output import door
+
+    with door("edit-description", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        keeping.edit(out, name, text, seen=seen)
+
+
+def enable(context: typer.Context, name: Name, json: Json = False, quiet: Quiet = False) -> None:
+    """Switch a skill on again."""
+    from apexbridge.cli import keeping
+    from apexbridge.cli.output import door
+
+    with door("enable", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        keeping.switch(out, name, is_on=True)
+
+
+def disable(context: typer.Context, name: Name, json: Json = False, quiet: Quiet = False) -> None:
+    """Switch a skill off: it is not listed, found or run any more."""
+    from apexbridge.cli import keeping
+    from apexbridge.cli.output import door
+
+    with door("disable", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        keeping.switch(out, name, is_on=False)
+
+
+def export(
+    context: typer.Context,
+    name: Name,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The zip to make [NAME.zip].")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a skill as a zip that installs elsewhere."""
+    from apexbridge.cli import keeping
+    from apexbridge.cli.output import door
+
+    with door("export", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        keeping.export(out, name, output)
+
+
+@audit_app.command("ls")
+def audit_ls(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many, the latest.")] = 20,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """List the latest records."""
+    from apexbridge.cli import recording
+    from apexbridge.cli.output import door
+
+    with door("audit ls", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        recording.ls(out, limit)
+
+
+@audit_app.command("verify")
+def audit_verify(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
+    """Follow the chain of records from its beginning."""
+    from apexbridge.cli import recording
+    from apexbridge.cli.output import door
+
+    with door("audit verify", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        recording.verify(out)

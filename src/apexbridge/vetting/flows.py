@@ -1,0 +1,232 @@
+"""How data moves through a Python program: from secrets to the network, from codes to running.
+
+Names are followed per function, without order, a few rounds. That is coarse; it finds what is
+written plainly, and never runs anything.
+"""
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from apexbridge.vetting.leaks import GUARDED_PATHS, STORES
+
+Label = Literal["secret", "environment", "decoded", "remote"]
+
+ROUNDS = 4
+MAX_NODES = 60_000
+MAX_STEPS = 1_000_000
+"""How often a node may be looked at in all; nested calls are looked at again and again."""
+
+_SECRET = re.compile(
+    rf"{GUARDED_PATHS}|{STORES}|(?:^|/)\.env(?:\.\w{{1,12}})?$|\.pem$|\.mykey", re.IGNORECASE
+)
+_DECODERS = frozenset(
+    {"b64decode", "b32decode", "b16decode", "b85decode", "a85decode", "urlsafe_b64decode",
+     "standard_b64decode", "unhexlify", "a2b_base64", "fromhex", "decompress"}
+)  # fmt: skip
+_FETCHES = frozenset(
+    {"requests.get", "urllib.request.urlopen", "urlopen", "httpx.get", "urllib2.urlopen"}
+)
+_RUNNERS = frozenset(
+    {"exec", "eval", "compile", "os.system", "os.popen", "subprocess.run", "subprocess.call",
+     "subprocess.Popen", "subprocess.check_output", "subprocess.check_call",
+     "subprocess.getoutput", "pty.spawn", "marshal.loads", "importlib.import_module",
+     "__import__"}
+)  # fmt: skip
+_SENDERS = frozenset(
+    {"requests.post", "requests.put", "requests.patch", "requests.request", "httpx.post",
+     "httpx.put", "httpx.request", "urllib.request.urlopen", "urllib.request.Request",
+     "Request", "urlopen", "aiohttp.request"}
+)  # fmt: skip
+_SENDING_ENDS = (
+    ".post",
+    ".put",
+    ".sendall",
+    ".sendto",
+    ".send",
+    ".sendmail",
+    ".storbinary",
+    ".send_message",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """Data of a kind that reaches a place where it does harm."""
+
+    kind: Label
+    end: Literal["sent", "run"]
+    line: int
+
+
+class _TooMuchError(Exception):
+    """The program is too tangled to follow."""
+
+
+@dataclass(slots=True)
+class _Program:
+    """What is known about names so far; the key is the function and the name in it."""
+
+    partly: set[int]
+    """The mentions of `os.environ` that only take one variable."""
+    steps: int = 0
+
+    labels: dict[tuple[str, str], set[Label]] = field(
+        default_factory=dict[tuple[str, str], set[Label]]
+    )
+    functions: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def of(self, scope: str, name: str) -> set[Label]:
+        """The kinds of data a name may hold."""
+        return self.labels.get((scope, name), set()) | self.labels.get(("", name), set())
+
+    def add(self, scope: str, name: str, labels: set[Label]) -> None:
+        """Note that a name may hold data of some kinds."""
+        if labels:
+            self.labels.setdefault((scope, name), set()).update(labels)
+
+
+def flows(source: str) -> tuple[Flow, ...] | None:
+    """Follow the data of a program; None if it cannot be read as Python."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+        nodes = list(_scoped(tree))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    program = _Program(partly={id(part) for _, node in nodes for part in _partly(node)})
+    for _, node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            program.functions[node.name] = [arg.arg for arg in node.args.args]
+    try:
+        for _ in range(ROUNDS):
+            for scope, node in nodes:
+                _learn(program, scope, node)
+        found = {flow for scope, node in nodes for flow in _ends(program, scope, node)}
+    except (RecursionError, _TooMuchError):
+        return None
+    return tuple(sorted(found, key=lambda flow: (flow.line, flow.kind, flow.end)))
+
+
+def _scoped(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    """Every node with the name of the function it stands in."""
+    pending: list[tuple[str, ast.AST]] = [("", tree)]
+    count = 0
+    while pending and count < MAX_NODES:
+        scope, node = pending.pop()
+        count += 1
+        yield scope, node
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        inner = node.name if is_function else scope
+        pending.extend((inner, child) for child in ast.iter_child_nodes(node))
+
+
+def _learn(program: _Program, scope: str, node: ast.AST) -> None:
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            _bind(program, scope, target, _labels(program, scope, node.value))
+    elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr) and node.value:
+        _bind(program, scope, node.target, _labels(program, scope, node.value))
+    elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+        _bind(program, scope, node.target, _labels(program, scope, node.iter))
+    elif isinstance(node, ast.withitem) and node.optional_vars:
+        _bind(program, scope, node.optional_vars, _labels(program, scope, node.context_expr))
+    elif isinstance(node, ast.Return) and node.value:
+        program.add("", f"{scope}()", _labels(program, scope, node.value))
+    elif isinstance(node, ast.Call):
+        _pass_on(program, scope, node)
+
+
+def _bind(program: _Program, scope: str, target: ast.expr, labels: set[Label]) -> None:
+    for node in ast.walk(target):
+        if isinstance(node, ast.Name):
+            program.add(scope, node.id, labels)
+        elif isinstance(node, ast.Attribute):
+            program.add("", f".{node.attr}", labels)
+
+
+def _pass_on(program: _Program, scope: str, call: ast.Call) -> None:
+    """Arguments become parameters; what is appended belongs to the list."""
+    name = _name(call.func)
+    end = name.rpartition(".")[2]
+    for parameter, argument in zip(program.functions.get(end, ()), call.args, strict=False):
+        program.add(end, parameter, _labels(program, scope, argument))
+    if end in {"append", "extend", "update", "add", "write", "insert"} and "." in name:
+        owner = name.split(".", 1)[0]
+        for argument in call.args:
+            program.add(scope, owner, _labels(program, scope, argument))
+
+
+def _labels(program: _Program, scope: str, value: ast.AST) -> set[Label]:
+    """The kinds of data that an expression may hold."""
+    labels = set[Label]()
+    for node in ast.walk(value):
+        program.steps += 1
+        if program.steps > MAX_STEPS:
+            raise _TooMuchError
+        if isinstance(node, ast.Name):
+            labels |= program.of(scope, node.id)
+        elif isinstance(node, ast.Attribute):
+            labels |= program.of("", f".{node.attr}")
+            if node.attr == "environ" and id(node) not in program.partly:
+                labels.add("environment")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if len(node.value) < 300 and _SECRET.search(node.value):
+                labels.add("secret")
+        elif isinstance(node, ast.Call):
+            labels |= _labels_of_call(program, node)
+    return labels
+
+
+def _partly(node: ast.AST) -> Iterator[ast.AST]:
+    """What a node takes only one thing out of."""
+    if isinstance(node, ast.Subscript) or (
+        isinstance(node, ast.Attribute) and node.attr not in {"items", "copy", "values"}
+    ):
+        yield node.value
+    elif isinstance(node, ast.Compare):
+        yield from node.comparators
+
+
+def _labels_of_call(program: _Program, call: ast.Call) -> set[Label]:
+    name = _name(call.func)
+    end = name.rpartition(".")[2]
+    labels = set(program.of("", f"{end}()"))
+    if end in _DECODERS or (name == "codecs.decode" and len(call.args) > 1):
+        labels.add("decoded")
+    if name in _FETCHES:
+        labels.add("remote")
+    return labels
+
+
+def _ends(program: _Program, scope: str, node: ast.AST) -> Iterator[Flow]:
+    if not isinstance(node, ast.Call):
+        return
+    name = _name(node.func)
+    given = [*node.args, *(keyword.value for keyword in node.keywords)]
+    labels = set[Label]().union(*(_labels(program, scope, value) for value in given))
+    if name in _RUNNERS:
+        for kind in labels & {"decoded", "remote"}:
+            yield Flow(kind=kind, end="run", line=node.lineno)
+    if name in _SENDERS or name.endswith(_SENDING_ENDS):
+        for kind in labels & {"secret", "environment"}:
+            yield Flow(kind=kind, end="sent", line=node.lineno)
+
+
+def _name(node: ast.expr) -> str:
+    """The dotted name of a function; calls in between are left out."""
+    parts = list[str]()
+    while True:
+        if isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        elif isinstance(node, ast.Call):
+            node = node.func
+        else:
+            break
+    parts.append(node.id if isinstance(node, ast.Name) else "")
+    return ".".join(reversed(parts)).lstrip(".")

@@ -1,0 +1,177 @@
+"""Rules that are patterns: a phrase or command, what else its line must hold, and its weight.
+
+Every pattern reads a text once: repeats are bounded, none lies inside another, and at most one gap
+is open at a time. What would need two gaps is said with `also`, which looks at the line only.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from apexbridge.vetting.rulebook import Level, lowered
+from apexbridge.vetting.view import Place, View
+
+MAX_TRIES = 5_000
+"""How many places of one file a pattern is tried at."""
+
+PARTIAL = "AB070"
+"""The rule by which a report says that it does not reach all the way."""
+
+ALL_PLACES: frozenset[Place] = frozenset(("instruction", "command", "script", "reference", "data"))
+SPOKEN: frozenset[Place] = frozenset(("instruction", "command", "reference", "data"))
+RUN: frozenset[Place] = frozenset(("command", "script", "instruction", "reference"))
+
+_TEACHING = re.compile(
+    r"(?i)\b(?:never|avoid|don't|do not|bad|wrong|unsafe|insecure|vulnerab\w{0,10}|malicious|"
+    r"attack\w{0,5}"
+    r"|detect\w{0,4}|example of|red flags?|anti-?patterns?|exploit\w{0,5}|dangerous|warning|"
+    "block(?:s|ed)?"
+    r"|reject|refuse|suspicious|threat\w{0,3}|injection|flag(?:s|ged)?|pentest|payloads?|forbidden"
+    r"|prohibited|must not|look for|scan(?:s|ner|ning)?)\b"
+    "|[❌✗⚠🚫🚩]|禁止|切勿|恶意|危险|攻击|检测|示例|不要使用"
+)
+_IS_PATTERN = re.compile(r"\\[sbdwS.]|\(\?[:i=!<]|\.\*|\[\^|\.\+|grep -|re\.compile|RegExp")
+_QUOTES = "\"'`“”‘’「」《》|"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """One way in which a rule is broken."""
+
+    rule: str
+    level: Level
+    find: re.Pattern[str]
+    hints: tuple[str, ...] = ()
+    """One of these must stand in the text, in small letters; a quick look saves a slow one."""
+    also: tuple[re.Pattern[str], ...] = ()
+    unless: re.Pattern[str] | None = None
+    places: frozenset[Place] = ALL_PLACES
+    is_phrase: bool = False
+    """Words to a model. In a program or in quotes they are mentioned, not said."""
+    is_firm: bool = False
+    """Whether it stays what it is in a text that teaches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A place where a pattern matches, weighed."""
+
+    rule: str
+    level: Level
+    line: int
+    matched: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What is known about the skill as a whole."""
+
+    is_about_security: bool = False
+
+
+def pattern(  # noqa: PLR0913 - a row of a table
+    rule: str,
+    level: Level,
+    find: str,
+    *,
+    hints: str = "",
+    also: Sequence[str] = (),
+    unless: str = "",
+    places: frozenset[Place] = ALL_PLACES,
+    is_phrase: bool = False,
+    is_firm: bool = False,
+) -> Pattern:
+    """Write one row; hints are divided by blanks, `_` in one is a blank."""
+    return Pattern(
+        rule=rule,
+        level=level,
+        find=re.compile(find, re.IGNORECASE),
+        hints=tuple(hint.replace("_", " ") for hint in hints.split()),
+        also=tuple(re.compile(text, re.IGNORECASE) for text in also),
+        unless=re.compile(unless, re.IGNORECASE) if unless else None,
+        places=places,
+        is_phrase=is_phrase,
+        is_firm=is_firm,
+    )
+
+
+def hits(view: View, patterns: Sequence[Pattern], setting: Setting) -> Iterator[Hit]:
+    """Try every pattern on a text."""
+    known = dict[str, list[int]]()
+    for row in patterns:
+        yield from _hits_of(view, row, setting, known)
+    if any(len(lines) >= MAX_TRIES for lines in known.values()):
+        yield Hit(rule=PARTIAL, level="review", line=0, matched=f"size of {view.path}")
+
+
+def _lines_with(view: View, hint: str) -> list[int]:
+    """The numbers of the lines in which a hint stands."""
+    found, at = list[int](), view.lower.find(hint)
+    while at >= 0 and len(found) < MAX_TRIES:
+        line = view.line_at(at)
+        found.append(line)
+        at = view.lower.find(hint, view.end_of(line))
+    return found
+
+
+def _tried(view: View, row: Pattern, known: dict[str, list[int]]) -> Iterator[re.Match[str]]:
+    """Where a pattern matches; looked for only on lines that hold a hint."""
+    if not row.hints:
+        yield from row.find.finditer(view.text)
+        return
+    for hint in row.hints:
+        if hint not in known:
+            known[hint] = _lines_with(view, hint)
+    done = 0
+    for line in sorted({line for hint in row.hints for line in known[hint]}):
+        # A sentence may go on in the next line; a command may not.
+        last = min(line + row.is_phrase, len(view.starts))
+        start = max(done, view.starts[line - 1])
+        for match in row.find.finditer(view.text, start, view.end_of(last)):
+            done = match.end()
+            yield match
+
+
+def _hits_of(
+    view: View, row: Pattern, setting: Setting, known: dict[str, list[int]]
+) -> Iterator[Hit]:
+    for match in itertools.islice(_tried(view, row, known), MAX_TRIES):
+        line = view.line_at(match.start())
+        place = view.place_of(line)
+        if place not in row.places:
+            continue
+        around = view.around(match.start(), match.end())
+        if row.unless and row.unless.search(around):
+            continue
+        if all(also.search(around) for also in row.also):
+            level = _weighed(view, row, match, around, setting)
+            yield Hit(rule=row.rule, level=level, line=line, matched=match[0])
+
+
+def _weighed(
+    view: View, row: Pattern, match: re.Match[str], around: str, setting: Setting
+) -> Level:
+    """Lower a level for what is elsewhere, quoted, a pattern itself, or taught."""
+    line = view.line_at(match.start())
+    place = view.place_of(line)
+    steps = int(place in {"reference", "data"})
+    if place == "script":
+        steps += int(row.is_phrase) + int(bool(_IS_PATTERN.search(around)) and not row.is_firm)
+        return lowered(row.level, steps)
+    if row.is_phrase and is_quoted(view.text, match.start(), match.end()):
+        steps += 1
+    if not row.is_firm:
+        is_taught = _TEACHING.search(f"{view.before(line, 3)}\n{_without(around, match[0])}")
+        steps += int(bool(is_taught) or setting.is_about_security)
+    return lowered(row.level, min(steps, 2))
+
+
+def _without(around: str, matched: str) -> str:
+    return around.replace(matched, " ")
+
+
+def is_quoted(text: str, start: int, end: int) -> bool:
+    """Say whether a phrase stands in quotes, as a thing that is spoken about."""
+    before, after = text[max(0, start - 3) : start], text[end : end + 40].split("\n", 1)[0]
+    return any(quote in before for quote in _QUOTES) and any(quote in after for quote in _QUOTES)

@@ -1,0 +1,76 @@
+"""What weighs more because it stands beside something else."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from apexbridge.vetting.declared import Presented
+from apexbridge.vetting.report import Finding
+from apexbridge.vetting.rulebook import at_least
+
+NEAR = 12
+"""Lines within which two findings belong together."""
+
+_SECRETIVE = frozenset({"AB006", "AB009"})
+_ACTS = frozenset(
+    {
+        "AB011",
+        "AB012",
+        "AB014",
+        "AB021",
+        "AB022",
+        "AB023",
+        "AB026",
+        "AB030",
+        "AB053",
+        "AB017",
+        "AB018",
+        "AB019",
+        "AB033",
+        "AB034",
+    }
+)
+_SOURCES = frozenset({"AB017", "AB018", "AB019", "AB020"})
+_WAYS_OUT = frozenset({"AB022", "AB023", "AB025", "AB026"})
+
+
+def together(findings: Sequence[Finding], front: Presented) -> Iterator[Finding]:
+    """The graver findings that pairs of others make."""
+    by_path = dict[str, list[Finding]]()
+    for finding in findings:
+        by_path.setdefault(finding.path, []).append(finding)
+    for found in by_path.values():
+        yield from _hushed(found)
+        yield from _carried_out(found)
+    yield from _unannounced(findings, front)
+
+
+def _hushed(found: Sequence[Finding]) -> Iterator[Finding]:
+    """Something is done, and the user is not to know."""
+    acts = [f for f in found if f.rule in _ACTS and at_least(f.level, "review")]
+    for finding in found:
+        if finding.rule in _SECRETIVE and _has_near(finding, acts):
+            yield replace(finding, level="block" if finding.level == "warn" else "warn")
+
+
+def _carried_out(found: Sequence[Finding]) -> Iterator[Finding]:
+    """Secrets are named, and a way out is near."""
+    ways = [f for f in found if f.rule in _WAYS_OUT and at_least(f.level, "review")]
+    for finding in found:
+        if finding.rule in _SOURCES and _has_near(finding, ways):
+            yield replace(finding, level="warn")
+
+
+def _has_near(finding: Finding, others: Sequence[Finding]) -> bool:
+    """Say whether a finding that counts has another one beside it."""
+    return at_least(finding.level, "review") and any(
+        abs(finding.line - other.line) <= NEAR for other in others
+    )
+
+
+def _unannounced(findings: Sequence[Finding], front: Presented) -> Iterator[Finding]:
+    """Secrets are sent away by a skill that says nothing of the kind."""
+    worst = next((f for f in findings if f.rule in {"AB021", "AB032"} and f.level == "block"), None)
+    if worst and front.description and not front.is_about_security:
+        yield Finding(
+            rule="AB064", level="review", path=worst.path, line=worst.line, excerpt=worst.excerpt
+        )

@@ -1,0 +1,123 @@
+"""What belongs together in one block or program: secrets read here, and sent there. Pure."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from apexbridge.vetting.leaks import DROPS, GUARDED_PATHS, STORES
+from apexbridge.vetting.patterns import Hit, Setting
+from apexbridge.vetting.rulebook import Level, lowered
+from apexbridge.vetting.view import Unit, View
+
+MAX_LINES = 4_000
+NEAR = 40
+"""In a program, how many lines may lie between reading and sending."""
+
+_SECRET = re.compile(
+    rf"{GUARDED_PATHS}|{STORES}|(?<![\w.])\.env(?:\.\w{{1,12}})?(?=[\"'\s),;|]|"
+    rf"$)(?!\s{{0,3}}(?:file|example))|\*\.pem\b|\*\.key\b|\bcredentials\*|\.mykey\b",
+    re.IGNORECASE,
+)
+_READS = re.compile(
+    r"\b(?:cat|cp|tar|zip|find|grep|head|tail|base64|xxd|rsync|scp|Get-Content|type|less|awk|"
+    r"sed)\b|open\(|read_text|read_bytes|readFile|createReadStream|\.read\(|copyfile|sqlite3|"
+    r"glob|walk\(|@~|@\$HOME|-d\s{0,2}@|-F\s",
+    re.IGNORECASE,
+)
+_ALL_OF_IT = re.compile(
+    r"(?:json\.dumps|dict)\s{0,2}\(\s{0,2}(?:dict\()?os\.environ\b|"
+    r"JSON\.stringify\s{0,2}\(\s{0,2}process\.env\s{0,2}[,)]|(?:^|[;&|(`$])\s{0,4}(?:env|"
+    r"printenv)\s{0,3}(?:\||>|\))|/proc/self/environ|Get-ChildItem\s+env:",
+    re.IGNORECASE,
+)
+_SENDS = re.compile(
+    r"\b(?:curl|wget)\b[^\n]{0,300}(?:\s-d\b|--data\b|--data-\w{3,10}|\s-F\b|--form|\s-T\b|"
+    r"--upload-file|--post-\w{4}|-X\s?P(?:OS|U)T)|"
+    r"\b(?:requests|httpx|session|client|axios|http|urllib3?)\.(?:post|put)\s{0,2}\(|"
+    r"\burlopen\s{0,2}\([^\n]{0,80}data|\burllib\.request\.Request\s{0,2}\([^\n]{0,160}(?:data|"
+    r"POST)|method\s{0,2}[:=]\s{0,2}[\"']P(?:OS|U)T[\"']|"
+    r"\.send(?:all|to)?\s{0,2}\(|\bsendmail\b|\bsmtplib\b|\bInvoke-(?:WebRequest|"
+    r"RestMethod)\b[^\n]{0,160}-(?:Body|Method\s+Post)|\b(?:nc|"
+    r"ncat)\s+(?:-\w{1,4}\s+)?[\w.-]{4,60}\s+\d{2,5}|\bscp\s[^\n]{0,120}\w@[\w.]|"
+    r"\bhttps?\.request\s{0,2}\(|\bsendBeacon\(",
+    re.IGNORECASE,
+)
+_HOME = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]", re.IGNORECASE)
+_DROP = re.compile(DROPS, re.IGNORECASE)
+_CLOAKS = re.compile(
+    r"\bbase64\b|b64encode|btoa\(|toString\(['\"]base64|\bxor\b|\bgzip\b|openssl enc|"
+    r">\s{0,2}/dev/null\s+2>&1",
+    re.IGNORECASE,
+)
+
+
+_WAYS_OUT = (
+    "curl",
+    "wget",
+    "post",
+    "put",
+    "send",
+    "smtp",
+    "invoke-",
+    "nc ",
+    "ncat",
+    "scp ",
+    "request",
+)
+
+
+@dataclass(slots=True)
+class _Signs:
+    """The lines of a unit on which something stands."""
+
+    secrets: list[int]
+    whole: list[int]
+    sends: list[int]
+    drops: list[int]
+    cloaks: int = 0
+    reads: int = 0
+
+
+def units_of(view: View, setting: Setting) -> Iterator[Hit]:
+    """Look for reading and sending in every block and program."""
+    for unit in view.units:
+        whole = view.lower[view.starts[unit.first - 1] : view.end_of(unit.last)]
+        if not any(word in whole for word in _WAYS_OUT):
+            continue
+        signs = _signs(view, unit)
+        sources = signs.whole + (signs.secrets if signs.reads else [])
+        if not sources or not signs.sends:
+            continue
+        distance, line = min((abs(a - b), a) for a in sources[:200] for b in signs.sends[:200])
+        if distance > NEAR:
+            continue
+        level: Level = "block" if distance <= 12 or signs.cloaks or signs.drops else "warn"
+        if unit.place == "reference":
+            level = lowered(level)
+        if setting.is_about_security and unit.place != "script":
+            level = lowered(level, 2)
+        yield Hit(rule="AB021", level=level, line=line, matched=view.lines[line - 1].strip())
+
+
+def _signs(view: View, unit: Unit) -> _Signs:
+    signs = _Signs([], [], [], [])
+    for number in range(unit.first, min(unit.last, unit.first + MAX_LINES) + 1):
+        line = view.lines[number - 1][:2_000]
+        if not line.strip() or _is_comment(line, unit.language):
+            continue
+        if _SECRET.search(line):
+            signs.secrets.append(number)
+        signs.reads += bool(_READS.search(line))
+        if _ALL_OF_IT.search(line):
+            signs.whole.append(number)
+        if _SENDS.search(line) and not _HOME.search(line):
+            signs.sends.append(number)
+        if _DROP.search(line):
+            signs.drops.append(number)
+        signs.cloaks += bool(_CLOAKS.search(line))
+    return signs
+
+
+def _is_comment(line: str, language: str) -> bool:
+    start = line.lstrip()[:2]
+    return start == "//" if language == "javascript" else start.startswith("#")
