@@ -11,7 +11,7 @@ from apexbridge.vetting.material import File, Material, VettingLimits
 from apexbridge.vetting.report import Report
 from tests.vetting.examples import described, python, skill
 
-SIZE = 64 * 1024
+SIZE = 32 * 1024
 
 
 def why_partial(report: Report) -> str:
@@ -60,6 +60,11 @@ def test_too_many_findings_make_the_report_partial() -> None:
 
 def test_a_program_too_large_to_follow_makes_the_report_partial() -> None:
     report = examine(python("a = 1\n" * 100), limits=VettingLimits(program_bytes=100))
+    assert why_partial(report) == "data flow of scripts/run.py"
+
+
+def test_a_program_too_tangled_to_follow_makes_the_report_partial() -> None:
+    report = examine(python("a = 1\n" * 25_000))
     assert why_partial(report) == "data flow of scripts/run.py"
 
 

@@ -1,7 +1,7 @@
 """The commands that change which skills are installed, and their flags. The work comes late."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,17 +20,20 @@ audit_app = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the program's."""
-    for command in (add, rm, undo, enable, disable, export):
+    for command in (add, rm, undo, enable, disable, export, scan):
         app.command()(command)
     app.command("edit-description")(edit_description)
     app.add_typer(audit_app, name="audit")
 
 
-def add(  # a flag is a parameter
+def add(  # noqa: PLR0913  # a flag is a parameter
     context: typer.Context,
     path: Annotated[Path, typer.Argument(help="A zip or folder with one skill.")],
     rename: Annotated[
         bool, typer.Option("--rename", help="Let a folder of another name take the skill's.")
+    ] = False,
+    despite_findings: Annotated[
+        bool, typer.Option("--despite-findings", help="Install what looks dangerous, too.")
     ] = False,
     yes: Yes = False,
     json: Json = False,
@@ -41,7 +44,10 @@ def add(  # a flag is a parameter
     from apexbridge.cli.output import door
 
     with door("add", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        keeping.add(out, path, renames=rename, yes=yes)
+        order = keeping.AddOrder(
+            path=path, renames=rename, despite_findings=despite_findings, yes=yes
+        )
+        keeping.add(out, order)
 
 
 def rm(
@@ -115,6 +121,27 @@ def export(
 
     with door("export", as_json=json, is_quiet=quiet, flags=context.obj) as out:
         keeping.export(out, name, output)
+
+
+def scan(
+    context: typer.Context,
+    targets: Annotated[list[str], typer.Argument(help="Skills by name, folders, or zips.")],
+    fail_at: Annotated[
+        Literal["info", "review", "warn", "block"],
+        typer.Option(help="Findings of this level or graver make the command fail."),
+    ] = "warn",
+    sarif: Annotated[
+        bool, typer.Option("--sarif", help="Print a SARIF log; one target only.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Tell what looks dangerous in skills. Advice, and no guarantee; nothing is run."""
+    from apexbridge.cli import vetting
+    from apexbridge.cli.output import door
+
+    with door("scan", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        vetting.scan(out, targets, fail_at=fail_at, as_sarif=sarif)
 
 
 @audit_app.command("ls")

@@ -1,35 +1,52 @@
 """`add`, `rm`, `undo`, `edit-description`, `enable`, `disable` and `export`."""
 
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 
 from apexbridge.cli.output import Exit, Out, visible
+from apexbridge.cli.vetting import say_findings
 from apexbridge.errors import PermissionDeniedError, StorageError
 from apexbridge.lifecycle.intake import Intake, take_in
 from apexbridge.lifecycle.manager import Done
+from apexbridge.lifecycle.vet import vet
 from apexbridge.paths import create_bytes
 from apexbridge.runtime import Runtime
 from apexbridge.skills import tree
 
 
-def add(out: Out, path: Path, *, renames: bool, yes: bool) -> None:
-    """Show what a skill holds, ask, and install it."""
-    if not path.exists():
-        raise StorageError(code="path_missing", path=path)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddOrder:
+    """What to install, and how readily."""
+
+    path: Path
+    renames: bool
+    despite_findings: bool
+    yes: bool
+
+
+def add(out: Out, order: AddOrder) -> None:
+    """Show what a skill holds and what looks dangerous in it, ask, and install it."""
+    if not order.path.exists():
+        raise StorageError(code="path_missing", path=order.path)
     with tempfile.TemporaryDirectory(prefix="apexbridge-") as place:
-        intake = take_in(path, Path(place), renames=renames)
+        intake = take_in(order.path, Path(place), renames=order.renames)
         _say_intake(out, intake)
-    if not yes and not out.asks("add_ask", name=intake.skill.name):
+        report = vet(intake.root)
+        if report.findings:
+            say_findings(out, intake.skill.name, report)
+    if not order.yes and not out.asks("add_ask", name=intake.skill.name):
         raise PermissionDeniedError(code="not_agreed")
-    done = anyio.run(_install, out, path, renames)
+    done = anyio.run(_install, out, order)
     _finish(out, done, "added")
 
 
-async def _install(out: Out, path: Path, renames: bool) -> Done:
+async def _install(out: Out, order: AddOrder) -> Done:
     async with Runtime.open(out.loaded) as runtime:
-        return await runtime.manager.install(path, renames=renames)
+        blocks_at = None if order.despite_findings else "block"
+        return await runtime.manager.install(order.path, renames=order.renames, blocks_at=blocks_at)
 
 
 def _say_intake(out: Out, intake: Intake) -> None:
@@ -70,6 +87,7 @@ def _finish(out: Out, done: Done, word: str) -> None:
         "changed": done.has_changed,
         "indexed": done.not_indexed is None,
         "problems": [out.problem(problem) for problem in done.problems],
+        "findings": [f"{f.rule} {f.level} {f.path}:{f.line}" for f in done.findings],
     }
     out.finish(data, render)
 

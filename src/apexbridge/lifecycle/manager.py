@@ -1,6 +1,6 @@
 """SkillManager: how skills come to stay, change and leave, completely or not at all."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +13,7 @@ import anyio.to_thread
 from apexbridge.audit import AuditLog
 from apexbridge.errors import (
     ApexBridgeError,
+    PermissionDeniedError,
     RetrievalError,
     SkillChangedError,
     SkillInvalidError,
@@ -24,10 +25,13 @@ from apexbridge.lifecycle.archive import DEFAULT_LIMITS, ArchiveLimits, pack
 from apexbridge.lifecycle.intake import take_in
 from apexbridge.lifecycle.states import States
 from apexbridge.lifecycle.store import SkillStore, Trashed, folded
+from apexbridge.lifecycle.vet import vet
 from apexbridge.retrieval.base import Entry
 from apexbridge.skills.edit import edit_description
 from apexbridge.skills.model import Problem, Skill
 from apexbridge.skills.reader import open_document, read_skill_file
+from apexbridge.vetting.report import Finding, Report
+from apexbridge.vetting.rulebook import LEVELS, Level
 
 Value = TypeVar("Value")
 
@@ -38,6 +42,8 @@ class Surroundings:
 
     find: Callable[[str], Skill]
     """The skill that has a name now, of whatever source."""
+    known: Callable[[], Mapping[str, str]]
+    """Names and descriptions of all skills."""
     embed: Callable[[Skill, str], Awaitable[Entry]]
     """Makes the entry of a skill with this body, and stores nothing."""
     put: Callable[[Skill, Entry], Awaitable[None]]
@@ -52,6 +58,8 @@ class Done:
 
     skill: Skill
     problems: tuple[Problem, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    """What looked dangerous in it."""
     has_changed: bool = True
     not_indexed: RetrievalError | None = None
     """Why it is found by its words only, until the index can be brought up."""
@@ -75,10 +83,15 @@ class SkillManager:
         self._limits = limits
         self._turns: dict[str, anyio.Lock] = {}
 
-    async def install(self, path: Path, *, renames: bool = False) -> Done:
+    async def install(
+        self, path: Path, *, renames: bool = False, blocks_at: Level | None = "block"
+    ) -> Done:
         """Take a skill from an archive or a folder; nothing is there of one that is refused.
 
+        Findings at or over `blocks_at` refuse it; None lets every skill pass.
+
         Raises:
+            PermissionDeniedError: If it looks too dangerous.
             SkillExistsError: If an installed skill has the name.
             ArchiveError: If the archive is unsafe, broken or no skill's.
             SkillInvalidError: If a rule is broken.
@@ -89,13 +102,18 @@ class SkillManager:
             intake = await anyio.to_thread.run_sync(take)
             skill = intake.skill
             await anyio.to_thread.run_sync(self.store.refuse_taken, skill.name)
+            report = await anyio.to_thread.run_sync(vet, intake.root, self._around.known())
+            _refuse_dangerous(skill, report, blocks_at)
             entry, problem = await self._embed(skill, intake.root)
             async with self._changing(skill.name), _unstoppable():
                 await self._record("install", skill)
                 await anyio.to_thread.run_sync(self.store.put, intake.root, skill.name)
                 await self._settle(skill.name, entry, "install")
         return Done(
-            skill=self._around.find(skill.name), problems=intake.problems, not_indexed=problem
+            skill=self._around.find(skill.name),
+            problems=intake.problems,
+            findings=report.findings,
+            not_indexed=problem,
         )
 
     async def edit_description(self, name: str, description: str, *, seen: str = "") -> Done:
@@ -234,6 +252,14 @@ class SkillManager:
                 lambda: self._audit.record(f"{action}_refused", code=code, **facts)
             )
             raise
+
+
+def _refuse_dangerous(skill: Skill, report: Report, blocks_at: Level | None) -> None:
+    worst = report.worst()
+    if blocks_at is None or worst is None or LEVELS.index(worst) < LEVELS.index(blocks_at):
+        return
+    rules = ", ".join(dict.fromkeys(f.rule for f in report.findings if f.level == worst))
+    raise PermissionDeniedError(code="skill_dangerous", name=skill.name, level=worst, rules=rules)
 
 
 def _refuse_changed(skill: Skill, seen: str) -> None:

@@ -148,6 +148,7 @@ class Runtime:
             self.audit,
             Surroundings(
                 find=self.catalog.get,
+                known=lambda: {skill.name: skill.summary for skill in self.catalog.skills},
                 embed=lambda skill, body: self.searching.make_entry(skill, body),
                 put=lambda skill, entry: self.searching.put_entry(skill, entry),
                 follow=self._follow_name,

@@ -153,7 +153,10 @@ def _flows(view: View, ledger: _Ledger) -> Iterator[Hit]:
     if len(view.raw) > ledger.limits.program_bytes:
         ledger.cut(f"data flow of {view.path}")
         return
-    for flow in flows(view.raw) or ():
+    found = flows(view.raw)
+    if found is None:
+        ledger.cut(f"data flow of {view.path}")
+    for flow in found or ():
         if flow.end == "sent":
             rule, level = "AB021", "block"
         else:

@@ -90,13 +90,20 @@ class _Program:
 
 
 def flows(source: str) -> tuple[Flow, ...] | None:
-    """Follow the data of a program; None if it cannot be read as Python."""
+    """Follow the data of a program; None if it is too large or tangled for that.
+
+    What cannot be read as Python has no flows.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(source)
-        nodes = list(_scoped(tree))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError):
+        return ()
+    except (RecursionError, MemoryError):
+        return None
+    nodes = list(_scoped(tree))
+    if len(nodes) >= MAX_NODES:
         return None
     program = _Program(partly={id(part) for _, node in nodes for part in _partly(node)})
     for _, node in nodes:

@@ -1,8 +1,6 @@
 """What a reader does not see: unseen characters, switched direction, comments, padding, codes."""
 
 import base64
-import binascii
-import itertools
 import re
 from collections.abc import Iterator
 
@@ -11,7 +9,6 @@ from apexbridge.vetting.patterns import Hit, Setting
 from apexbridge.vetting.rulebook import Level, lowered
 from apexbridge.vetting.view import View
 
-_MAX_SPOTS = 200
 _MARKS = (("<!--", "-->"), ("[//]: #", "\n"))
 _MAX_COMMENT = 20_000
 _DIRECTIVE = re.compile(
@@ -108,16 +105,12 @@ def _switched(view: View) -> Iterator[Hit]:
 
 
 def _mixed(view: View) -> Iterator[Hit]:
-    spots = 0
     for number, line in enumerate(view.raw_lines, 1):
         if line.isascii():
             continue
         word = next(filter(_is_mixed, unseen.words_of(line[:4_000])), None)
         if word:
-            spots += 1
             yield Hit(rule="AB003", level="review", line=number, matched=word)
-        if spots >= _MAX_SPOTS:
-            return
 
 
 def _is_mixed(word: str) -> bool:
@@ -133,7 +126,7 @@ def _is_mixed(word: str) -> bool:
 def _comments(view: View, setting: Setting) -> Iterator[Hit]:
     if view.place_of(1) == "script":
         return
-    for start, inside in itertools.islice(_unshown(view.text), _MAX_SPOTS):
+    for start, inside in _unshown(view.text):
         if not _DIRECTIVE.search(inside):
             continue
         line = view.line_at(start)
@@ -158,9 +151,7 @@ def _unshown(text: str) -> Iterator[tuple[int, str]]:
 def _encoded(view: View) -> Iterator[Hit]:
     """Codes in prose, or in programs, that turn into sentences or commands."""
     for find, decode in ((_BASE64, _from_base64), (_HEX, _from_hex)):
-        for spot, match in enumerate(find.finditer(view.text)):
-            if spot >= _MAX_SPOTS:
-                break
+        for match in find.finditer(view.text):
             said = decode(match[0])
             if not said or not _TELLING.search(said):
                 continue
@@ -172,10 +163,7 @@ def _encoded(view: View) -> Iterator[Hit]:
 
 def _from_base64(text: str) -> str:
     body = text.rstrip("=")
-    try:
-        return _as_text(base64.b64decode(body[: len(body) // 4 * 4]))
-    except (binascii.Error, ValueError):
-        return ""
+    return _as_text(base64.b64decode(body[: len(body) // 4 * 4]))
 
 
 def _from_hex(text: str) -> str:

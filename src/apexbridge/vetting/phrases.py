@@ -217,7 +217,7 @@ PHRASES: tuple[Pattern, ...] = (
     pattern(
         "AB014",
         "warn",
-        r"\b(?:follow|execute|obey|comply with|carry out)\b[^\n]{0,60}\b(?:instructions?|"
+        r"\b(?:follow|execute|obey|comply with|carry out|perform|apply|treat)\b[^\n]{0,60}\b(?:instructions?|"
         r"directives?|commands?|guidance|steps)\b",
         hints="http",
         also=(
@@ -292,12 +292,9 @@ PHRASES: tuple[Pattern, ...] = (
     pattern(
         "AB026",
         "warn",
-        rf"{_SEND}[^\n]{{0,100}}{_PRIVATE_WORDS}",
+        _SEND,
         hints="http",
-        also=(
-            rf"{_PRIVATE_WORDS}[^\n]{{0,200}}{_ADDRESS}",
-            r"\b(?:to|via|through|at)\b",
-        ),
+        also=(_PRIVATE_WORDS, rf"\b(?:to|via|through|at|with)\s[^\n]{{0,60}}{_ADDRESS}"),
         unless=(
             r"authorization:|bearer|\[[^\]\n]{0,80}\]\(https?://|never send|do not send|don't "
             r"send|\bdocs?\.|request access|api reference"

@@ -1,7 +1,8 @@
 """What belongs together in one block or program: secrets read here, and sent there. Pure."""
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from apexbridge.vetting.leaks import DROPS, GUARDED_PATHS, STORES
@@ -9,7 +10,6 @@ from apexbridge.vetting.patterns import Hit, Setting
 from apexbridge.vetting.rulebook import Level, lowered
 from apexbridge.vetting.view import Unit, View
 
-MAX_LINES = 4_000
 NEAR = 40
 """In a program, how many lines may lie between reading and sending."""
 
@@ -88,7 +88,7 @@ def units_of(view: View, setting: Setting) -> Iterator[Hit]:
         sources = signs.whole + (signs.secrets if signs.reads else [])
         if not sources or not signs.sends:
             continue
-        distance, line = min((abs(a - b), a) for a in sources[:200] for b in signs.sends[:200])
+        distance, line = min((_distance(source, signs.sends), source) for source in sources)
         if distance > NEAR:
             continue
         level: Level = "block" if distance <= 12 or signs.cloaks or signs.drops else "warn"
@@ -99,9 +99,15 @@ def units_of(view: View, setting: Setting) -> Iterator[Hit]:
         yield Hit(rule="AB021", level=level, line=line, matched=view.lines[line - 1].strip())
 
 
+def _distance(line: int, others: Sequence[int]) -> int:
+    """How far the nearest of some lines is away; they stand in order."""
+    at = bisect_left(others, line)
+    return min(abs(line - other) for other in others[max(0, at - 1) : at + 1])
+
+
 def _signs(view: View, unit: Unit) -> _Signs:
     signs = _Signs([], [], [], [])
-    for number in range(unit.first, min(unit.last, unit.first + MAX_LINES) + 1):
+    for number in range(unit.first, unit.last + 1):
         line = view.lines[number - 1][:2_000]
         if not line.strip() or _is_comment(line, unit.language):
             continue

@@ -101,6 +101,10 @@ PHRASES = {
     "tool_not_found": Phrase("没有名为“{name}”的工具"),
     "tool_input_invalid": Phrase("工具“{name}”的参数不符合要求：{detail}"),
     "tool_failed": Phrase("工具“{name}”执行失败：{detail}"),
+    "skill_dangerous": Phrase(
+        "技能“{name}”看起来有危险（{level}：{rules}），没有安装",
+        "请用 apexbridge scan 查看；--despite-findings 可强制安装。",
+    ),
     "not_agreed": Phrase("没有得到同意", "请回答 y，或使用 --yes。"),
     "permission_denied": Phrase("不允许：{detail}"),
     "isolation_unavailable": Phrase(

@@ -123,6 +123,10 @@ PHRASES = {
     "tool_not_found": Phrase("No tool named '{name}'"),
     "tool_input_invalid": Phrase("The arguments of tool '{name}' do not fit: {detail}"),
     "tool_failed": Phrase("The tool '{name}' failed: {detail}"),
+    "skill_dangerous": Phrase(
+        "The skill '{name}' looks dangerous ({level}: {rules}) and was not installed",
+        "Look at it with 'apexbridge scan'; --despite-findings installs it all the same.",
+    ),
     "not_agreed": Phrase("Nobody agreed to it", "Answer yes, or give --yes."),
     "permission_denied": Phrase("Not allowed: {detail}"),
     "isolation_unavailable": Phrase(
