@@ -50,7 +50,7 @@ INCOMING: tuple[Pattern, ...] = (
     pattern(
         "AB011",
         "warn",
-        rf"(?:{SHELLS}\s+-c\s+[\"']?\$\(|{SHELLS}\s+<\(|\beval\s+[\"']?\$\(|\bsource\s+<\(|"
+        rf"(?:{INTERPRETERS}\s+-[ce]\s+[\"']?\$\(|{SHELLS}\s+<\(|\beval\s+[\"']?\$\(|\bsource\s+<\(|"
         rf"\.\s+<\()\s{{0,3}}(?:curl|wget)\b",
         hints="curl wget",
         unless=_KNOWN_INSTALLERS,

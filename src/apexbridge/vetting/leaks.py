@@ -85,6 +85,31 @@ LEAKS: tuple[Pattern, ...] = (
         hints="169.254 metadata.google 100.100",
     ),
     pattern(
+        "AB021",
+        "warn",
+        r"\b(?:curl|wget)\b[^\n]{0,200}https?://[^\s]{0,120}\$\((?:cat|env|printenv|base64|tar)\b",
+        hints="$(",
+        unless=r"localhost|127\.0\.0\.1",
+        places=RUN,
+    ),
+    pattern(
+        "AB021",
+        "warn",
+        rf"(?:\b(?:env|printenv)|{GUARDED_PATHS})[^\n|]{{0,60}}\|[^\n]{{0,80}}\bcurl\b",
+        hints="curl",
+        also=(r"\s-d\b|--data|\s-F\b|\s-T\b|--upload-file|-X\s?P(?:OS|U)T",),
+        unless=r"localhost|127\.0\.0\.1",
+        places=RUN,
+    ),
+    pattern(
+        "AB027",
+        "review",
+        r"\b(?:curl|wget)\b[^\n]{0,80}https?://[^\s\"']{3,160}=\$\{?\w{0,40}(?:SECRET|PASSWORD|"
+        r"PRIVATE_KEY)",
+        hints="curl wget",
+        places=RUN,
+    ),
+    pattern(
         "AB022",
         "review",
         DROPS,

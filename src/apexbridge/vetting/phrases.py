@@ -217,7 +217,8 @@ PHRASES: tuple[Pattern, ...] = (
     pattern(
         "AB014",
         "warn",
-        r"\b(?:follow|execute|obey|comply with|carry out|perform|apply|treat)\b[^\n]{0,60}\b(?:instructions?|"
+        r"\b(?:follow|execute|obey|comply with|carry out"
+        r"|perform|apply|treat)\b[^\n]{0,60}\b(?:instructions?|"
         r"directives?|commands?|guidance|steps)\b",
         hints="http",
         also=(
