@@ -6,6 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from apexbridge.catalog.waking import Waking
 from apexbridge.errors import SkillNotFoundError
 from apexbridge.events import CatalogChanged, Cause, EventSink
 from apexbridge.extensions import Extensions, hook
@@ -240,3 +241,15 @@ async def test_a_watcher_and_a_catalogue_that_break_begin_anew(
 
         await _until(is_listed)
         assert breaks == []
+
+
+async def test_what_a_touched_file_brings_is_found_by_search_too(
+    home: Path, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    make_skill(project / "web/.claude/skills", "welding", description="Weld steel pipes.")
+    async with Runtime.open(_loaded(home, project)) as runtime:
+        assert await _best(runtime, "weld steel pipes") != "welding"
+        touched = await runtime.touch([project / "web/index.html"], Waking(project))
+        assert touched.found == ("welding",)
+        assert await _best(runtime, "weld steel pipes") == "welding"

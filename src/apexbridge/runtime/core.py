@@ -4,10 +4,11 @@ import logging
 import math
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Self
 
 import anyio
@@ -15,9 +16,10 @@ import anyio.to_thread
 
 from apexbridge.activation.scripts import ScriptCall, execute_skill
 from apexbridge.audit import AuditLog
-from apexbridge.catalog.catalog import Catalog, Rules
+from apexbridge.catalog.catalog import Catalog, Rules, Touched
 from apexbridge.catalog.trust import TrustStore, refuse_untrusted
 from apexbridge.catalog.usage import UsageStore
+from apexbridge.catalog.waking import Waking
 from apexbridge.events import Cause, Event
 from apexbridge.extensions import Extensions
 from apexbridge.lifecycle.states import States
@@ -160,6 +162,13 @@ class Runtime:
         await self.catalog.refresh([f"{Origin.INSTALLED}:{self.store.root}"], cause=cause)
         if "searching" in vars(self):
             await self.searching.vectorise(only=[name])
+
+    async def touch(self, paths: Iterable[Path], waking: Waking) -> Touched:
+        """Wake and find the skills that touched files concern; the index takes in new ones."""
+        touched = await self.catalog.touch(paths, waking)
+        if touched.found:
+            await self._follow(touched.found)
+        return touched
 
     async def refresh(self) -> None:
         """Scan every source again; one that is down is a problem beside the others."""
