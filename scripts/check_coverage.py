@@ -37,8 +37,9 @@ def main() -> int:
     failures = list[str]()
     checked = 0
     for path, file in measured["files"].items():
-        room = path.partition("apexbridge/")[2]
-        if room.startswith(PURE):
+        room = path.removeprefix("src/apexbridge/")
+        # What lies elsewhere is a copy that a test made, such as the package in a zip.
+        if room != path and room.startswith(PURE):
             checked += 1
             percent = file["summary"]["percent_covered"]
             missing = file["missing_lines"] or file.get("missing_branches")
