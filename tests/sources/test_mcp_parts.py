@@ -492,7 +492,7 @@ async def test_work_that_takes_too_long_ends_and_the_next_call_opens_anew() -> N
         await anyio.sleep_forever()
         return value
 
-    async with _lane(door, seconds=0.2) as lane:
+    async with _lane(door, seconds=1.5) as lane:
         with pytest.raises(TimeoutError):
             await lane.run(wait)
         assert await lane.run(_same) == 2
@@ -502,7 +502,7 @@ async def test_work_that_takes_too_long_ends_and_the_next_call_opens_anew() -> N
 async def test_an_opening_that_takes_too_long_ends_too() -> None:
     door = Door()
     door.hangs = True
-    async with _lane(door, seconds=0.2) as lane:
+    async with _lane(door, seconds=1.5) as lane:
         with pytest.raises((TimeoutError, LostError)):
             await lane.run(_same)
         door.hangs = False
