@@ -10,7 +10,7 @@ from apexbridge.skills.manifest import SkillManifest
 from apexbridge.skills.model import Origin, Provenance, Skill
 from apexbridge.skills.patterns import Patterns
 
-PROJECT = Path("/work/project")
+PROJECT = Path("/srv/project")
 
 
 def _skill(name: str, *paths: str, home: Path | None = None) -> Skill:
@@ -94,7 +94,7 @@ def test_a_command_names_paths(command: str, named: list[str]) -> None:
 def test_absolute_paths_and_those_above_are_what_they_are() -> None:
     assert named_paths("cat /etc/passwd ../x", PROJECT)[1:] == (
         Path("/etc/passwd"),
-        Path("/work/x"),
+        Path("/srv/x"),
     )
 
 
