@@ -12,7 +12,8 @@ run: $(RUN)/.ready
 
 test: check
 	@PYTHONWARNDEFAULTENCODING=1 $(BIN)/coverage erase
-	@PYTHONWARNDEFAULTENCODING=1 $(BIN)/coverage run -m pytest -n 2 -q
+	@PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache PYTHONWARNDEFAULTENCODING=1 \
+	  $(BIN)/coverage run -m pytest -n 3 --dist worksteal -q
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/python scripts/check_coverage.py
 
@@ -43,9 +44,11 @@ test-as-nobody: $(TEST)/.ready
 test-without-bubblewrap: $(TEST)/.ready
 	@scripts/elsewhere --without-bubblewrap $(BIN)/python -m pytest -n 2 -q -p no:cacheprovider
 
-# The same kills as in `make test`, at many more moments.
+# The same kills as in `make test`, at many more moments; then every system call, which needs strace.
 crash: $(TEST)/.ready
+	@$(BIN)/python -m tests.crash.whole --only-look
 	@$(BIN)/python -m pytest -q -p no:cacheprovider tests/crash --rounds 50
+	@$(BIN)/python -m tests.crash.whole
 
 bench: $(TEST)/.ready
 	@$(BIN)/python -m benchmarks

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from benchmarks import (
     indexing,
+    installing,
     reading,
     retrieval_quality,
     retrieval_speed,
@@ -21,6 +22,7 @@ def main() -> None:
         "starting": starting.main,
         "reading": lambda: reading.main(options.corpus),
         "sandboxes": sandboxes.main,
+        "installing": installing.main,
         "scanning": lambda: scanning.main(options.corpus),
         "retrieval_quality": lambda: retrieval_quality.main(
             options.corpus,

@@ -16,10 +16,13 @@ from apexbridge.cli.output import Exit
 from apexbridge.lifecycle.archive import ArchiveLimits
 from apexbridge.policy.hookspec import HookEvent
 from apexbridge.settings import (
+    AgentSettings,
     IndexSettings,
+    InstallSettings,
     McpServer,
     McpSettings,
     ModelSettings,
+    PermissionSettings,
     PluginSettings,
     RemoteSettings,
     SandboxSettings,
@@ -94,9 +97,12 @@ def settings_page() -> str:
         *_settings(McpSettings, "mcp."),
         *_settings(McpServer, "mcp.servers.NAME."),
         *_settings(RemoteSettings, "remote."),
+        *_settings(InstallSettings, "install."),
         *_settings(SandboxSettings, "sandbox."),
         *_settings(IndexSettings, "index."),
         *_settings(ModelSettings, "model."),
+        *_settings(AgentSettings, "agent."),
+        *_settings(PermissionSettings, "permissions."),
     ]
     intro = (
         "Later wins: defaults, your `config.toml`, the project's `ship.json` (only `skills.paths` "

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import anyio
+import coverage
 import pytest
 
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
@@ -22,6 +23,13 @@ from tests.hostile.rows import APART, ROWS, kind_of
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rounds", type=int, help="how often tests/crash kills")
+
+
+def pytest_sessionfinish() -> None:
+    """A worker that is slow to end is killed: what it measured is safe before that."""
+    measured = coverage.Coverage.current()
+    if measured is not None:
+        measured.save()
 
 
 @pytest.fixture

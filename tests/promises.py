@@ -101,9 +101,9 @@ PROMISES = _rows(
     # Table L, lifecycle and crashes.
     Promise("L01", "installing a taken name changes nothing", "partly", "409 over HTTP"),
     Promise("L02", "of fifty installs of one name one wins", "partly", "409 over HTTP"),
-    Promise("L03", "changes of one skill at the same time are put in a row"),
-    Promise("L04", "a kill at any system call leaves every invariant true"),
-    Promise("L05", "a full or failing disk rolls back", "partly", "every write of every operation"),
+    Promise("L03", "changes of one skill at the same time are put in a row", "partly", "over HTTP"),
+    Promise("L04", "a kill at any system call leaves every invariant true", "kept"),
+    Promise("L05", "a full or failing disk rolls back", "partly", "507 over HTTP"),
     Promise(
         "L06",
         "an embedder that fails leaves no bad vector",
@@ -115,11 +115,11 @@ PROMISES = _rows(
     Promise("L09", "a folder removed by hand is no longer found", "kept"),
     Promise("L10", "a SKILL.md edited by hand is seen; a bad edit keeps the last good one", "kept"),
     Promise("L11", "an edit of the description changes nothing else", "partly", "ETag over HTTP"),
-    Promise("L12", "no other field can be edited"),
+    Promise("L12", "no other field can be edited", "partly", "422 over HTTP"),
     Promise("L13", "uninstalling the unknown, the bundled and the running", "partly", "HTTP"),
-    Promise("L14", "a second server on the same data refuses to start"),
-    Promise("L15", "read-only and linked data folders"),
-    Promise("L16", "a scan of any size ends", "partly", "resuming and paging"),
+    Promise("L14", "a second server on the same data refuses to start", "kept"),
+    Promise("L15", "read-only and linked data folders", "kept"),
+    Promise("L16", "a scan of any size ends, and is listed by pages", "kept"),
     # Table X, execution.
     Promise(
         "X01", "unknown skills and scripts outside are refused", "partly", "the refusal over HTTP"
@@ -171,10 +171,10 @@ PROMISES = _rows(
     Promise("G03", "bad tool calls become errors the model can read"),
     Promise("G04", "limits end a turn with what there is"),
     Promise("G05", "recursion and fan-out are bounded"),
-    Promise("G06", "a failing PreToolUse hook denies"),
-    Promise("G07", "a once hook runs once"),
+    Promise("G06", "a failing PreToolUse hook denies", "kept"),
+    Promise("G07", "a once hook runs once", "kept"),
     Promise("G08", "deny beats allow, and prefixes end at words", "kept"),
-    Promise("G09", "a tool outside allowed-tools is refused and told"),
+    Promise("G09", "a tool outside allowed-tools is refused and told", "kept"),
     Promise("G10", "a skill removed in mid-conversation is an error, not a crash"),
     Promise("G11", "bait and clones are found", "partly", "the report at an install"),
     Promise("G12", "Chinese injection is found", "partly", "the report at an install"),

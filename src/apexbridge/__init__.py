@@ -20,12 +20,15 @@ _HOMES = {
     "SkillManifest": "skills.manifest",
     "SkillNotFoundError": "errors",
     "SkillSource": "sources.base",
+    "ToolContext": "tools.base",
+    "ToolResult": "tools.base",
     "edit_description": "skills.edit",
     "load_settings": "settings:load",
     "open_archive": "lifecycle.archive",
     "open_folder": "skills.package",
     "pack": "lifecycle.archive",
     "read_skill": "skills.reader",
+    "tool": "tools.function",
     "validate": "skills.validate",
 }
 

@@ -17,6 +17,9 @@ from apexbridge.skills.package import open_folder as open_folder
 from apexbridge.skills.reader import read_skill as read_skill
 from apexbridge.skills.validate import validate as validate
 from apexbridge.sources.base import SkillSource as SkillSource
+from apexbridge.tools.base import ToolContext as ToolContext
+from apexbridge.tools.base import ToolResult as ToolResult
+from apexbridge.tools.function import tool as tool
 
 __all__ = [
     "ApexBridgeError",
@@ -31,11 +34,14 @@ __all__ = [
     "SkillManifest",
     "SkillNotFoundError",
     "SkillSource",
+    "ToolContext",
+    "ToolResult",
     "edit_description",
     "load_settings",
     "open_archive",
     "open_folder",
     "pack",
     "read_skill",
+    "tool",
     "validate",
 ]

@@ -5,6 +5,7 @@ removed or put in between without the rest of the chain telling. Lines are only 
 a lock that several processes share, and are on disk before the call returns.
 """
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -53,8 +54,7 @@ class AuditLog:
                 cut = {k: v[:_MAX_TEXT] if isinstance(v, str) else v for k, v in facts.items()}
                 fields = {"at": at, "action": action, "facts": cut, "before": before}
                 line = json.dumps({**fields, "hash": _hash(fields)}, ensure_ascii=True) + "\n"
-                os.write(descriptor, line.encode("ascii"))
-                os.fsync(descriptor)
+                _append(descriptor, line.encode("ascii"))
         except OSError as error:
             raise StorageError(error.strerror or str(error), path=self._path) from error
 
@@ -100,6 +100,20 @@ def _locked(path: Path) -> Generator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _append(descriptor: int, line: bytes) -> None:
+    """Write a line that stays, or nothing: half a line would break the chain."""
+    size = os.fstat(descriptor).st_size
+    try:
+        is_whole = os.write(descriptor, line) == len(line)
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
+    if not is_whole:
+        os.ftruncate(descriptor, size)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _last_hash(descriptor: int) -> str:

@@ -11,6 +11,7 @@ ApexBridgeError
 │   ├── SkillInvalidError        SKILL.md breaks the rules (carries the problems)
 │   ├── SkillExistsError         install would replace a skill
 │   ├── SkillChangedError        the skill is not in the state that the caller saw
+│   ├── SkillVersionError        no such version, or none that may take the other's place
 │   ├── SkillNotInvocableError   the skill may not be called this way, or is asleep
 │   └── SkillReadOnlyError       the source does not allow edits or removal
 ├── ArchiveError
@@ -167,6 +168,12 @@ class SkillChangedError(SkillError):
     """The skill is not in the state that the caller saw."""
 
     code = "skill_changed"
+
+
+class SkillVersionError(SkillError):
+    """There is no such version of a skill, or it may not take the other's place."""
+
+    code = "version_unknown"
 
 
 class SkillNotInvocableError(SkillError):

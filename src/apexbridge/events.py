@@ -10,13 +10,30 @@ from typing import Literal
 Mode = Literal["inline", "fork"]
 Trigger = Literal["user", "model", "nested", "fork", "api"]
 Cause = Literal[
-    "refresh", "path", "folder", "disk", "source", "trust", "install", "uninstall", "edit"
+    "refresh",
+    "path",
+    "folder",
+    "disk",
+    "source",
+    "trust",
+    "install",
+    "uninstall",
+    "edit",
+    "update",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDelta:
     """A piece of the reply arrived."""
+
+    session_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningDelta:
+    """A piece of what the model thinks before it replies arrived."""
 
     session_id: str
     text: str
@@ -72,6 +89,25 @@ class SlashUsedByModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HookWarned:
+    """A hook failed, or could not be asked; what waited for it says what came of that."""
+
+    session_id: str
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnFinished:
+    """A turn came to its end; `finish` says to which."""
+
+    session_id: str
+    turn_id: str
+    finish: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogChanged:
     """The set of active skills changed."""
 
@@ -92,11 +128,14 @@ class ListingCut:
 
 Event = (
     TextDelta
+    | ReasoningDelta
     | ToolStarted
     | ToolFinished
     | SkillActivated
     | SkillRefused
     | SlashUsedByModel
+    | HookWarned
+    | TurnFinished
     | CatalogChanged
     | ListingCut
 )

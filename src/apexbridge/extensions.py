@@ -9,6 +9,7 @@ and implements any of these functions there, each marked with `@extensions.hook`
 
     apexbridge_sources(project)      more places skills come from
     apexbridge_event_sinks()         listeners for everything that happens
+    apexbridge_tools(project)        more tools for the model
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ import pluggy
 from apexbridge.errors import ConfigError
 from apexbridge.events import EventSink
 from apexbridge.sources.base import SkillSource
+from apexbridge.tools.base import Tool
 
 GROUP = "apexbridge"
 
@@ -34,6 +36,10 @@ class _Points:
     @_spec
     def apexbridge_event_sinks(self) -> Sequence[EventSink]:  # pyright: ignore[reportReturnType]
         """Give functions that are called with every event, in the thread it happens in."""
+
+    @_spec
+    def apexbridge_tools(self, project: Path) -> Sequence[Tool]:  # pyright: ignore[reportReturnType]
+        """Give more tools for the model; each needs a name of its own."""
 
 
 class Extensions:
@@ -75,3 +81,8 @@ class Extensions:
         """All listeners that extensions give."""
         given: list[Sequence[EventSink]] = self._plugins.hook.apexbridge_event_sinks()
         return tuple(sink for sinks in given for sink in sinks)
+
+    def tools(self, project: Path) -> tuple[Tool, ...]:
+        """All tools that extensions give."""
+        given: list[Sequence[Tool]] = self._plugins.hook.apexbridge_tools(project=project)
+        return tuple(tool for tools in given for tool in tools)

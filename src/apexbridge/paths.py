@@ -7,14 +7,14 @@ import os
 import stat
 import sys
 import uuid
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from apexbridge.errors import StorageError, UnsafePathError
 
 _AT_FDCWD = -100
-_RENAME_NOREPLACE = 1
+_RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
 _NOT_SUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
@@ -128,14 +128,15 @@ def _strip(folder: int, top: int) -> list[str]:
 def commit_folder(source: Path, target: Path) -> None:
     """Move a folder into place by one durable rename, and never replace anything.
 
+    If the disk refuses, the folder is where it was.
+
     Raises:
         StorageError: `path_exists` if the target exists, `storage_failed` if the disk refuses.
     """
     try:
         fsync_tree(source)
         _rename_new(source, target)
-        fsync_folder(target.parent)
-        fsync_folder(source.parent)
+        _sync_or(lambda: target.rename(source), target.parent, source.parent)
     except FileExistsError:
         raise StorageError(code="path_exists", path=target) from None
     except OSError as error:
@@ -143,7 +144,7 @@ def commit_folder(source: Path, target: Path) -> None:
 
 
 def _rename_new(source: Path, target: Path) -> None:
-    if _rename_noreplace(source, target):
+    if _rename(source, target, _RENAME_NOREPLACE):
         return
     # A portable second way: making the empty folder is the claim that only one can win, and
     # rename(2) replaces an empty folder, and no other, in one step.
@@ -157,13 +158,80 @@ def _rename_new(source: Path, target: Path) -> None:
         raise
 
 
-def _rename_noreplace(source: Path, target: Path) -> bool:
+def exchange_folders(one: Path, other: Path) -> None:
+    """Let two folders change places by one durable rename: at no moment is either missing.
+
+    Where the file system cannot do that there are three renames. What a crash leaves between them
+    is put right by `finish_exchange`.
+
+    Raises:
+        StorageError: If the disk refuses.
+    """
+    try:
+        fsync_tree(one)
+        _exchange(one, other)
+        _sync_or(lambda: _exchange(one, other), other.parent, one.parent)
+    except OSError as error:
+        raise StorageError(error.strerror or str(error), path=other) from error
+
+
+def _exchange(one: Path, other: Path) -> None:
+    if not _rename(one, other, _RENAME_EXCHANGE):
+        _exchange_in_steps(one, other)
+
+
+def _sync_or(take_back: Callable[[], object], *folders: Path) -> None:
+    """Force folders to the disk; what cannot be made durable is taken back."""
+    try:
+        for folder in folders:
+            fsync_folder(folder)
+    except OSError:
+        take_back()
+        raise
+
+
+def _exchange_in_steps(one: Path, other: Path) -> None:
+    other.rename(_aside(one))
+    try:
+        one.rename(other)
+    except OSError:
+        _aside(one).rename(other)
+        raise
+    try:
+        _aside(one).rename(one)
+    except OSError:
+        other.rename(one)
+        _aside(one).rename(other)
+        raise
+
+
+def finish_exchange(one: Path, other: Path) -> None:
+    """Put right what a crash left of an exchange: the old state, or the new one.
+
+    Raises:
+        StorageError: If the disk refuses.
+    """
+    aside = _aside(one)
+    try:
+        if aside.exists():
+            aside.rename(one if other.exists() else other)
+            fsync_folder(other.parent)
+            fsync_folder(one.parent)
+    except OSError as error:
+        raise StorageError(error.strerror or str(error), path=other) from error
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.aside")
+
+
+def _rename(source: Path, target: Path, how: int) -> bool:
     """Ask the kernel; False where this system or this file system cannot."""
     renameat2 = _renameat2()
     if renameat2 is None:
         return False
     arguments = (_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target))
-    if renameat2(*arguments, _RENAME_NOREPLACE) == 0:
+    if renameat2(*arguments, how) == 0:
         return True
     code = ctypes.get_errno()
     if code in _NOT_SUPPORTED:
@@ -197,6 +265,23 @@ def replace_bytes(path: Path, data: bytes) -> None:
         fsync_folder(path.parent)
 
 
+def swap_file(path: Path, new: Path) -> None:
+    """Put a file, written and synced already, in another's place; the old or the new is there.
+
+    Both lie on one file system. If the disk refuses, the old one is there.
+
+    Raises:
+        StorageError: If the disk refuses.
+    """
+    old = _aside(new)
+    with as_storage(path):
+        old.hardlink_to(path)
+        new.replace(path)
+        _sync_or(lambda: old.replace(path), path.parent)
+    with contextlib.suppress(OSError):  # the change is made
+        old.unlink()
+
+
 def create_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Write a file that must not exist yet; a reader sees all of it or nothing.
 
@@ -207,6 +292,15 @@ def create_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
         _write_new(temporary, data, mode)
         path.hardlink_to(temporary)
         fsync_folder(path.parent)
+
+
+@contextmanager
+def as_storage(path: Path) -> Generator[None]:
+    """The disk's errors become ours."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(error.strerror or str(error), path=path) from error
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from apexbridge.errors import (
     ToolInputError,
 )
 from apexbridge.runtime import Bounds, Runtime
+from apexbridge.runtime.executing import Executing
 from apexbridge.sandbox import interpreters, spawn
 from apexbridge.sandbox.base import ExecutionResult, Sandbox, SandboxLimits
 from apexbridge.sandbox.workshop import Workshop
@@ -191,8 +192,8 @@ async def test_a_script_really_runs_in_the_sandbox_of_this_machine(
             inputs={"in.txt": b"text"},
             limits=SandboxLimits(wall_seconds=30),
         )
-        result = await runtime.execute(call)
-        assert (await runtime.choose_sandbox()).require().name == result.isolation
+        result = await runtime.executing.execute(call)
+        assert (await runtime.executing.choose_sandbox()).require().name == result.isolation
     assert result.outcome == "ok", result
     assert result.stdout.startswith(b"['--', 'a;b', '\xc3\xa9'] ")
     assert b"SECRET" not in result.stdout
@@ -212,7 +213,9 @@ async def test_a_linked_skill_runs_and_a_changed_input_comes_back(
     loaded = load(project=tmp_path, environment={"HOME": str(home)})
     async with Runtime.open(loaded) as runtime:
         inputs = {"a": b"1", "b": b"2"}
-        result = await runtime.execute(ScriptCall(skill=runtime.catalog.get("tool"), inputs=inputs))
+        result = await runtime.executing.execute(
+            ScriptCall(skill=runtime.catalog.get("tool"), inputs=inputs)
+        )
     assert (result.outcome, result.stdout.decode().strip()) == ("ok", str(real.resolve()))
     assert result.produced == {"a": b"1+"}
 
@@ -225,7 +228,7 @@ async def test_nul_in_an_argument_is_refused(home: Path, tmp_path: Path) -> None
     async with Runtime.open(loaded) as runtime:
         tool = runtime.catalog.get("tool")
         with pytest.raises(ToolInputError, match="NUL"):
-            await runtime.execute(ScriptCall(skill=tool, arguments=("a\0b",)))
+            await runtime.executing.execute(ScriptCall(skill=tool, arguments=("a\0b",)))
 
 
 @pytest.mark.promise("X15")
@@ -233,15 +236,15 @@ async def test_a_system_without_backends_refuses_even_what_is_allowed(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": "print('ran')"})
-    monkeypatch.setattr(Runtime, "_candidates", no_candidates)
+    monkeypatch.setattr(Executing, "_candidates", no_candidates)
     monkeypatch.setattr(spawn, "is_supported", lambda: False)
     environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__ALLOW_UNSANDBOXED": "yes"}
     async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
         with pytest.raises(ApexBridgeError, match="no backend is known for this system"):
-            await runtime.execute(ScriptCall(skill=runtime.catalog.get("tool")))
+            await runtime.executing.execute(ScriptCall(skill=runtime.catalog.get("tool")))
 
 
-def no_candidates(_: Runtime, __: Bounds) -> list[Sandbox]:
+def no_candidates(_: Executing, __: Bounds) -> list[Sandbox]:
     return []
 
 
@@ -250,16 +253,16 @@ async def test_without_any_isolation_nothing_runs_unless_allowed(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": "print('ran')"})
-    monkeypatch.setattr(Runtime, "_candidates", no_candidates)
+    monkeypatch.setattr(Executing, "_candidates", no_candidates)
     for allowed in ("no", "yes"):
         environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__ALLOW_UNSANDBOXED": allowed}
         async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
-            call = ScriptCall(skill=runtime.catalog.get("tool"), limits=runtime.limits())
+            call = ScriptCall(skill=runtime.catalog.get("tool"), limits=runtime.executing.limits())
             if allowed == "no":
                 with pytest.raises(ApexBridgeError, match="No working sandbox"):
-                    await runtime.execute(call)
+                    await runtime.executing.execute(call)
             else:
-                result = await runtime.execute(call)
+                result = await runtime.executing.execute(call)
                 assert (result.stdout, result.isolation) == (b"ran\n", "plain")
                 assert runtime.audit.verify() == 1
     assert "without isolation" in caplog.text
@@ -271,13 +274,15 @@ async def test_a_run_that_cannot_be_recorded_does_not_happen(
 ) -> None:
     script = f"touch {tmp_path}/ran"
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": script})
-    monkeypatch.setattr(Runtime, "_candidates", no_candidates)
+    monkeypatch.setattr(Executing, "_candidates", no_candidates)
     data = tmp_path / "data"
     (data / "audit.jsonl").mkdir(parents=True)
     environment = {"HOME": str(home), "APEXBRIDGE_DATA_DIR": str(data)}
     async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
         with pytest.raises(StorageError):
-            await runtime.execute(ScriptCall(skill=runtime.catalog.get("tool")), is_unsafe=True)
+            await runtime.executing.execute(
+                ScriptCall(skill=runtime.catalog.get("tool")), is_unsafe=True
+            )
     assert not (tmp_path / "ran").exists()
 
 
@@ -306,12 +311,14 @@ async def test_a_skill_reaches_the_hosts_that_were_granted_to_it(
         seen[call.skill.name] = call.hosts
         return ExecutionResult(outcome="ok", exit_code=0)
 
-    monkeypatch.setattr("apexbridge.runtime.core.execute_skill", note)
+    monkeypatch.setattr("apexbridge.runtime.executing.execute_skill", note)
     granted = "weather=api.example.org,weather=example.com:8443"
     environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__HOSTS": granted}
     async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
         for name in ("weather", "other"):
-            await runtime.execute(ScriptCall(skill=runtime.catalog.get(name)), is_unsafe=True)
+            await runtime.executing.execute(
+                ScriptCall(skill=runtime.catalog.get(name)), is_unsafe=True
+            )
     assert seen == {"weather": ("api.example.org", "example.com:8443"), "other": ()}
     with pytest.raises(ConfigError, match="skill=host"):
         load(project=tmp_path, environment={"APEXBRIDGE_SANDBOX__HOSTS": "weather"})

@@ -1,6 +1,7 @@
 """The promise register and the tests agree, in both directions."""
 
 import ast
+import functools
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ def _marks(tree: ast.AST) -> Iterator[str]:
                 pass
 
 
+@functools.cache
 def _proved() -> dict[str, list[str]]:
     proved = defaultdict[str, list[str]](list)
     for path in sorted(TESTS.rglob("test_*.py")):

@@ -1,15 +1,19 @@
-"""The command line as people run it: a process of its own."""
+"""The command line: within this process, and as people run it, a process of its own."""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
+
+from apexbridge.cli.main import main
 
 
 @dataclass(frozen=True)
@@ -33,19 +37,24 @@ class Done:
 
 Run = Callable[..., Done]
 
+_KEPT = ("PATH", "HOME", "LANG")
+_COVERED = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+
+
+def _kept(names: tuple[str, ...]) -> dict[str, str]:
+    return {name: os.environ[name] for name in names if name in os.environ}
+
 
 @pytest.fixture
-def run(home: Path, tmp_path: Path) -> Run:
-    place = tmp_path / "project"
-    place.mkdir()
+def started(home: Path, project: Path) -> Run:
+    """A process for each command: for what only a process of its own can show."""
+    project.mkdir(exist_ok=True)
 
-    def run_(*arguments: str, cwd: Path | None = None, **variables: str) -> Done:
-        keep = ("PATH", "HOME", "LANG", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
-        environment = {name: os.environ[name] for name in keep if name in os.environ}
+    def start(*arguments: str, cwd: Path | None = None, **variables: str) -> Done:
         done = subprocess.run(
             [sys.executable, "-m", "apexbridge", *arguments],
-            cwd=cwd or place,
-            env={**environment, "PYTHONWARNINGS": "error", **variables},
+            cwd=cwd or project,
+            env={**_kept((*_KEPT, *_COVERED)), "PYTHONWARNINGS": "error", **variables},
             capture_output=True,
             text=True,
             encoding="utf-8",
@@ -53,7 +62,69 @@ def run(home: Path, tmp_path: Path) -> Run:
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
+    return start
+
+
+@pytest.fixture
+def run(home: Path, project: Path) -> Run:
+    """The same entry with the same words, variables and descriptors, without starting Python."""
+    project.mkdir(exist_ok=True)
+
+    def run_(
+        *arguments: str, cwd: Path | None = None, encoding: str = "utf-8", **variables: str
+    ) -> Done:
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+        ):
+            patch.chdir(cwd or project)
+            for name in os.environ.keys() - set(_KEPT):
+                patch.delenv(name)
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            patch.setattr(sys, "argv", ["apexbridge", *arguments])
+            with _streams(out, err, encoding):
+                code = _end_of(main)
+            return Done(code, _text(out), _text(err))
+
     return run_
+
+
+def _end_of(command: Callable[[], None]) -> int:
+    """The exit code; what would end Python with a traceback ends the test."""
+    try:
+        command()
+    except SystemExit as end:
+        code = end.code or 0
+    else:
+        code = 0
+    assert isinstance(code, int)
+    return code
+
+
+@contextmanager
+def _streams(out: IO[bytes], err: IO[bytes], encoding: str) -> Generator[None]:
+    """Let the three descriptors, and Python's streams over them, lead to nothing and into files."""
+    with ExitStack() as undo:
+        nothing = undo.enter_context(Path(os.devnull).open("rb"))
+        for number, file in enumerate((nothing, out, err)):
+            before = os.dup(number)
+            undo.callback(os.close, before)
+            undo.callback(os.dup2, before, number)
+            os.dup2(file.fileno(), number)
+        patch = undo.enter_context(pytest.MonkeyPatch.context())
+        for number, name in enumerate(("stdin", "stdout", "stderr")):
+            mode = "w" if number else "r"
+            stream = os.fdopen(number, mode, encoding=encoding, closefd=False)
+            undo.callback(stream.close)
+            patch.setattr(sys, name, stream)
+        yield
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode().replace("\r\n", "\n")
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from tests.cli.conftest import Run
 
 
 @pytest.mark.needs("bubblewrap")
-def test_doctor_tells_what_works(run: Run) -> None:
-    done = run("doctor")
+def test_doctor_tells_what_works(started: Run) -> None:
+    done = started("doctor")
     assert (done.code, done.err) == (0, "")
     assert done.out.rstrip().endswith("All is well.")
     for text in ("✓ Python", "✓ Data folder", "✓ Skills: bundled", "skills.max_depth"):
@@ -63,11 +63,19 @@ def test_doctor_speaks_chinese(run: Run) -> None:
 
 
 @pytest.mark.promise("S16")
-def test_a_terminal_that_knows_no_chinese_crashes_nothing(run: Run, home: Path) -> None:
+def test_a_terminal_that_knows_no_chinese_crashes_nothing(
+    run: Run, started: Run, home: Path
+) -> None:
     make_skill(home / ".claude/skills", "技能", description="中文描述 ✓")
-    for arguments in (("ls",), ("doctor",), ("show", "技能"), ("--lang", "zh", "show", "x")):
-        done = run(*arguments, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LANG="C")
+    done = started("show", "技能", PYTHONIOENCODING="ascii", PYTHONUTF8="0", LANG="C")
+    assert (done.code, done.err) == (0, "")
+    assert r"\u4e2d\u6587" in done.out
+    assert run("show", "技能", encoding="ascii", LANG="C").out == done.out
+    for arguments in (("ls",), ("doctor",), ("--lang", "zh", "show", "x")):
+        done = run(*arguments, encoding="ascii", LANG="C")
         assert "Traceback" not in done.err
+        assert (done.out.isascii(), done.err.isascii()) == (True, True)
+        assert "\\u" in done.out + done.err
 
 
 def test_config_shows_each_setting_with_its_origin(run: Run) -> None:
@@ -99,8 +107,8 @@ def test_settings_that_make_no_sense_end_every_command(run: Run, project: Path) 
         assert "来自 apexbridge.toml 的设置“skills.max_depth”无效" in done.err
 
 
-def test_the_version_is_the_packages(run: Run) -> None:
-    assert run("--version").out == f"{version('apexbridge')}\n"
+def test_the_version_is_the_packages(started: Run) -> None:
+    assert started("--version").out == f"{version('apexbridge')}\n"
 
 
 def test_without_arguments_the_help_is_shown(run: Run) -> None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,10 @@ from tests.cli.conftest import Run
 pytestmark = pytest.mark.needs("sandbox")
 
 
-def test_a_bundled_script_makes_its_files_in_the_sandbox(run: Run, project: Path) -> None:
+def test_a_bundled_script_makes_its_files_in_the_sandbox(started: Run, project: Path) -> None:
     (project / "data.csv").write_text("month,sales\n2026-01,3\n2026-02,4\n", encoding="utf-8")
-    done = run("run", "-i", "data.csv", "-o", "out", "csv-report", "--", "data.csv", "--lang", "zh")
+    words = ("-i", "data.csv", "-o", "out", "csv-report", "--", "data.csv", "--lang", "zh")
+    done = started("run", *words)
     assert (done.code, "sales" in done.out) == (0, True)
     assert "Made out/chart.svg" in done.err
     assert (project / "out/report.md").read_text(encoding="utf-8").startswith("# data")
@@ -54,7 +56,16 @@ def test_a_script_over_its_time_ends_with_seven(run: Run, home: Path) -> None:
     assert "timeout" in done.err
 
 
+@pytest.fixture
+def interruptible() -> Generator[None]:
+    """A shell lets what it starts in the background ignore SIGINT, and so all that this starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.promise("X14")
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_ends_the_script_and_leaves_nothing(
     home: Path, asked: signal.Signals, code: int
@@ -62,17 +73,20 @@ def test_an_interrupt_ends_the_script_and_leaves_nothing(
     mark = f"{uuid.uuid4().int % 10**12:012}.5"  # a number of seconds that only this test waits
     script = f"echo begun; sleep {mark}"
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": script})
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "apexbridge", "run", "tool"],
         cwd=home,
         env={"HOME": str(home), "PATH": os.environ["PATH"]},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"begun\n"
-    process.send_signal(asked)
-    _, error = process.communicate(timeout=20)
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"begun\n"
+            process.send_signal(asked)
+            _, error = process.communicate(timeout=20)
+        finally:
+            process.kill()  # where it did not end by itself, it must not meet the next test
     assert (process.returncode, b"Traceback" in error) == (code, False)
     found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _holds(path, mark.encode())]
     assert found == []
@@ -127,12 +141,14 @@ def test_doctor_marks_the_one_that_is_used() -> None:
 
 
 @pytest.mark.promise("X15")
-def test_without_a_sandbox_only_by_an_explicit_word_and_on_record(run: Run, home: Path) -> None:
+def test_without_a_sandbox_only_by_an_explicit_word_and_on_record(
+    run: Run, started: Run, home: Path
+) -> None:
     script = 'echo "$HOME"; echo x > ' + str(home / "written")
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": script})
     assert run("run", "tool").code in {0, 1}
     assert not (home / "written").exists()
-    done = run("run", "--unsafe-no-sandbox", "tool")
+    done = started("run", "--unsafe-no-sandbox", "tool")
     assert (done.code, (home / "written").exists()) == (0, True)
     assert "without isolation" in done.err
     (log,) = home.rglob("audit.jsonl")

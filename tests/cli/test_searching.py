@@ -31,8 +31,8 @@ def hashed(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return call
 
 
-def test_find_puts_the_skill_that_fits_first(run: Run) -> None:
-    done = run(*HASH, "find", REQUEST, "--limit", "2")
+def test_find_puts_the_skill_that_fits_first(started: Run) -> None:
+    done = started(*HASH, "find", REQUEST, "--limit", "2")
     assert (done.code, done.err) == (0, "")
     rows = [line.split("\t") for line in done.out.splitlines()]
     assert [row[0] for row in rows] == ["1", "2"]
@@ -184,7 +184,7 @@ def test_the_index_can_be_made_anew(hashed: Run, home: Path) -> None:
     assert hashed("index", "verify").out.endswith("Index and skills agree.\n")
 
 
-def test_a_wrong_call_is_told_as_json_too(run: Run) -> None:
-    done = run("find", "x", "--limit", "0", "--json")
+def test_a_wrong_call_is_told_as_json_too(started: Run) -> None:
+    done = started("find", "x", "--limit", "0", "--json")
     assert done.code == 2
     assert json.loads(done.out)["error"]["code"] == "usage"

@@ -194,7 +194,8 @@ def test_a_skill_that_cannot_be_hashed_cannot_be_approved_and_it_is_said(
     inside: Run, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _project_skill(project)
-    monkeypatch.setattr(tree.fingerprint, "__kwdefaults__", {"max_files": 1, "is_ours": True})
+    usual: dict[str, object] = tree.fingerprint.__kwdefaults__ or {}
+    monkeypatch.setattr(tree.fingerprint, "__kwdefaults__", {**usual, "max_files": 1})
     refused = inside("trust", "theirs", "--yes", "--json")
     assert refused.error["code"] == "skill_unhashed"
     every = inside("trust", "--all", "--yes", "--json").data

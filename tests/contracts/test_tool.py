@@ -1,23 +1,83 @@
 """What every tool promises, over every implementation."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from apexbridge.errors import ToolInputError
 from apexbridge.policy.engine import decide
 from apexbridge.policy.rules import Rule, ToolPattern
-from apexbridge.testing import EventLog, FixedApprover, StaticTool
-from apexbridge.tools.base import SubagentRequest, Tool, ToolContext, ToolRegistry, ToolResult
+from apexbridge.sandbox.workshop import Workshop
+from apexbridge.sandbox.workspace import Workspaces
+from apexbridge.testing import EventLog, FixedApprover, RecordingSandbox, StaticTool
+from apexbridge.toolbox.editing import EditTool, WriteTool
+from apexbridge.toolbox.files import ReadTool
+from apexbridge.toolbox.finding import GlobTool
+from apexbridge.toolbox.grepping import GrepTool
+from apexbridge.toolbox.shell import BashTool
+from apexbridge.toolbox.system import CalculateTool, NowTool, PlatformTool
+from apexbridge.tools.base import (
+    Reach,
+    SubagentRequest,
+    Tool,
+    ToolContext,
+    ToolRegistry,
+    ToolResult,
+)
+from apexbridge.tools.function import tool
 
 pytestmark = pytest.mark.anyio
 
-IMPLEMENTATIONS: dict[str, Callable[[], Tool]] = {"static": StaticTool}
+
+@dataclass
+class Subject:
+    """A tool, and a call of it that makes sense."""
+
+    tool: Tool
+    arguments: dict[str, Any]
+
+
+@tool
+def greet(name: str) -> str:
+    """Say hello."""
+    return f"hello {name}"
+
+
+def _bash(place: Path) -> Tool:
+    async def workshop() -> Workshop:
+        return Workshop(RecordingSandbox(), Workspaces(place / "private"))
+
+    return BashTool(workshop)
+
+
+async def _isolation() -> str:
+    return "none"
+
+
+IMPLEMENTATIONS: dict[str, Callable[[Path], Subject]] = {
+    "static": lambda _: Subject(StaticTool(), {}),
+    "function": lambda _: Subject(greet, {"name": "you"}),
+    "read": lambda _: Subject(ReadTool(), {"file_path": "a.txt"}),
+    "write": lambda _: Subject(WriteTool(), {"file_path": "b.txt", "content": "x"}),
+    "edit": lambda _: Subject(
+        EditTool(), {"file_path": "a.txt", "old_string": "text", "new_string": "x"}
+    ),
+    "glob": lambda _: Subject(GlobTool(), {"pattern": "*.txt"}),
+    "grep": lambda _: Subject(GrepTool(), {"pattern": "te?xt"}),
+    "bash": lambda place: Subject(_bash(place), {"command": "ls"}),
+    "calculate": lambda _: Subject(CalculateTool(), {"expression": "1 + 1"}),
+    "now": lambda _: Subject(NowTool(), {}),
+    "platform": lambda _: Subject(PlatformTool(_isolation), {}),
+}
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)
-def tool(request: pytest.FixtureRequest) -> Tool:
-    return IMPLEMENTATIONS[request.param]()
+def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
+    (tmp_path / "a.txt").write_text("text", encoding="utf-8")
+    return IMPLEMENTATIONS[request.param](tmp_path)
 
 
 async def _no_child(_: SubagentRequest) -> str:
@@ -25,18 +85,44 @@ async def _no_child(_: SubagentRequest) -> str:
 
 
 def _context(place: Path) -> ToolContext:
-    return ToolContext(session_id="s", call_id="c", cwd=place, emit=EventLog(), spawn=_no_child)
+    return ToolContext(
+        session_id="s",
+        call_id="c",
+        cwd=place,
+        emit=EventLog(),
+        spawn=_no_child,
+        reach=Reach(write=(place,)),
+    )
 
 
-def test_a_tool_says_how_it_looks_and_what_it_is_about_to_do(tool: Tool) -> None:
-    assert tool.spec.name
-    assert tool.spec.description
-    assert tool.spec.input_schema["type"] == "object"
-    assert [request.tool for request in tool.permissions({})] == [tool.spec.name]
+def test_a_tool_says_how_it_looks_and_what_it_is_about_to_do(
+    subject: Subject, tmp_path: Path
+) -> None:
+    spec = subject.tool.spec
+    assert spec.name
+    assert spec.description
+    assert spec.input_schema["type"] == "object"
+    asked = subject.tool.permissions(subject.arguments, _context(tmp_path))
+    assert [request.tool for request in asked] == [spec.name]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    assert (tmp_path / "a.txt").read_text(encoding="utf-8") == "text"
 
 
-async def test_a_call_gives_a_result(tool: Tool, tmp_path: Path) -> None:
-    assert isinstance(await tool.call({}, _context(tmp_path)), ToolResult)
+async def test_a_call_gives_a_result(subject: Subject, tmp_path: Path) -> None:
+    result = await subject.tool.call(subject.arguments, _context(tmp_path))
+    assert isinstance(result, ToolResult)
+    assert result.text
+    assert not result.is_error
+
+
+@pytest.mark.parametrize("subject", sorted(IMPLEMENTATIONS.keys() - {"static"}), indirect=True)
+async def test_an_unknown_argument_is_refused_by_name(subject: Subject, tmp_path: Path) -> None:
+    """The double takes anything."""
+    wrong = {**subject.arguments, "no_such_thing": 1}
+    with pytest.raises(ToolInputError, match="no_such_thing"):
+        subject.tool.permissions(wrong, _context(tmp_path))
+    with pytest.raises(ToolInputError, match="no_such_thing"):
+        await subject.tool.call(wrong, _context(tmp_path))
 
 
 async def test_the_double_gives_what_was_prepared_and_remembers(tmp_path: Path) -> None:
@@ -51,12 +137,18 @@ def test_a_registry_finds_tools_and_takes_no_name_twice() -> None:
     first = StaticTool("One")
     registry.add(first)
     assert (registry.get("One"), registry.get("Two"), list(registry)) == (first, None, [first])
-    with pytest.raises(ValueError, match="already registered"):
-        registry.add(StaticTool("One"))
+    second = StaticTool("Two")
+    registry.add(second, aliases=("Zwei",))
+    assert (registry.get("Zwei"), len(list(registry))) == (second, 2)
+    assert registry.names() == {"One", "Two", "Zwei"}
+    for name, alias in (("One", "New"), ("New", "One"), ("New", "Zwei"), ("Zwei", "New")):
+        with pytest.raises(ValueError, match="already registered"):
+            registry.add(StaticTool(name), aliases=(alias,))
+    assert registry.names() == {"One", "Two", "Zwei"}
 
 
-async def test_an_approver_settles_a_question() -> None:
-    request = StaticTool("Bash").permissions({})[0]
+async def test_an_approver_settles_a_question(tmp_path: Path) -> None:
+    request = StaticTool("Bash").permissions({}, _context(tmp_path))[0]
     decision = decide(request, [])
     for answer in ("once", "always", "no"):
         approver = FixedApprover(answer)

@@ -1,9 +1,12 @@
 """Killed at any moment of indexing: afterwards rows are folders, and nothing stale is found."""
 
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -30,15 +33,26 @@ def _loaded(home: Path, project: Path) -> Loaded:
     return load(project=project, environment=environment)
 
 
-def _kill_while_indexing(home: Path, project: Path, after: float) -> None:
+@pytest.fixture
+def indexer(home: Path, tmp_path: Path) -> Generator["subprocess.Popen[str]"]:
     program = Path(__file__).with_name("indexer.py")
-    command = [sys.executable, str(program), str(home), str(project)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as indexer:
-        assert indexer.stdout is not None
-        assert indexer.stdout.readline() == b"ready\n"
-        time.sleep(after)
-        assert indexer.poll() is None
-        indexer.kill()
+    command = [sys.executable, str(program), str(home), str(tmp_path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+    ) as running:
+        yield running
+
+
+def _kill_while_indexing(indexer: "subprocess.Popen[str]", after: float) -> None:
+    assert indexer.stdin is not None
+    assert indexer.stdout is not None
+    indexer.stdin.write("begin\n")
+    indexer.stdin.flush()
+    said, number = indexer.stdout.readline().split()
+    assert said == "ready"
+    time.sleep(after)
+    os.kill(int(number), signal.SIGKILL)
+    assert indexer.stdout.readline() == f"ended {-signal.SIGKILL}\n"
 
 
 def _change_some(skills: Path, chance: random.Random, number: int) -> None:
@@ -55,14 +69,14 @@ def _change_some(skills: Path, chance: random.Random, number: int) -> None:
 
 
 async def test_a_kill_at_any_moment_leaves_rows_that_are_folders(
-    home: Path, tmp_path: Path, rounds: int
+    home: Path, tmp_path: Path, rounds: int, indexer: "subprocess.Popen[str]"
 ) -> None:
     chance = random.Random(rounds)  # noqa: S311  # no secret hangs on it
     skills = home / ".local/share/apexbridge/skills"
     for number in range(SKILLS):
         make_skill(skills, f"skill-{number}", description=f"Does number {number}.")
     for number in range(rounds):
-        _kill_while_indexing(home, tmp_path, chance.uniform(0, LONGEST_SECONDS))
+        _kill_while_indexing(indexer, chance.uniform(0, LONGEST_SECONDS))
         _change_some(skills, chance, number)
         async with Runtime.open(_loaded(home, tmp_path)) as runtime:
             index = await runtime.searching.index()

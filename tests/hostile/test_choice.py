@@ -9,6 +9,7 @@ import pytest
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.errors import SandboxUnavailableError
 from apexbridge.runtime import Bounds, Runtime
+from apexbridge.runtime.executing import Executing
 from apexbridge.sandbox.base import Access, ExecRequest, Sandbox
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
 from apexbridge.sandbox.ladder import choose
@@ -75,13 +76,13 @@ async def test_67_without_namespaces_the_next_one_is_taken_and_it_is_said(
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "echo ran"})
     with closing(_WithoutNamespaces()) as launcher:
 
-        def candidates(_: Runtime, __: Bounds) -> list[Sandbox]:
+        def candidates(_: Executing, __: Bounds) -> list[Sandbox]:
             return [BubblewrapSandbox(launcher), LandlockSandbox(launcher)]
 
-        monkeypatch.setattr(Runtime, "_candidates", candidates)
+        monkeypatch.setattr(Executing, "_candidates", candidates)
         async with Runtime.open(load(project=tmp_path, environment={"HOME": str(home)})) as runtime:
-            choice = await runtime.choose_sandbox()
-            result = await runtime.execute(ScriptCall(skill=runtime.catalog.get("tool")))
+            choice = await runtime.executing.choose_sandbox()
+            result = await runtime.executing.execute(ScriptCall(skill=runtime.catalog.get("tool")))
     assert [(trial.name, trial.passed) for trial in choice.trials] == [
         ("bubblewrap", False),
         ("landlock", True),

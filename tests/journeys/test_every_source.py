@@ -259,10 +259,13 @@ async def test_deeper_skills_come_with_the_files_near_them(world: World) -> None
 @pytest.mark.promise("L16")
 async def test_ten_thousand_folders_are_no_obstacle(world: World) -> None:
     many = world.project / "many/skills"
+    text = skill_md("skill-NUMBER", "One of many.")
+    for group in range(100):
+        (many / f"group-{group:02}").mkdir(parents=True)
     for number in range(MANY):
         folder = many / f"group-{number % 100:02}" / f"skill-{number:05}"
-        folder.mkdir(parents=True)
-        (folder / "SKILL.md").write_bytes(skill_md(folder.name, "One of many."))
+        folder.mkdir()
+        (folder / "SKILL.md").write_bytes(text.replace(b"NUMBER", b"%05d" % number))
     world.settings["APEXBRIDGE_SKILLS__PATHS"] = "many"
     async with Runtime.open(world.loaded()) as runtime:
         cut = [p for p in runtime.catalog.snapshot.problems if p.code == "folder_limit"]

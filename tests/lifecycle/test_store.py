@@ -76,7 +76,8 @@ def test_what_is_taken_away_can_be_brought_back_as_it_was(store: SkillStore) -> 
     with pytest.raises(SkillNotFoundError):
         store.folder("pdf")
     assert store.trashed() == (gone,)
-    assert store.bring_back("pdf") == gone
+    assert store.last_trashed("pdf") == gone
+    store.bring_back(gone)
     assert store.read("pdf").description == "mine"
     assert store.trashed() == ()
     assert list((store.root / TRASH).iterdir()) == []
@@ -88,10 +89,10 @@ def test_the_last_removal_is_undone_first_and_only_into_a_free_place(store: Skil
         store.take_away("pdf")
     _put(store, "pdf", description="current")
     with pytest.raises(SkillExistsError):
-        store.bring_back("pdf")
+        store.bring_back(store.last_trashed("pdf"))
     assert len(store.trashed()) == 2
     store.take_away("pdf")
-    store.bring_back("pdf")
+    store.bring_back(store.last_trashed("pdf"))
     assert store.read("pdf").description == "current"
 
 
@@ -104,7 +105,7 @@ def test_a_name_that_is_no_skill_is_not_found_and_nothing_happens(
     with pytest.raises(SkillNotFoundError):
         store.take_away(name)
     with pytest.raises(SkillNotFoundError):
-        store.bring_back(name)
+        store.bring_back(store.last_trashed(name))
     assert store.read("pdf").name == "pdf"
 
 

@@ -1,10 +1,12 @@
 """Chat servers, the honest with their quirks and the broken with their faults."""
 
 import json
+import socket
+import sys
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -24,9 +26,11 @@ from apexbridge.messages import (
     UserMessage,
 )
 from apexbridge.models.base import ModelDelta, ModelRequest, Usage
-from apexbridge.models.openai_compat import MAX_LINE, EventReader, OpenAiModel
+from apexbridge.models.openai_compat import OpenAiModel
+from apexbridge.models.sse import MAX_LINE, EventReader
+from apexbridge.models.trying import Patience
 from apexbridge.testing import BrokenStream, RawAnswer, ScriptedServer
-from apexbridge.testing.wire import ScriptedReply
+from apexbridge.testing.wire import ScriptedReply, SlowStream, busy, web_page
 from apexbridge.tools.base import ToolSpec
 
 pytestmark = pytest.mark.anyio
@@ -86,6 +90,10 @@ def _events(*deltas: object) -> RawAnswer:
 
 def _event(chunk: object) -> bytes:
     return f"data: {json.dumps(chunk)}\n\n".encode()
+
+
+def _finished(reason: str) -> bytes:
+    return _event({"choices": [{"delta": None, "finish_reason": reason}]})
 
 
 def _call(**fields: object) -> dict[str, object]:
@@ -192,14 +200,20 @@ async def test_a_long_line_is_an_answer_that_cannot_be_understood() -> None:
 async def test_a_server_that_cannot_stream_is_taken_in_one_piece() -> None:
     call = ToolCall(id="c", name="Read", arguments="{}")
     usage = Usage(input_tokens=1, output_tokens=2)
-    reply = [ModelDelta(text="a"), ModelDelta(text="b", tool_calls=(call,), usage=usage)]
+    reply = [
+        ModelDelta(text="a", reasoning="hm"),
+        ModelDelta(text="b", tool_calls=(call,), usage=usage),
+    ]
     async with (
         ScriptedServer([reply], can_stream=False) as server,
         _model(server.base_url) as model,
         model.stream(REQUEST) as stream,
     ):
         pieces = [piece async for piece in stream]
-    assert pieces == [ModelDelta(text="ab"), ModelDelta(tool_calls=(call,), usage=usage)]
+    assert pieces == [
+        ModelDelta(text="ab", reasoning="hm"),
+        ModelDelta(tool_calls=(call,), usage=usage, finish_reason="tool_calls"),
+    ]
 
 
 async def test_a_json_answer_may_be_spread_over_lines_and_called_anything() -> None:
@@ -207,15 +221,19 @@ async def test_a_json_answer_may_be_spread_over_lines_and_called_anything() -> N
     assert await _said(RawAnswer(body=f"\n {body}\n".encode())) == "hello"
 
 
-async def test_what_a_model_thinks_and_what_is_null_are_left_out() -> None:
+async def test_what_a_model_thinks_comes_beside_and_what_is_null_is_left_out() -> None:
     answer = _events(
-        {"role": "assistant", "content": None, "reasoning_content": "hm"},
+        {"role": "assistant", "content": None, "reasoning_content": "h"},
+        {"reasoning": "m", "content": ""},
+        {"reasoning": {"effort": 1}, "reasoning_content": None},
         {"content": "he", "tool_calls": None},
         {"content": [{"type": "thinking", "thinking": ""}, {"type": "text", "text": "llo"}]},
-        {"content": ""},
+        {"content": "", "refusal": "!"},
         {},
     )
-    assert await _said(answer) == "hello"
+    pieces, _ = await _asked(answer)
+    assert "".join(piece.text for piece in pieces) == "hello!"
+    assert "".join(piece.reasoning for piece in pieces) == "hm"
 
 
 @pytest.mark.parametrize(
@@ -225,6 +243,7 @@ async def test_what_a_model_thinks_and_what_is_null_are_left_out() -> None:
         ({"usage": None}, Usage()),
         ({"usage": {}}, Usage()),
         ({"usage": {"prompt_tokens": 5, "completion_tokens": None}}, Usage(input_tokens=5)),
+        ({"choices": [{"usage": {"prompt_tokens": 7}}]}, Usage(input_tokens=7)),
         ({"usage": {"prompt_tokens": -5, "completion_tokens": 6}}, Usage(output_tokens=6)),
     ],
 )
@@ -267,6 +286,7 @@ WHOLE_SEND = {"id": "b", "name": "Send", "arguments": '{"y": 2}'}
         pytest.param(
             [
                 _call(id="a", name="Read", arguments='{"x"'),
+                {"tool_calls": [{"function": None}]},
                 _call(arguments=": 1}"),
                 _call(**WHOLE_SEND),
             ],
@@ -318,7 +338,7 @@ BEGUN = _event({"choices": [{"delta": {"content": "hel"}}]})
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        pytest.param(b"<html>Log in</html>", "not what a chat model says", id="HTML"),
+        pytest.param(b"<html>Log in</html>", "a web page, not an answer", id="HTML"),
         pytest.param(b"[]", "not what a chat model says", id="a list"),
         pytest.param(b"{}", "ended before", id="an empty object"),
         pytest.param(b"", "ended before", id="nothing"),
@@ -329,16 +349,6 @@ BEGUN = _event({"choices": [{"delta": {"content": "hel"}}]})
         pytest.param(b"data: \xff\n\n", "not what a chat model says", id="not UTF-8"),
         pytest.param(b"data: " + b"[" * 100_000 + b"\n\n", "not what", id="endlessly deep"),
         pytest.param(b'data: {"choices": 5}\n\n', "not what a chat model says", id="wrong type"),
-        pytest.param(
-            BEGUN + b'data: {"error": {"message": "out of\\nmemory"}}\n\n' + DONE,
-            "its server gave up: out of memory",
-            id="an error on the way",
-        ),
-        pytest.param(b'data: {"error": 5}\n\n', r"its server gave up$", id="an odd error"),
-        pytest.param(b'{"error": "overloaded"}', "gave up: overloaded", id="an error as JSON"),
-        pytest.param(
-            f'data: {{"error": "bad key {KEY}"}}\n\n'.encode(), r"gave up$", id="with the key"
-        ),
     ],
 )
 async def test_an_answer_that_makes_no_sense_is_refused_and_not_asked_for_again(
@@ -350,14 +360,60 @@ async def test_an_answer_that_makes_no_sense_is_refused_and_not_asked_for_again(
     assert pauses == []
 
 
-async def test_a_stream_that_is_cut_gives_what_came_and_an_error(pauses: list[float]) -> None:
+ERRORS = [
+    pytest.param(
+        b'data: {"error": {"message": "out of\\nmemory"}}\n\n',
+        "its server gave up: out of memory",
+        id="an error",
+    ),
+    pytest.param(b'data: {"error": 5}\n\n', r"its server gave up$", id="an odd error"),
+    pytest.param(b'{"error": "overloaded"}', "gave up: overloaded", id="an error as JSON"),
+    pytest.param(
+        f'data: {{"error": "bad key {KEY}"}}\n\n'.encode(), r"gave up$", id="with the key"
+    ),
+    pytest.param(
+        _finished("network_error"),
+        "gave up: network_error",
+        id="an end",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "words"), ERRORS)
+async def test_an_error_told_inside_an_answer_is_tried_again_if_nothing_was_said(
+    body: bytes, words: str, pauses: list[float]
+) -> None:
+    assert await _said(RawAnswer(body=body), HELLO) == "hello"
+    assert pauses == [0.25]
+    with pytest.raises(ModelUnavailableError, match=words):
+        await _asked(*[RawAnswer(body=body)] * 6, HELLO)
+    assert len(pauses) == 6
+
+
+async def test_an_error_after_the_first_words_is_not_tried_again(pauses: list[float]) -> None:
+    broken = RawAnswer(body=BEGUN + b'data: {"error": {"message": "out of memory"}}\n\n' + DONE)
+    with pytest.raises(ModelUnavailableError, match="gave up: out of memory"):
+        await _asked(broken, HELLO)
+    assert pauses == []
+
+
+async def test_a_refusal_told_inside_an_answer_is_one() -> None:
+    said = {"error": {"message": "no credit", "code": 402}}
+    with pytest.raises(ModelRejectedError, match="gave up: no credit"):
+        await _asked(RawAnswer(body=_event(said)), HELLO)
+
+
+@pytest.mark.parametrize("then", ["cut", "reset"])
+async def test_a_stream_that_is_cut_gives_what_came_and_an_error(
+    pauses: list[float], then: Literal["cut", "reset"]
+) -> None:
     async with (
-        ScriptedServer([BrokenStream(deltas=HELLO)]) as server,
+        ScriptedServer([BrokenStream(deltas=HELLO, then=then)]) as server,
         _model(server.base_url) as model,
         model.stream(REQUEST) as stream,
     ):
         assert (await anext(stream)).text == "hello"
-        with pytest.raises(ModelOutputError, match="its answer was cut off"):
+        with pytest.raises(ModelUnavailableError, match="its answer was cut off"):
             await anext(stream)
     assert pauses == []
     assert len(server.requests) == 1
@@ -392,11 +448,15 @@ async def test_a_reply_that_was_finished_needs_no_more() -> None:
     ("first", "pause"),
     [
         (RawAnswer(status=429, headers={"Retry-After": "3"}), 3),
-        (RawAnswer(status=429, headers={"Retry-After": "3600"}), 10),
-        (RawAnswer(status=429, headers={"Retry-After": "tomorrow"}), 0.25),
-        (RawAnswer(status=503, body=b"<html>"), 0.25),
+        (busy("0.5"), 0.5),
+        (busy("tomorrow"), 0.25),
+        (busy("Wed, 21 Oct 2015 07:28:00 GMT"), 0.25),
+        (busy("Wed, 21 Oct 2015 07:28:00"), 0.25),
+        (web_page(503), 0.25),
         (RawAnswer(status=500), 0.25),
         (BrokenStream(), 0.25),
+        (BrokenStream(then="reset"), 0.25),
+        (BrokenStream(deltas=[ModelDelta()], then="reset"), 0.25),
     ],
 )
 async def test_a_server_that_is_busy_or_hangs_up_is_asked_again(
@@ -406,11 +466,21 @@ async def test_a_server_that_is_busy_or_hangs_up_is_asked_again(
     assert pauses == [pause]
 
 
-async def test_a_server_that_fails_for_ever_is_asked_three_times(pauses: list[float]) -> None:
-    busy = RawAnswer(status=429, body=b'{"error": {"message": "quota used up"}}')
-    with pytest.raises(ModelUnavailableError, match=r"127\.0\.0\.1 answered 429: quota used up"):
-        await _asked(*[busy] * 3, HELLO)
-    assert pauses == [0.25, 1.0]
+async def test_a_server_that_is_busy_for_ever_is_asked_six_times(pauses: list[float]) -> None:
+    full = RawAnswer(status=429, body=b'{"error": {"message": "quota used up"}}')
+    with pytest.raises(ModelUnavailableError, match=r"127\.0\.0\.1 answered 429: quota used up$"):
+        await _asked(*[full] * 6, HELLO)
+    assert pauses == [0.25, 1.0, 2.0, 4.0, 8.0]
+
+
+async def test_a_pause_longer_than_the_patience_is_told_and_not_waited_for(
+    pauses: list[float],
+) -> None:
+    with pytest.raises(ModelUnavailableError, match="slow down; it asks to wait 31 s"):
+        await _asked(busy("31"), HELLO)
+    with pytest.raises(ModelUnavailableError, match=r"slow down$"):
+        await _asked(busy(), HELLO, patience=Patience(retry_seconds=0))
+    assert pauses == []
 
 
 async def test_a_server_that_hangs_is_asked_again_only_before_its_answer_begins(
@@ -445,7 +515,7 @@ async def test_a_server_that_is_not_there_is_named(pauses: list[float]) -> None:
         (b'{"detail": [{"loc": ["body"]}]}', r'answered 404: \[\{"loc": \["body"\]\}\]$'),
         (b'{"error": {"message": "\\u001b[31m\\u202ered"}}', r"answered 404:  \[31m red$"),
         (json.dumps({"error": "x" * 100_000}).encode(), r"answered 404: x{200}$"),
-        (b"<html>", r"answered 404$"),
+        (b"<html>", r"answered 404: a web page, not an answer: is the address right\?$"),
         (b"[" * 60_000, r"answered 404$"),
     ],
 )
@@ -469,7 +539,7 @@ async def test_the_key_is_never_told(
     refusal = RawAnswer(
         status=status, body=json.dumps({"error": {"message": f"bad key {echo}"}}).encode()
     )
-    async with ScriptedServer([refusal] * 3) as server, _model(server.base_url) as model:
+    async with ScriptedServer([refusal] * 6) as server, _model(server.base_url) as model:
         with pytest.raises(ModelError) as caught:
             async with model.stream(REQUEST):
                 pass
@@ -530,6 +600,60 @@ async def test_leaving_early_closes_the_connection() -> None:
             assert (await anext(stream)).text == "hel"
         with anyio.fail_after(5):
             await is_closed.wait()
+
+
+@pytest.mark.parametrize("begun", [b"", BEGUN], ids=["early", "late"])
+async def test_giving_up_closes_the_connection(begun: bytes) -> None:
+    is_asked, is_closed = anyio.Event(), anyio.Event()
+
+    async def talk(stream: SocketStream) -> None:
+        await stream.receive()
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"
+        await stream.send(head + begun)
+        is_asked.set()
+        with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+            while True:
+                await stream.receive()
+        is_closed.set()
+
+    async with _raw_server(talk) as address, _model(address) as model:
+
+        async def ask() -> None:
+            async with model.stream(REQUEST) as stream:
+                assert [piece async for piece in stream] == []
+
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask)
+                await is_asked.wait()
+                group.cancel_scope.cancel()
+            await is_closed.wait()
+
+
+async def test_a_connection_is_used_again_after_a_whole_reply() -> None:
+    opened: list[int] = []
+    said = FINISHED + DONE
+
+    async def talk(stream: SocketStream) -> None:
+        opened.append(1)
+        while True:
+            asked = b""
+            while not asked.endswith(b"}"):
+                asked += await stream.receive()
+            head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+            await stream.send(head + b"%x\r\n%b\r\n" % (len(said), said))
+            await stream.send(b"0\r\n\r\n")
+
+    async def patient(stream: SocketStream) -> None:
+        with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+            await talk(stream)
+
+    async with _raw_server(patient) as address, _model(address) as model:
+        for _ in range(3):
+            with anyio.fail_after(10):
+                async with model.stream(REQUEST) as stream:
+                    assert [piece.text async for piece in stream] == ["hello", ""]
+        assert len(opened) == 1
 
 
 async def test_a_reply_can_be_given_up_while_it_is_waited_for() -> None:
@@ -594,3 +718,224 @@ async def test_a_model_that_was_closed_opens_again() -> None:
                 assert (await anext(stream)).text == "hello"
             await model.close()
             await model.close()
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ("stop", "stop"),
+        ("eos", "stop"),
+        ("length", "length"),
+        ("content_filter", "content_filter"),
+        ("sensitive", "content_filter"),
+    ],
+)
+async def test_why_a_reply_ended_is_told(told: str, reason: str) -> None:
+    pieces, _ = await _asked(RawAnswer(body=_finished(told) + DONE))
+    assert pieces[-1].finish_reason == reason
+
+
+async def test_calls_are_the_reason_even_where_the_server_says_stop() -> None:
+    call = _call(index=0, id="a", name="Read")
+    chunk = {"choices": [{"delta": call, "finish_reason": "stop"}]}
+    pieces, _ = await _asked(RawAnswer(body=_event(chunk) + DONE))
+    assert pieces[-1].finish_reason == "tool_calls"
+    chunk = {"choices": [{"delta": call, "finish_reason": "length"}]}
+    pieces, _ = await _asked(RawAnswer(body=_event(chunk) + DONE))
+    assert pieces[-1].finish_reason == "length"
+
+
+async def test_two_calls_with_one_id_are_told_apart() -> None:
+    calls = await _calls(
+        _call(index=0, id="0", name="Read"), _call(index=1, id="0", name="Send", arguments="{}")
+    )
+    assert [call.name for call in calls] == ["Read", "Send"]
+    assert calls[0].id == "0"
+    assert calls[1].id not in {"", "0"}
+
+
+async def test_every_other_wish_is_sent_and_more_fields_win() -> None:
+    request = ModelRequest(
+        model="tiny",
+        messages=REQUEST.messages,
+        temperature=0,
+        seed=7,
+        stop=("END",),
+        response_format={"type": "json_object"},
+        extra={"top_p": 0.5, "seed": 8, "stream_options": None},
+    )
+    _, server = await _asked(HELLO, request=request)
+    assert server.requests == [
+        {
+            "model": "tiny",
+            "messages": [{"role": "user", "content": "hi"}],
+            "stream": True,
+            "stream_options": None,
+            "temperature": 0,
+            "seed": 8,
+            "stop": ["END"],
+            "response_format": {"type": "json_object"},
+            "top_p": 0.5,
+        }
+    ]
+
+
+async def test_arguments_that_cannot_be_read_go_back_as_an_object() -> None:
+    calls = [
+        ToolCall(id="a", name="Read", arguments="{path: x"),
+        ToolCall(id="b", name="Read", arguments="[1]"),
+        ToolCall(id="c", name="Read", arguments="[" * 100_000),
+    ]
+    request = ModelRequest(
+        model="tiny", messages=(*REQUEST.messages, AssistantMessage(tool_calls=tuple(calls)))
+    )
+    _, server = await _asked(HELLO, request=request)
+    sent = server.requests[0]["messages"][1]["tool_calls"]
+    assert [json.loads(call["function"]["arguments"]) for call in sent] == [
+        {"unreadable": call.arguments} for call in calls
+    ]
+    assert len(server.requests[0]["messages"]) == 5
+
+
+@pytest.mark.parametrize("field", ["temperature", "seed", "reasoning_effort"])
+async def test_a_field_that_a_model_does_not_take_is_left_out_for_it_from_then_on(
+    field: str,
+) -> None:
+    said = json.dumps({"error": {"message": f"Unsupported parameter: '{field}'"}}).encode()
+    refusal = RawAnswer(status=400, body=said)
+    request = ModelRequest(
+        model="tiny", messages=REQUEST.messages, temperature=0.5, seed=1, effort="low"
+    )
+    other = ModelRequest(
+        model="other", messages=REQUEST.messages, temperature=0.5, seed=1, effort="low"
+    )
+    replies = [refusal, HELLO, HELLO, HELLO]
+    async with ScriptedServer(replies) as server, _model(server.base_url) as model:
+        for asked in (request, request, other):
+            async with model.stream(asked) as stream:
+                assert (await anext(stream)).text == "hello"
+    assert [field in sent for sent in server.requests] == [True, False, False, True]
+
+
+async def test_what_did_not_help_is_not_remembered() -> None:
+    refusal = RawAnswer(status=400, body=b'{"error": "no model temperature-7b"}')
+    request = ModelRequest(model="tiny", messages=REQUEST.messages, temperature=0.5)
+    replies = [refusal, refusal, HELLO]
+    async with ScriptedServer(replies) as server, _model(server.base_url) as model:
+        with pytest.raises(ModelRejectedError, match="temperature-7b"):
+            async with model.stream(request):
+                pass
+        async with model.stream(request) as stream:
+            assert (await anext(stream)).text == "hello"
+    assert ["temperature" in sent for sent in server.requests] == [True, False, True]
+
+
+TWO_CALLS = ModelRequest(
+    model="tiny",
+    messages=(
+        UserMessage(text="read both"),
+        AssistantMessage(text="well", tool_calls=(READ, SEND)),
+        ToolMessage(call_id="a", text="1"),
+        ToolMessage(call_id="b", text="2"),
+        AssistantMessage(text="and"),
+    ),
+)
+
+
+async def test_a_server_that_knows_no_parallel_calls_gets_them_one_by_one() -> None:
+    said = b'{"error": "This model only supports single tool-calls at once!"}'
+    _, server = await _asked(RawAnswer(status=400, body=said), HELLO, request=TWO_CALLS)
+    roles = [message["role"] for message in server.requests[1]["messages"]]
+    assert roles == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
+    calls = server.requests[1]["messages"][1:5]
+    assert [call["content"] for call in calls] == ["well", "1", None, "2"]
+    assert [len(call.get("tool_calls", [])) for call in calls] == [1, 0, 1, 0]
+
+
+async def test_thoughts_before_calls_go_back_to_a_server_that_told_them() -> None:
+    thinking = [ModelDelta(reasoning="hm, "), ModelDelta(reasoning="so", tool_calls=(READ,))]
+    asked = (SystemMessage(text="one"), UserMessage(text="hi"))
+    after = (AssistantMessage(tool_calls=(READ,)), ToolMessage(call_id="a", text="1"))
+    async with ScriptedServer([thinking, HELLO, HELLO]) as server, _model(server.base_url) as model:
+        for messages in (
+            asked,
+            (SystemMessage(text="two"), UserMessage(text="hi"), *after),
+            (UserMessage(text="another talk"), *after),
+        ):
+            async with model.stream(ModelRequest(model="tiny", messages=messages)) as stream:
+                assert [piece async for piece in stream]
+    sent = [request["messages"] for request in server.requests]
+    assert sent[1][2]["reasoning_content"] == "hm, so"
+    assert "reasoning_content" not in sent[2][1]
+
+
+@pytest.mark.parametrize(
+    ("said", "thoughts"),
+    [
+        (b'{"error": "The `reasoning_content` must be passed back"}', [None, "(not kept)"]),
+        (b'{"error": "thinking is on but reasoning_content is missing"}', [None, "(not kept)"]),
+    ],
+)
+async def test_a_server_that_misses_thoughts_gets_something_in_their_place(
+    said: bytes, thoughts: list[str | None]
+) -> None:
+    _, server = await _asked(RawAnswer(status=400, body=said), HELLO, request=TWO_CALLS)
+    told = [sent["messages"][1].get("reasoning_content") for sent in server.requests]
+    assert told == thoughts
+
+
+async def test_a_server_that_wants_no_thoughts_back_gets_none() -> None:
+    thinking = [ModelDelta(reasoning="hm", tool_calls=(READ,))]
+    refusal = RawAnswer(status=400, body=b'{"error": "unknown field reasoning_content"}')
+    after = (AssistantMessage(tool_calls=(READ,)), ToolMessage(call_id="a", text="1"))
+    again = ModelRequest(model="tiny", messages=(*REQUEST.messages, *after))
+    replies = [thinking, refusal, HELLO]
+    async with ScriptedServer(replies) as server, _model(server.base_url) as model:
+        for request in (REQUEST, again):
+            async with model.stream(request) as stream:
+                assert [piece async for piece in stream]
+    told = ["reasoning_content" in sent["messages"][-2] for sent in server.requests[1:]]
+    assert told == [True, False]
+
+
+async def test_a_slow_server_is_waited_for_as_long_as_it_says_something() -> None:
+    deltas = [ModelDelta(text="猫"), ModelDelta(tool_calls=(READ, SEND))]
+    pieces, _ = await _asked(SlowStream(deltas=deltas))
+    assert "".join(piece.text for piece in pieces) == "猫"
+    assert pieces[-1].tool_calls == (READ, SEND)
+
+
+async def test_each_silence_has_its_own_limit(pauses: list[float]) -> None:
+    hang = BrokenStream(then="hang")
+    patience = Patience(first_seconds=0.1, between_seconds=60, retry_seconds=0)
+    with pytest.raises(ModelUnavailableError, match=r"no answer within 0\.1 s"):
+        await _asked(hang, patience=patience)
+    with pytest.raises(ModelUnavailableError, match=r"no answer within 0\.1 s"):
+        await _asked(BrokenStream(deltas=[ModelDelta()], then="hang"), patience=patience)
+    patience = Patience(first_seconds=60, between_seconds=0.1)
+    with pytest.raises(ModelUnavailableError, match=r"no answer within 0\.1 s"):
+        await _asked(BrokenStream(deltas=HELLO, then="hang"), patience=patience)
+    assert pauses == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a full queue takes one more")
+async def test_a_server_that_takes_no_connection_is_told() -> None:
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        address = full.getsockname()
+        waiting = [socket.socket() for _ in range(4)]
+        try:
+            for one in waiting:
+                one.setblocking(False)
+                one.connect_ex(address)
+            patience = Patience(connect_seconds=0.1, retry_seconds=0)
+            async with _model(f"http://127.0.0.1:{address[1]}", patience=patience) as model:
+                with pytest.raises(
+                    ModelUnavailableError, match=r"no connection to 127\.0\.0\.1 within 0\.1 s"
+                ):
+                    async with model.stream(REQUEST):
+                        pass
+        finally:
+            for one in waiting:
+                one.close()

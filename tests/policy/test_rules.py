@@ -125,3 +125,7 @@ def test_a_rule_whose_example_does_not_match_is_refused() -> None:
     assert Rule(effect="deny", pattern=pattern, examples=("rm -rf /",)).examples
     with pytest.raises(ConfigError, match="does not match"):
         Rule(effect="deny", pattern=pattern, examples=("rmdir x",))
+    paths = ToolPattern.parse("Read(src/**)")
+    assert Rule(effect="deny", pattern=paths, examples=("src/a/b",)).examples
+    with pytest.raises(ConfigError, match="does not match"):
+        Rule(effect="deny", pattern=paths, examples=("srcs/a",))

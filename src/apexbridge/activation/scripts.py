@@ -1,7 +1,6 @@
 """Run a skill's script: which file, with what, and in a sandbox always."""
 
 import re
-import shlex
 import stat
 import tomllib
 from collections.abc import Callable, Mapping
@@ -15,16 +14,12 @@ from apexbridge.sandbox.base import ExecutionResult, SandboxLimits
 from apexbridge.sandbox.interpreters import Interpreter
 from apexbridge.sandbox.workshop import Job, Workshop
 from apexbridge.skills.model import Skill
+from apexbridge.skills.runners import BY_SUFFIX, FIRST_LINE_BYTES, runner_of
 
-_BY_SUFFIX = {
-    ".py": "python", ".js": "node", ".mjs": "node", ".cjs": "node", ".sh": "bash",
-    ".ts": "typescript", ".mts": "typescript",
-}  # fmt: skip
 _NEEDS = {"typescript": "node 22.6 or newer, for TypeScript"}
 _ENTRIES = ("scripts/main", "scripts/index", "main", "index")
 _METADATA = re.compile(r"^# /// script[ \t]*\n((?:#(?:| [^\n]*)\n)+?)# ///[ \t]*$", re.MULTILINE)
 _HEAD_BYTES = 64 * 1024
-_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +93,10 @@ def choose_entry(call: ScriptCall) -> Path:
                 return target
         raise _bad_input(call, f"it has no script '{call.script}'")
     for stem in _ENTRIES:
-        for suffix in _BY_SUFFIX:
+        for suffix in BY_SUFFIX:
             if (root / f"{stem}{suffix}").is_file():
                 return safe_join(root, f"{stem}{suffix}")
-    scripts = [p for p in sorted((root / "scripts").glob("*")) if p.suffix in _BY_SUFFIX]
+    scripts = [p for p in sorted((root / "scripts").glob("*")) if p.suffix in BY_SUFFIX]
     if len(scripts) == 1:
         return safe_join(root, f"scripts/{scripts[0].name}")
     names = ", ".join(path.name for path in scripts)
@@ -120,22 +115,8 @@ def _refuse_unrunnable(entry: Path) -> None:
 def _interpreter(entry: Path) -> tuple[list[str], Interpreter | None]:
     """The interpreter's words and where it is: from the first line, else from the suffix."""
     with entry.open("rb") as file:
-        first = file.readline(256).decode("utf-8", "replace").strip()
-    words = [_BY_SUFFIX.get(entry.suffix, "")]
-    if first.startswith("#!"):
-        words = _words_of(first[2:]) or words
-        if Path(words[0]).name == "env":
-            words = [word for word in words[1:] if not word.startswith("-")] or [""]
-    name = Path(words[0]).name
-    found = interpreters.find(name) if _NAME.fullmatch(name) else None
-    return [name or "?", *words[1:]], found
-
-
-def _words_of(line: str) -> list[str]:
-    try:
-        return shlex.split(line)
-    except ValueError:  # an open quote: no program is called that
-        return ["?"]
+        name, *words = runner_of(file.readline(FIRST_LINE_BYTES), entry.suffix)
+    return [name or "?", *words], interpreters.find(name) if name else None
 
 
 def _missing_dependencies(entry: Path) -> str:

@@ -37,6 +37,12 @@ def fold(name: str) -> str:
     return names.normalise(names.normalise(name).casefold())
 
 
+def has_text(skill: Skill, text: str) -> bool:
+    """Say whether a text stands in a skill's name or description, in whatever letters."""
+    wanted = fold(text)
+    return wanted in fold(skill.name) or wanted in fold(skill.summary)
+
+
 def switch_off(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
     """The same without the skills of these names."""
     off = {fold(name) for name in names}

@@ -24,6 +24,18 @@ def ls(  # noqa: PLR0913  # a flag is a parameter
     every: Annotated[
         bool, typer.Option("--all", "-a", help="Those that another skill hides, too.")
     ] = False,
+    text: Annotated[
+        str, typer.Option("--filter", help="Only skills with this in their name or description.")
+    ] = "",
+    long: Annotated[
+        bool, typer.Option("--long", "-l", help="Version, size and findings, by pages.")
+    ] = False,
+    limit: Annotated[
+        int, typer.Option(min=1, max=1_000, help="With --long: how many at a time.")
+    ] = 50,
+    after: Annotated[
+        str, typer.Option(metavar="NAME", help="With --long: where the next page begins.")
+    ] = "",
     problems: Annotated[bool, typer.Option("--problems", help="List the problems.")] = False,
     xml: Annotated[bool, typer.Option("--xml", help="Print the block for a prompt.")] = False,
     budget: Annotated[
@@ -45,8 +57,15 @@ def ls(  # noqa: PLR0913  # a flag is a parameter
     with door("ls", as_json=json, is_quiet=quiet, flags=context.obj) as out:
         if budget:
             budgeting.show_budget(out, window=window, request=request)
+        elif long:
+            from apexbridge.cli import paging
+
+            asked = {"text": text, "origin": origin or "", "after": after}
+            paging.ls_long(out, limit=limit, **asked)
         else:
-            look = looking.Look(origin=origin or "", every=every, problems=problems, xml=xml)
+            look = looking.Look(
+                origin=origin or "", text=text, every=every, problems=problems, xml=xml
+            )
             looking.ls(out, look)
 
 

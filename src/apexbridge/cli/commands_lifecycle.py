@@ -5,11 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from apexbridge.cli.flags import Json, Quiet
-
-Name = Annotated[str, typer.Argument(help="The skill's name.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-
+from apexbridge.cli.flags import Json, Name, Quiet, Yes
 
 audit_app = typer.Typer(
     help="Look at the record of every attempted change.",
@@ -20,7 +16,7 @@ audit_app = typer.Typer(
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the program's."""
-    for command in (add, rm, undo, enable, disable, export, scan):
+    for command in (add, migrate, rm, undo, enable, disable, export, scan):
         app.command()(command)
     app.command("edit-description")(edit_description)
     app.add_typer(audit_app, name="audit")
@@ -50,6 +46,38 @@ def add(  # noqa: PLR0913  # a flag is a parameter
         keeping.add(out, order)
 
 
+def migrate(  # noqa: PLR0913  # a flag is a parameter
+    context: typer.Context,
+    places: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[PLACE]...", help="Folders of skills, skills, or zips; else the usual places."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+    ] = False,
+    despite_findings: Annotated[
+        bool, typer.Option("--despite-findings", help="Install what looks dangerous, too.")
+    ] = False,
+    yes: Yes = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Install the skills that lie in other layouts; the originals are not changed."""
+    from apexbridge.cli import migrating
+    from apexbridge.cli.output import door
+
+    with door("migrate", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        order = migrating.MigrateOrder(
+            places=tuple(places or ()),
+            dry_run=dry_run,
+            despite_findings=despite_findings,
+            yes=yes,
+        )
+        migrating.migrate(out, order)
+
+
 def rm(
     context: typer.Context, name: Name, yes: Yes = False, json: Json = False, quiet: Quiet = False
 ) -> None:
@@ -70,13 +98,16 @@ def undo(context: typer.Context, name: Name, json: Json = False, quiet: Quiet = 
         keeping.undo(out, name)
 
 
-def edit_description(
+def edit_description(  # noqa: PLR0913  # a flag is a parameter
     context: typer.Context,
     name: Name,
     text: Annotated[str, typer.Argument(help="The new description.")],
     seen: Annotated[
         str, typer.Option(metavar="SHA256", help="Only if the skill is still in this state.")
     ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing; show what would be found instead.")
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -85,7 +116,12 @@ def edit_description(
     from apexbridge.cli.output import door
 
     with door("edit-description", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        keeping.edit(out, name, text, seen=seen)
+        if dry_run:
+            from apexbridge.cli import evaluating
+
+            evaluating.preview(out, name, text)
+        else:
+            keeping.edit(out, name, text, seen=seen)
 
 
 def enable(context: typer.Context, name: Name, json: Json = False, quiet: Quiet = False) -> None:

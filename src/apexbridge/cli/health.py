@@ -124,9 +124,14 @@ async def _skills(out: Out) -> list[Check]:
     async with Runtime.open(out.loaded) as runtime:
         names = ", ".join(runtime.extensions.names) or out.word("none")
         extensions = Check(name=out.word("check_extensions"), state="ok", detail=names)
-        choice = await runtime.choose_sandbox(tries_all=True)
+        choice = await runtime.executing.choose_sandbox(tries_all=True)
         sources = [_source(out, state) for state in runtime.catalog.states if state.is_there()]
-        return [*_sandboxes(out, choice), _bounds(out, runtime.bounds), *sources, extensions]
+        return [
+            *_sandboxes(out, choice),
+            _bounds(out, runtime.executing.bounds),
+            *sources,
+            extensions,
+        ]
 
 
 def _sandboxes(out: Out, choice: Choice) -> Iterator[Check]:

@@ -1,6 +1,5 @@
 """`add`, `rm`, `undo`, `edit-description`, `enable`, `disable` and `export`."""
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,12 +8,11 @@ import anyio
 from apexbridge.cli.output import Exit, Out, visible
 from apexbridge.cli.vetting import say_findings
 from apexbridge.errors import PermissionDeniedError, StorageError
-from apexbridge.lifecycle.intake import Intake, take_in
-from apexbridge.lifecycle.manager import Done
-from apexbridge.lifecycle.vet import vet
+from apexbridge.lifecycle.changes import Done
+from apexbridge.lifecycle.inspecting import Inspection, inspect_skill
 from apexbridge.paths import create_bytes
 from apexbridge.runtime import Runtime
-from apexbridge.skills import tree
+from apexbridge.runtime.policies import archive_limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,50 +29,52 @@ def add(out: Out, order: AddOrder) -> None:
     """Show what a skill holds and what looks dangerous in it, ask, and install it."""
     if not order.path.exists():
         raise StorageError(code="path_missing", path=order.path)
-    with tempfile.TemporaryDirectory(prefix="apexbridge-") as place:
-        intake = take_in(order.path, Path(place), renames=order.renames)
-        _say_intake(out, intake)
-        report = vet(intake.root)
-        if report.findings:
-            say_findings(out, intake.skill.name, report)
-    if not order.yes and not out.asks("add_ask", name=intake.skill.name):
+    limits = archive_limits(out.loaded.settings.install)
+    inspection = inspect_skill(order.path, renames=order.renames, limits=limits)
+    show_inspection(out, inspection)
+    if not order.yes and not out.asks("add_ask", name=inspection.skill.name):
         raise PermissionDeniedError(code="not_agreed")
     done = anyio.run(_install, out, order)
-    _finish(out, done, "added")
+    finish_change(out, done, "added")
 
 
 async def _install(out: Out, order: AddOrder) -> Done:
     async with Runtime.open(out.loaded) as runtime:
-        blocks_at = None if order.despite_findings else "block"
+        blocks_at = None if order.despite_findings else "policy"
         return await runtime.manager.install(order.path, renames=order.renames, blocks_at=blocks_at)
 
 
-def _say_intake(out: Out, intake: Intake) -> None:
+def show_inspection(out: Out, inspection: Inspection) -> None:
     """Everything a person should know of a skill before it may stay."""
-    skill = intake.skill
+    skill = inspection.skill
     out.line(visible(skill.name))
     out.line(f"  {visible(skill.description)}")
-    files = [entry for entry in tree.entries(intake.root) if entry.kind == "file"]
+    scripts = (f"{s.path} ({s.runner})" if s.runner else s.path for s in inspection.scripts)
     facts = {
-        "field_files": str(len(files)),
-        "field_size": out.word("bytes", count=sum(entry.size for entry in files)),
-        "trust_tools": ", ".join(skill.manifest.allowed_tools),
-        "trust_hooks": ", ".join(skill.manifest.hooks),
-        "trust_scripts": ", ".join(str(entry.path) for entry in files if entry.executable),
-        "field_sha256": skill.fingerprint.sha256 if skill.fingerprint else "",
+        "version": skill.manifest.version or "",
+        "field_files": str(len(inspection.files)),
+        "field_size": out.word("bytes", count=inspection.size),
+        "trust_tools": ", ".join(inspection.tools),
+        "trust_hooks": ", ".join(inspection.hooks),
+        "inspect_commands": "; ".join(inspection.commands),
+        "trust_scripts": ", ".join(scripts),
+        "field_sha256": inspection.sha256,
     }
     for key, value in facts.items():
         if value:
             out.line(f"  {out.word(key)}: {visible(value)}")
-    for problem in intake.problems:
+    for problem in inspection.problems:
         out.problem_lines(problem)
+    if inspection.report.findings:
+        say_findings(out, skill.name, inspection.report)
 
 
-def _finish(out: Out, done: Done, word: str) -> None:
+def finish_change(out: Out, done: Done, word: str, **facts: str) -> None:
+    """Say what became of a skill."""
     skill = done.skill
 
     def render() -> None:
-        out.line(out.word(word, name=skill.name))
+        out.line(out.word(word, name=skill.name, **facts))
         if done.not_indexed is not None:
             message = done.not_indexed.said(out.language).message
             out.note(out.word("search_by_words", message=message))
@@ -115,7 +115,7 @@ def undo(out: Out, name: str) -> None:
         async with Runtime.open(out.loaded) as runtime:
             return await runtime.manager.undo(name)
 
-    _finish(out, anyio.run(bring_back), "brought_back")
+    finish_change(out, anyio.run(bring_back), "brought_back")
 
 
 def edit(out: Out, name: str, text: str, *, seen: str) -> None:
@@ -126,7 +126,7 @@ def edit(out: Out, name: str, text: str, *, seen: str) -> None:
             return await runtime.manager.edit_description(name, text, seen=seen)
 
     done = anyio.run(change)
-    _finish(out, done, "edited" if done.has_changed else "edited_not")
+    finish_change(out, done, "edited" if done.has_changed else "edited_not")
 
 
 def switch(out: Out, name: str, *, is_on: bool) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import anyio
 
 from apexbridge.catalog.markup import available_skills
-from apexbridge.catalog.merge import Snapshot
+from apexbridge.catalog.merge import Snapshot, has_text
 from apexbridge.cli.output import Out, visible
 from apexbridge.runtime import Runtime
 from apexbridge.skills import tree
@@ -22,17 +22,23 @@ class Look:
     """What of the catalogue to show."""
 
     origin: str
+    text: str
+    """Stands in the name or the description, in whatever letters."""
     every: bool
     problems: bool
     xml: bool
+
+    def shows(self, skill: Skill) -> bool:
+        """Say whether a skill is among those that are asked for."""
+        return self.origin in ("", skill.provenance.origin) and has_text(skill, self.text)
 
 
 def ls(out: Out, look: Look) -> None:
     """List the skills, or what is wrong with them."""
     catalog = anyio.run(_catalog, out)
-    skills = [s for s in catalog.skills if look.origin in ("", s.provenance.origin)]
-    hidden = [s for s in catalog.shadowed if look.origin in ("", s.provenance.origin)]
-    off = [s for s in catalog.disabled if look.origin in ("", s.provenance.origin)]
+    skills = [s for s in catalog.skills if look.shows(s)]
+    hidden = [s for s in catalog.shadowed if look.shows(s)]
+    off = [s for s in catalog.disabled if look.shows(s)]
 
     def render() -> None:
         if look.xml:

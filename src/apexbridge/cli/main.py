@@ -8,7 +8,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from apexbridge.cli import commands_catalog, commands_lifecycle, commands_search
+from apexbridge.cli import (
+    commands_catalog,
+    commands_chat,
+    commands_lifecycle,
+    commands_search,
+    commands_versions,
+)
 from apexbridge.cli.flags import Json, Quiet
 
 app = typer.Typer(
@@ -187,17 +193,35 @@ def _split_words(words: list[str]) -> tuple[str, list[str]]:
 
 commands_catalog.register(app)
 commands_lifecycle.register(app)
+commands_versions.register(app)
+commands_chat.register(app)
 commands_search.register(app)
 
 
 @app.command()
-def doctor(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
+def doctor(
+    context: typer.Context,
+    fsck: Annotated[
+        bool, typer.Option("--fsck", help="Check the data folder instead; nothing is changed.")
+    ] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Make anew what is derived, then check the data folder.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
     """Tell in one screen what works here and what does not, by trying."""
-    from apexbridge.cli import health
     from apexbridge.cli.output import door
 
     with door("doctor", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        health.doctor(out)
+        if fsck or fix:
+            from apexbridge.cli import checking
+
+            checking.fsck(out, mends=fix)
+        else:
+            from apexbridge.cli import health
+
+            health.doctor(out)
 
 
 @app.command()

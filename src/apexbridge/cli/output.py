@@ -38,12 +38,15 @@ _CODES = {
     "path_exists": Exit.CONFLICT,
     "path_missing": Exit.NOT_FOUND,
     "path_unreadable": Exit.DENIED,
+    "version_unknown": Exit.NOT_FOUND,
 }
 _KINDS: tuple[tuple[type[errors.ApexBridgeError], Exit], ...] = (
     (errors.SkillNotFoundError, Exit.NOT_FOUND),
     (errors.SettingNotFoundError, Exit.NOT_FOUND),
     (errors.ToolNotFoundError, Exit.NOT_FOUND),
     (errors.SkillExistsError, Exit.CONFLICT),
+    (errors.SkillChangedError, Exit.CONFLICT),
+    (errors.SkillVersionError, Exit.CONFLICT),
     (errors.PermissionDeniedError, Exit.DENIED),
     (errors.SkillReadOnlyError, Exit.DENIED),
     (errors.UnsafePathError, Exit.DENIED),

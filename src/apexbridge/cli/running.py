@@ -74,7 +74,7 @@ async def _until_asked_to_stop(out: Out, order: RunOrder) -> ExecutionResult:
 
 async def _execute(out: Out, order: RunOrder) -> ExecutionResult:
     async with Runtime.open(out.loaded) as runtime:
-        limits = runtime.limits()
+        limits = runtime.executing.limits()
         if order.timeout is not None:
             limits = replace(limits, wall_seconds=order.timeout)
         call = ScriptCall(
@@ -87,7 +87,7 @@ async def _execute(out: Out, order: RunOrder) -> ExecutionResult:
             on_output=None if out.as_json or out.is_quiet else _pass_through,
         )
         try:
-            return await runtime.execute(call, is_unsafe=order.is_unsafe)
+            return await runtime.executing.execute(call, is_unsafe=order.is_unsafe)
         except PermissionError as error:
             raise PermissionDeniedError(f"{error.strerror}: {error.filename}") from None
 

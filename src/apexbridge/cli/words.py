@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping
 
+from apexbridge.cli.words_chat import CHAT
+from apexbridge.cli.words_checking import CHECKING
+from apexbridge.cli.words_deciding import DECIDING
+from apexbridge.cli.words_versions import VERSIONS
 from apexbridge.wording import Language
 
 WORDS: Mapping[str, tuple[str, str]] = {
@@ -111,6 +115,9 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "level_block": ("block", "阻止"),
     "add_ask": ("Install {name}? [y/N]", "安装 {name} 吗？[y/N]"),
     "added": ("Installed {name}", "已安装 {name}"),
+    "coming_new": ("to install", "待安装"),
+    "coming_renamed": ("to install, renamed", "待改名安装"),
+    "remark": ("Remark", "备注"),
     "rm_ask": ("Remove {name}? [y/N]", "移除 {name} 吗？[y/N]"),
     "removed": (
         "Removed {name}; 'apexbridge undo {name}' brings it back for {days} days",
@@ -138,31 +145,6 @@ WORDS: Mapping[str, tuple[str, str]] = {
         "已改用 {url} 现在的内容。",
     ),
     "remote_refused": ("Nothing was changed.", "没有任何改动。"),
-    "trust_none": ("No skill waits for that.", "没有需要处理的技能。"),
-    "trust_given": (
-        "Approved: {count}. A skill that changes has to be approved again.",
-        "已批准 {count} 个技能。技能改动后需要重新批准。",
-    ),
-    "trust_revoked": ("Approvals taken back: {count}", "已撤销 {count} 个批准"),
-    "trust_unchanged": (
-        "Nothing was changed (skills: {count}).",
-        "没有任何改动（{count} 个技能）。",
-    ),
-    "trust_waiting": (
-        "Skills: {count}. To approve: apexbridge trust NAME, or --all; --revoke takes it back.",
-        "共 {count} 个技能。批准：apexbridge trust 名称 或 --all；撤销：--revoke。",
-    ),
-    "trust_ask": (
-        "Let them run scripts and hooks and lend tools? (skills: {count}) [y/N]",
-        "允许这 {count} 个技能运行脚本和钩子并授予工具吗？[y/N]",
-    ),
-    "trust_ask_revoke": (
-        "Take these approvals back? (skills: {count}) [y/N]",
-        "撤销这 {count} 个批准吗？[y/N]",
-    ),
-    "trust_tools": ("tools", "工具"),
-    "trust_hooks": ("hooks", "钩子"),
-    "trust_scripts": ("scripts", "脚本"),
     "no_problems": ("No problems found.", "没有发现问题。"),
     "asleep": ("sleeps until a file matches {paths}", "休眠，直到触及匹配 {paths} 的文件"),
     "field_origin": ("origin", "来源"),
@@ -180,6 +162,10 @@ WORDS: Mapping[str, tuple[str, str]] = {
     "doctor_ok": ("All is well.", "一切正常。"),
     "doctor_warn": ("Works; remarks: {count}.", "可以使用，有 {count} 处需要注意。"),
     "doctor_fail": ("Failed checks: {count}.", "{count} 项检查未通过。"),
+    **CHAT,
+    **CHECKING,
+    **DECIDING,
+    **VERSIONS,
     "check_python": ("Python", "Python"),
     "check_platform": ("Platform", "平台"),
     "check_terminal": ("Terminal", "终端"),

@@ -5,9 +5,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from apexbridge.errors import SkillInvalidError
+from apexbridge.errors import SkillInvalidError, StorageError
 from apexbridge.lifecycle.archive import DEFAULT_LIMITS, ArchiveLimits, contents, extract
-from apexbridge.skills import names
+from apexbridge.lifecycle.plan import too_large
+from apexbridge.skills import names, tree
 from apexbridge.skills.model import Origin, Problem, Provenance, Skill
 from apexbridge.skills.package import Package, open_folder
 from apexbridge.skills.reader import parse_skill, read_skill
@@ -42,11 +43,24 @@ def take_in(
     Raises:
         ArchiveError: If the archive is unsafe, broken or no skill's.
         SkillInvalidError: If a rule is broken; every one is named.
+        StorageError: If the disk refuses.
     """
+    try:
+        return _take_in(path, staging, renames=renames, limits=limits)
+    except OSError as error:
+        detail = error.strerror or str(error)
+        if not Path(str(error.filename)).is_relative_to(path):
+            raise StorageError(detail, path=staging) from error
+        told = Problem(code="folder_unreadable", where=path.name, details={"detail": detail})
+        raise SkillInvalidError(path.name, [told]) from error
+
+
+def _take_in(path: Path, staging: Path, *, renames: bool, limits: ArchiveLimits) -> Intake:
     built = staging / _NEW
     built.mkdir(mode=0o755)
     if path.is_dir():
         folder = path.resolve().name
+        _refuse_large(path, limits)
         _copy(path, built)
         told: tuple[Problem, ...] = ()
     else:
@@ -63,6 +77,18 @@ def take_in(
     if reading.skill is None or reading.skill.name != package.folder:
         raise SkillInvalidError(package.folder, reading.problems)
     return Intake(skill=reading.skill, root=root, problems=problems)
+
+
+def _refuse_large(path: Path, limits: ArchiveLimits) -> None:
+    """Before anything is copied: a folder may hold anything."""
+    files = size = 0
+    for entry in tree.entries(path):
+        if entry.kind == "file" and not tree.is_litter(entry.path):
+            files, size = files + 1, size + entry.size
+        if files > limits.files:
+            raise too_large(f"more than {limits.files} files")
+        if size > limits.unpacked_bytes:
+            raise too_large(f"more than {limits.unpacked_bytes} bytes unpacked")
 
 
 def _copy(source: Path, target: Path) -> None:

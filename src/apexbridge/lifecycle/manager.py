@@ -1,94 +1,48 @@
 """SkillManager: how skills come to stay, change and leave, completely or not at all."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TypeVar
+from pathlib import Path, PurePosixPath
 
-import anyio
 import anyio.to_thread
 
-from apexbridge.audit import AuditLog
-from apexbridge.errors import (
-    ApexBridgeError,
-    PermissionDeniedError,
-    RetrievalError,
-    SkillChangedError,
-    SkillInvalidError,
-    SkillNotFoundError,
-    SkillReadOnlyError,
+from apexbridge.errors import SkillInvalidError, SkillNotFoundError
+from apexbridge.lifecycle.archive import pack
+from apexbridge.lifecycle.changes import (
+    Blocks,
+    Done,
+    body_of,
+    held,
+    refuse_changed,
+    skill_md,
+    unstoppable,
 )
-from apexbridge.events import Cause
-from apexbridge.lifecycle.archive import DEFAULT_LIMITS, ArchiveLimits, pack
+from apexbridge.lifecycle.inspecting import Inspection, inspect_skill
 from apexbridge.lifecycle.intake import take_in
-from apexbridge.lifecycle.states import States
-from apexbridge.lifecycle.store import SkillStore, Trashed, folded
-from apexbridge.lifecycle.vet import vet
-from apexbridge.retrieval.base import Entry
+from apexbridge.lifecycle.listing import Page, Wanted, list_skills
+from apexbridge.lifecycle.store import Trashed
+from apexbridge.lifecycle.versioning import Versioning
+from apexbridge.skills import tree
+from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.edit import edit_description
-from apexbridge.skills.model import Problem, Skill
-from apexbridge.skills.reader import open_document, read_skill_file
-from apexbridge.vetting.report import Finding, Report
-from apexbridge.vetting.rulebook import LEVELS, Level
-
-Value = TypeVar("Value")
+from apexbridge.skills.model import Fingerprint, Skill
+from apexbridge.skills.reader import parse_skill
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the rest of the house does at a change; who builds the house gives these."""
-
-    find: Callable[[str], Skill]
-    """The skill that has a name now, of whatever source."""
-    known: Callable[[], Mapping[str, str]]
-    """Names and descriptions of all skills."""
-    embed: Callable[[Skill, str], Awaitable[Entry]]
-    """Makes the entry of a skill with this body, and stores nothing."""
-    put: Callable[[Skill, Entry], Awaitable[None]]
-    """Stores an entry, and then marks the skill."""
-    follow: Callable[[str, Cause], Awaitable[None]]
-    """Brings catalogue and index up to what lies on disk under a name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """A skill as it is now, what is odd about it, and whether anything was changed."""
-
-    skill: Skill
-    problems: tuple[Problem, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    """What looked dangerous in it."""
-    has_changed: bool = True
-    not_indexed: RetrievalError | None = None
-    """Why it is found by its words only, until the index can be brought up."""
-
-
-class SkillManager:
+class SkillManager(Versioning):
     """Changes the installed skills. Each attempt is recorded, whatever comes of it."""
 
-    def __init__(
-        self,
-        store: SkillStore,
-        states: States,
-        audit: AuditLog,
-        surroundings: Surroundings,
-        limits: ArchiveLimits = DEFAULT_LIMITS,
-    ) -> None:
-        self.store = store
-        self.states = states
-        self._audit = audit
-        self._around = surroundings
-        self._limits = limits
-        self._turns: dict[str, anyio.Lock] = {}
-
     async def install(
-        self, path: Path, *, renames: bool = False, blocks_at: Level | None = "block"
+        self,
+        path: Path,
+        *,
+        renames: bool = False,
+        blocks_at: Blocks = "policy",
     ) -> Done:
         """Take a skill from an archive or a folder; nothing is there of one that is refused.
 
-        Findings at or over `blocks_at` refuse it; None lets every skill pass.
+        Findings at or over `blocks_at`, by default what settings say, refuse it; None lets every
+        skill pass.
 
         Raises:
             PermissionDeniedError: If it looks too dangerous.
@@ -97,15 +51,16 @@ class SkillManager:
             SkillInvalidError: If a rule is broken.
             StorageError: If the disk refuses.
         """
-        async with self._recorded("install", archive=path.name), _held(self.store.staging()) as at:
-            take = partial(take_in, path, at, renames=renames, limits=self._limits)
+        async with self._recorded("install", archive=path.name), held(self.store.staging()) as at:
+            take = partial(take_in, path, at, renames=renames, limits=self.policy.limits)
             intake = await anyio.to_thread.run_sync(take)
             skill = intake.skill
             await anyio.to_thread.run_sync(self.store.refuse_taken, skill.name)
-            report = await anyio.to_thread.run_sync(vet, intake.root, self._around.known())
-            _refuse_dangerous(skill, report, blocks_at)
-            entry, problem = await self._embed(skill, intake.root)
-            async with self._changing(skill.name), _unstoppable():
+            report = await self._vet(skill, intake.root, blocks_at)
+            data = await anyio.to_thread.run_sync(skill_md, intake.root)
+            entry, problem = await self._embed(skill, body_of(data, skill.name))
+            async with self._changing(skill.name), unstoppable():
+                await anyio.to_thread.run_sync(self.store.refuse_taken, skill.name)
                 await self._record("install", skill)
                 await anyio.to_thread.run_sync(self.store.put, intake.root, skill.name)
                 await self._settle(skill.name, entry, "install")
@@ -130,16 +85,19 @@ class SkillManager:
             async with self._changing(name):
                 await self._around.follow(name, "refresh")  # it may have been edited by hand
                 skill = self._own(name)
-                _refuse_changed(skill, seen)
-                old = await anyio.to_thread.run_sync(_skill_md, self.store.folder(name))
+                refuse_changed(skill, seen)
+                self._refuse_pinned(name)
+                old = await anyio.to_thread.run_sync(skill_md, self.store.folder(name))
                 new = await anyio.to_thread.run_sync(edit_description, old, description)
                 if new == old:
                     return Done(skill=skill, has_changed=False)
-                async with _unstoppable():
-                    await self._record("edit", skill)
+                edited = await anyio.to_thread.run_sync(_edited, skill, new)
+                entry, problem = await self._embed(edited, body_of(new, name))
+                async with unstoppable():
+                    await self._record("edit", edited)
                     await anyio.to_thread.run_sync(self.store.replace_file, name, new)
-                    await self._around.follow(name, "edit")
-        return Done(skill=self._around.find(name))
+                    await self._settle(name, entry, "edit")
+        return Done(skill=self._around.find(name), not_indexed=problem)
 
     async def uninstall(self, name: str) -> Trashed:
         """Take a skill away; it can be brought back for a while.
@@ -150,10 +108,11 @@ class SkillManager:
         """
         async with self._recorded("uninstall", skill=name):
             skill = self._own(name)
-            async with self._changing(name), _unstoppable():
+            async with self._changing(name), unstoppable():
+                await anyio.to_thread.run_sync(self.store.folder, name)  # it may be gone by now
                 await self._record("uninstall", skill)
                 gone = await anyio.to_thread.run_sync(self.store.take_away, name)
-                await self._around.follow(name, "uninstall")
+                await self._settle(name, None, "uninstall")
         return gone
 
     async def undo(self, name: str) -> Done:
@@ -166,11 +125,13 @@ class SkillManager:
         async with (
             self._recorded("undo", skill=name),
             self._changing(name),
-            _unstoppable(),
+            unstoppable(),
         ):
-            await anyio.to_thread.run_sync(self.store.bring_back, name)
+            gone = await anyio.to_thread.run_sync(self.store.last_trashed, name)
+            await anyio.to_thread.run_sync(self.store.refuse_taken, name)
             await anyio.to_thread.run_sync(lambda: self._audit.record("undo", skill=name))
-            await self._around.follow(name, "install")
+            await anyio.to_thread.run_sync(self.store.bring_back, gone)
+            await self._settle(name, None, "install")
         return Done(skill=self._around.find(name))
 
     async def switch(self, name: str, *, is_on: bool) -> bool:
@@ -190,6 +151,32 @@ class SkillManager:
                 await self._around.follow(name, "edit")
         return has_changed
 
+    async def list(self, wanted: Wanted | None = None) -> Page:
+        """A page of skills with version, state, size and findings; of all sources."""
+        return await anyio.to_thread.run_sync(
+            list_skills,
+            self._around.snapshot(),
+            wanted or Wanted(),
+            self.states.pinned(),
+            self.verdicts,
+        )
+
+    async def inspect(self, path: Path, *, renames: bool = False) -> Inspection:
+        """What an archive or folder holds and could do; nothing is installed.
+
+        Raises:
+            ArchiveError: If the archive is unsafe, broken or no skill's.
+            SkillInvalidError: If a rule is broken.
+        """
+        look = partial(
+            inspect_skill,
+            path,
+            renames=renames,
+            limits=self.policy.limits,
+            others=self._around.known(),
+        )
+        return await anyio.to_thread.run_sync(look)
+
     async def export(self, name: str) -> bytes:
         """A skill as a zip that installs elsewhere; equal skills give equal bytes.
 
@@ -202,99 +189,13 @@ class SkillManager:
             raise SkillNotFoundError(name)
         return await anyio.to_thread.run_sync(partial(pack, skill.root, skill.name))
 
-    @asynccontextmanager
-    async def _changing(self, name: str) -> AsyncGenerator[None]:
-        """Be the only one who changes a name.
 
-        Who waits for somebody of this process waits without a thread: else those who wait could
-        hold all the threads that the one they wait for needs.
-        """
-        turn = self._turns.setdefault(folded(name), anyio.Lock())
-        async with turn, _held(self.store.changing(name)):
-            yield
-
-    def _own(self, name: str) -> Skill:
-        skill = self._around.find(name)
-        if not skill.provenance.writable or skill.name != name:
-            raise SkillReadOnlyError(name=skill.name, origin=skill.provenance.origin)
-        return skill
-
-    async def _embed(self, skill: Skill, root: Path) -> tuple[Entry | None, RetrievalError | None]:
-        """The entry before anything is changed; without one a skill is found by its words."""
-        body = await anyio.to_thread.run_sync(_body, root)
-        try:
-            return await self._around.embed(skill, body), None
-        except RetrievalError as error:
-            return None, error
-
-    async def _settle(self, name: str, entry: Entry | None, cause: Cause) -> None:
-        """Index and marker of what was just committed; a restart would do the same."""
-        if entry is not None:
-            skill = await anyio.to_thread.run_sync(self.store.read, name)
-            await self._around.put(skill, entry)
-        await self._around.follow(name, cause)
-
-    async def _record(self, action: str, skill: Skill) -> None:
-        """Before the change: what cannot be recorded does not happen."""
-        mark = skill.fingerprint.sha256 if skill.fingerprint else ""
-        await anyio.to_thread.run_sync(
-            lambda: self._audit.record(action, skill=skill.name, sha256=mark)
-        )
-
-    @asynccontextmanager
-    async def _recorded(self, action: str, **facts: str) -> AsyncGenerator[None]:
-        """Record an attempt that was refused."""
-        try:
-            yield
-        except ApexBridgeError as error:
-            code = error.code
-            await anyio.to_thread.run_sync(
-                lambda: self._audit.record(f"{action}_refused", code=code, **facts)
-            )
-            raise
-
-
-def _refuse_dangerous(skill: Skill, report: Report, blocks_at: Level | None) -> None:
-    worst = report.worst()
-    if blocks_at is None or worst is None or LEVELS.index(worst) < LEVELS.index(blocks_at):
-        return
-    rules = ", ".join(dict.fromkeys(f.rule for f in report.findings if f.level == worst))
-    raise PermissionDeniedError(code="skill_dangerous", name=skill.name, level=worst, rules=rules)
-
-
-def _refuse_changed(skill: Skill, seen: str) -> None:
-    now = skill.fingerprint.sha256 if skill.fingerprint else ""
-    if seen and seen != now:
-        raise SkillChangedError(name=skill.name, now=now[:12], seen=seen[:12])
-
-
-def _skill_md(root: Path) -> bytes:
-    file = read_skill_file(root)
-    if isinstance(file, Problem):
-        raise SkillInvalidError(root.name, [file])
-    return file.data
-
-
-def _body(root: Path) -> str:
-    opened = open_document(_skill_md(root))
-    if isinstance(opened, Problem):
-        raise SkillInvalidError(root.name, [opened])
-    return opened[0].body
-
-
-@asynccontextmanager
-async def _held(manager: AbstractContextManager[Value]) -> AsyncGenerator[Value]:
-    """Enter and leave something that may wait for a disk or a lock, in a thread."""
-    value = await anyio.to_thread.run_sync(manager.__enter__)
-    try:
-        yield value
-    finally:
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(manager.__exit__, None, None, None)
-
-
-@asynccontextmanager
-async def _unstoppable() -> AsyncGenerator[None]:
-    """Between the commit and what follows from it nobody is cancelled."""
-    with anyio.CancelScope(shield=True):
-        yield
+def _edited(skill: Skill, data: bytes) -> Skill:
+    """The skill as it will be with another SKILL.md."""
+    read = parse_skill(data, folder=skill.name, provenance=skill.provenance)
+    if read.skill is None or skill.root is None:
+        raise SkillInvalidError(skill.name, read.problems)
+    mark = tree.fingerprint(skill.root, instead={PurePosixPath(SKILL_MD): data})
+    if not isinstance(mark, Fingerprint):
+        raise SkillInvalidError(skill.name, [mark])
+    return replace(read.skill, root=skill.root, folder_id=skill.folder_id, fingerprint=mark)

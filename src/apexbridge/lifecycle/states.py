@@ -1,15 +1,12 @@
-"""What was decided about skills by name, and is no part of them: which are switched off."""
+"""What was decided about skills by name, and is no part of them: switched off, held fast."""
 
-import fcntl
 import logging
-import os
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from apexbridge.errors import StorageError
+from apexbridge.locks import locked
 from apexbridge.paths import replace_bytes
 
 log = logging.getLogger(__name__)
@@ -19,6 +16,8 @@ class _Book(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     disabled: set[str] = set()
+    pinned: dict[str, str] = {}
+    """The hash of the files that a skill is held to."""
 
 
 class States:
@@ -45,9 +44,32 @@ class States:
                 book.disabled.discard(name)
             else:
                 book.disabled.add(name)
-            text = _Book(disabled=book.disabled).model_dump_json(indent=1)
-            replace_bytes(self._path, text.encode())
+            self._write(book)
             return True
+
+    def pinned(self) -> dict[str, str]:
+        """The names that are held to a version, each with its hash."""
+        return dict(self._read().pinned)
+
+    def pin(self, name: str, sha256: str) -> bool:
+        """Hold a name to a version, or with an empty one let it go; False if it was so before.
+
+        Raises:
+            StorageError: If that cannot be written down.
+        """
+        with self._alone():
+            book = self._read()
+            if book.pinned.get(name, "") == sha256:
+                return False
+            if sha256:
+                book.pinned[name] = sha256
+            else:
+                del book.pinned[name]
+            self._write(book)
+            return True
+
+    def _write(self, book: _Book) -> None:
+        replace_bytes(self._path, book.model_dump_json(indent=1).encode())
 
     def _read(self) -> _Book:
         try:
@@ -58,16 +80,5 @@ class States:
             log.warning("What was switched off cannot be read: %s", error)
             return _Book()
 
-    @contextmanager
-    def _alone(self) -> Generator[None]:
-        lock = self._path.with_suffix(".lock")
-        try:
-            lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise StorageError(error.strerror or str(error), path=lock) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+    def _alone(self) -> AbstractContextManager[int]:
+        return locked(self._path.with_suffix(".lock"))

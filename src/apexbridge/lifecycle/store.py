@@ -3,10 +3,10 @@
 skills/NAME/               a skill that is there; complete since the rename that brought it
 skills/.staging/OPERATION/ what is being built; nobody reads it
 skills/.trash/OPERATION/   what was taken away, for as long as that can be undone
+skills/.versions/NAME/     what a skill was before it was updated: see `kept`
 skills/.locks/NAME         held by whoever changes that name, in this process or another
 """
 
-import fcntl
 import json
 import os
 import time
@@ -18,7 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apexbridge.errors import SkillExistsError, SkillNotFoundError, StorageError
-from apexbridge.paths import commit_folder, create_bytes, fsync_folder, remove_tree
+from apexbridge.lifecycle.kept import KeptVersions
+from apexbridge.locks import locked, locked_now
+from apexbridge.paths import as_storage, commit_folder, create_bytes, remove_tree, swap_file
+from apexbridge.skills import tree
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import Origin, Provenance, Skill
 from apexbridge.skills.reader import read_skill
@@ -55,6 +58,7 @@ class SkillStore:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.versions = KeptVersions(root)
 
     def folder(self, name: str) -> Path:
         """Where a skill of that name lies.
@@ -104,21 +108,27 @@ class SkillStore:
     @contextmanager
     def changing(self, name: str) -> Generator[None]:
         """Be the only one who changes a name, here and in other processes."""
-        place = self._ready(LOCKS)
-        with _locked(place / folded(name), fcntl.LOCK_EX):
+        with locked(self.root / LOCKS / folded(name)):
+            yield
+
+    @contextmanager
+    def in_use(self) -> Generator[None]:
+        """Keep the recovery of another process from what is only half done."""
+        with locked(self.root / STAGING / ".lock", is_shared=True):
             yield
 
     @contextmanager
     def staging(self) -> Generator[Path]:
         """Lend a private folder to build in; what is left in it afterwards is removed."""
-        place = self._ready(STAGING)
-        with _locked(place / ".lock", fcntl.LOCK_SH):  # recovery leaves alone what is in use
-            folder = place / uuid.uuid4().hex
-            folder.mkdir(mode=0o700)
+        with self.in_use():
+            folder = self.root / STAGING / uuid.uuid4().hex
+            with as_storage(folder):
+                folder.mkdir(mode=0o700)
             try:
                 yield folder
             finally:
-                remove_tree(folder)
+                with suppress(OSError):  # the next start sweeps it
+                    remove_tree(folder)
 
     def put(self, staged: Path, name: str) -> Path:
         """Let a built folder be the skill of that name. The rename in here is the commit.
@@ -144,10 +154,9 @@ class SkillStore:
             StorageError: If the disk refuses.
         """
         target = self.folder(name) / SKILL_MD
-        with self.staging() as place, _as_storage(target):
+        with self.staging() as place, as_storage(target):
             create_bytes(place / SKILL_MD, data, mode=target.stat().st_mode & 0o777)
-            (place / SKILL_MD).replace(target)
-            fsync_folder(target.parent)
+            swap_file(target, place / SKILL_MD)
 
     def take_away(self, name: str) -> Trashed:
         """Move a skill where nobody looks. The rename in here is the commit.
@@ -158,12 +167,11 @@ class SkillStore:
         """
         source = self.folder(name)
         gone = Trashed(operation=uuid.uuid4().hex, name=name, at=time.time())
-        place = self._ready(TRASH) / gone.operation
-        with _as_storage(place):
-            place.mkdir(mode=0o700)
+        place = self.root / TRASH / gone.operation
+        with self.in_use(), as_storage(place), _built(place):
             about = {"name": name, "at": gone.at}
             create_bytes(place / _ABOUT, json.dumps(about).encode(), mode=0o600)
-        commit_folder(source, place / name)
+            commit_folder(source, place / name)
         return gone
 
     def trashed(self) -> tuple[Trashed, ...]:
@@ -176,55 +184,81 @@ class SkillStore:
                     found.append(entry)
         return tuple(sorted(found, key=lambda entry: entry.at, reverse=True))
 
-    def bring_back(self, name: str) -> Trashed:
-        """Undo the last removal of a name. The rename in here is the commit.
+    def last_trashed(self, name: str) -> Trashed:
+        """What was taken away last under a name.
 
         Raises:
-            SkillNotFoundError: If nothing of that name was taken away, or too long ago.
-            SkillExistsError: If another skill has the name by now.
+            SkillNotFoundError: If nothing of that name was, or too long ago.
         """
-        for entry in self.trashed():
+        trashed = self.trashed()
+        for entry in trashed:
             if entry.name == name:
-                place = self.root / TRASH / entry.operation
-                self.put(place / name, name)
-                remove_tree(place)
                 return entry
-        raise SkillNotFoundError(name, near=[entry.name for entry in self.trashed()][:3])
+        raise SkillNotFoundError(name, near=[entry.name for entry in trashed][:3])
+
+    def bring_back(self, gone: Trashed) -> None:
+        """Undo a removal. The rename in here is the commit.
+
+        Raises:
+            SkillExistsError: If another skill has the name by now.
+            StorageError: If the disk refuses.
+        """
+        place = self.root / TRASH / gone.operation
+        with self.in_use():
+            with as_storage(place):
+                (place / gone.name / tree.MARKER).unlink(missing_ok=True)  # its row is gone
+            self.put(place / gone.name, gone.name)
+            with suppress(OSError):  # it is back; the next start sweeps the rest
+                remove_tree(place)
 
     def recover(self, *, keep_seconds: float) -> Recovered:
-        """Do away with what a crash left unfinished, and with what can no longer be undone."""
-        if not self.root.is_dir():
+        """Do away with what a crash left unfinished, and with what can no longer be undone.
+
+        While somebody is changing skills this does nothing: the next start will.
+
+        Raises:
+            StorageError: If the disk refuses.
+        """
+        if not (self.root / STAGING).is_dir():  # nothing was ever changed here
             return Recovered()
-        unfinished = self._empty_staging()
-        expired = 0
-        with suppress(FileNotFoundError):
-            for place in list((self.root / TRASH).iterdir()):
-                entry = _read_about(place)
-                is_whole = entry is not None and (place / entry.name).is_dir()
-                if not is_whole or (entry and time.time() - entry.at > keep_seconds):
-                    expired += is_whole
-                    unfinished += not is_whole
-                    remove_tree(place)
-        return Recovered(unfinished=unfinished, expired=expired)
+        with locked_now(self.root / STAGING / ".lock") as lock:
+            if lock is None:
+                return Recovered()
+            with as_storage(self.root):
+                unfinished = self._empty_staging()
+                unfinished += self.versions.recover()
+                expired, broken = self._empty_trash(keep_seconds)
+                unfinished += self._drop_claims()
+                self.versions.forget_all_but({*self._names(), *(t.name for t in self.trashed())})
+        return Recovered(unfinished=unfinished + broken, expired=expired)
+
+    def _drop_claims(self) -> int:
+        """Remove empty folders: names that were claimed by somebody who did not get further."""
+        dropped = 0
+        for name in self._names():
+            with suppress(OSError):  # it holds something, as it should
+                (self.root / name).rmdir()
+                dropped += 1
+        return dropped
 
     def _empty_staging(self) -> int:
-        place = self.root / STAGING
-        if not place.is_dir():
-            return 0
-        try:
-            with _locked(place / ".lock", fcntl.LOCK_EX | fcntl.LOCK_NB):
-                left = [path for path in place.iterdir() if path.name != ".lock"]
-                for path in left:
-                    remove_tree(path) if path.is_dir() else path.unlink(missing_ok=True)
-                return len(left)
-        except BlockingIOError:  # somebody is building there right now
-            return 0
+        left = [path for path in (self.root / STAGING).iterdir() if path.name != ".lock"]
+        for path in left:
+            remove_tree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        return len(left)
 
-    def _ready(self, place: str) -> Path:
-        folder = self.root / place
-        with _as_storage(folder):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return folder
+    def _empty_trash(self, keep_seconds: float) -> tuple[int, int]:
+        """How many were kept long enough, and how many never came there."""
+        expired = broken = 0
+        trash = self.root / TRASH
+        for place in list(trash.iterdir()) if trash.is_dir() else ():
+            entry = _read_about(place)
+            is_whole = entry is not None and (place / entry.name).is_dir()
+            if not is_whole or (entry and time.time() - entry.at > keep_seconds):
+                expired += is_whole
+                broken += not is_whole
+                remove_tree(place)
+        return expired, broken
 
 
 def _is_folder(item: "os.DirEntry[str]") -> bool:
@@ -243,23 +277,12 @@ def _read_about(place: Path) -> Trashed | None:
 
 
 @contextmanager
-def _locked(path: Path, how: int) -> Generator[None]:
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        descriptor = os.open(path, flags, 0o600)
-    except OSError as error:
-        raise StorageError(error.strerror or str(error), path=path) from error
-    try:
-        fcntl.flock(descriptor, how)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _as_storage(path: Path) -> Generator[None]:
-    """The disk's errors become ours."""
+def _built(place: Path) -> Generator[None]:
+    """Make a folder to put things in; if they do not get there nothing is left of it."""
+    place.mkdir(mode=0o700, parents=True)
     try:
         yield
-    except OSError as error:
-        raise StorageError(error.strerror or str(error), path=path) from error
+    except BaseException:
+        with suppress(OSError):
+            remove_tree(place)
+        raise

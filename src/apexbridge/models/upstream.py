@@ -2,22 +2,22 @@
 
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager, closing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
 import anyio
 from pydantic import JsonValue
 
-from apexbridge.errors import ApexBridgeError
+from apexbridge.models.trying import Blame, Fault, Kind, Patience, Tries, patiently, seconds_of
 
-_PAUSES = (0.25, 1.0)
-"""Seconds before the second and the third try."""
 _LONGEST_PAUSE = 10.0
+_STREAM_PAUSES = (0.25, 1.0, 2.0, 4.0, 8.0)
+_LINGER_SECONDS = 0.02
 _REASON_SECONDS = 5.0
 _REASON_ROOM = 64 * 1024
 _MAX_REASON = 200
@@ -25,59 +25,44 @@ _PIECE_OF_KEY = 6
 _STARRED = re.compile(r"\S*\*{2,}\S*")
 """How servers show a key they do not take; its ends are readable."""
 _OK = 200
+_NOT_FOUND = 404
 _AGAIN = frozenset({408, 429})
 _ABOUT_THE_KEY = frozenset({401, 407})
 """What the server says is about the key; others may say what to mend."""
 _BAD_ADDRESS = "its address is not http:// or https:// and a host"
+A_PAGE = "a web page, not an answer: is the address right?"
 
-Kind = Literal["unavailable", "rejected", "unusable"]
+KeyHeader = Literal["Authorization", "x-api-key"]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blame:
-    """The errors that a caller wants for each kind of fault, and the name they tell."""
-
-    name: str
-    unavailable: type[ApexBridgeError]
-    rejected: type[ApexBridgeError]
-    unusable: type[ApexBridgeError]
-
-    def error(self, kind: Kind, detail: str) -> ApexBridgeError:
-        """The error for a fault."""
-        kinds = {
-            "unavailable": self.unavailable,
-            "rejected": self.rejected,
-            "unusable": self.unusable,
-        }
-        return kinds[kind](detail, name=self.name)
-
-
-class _Fault(Exception):  # noqa: N818  # it never leaves this module
-    """What went wrong; `is_passing`: worth another try, after so many seconds."""
-
-    def __init__(
-        self, kind: Kind, detail: str, *, is_passing: bool = False, after: float = 0.0
-    ) -> None:
-        super().__init__(detail)
-        self.kind: Kind = kind
-        self.detail = detail
-        self.is_passing = is_passing
-        self.after = after
+Reader = Callable[[AsyncIterator[bytes]], AsyncGenerator[T]]
 
 
 class Upstream:
     """Posts JSON below `base_url`, which is used as it is given.
 
-    A server that is busy, fails or hangs up is asked again, twice. Redirects are not followed. One
+    A server that is busy, fails or hangs up is asked again. Redirects are not followed. One
     connection pool, made by the first call; it belongs to that call's event loop. No error carries
     aiohttp's own, which has the headers and so the key in it.
     """
 
-    def __init__(self, base_url: str, *, api_key: str = "", timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str = "",
+        timeout_seconds: float = 60,
+        patience: Patience | None = None,
+        key_header: KeyHeader = "Authorization",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         self._base_url = base_url.removesuffix("/")
         self._key = api_key
+        self._key_header: KeyHeader = key_header
+        self._headers = {"Content-Type": "application/json", **(headers or {})}
         self._timeout_seconds = timeout_seconds
+        self._patience = patience or Patience(
+            first_seconds=timeout_seconds, between_seconds=timeout_seconds
+        )
         self._session: aiohttp.ClientSession | None = None
         parts = _split(base_url)
         self.host = (parts.hostname or "") if parts else ""
@@ -97,27 +82,33 @@ class Upstream:
         payload = _written(fields)
 
         async def once() -> bytes:
-            response = await self._send(path, payload, limits)
+            # A second try would take as long: a time-out is not passing.
+            response = await self._send(path, payload, limits, is_slow_passing=False)
             with closing(response):
-                pieces = self._pieces(response, room, cut="unavailable")
-                return b"".join([piece async for piece in pieces])
+                return b"".join([piece async for piece in self._pieces(response, room)])
 
-        return await _patiently(once, blame)
+        return await patiently(once, blame, Tries(longest=_LONGEST_PAUSE))
 
     @asynccontextmanager
     async def streamed(
-        self, path: str, fields: Mapping[str, object], *, room: int, blame: Blame
-    ) -> AsyncGenerator[AsyncIterator[bytes]]:
-        """Post, and give the answer as it comes; the time-out is for each piece.
+        self,
+        path: str,
+        fields: Mapping[str, object],
+        *,
+        room: int,
+        blame: Blame,
+        read: Reader[T],
+    ) -> AsyncGenerator[AsyncIterator[T]]:
+        """Post, and give what `read` makes of the answer as it comes.
 
-        Once the answer has begun nothing is tried again. Leaving the block closes the connection.
+        Once the first item is there nothing is tried again. Leaving the block closes the
+        connection.
         """
-        seconds = self._timeout_seconds
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=seconds, sock_read=seconds)
-        send = partial(self._send, path, _written(fields), limits)
-        with closing(await _patiently(send, blame)) as response:
-            async with aclosing(self._told(response, room, blame)) as pieces:
-                yield pieces
+        tries = Tries(pauses=_STREAM_PAUSES, within=self._patience.retry_seconds)
+        begin = partial(self._begin, path, _written(fields), room, read)
+        begun = await patiently(begin, blame, tries)
+        async with begun.stack, aclosing(_told(begun, blame)) as told:
+            yield told
 
     def quoted(self, said: str) -> str:
         r"""What a server says, on one line, after a colon; nothing if it has a piece of the key.
@@ -133,25 +124,47 @@ class Upstream:
         plain = "".join(letter if letter.isprintable() else " " for letter in start)
         return f": {_STARRED.sub('…', plain)[:_MAX_REASON]}" if plain.strip() else ""
 
+    async def _begin(self, path: str, payload: bytes, room: int, read: Reader[T]) -> "_Begun[T]":
+        """Post, and wait for the first item."""
+        patience = self._patience
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=patience.connect_seconds)
+        async with AsyncExitStack() as stack:
+            response = await self._send(path, payload, limits, seconds=patience.first_seconds)
+            stack.callback(response.close)
+            pieces = self._pieces(response, room, patience)
+            await stack.enter_async_context(aclosing(pieces))
+            items = await stack.enter_async_context(aclosing(read(pieces)))
+            first = await anext(items, None)
+            return _Begun(stack=stack.pop_all(), response=response, first=first, items=items)
+
     async def _send(
-        self, path: str, payload: bytes, limits: aiohttp.ClientTimeout
+        self,
+        path: str,
+        payload: bytes,
+        limits: aiohttp.ClientTimeout,
+        *,
+        seconds: float | None = None,
+        is_slow_passing: bool = True,
     ) -> aiohttp.ClientResponse:
         session = self._open()
         address = f"{self._base_url}{path}"
         try:
-            response = await session.post(
-                address, data=payload, timeout=limits, allow_redirects=False
-            )
+            with anyio.fail_after(seconds):
+                response = await session.post(
+                    address, data=payload, timeout=limits, allow_redirects=False
+                )
+        except aiohttp.ConnectionTimeoutError:
+            detail = f"no connection to {self.host} within {self._patience.connect_seconds:g} s"
+            fault = Fault("unavailable", detail, is_passing=is_slow_passing)
         except TimeoutError:
-            # Where the time-out is for a whole answer, a second try would take as long.
-            detail = f"no answer within {self._timeout_seconds:g} s"
-            fault = _Fault("unavailable", detail, is_passing=limits.total is None)
+            detail = f"no answer within {seconds or self._timeout_seconds:g} s"
+            fault = Fault("unavailable", detail, is_passing=is_slow_passing)
         except aiohttp.ClientError as error:
             reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
             detail = f"{self.host} cannot be reached: {reason}"
-            fault = _Fault("unavailable", detail, is_passing=True)
+            fault = Fault("unavailable", detail, is_passing=True)
         except ValueError:  # a host that no name server could be asked for
-            fault = _Fault("rejected", _BAD_ADDRESS)
+            fault = Fault("rejected", _BAD_ADDRESS)
         else:
             if response.status == _OK:
                 return response
@@ -161,15 +174,16 @@ class Upstream:
 
     def _open(self) -> aiohttp.ClientSession:
         if not self.host:
-            raise _Fault("rejected", _BAD_ADDRESS)
+            raise Fault("rejected", _BAD_ADDRESS)
         if not (self._key.isascii() and self._key.isprintable()):
-            raise _Fault("rejected", "its key has characters no key has")
+            raise Fault("rejected", "its key has characters no key has")
         if self._key and self._has_user:
-            raise _Fault("rejected", "its address has a user in it, and there is a key as well")
+            raise Fault("rejected", "its address has a user in it, and there is a key as well")
         if self._session is None:
-            headers = {"Content-Type": "application/json"}
+            headers = dict(self._headers)
             if self._key:
-                headers["Authorization"] = f"Bearer {self._key}"
+                is_bearer = self._key_header == "Authorization"
+                headers[self._key_header] = f"Bearer {self._key}" if is_bearer else self._key
             self._session = aiohttp.ClientSession(
                 headers=headers,
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -177,59 +191,66 @@ class Upstream:
             )
         return self._session
 
-    async def _told(
-        self, response: aiohttp.ClientResponse, room: int, blame: Blame
-    ) -> AsyncGenerator[bytes]:
-        async with aclosing(self._pieces(response, room, cut="unusable")) as pieces:
-            try:
-                async for piece in pieces:
-                    yield piece
-            except _Fault as fault:
-                raise blame.error(fault.kind, fault.detail) from None
-
     async def _pieces(
-        self, response: aiohttp.ClientResponse, room: int, *, cut: Kind
+        self, response: aiohttp.ClientResponse, room: int, patience: Patience | None = None
     ) -> AsyncGenerator[bytes]:
+        """The body as it comes; without a patience the response keeps its own time."""
         taken = 0
-        while piece := await self._next(response, cut):
+        seconds = patience.first_seconds if patience else None
+        while piece := await self._next(response, seconds):
             taken += len(piece)
             if taken > room:
-                raise _Fault("unusable", f"an answer of more than {room} bytes")
+                raise Fault("unusable", f"an answer of more than {room} bytes")
+            seconds = patience.between_seconds if patience else None
             yield piece
 
-    async def _next(self, response: aiohttp.ClientResponse, cut: Kind) -> bytes:
+    async def _next(self, response: aiohttp.ClientResponse, seconds: float | None) -> bytes:
         try:
-            return await response.content.readany()
+            with anyio.fail_after(seconds):
+                return await response.content.readany()
         except TimeoutError:
-            fault = _Fault("unavailable", f"no answer within {self._timeout_seconds:g} s")
+            detail = f"no answer within {seconds or self._timeout_seconds:g} s"
+            fault = Fault("unavailable", detail, is_passing=seconds is not None)
         except aiohttp.ClientError:
-            fault = _Fault(cut, "its answer was cut off", is_passing=True)
+            fault = Fault("unavailable", "its answer was cut off", is_passing=True)
         raise fault
 
-    async def _refusal(self, response: aiohttp.ClientResponse) -> _Fault:
+    async def _refusal(self, response: aiohttp.ClientResponse) -> Fault:
         status = response.status
         detail = f"{self.host} answered {status}"
         if 300 <= status < 400:
-            return _Fault("rejected", f"{detail}: redirects are not followed")
+            return Fault("rejected", f"{detail}: redirects are not followed")
         if status not in _ABOUT_THE_KEY:
             detail += self.quoted(await _reason(response))
         if status in _AGAIN or status >= 500:
-            after = response.headers.get("Retry-After", "")
-            seconds = float(after) if after.isdecimal() else 0.0
-            return _Fault("unavailable", detail, is_passing=True, after=seconds)
-        return _Fault("rejected", detail)
+            fault = Fault("unavailable", detail, is_busy=True)
+            fault.after = seconds_of(response.headers.get("Retry-After", ""))
+            return fault
+        return Fault("rejected", detail)
 
 
-async def _patiently(once: Callable[[], Awaitable[T]], blame: Blame) -> T:
-    for pause in (*_PAUSES, None):
-        try:
-            return await once()
-        except _Fault as fault:
-            if pause is None or not fault.is_passing:
-                raise blame.error(fault.kind, fault.detail) from None
-            wait = min(fault.after or pause, _LONGEST_PAUSE)
-        await anyio.sleep(wait)
-    raise AssertionError  # the last try returns or raises
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun(Generic[T]):
+    """An answer whose first item is there; `stack` closes the connection."""
+
+    stack: AsyncExitStack
+    response: aiohttp.ClientResponse
+    first: T | None
+    items: AsyncGenerator[T]
+
+
+async def _told(begun: _Begun[T], blame: Blame) -> AsyncGenerator[T]:
+    if begun.first is not None:
+        yield begun.first
+    try:
+        async for item in begun.items:
+            yield item
+    except Fault as fault:
+        raise blame.error(fault.kind, fault.detail) from None
+    # A connection that is read to its end can be used again.
+    with suppress(aiohttp.ClientError), anyio.move_on_after(_LINGER_SECONDS):
+        while await begun.response.content.readany():
+            pass
 
 
 async def _reason(response: aiohttp.ClientResponse) -> str:
@@ -237,6 +258,8 @@ async def _reason(response: aiohttp.ClientResponse) -> str:
     with suppress(aiohttp.ClientError, TimeoutError), anyio.move_on_after(_REASON_SECONDS):
         while len(body) < _REASON_ROOM and (piece := await response.content.readany()):
             body += piece
+    if response.status == _NOT_FOUND and body.lstrip().startswith(b"<"):
+        return A_PAGE
     try:
         return reason_of(json.loads(body))
     except (ValueError, RecursionError):
@@ -260,6 +283,12 @@ def reason_of(document: JsonValue) -> str:
             return json.dumps(said)
         case _:
             return ""
+
+
+def kind_of(status: object) -> Kind:
+    """Whose fault an error is that comes inside an answer, by the status or code it tells."""
+    number = int(status) if isinstance(status, int | str) and str(status).isdecimal() else 500
+    return "rejected" if 400 <= number < 500 and number not in _AGAIN else "unavailable"
 
 
 def _written(fields: Mapping[str, object]) -> bytes:

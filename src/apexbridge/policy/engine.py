@@ -1,13 +1,21 @@
-"""Decide allow, deny or ask for one request; a pure function."""
+"""Decide allow, deny or ask for one request; a pure function.
 
-from collections.abc import Iterable
+The strictest answer wins. A grant, an approval or harmlessness allows only what no rule refuses or
+asks about, and a restriction refuses whatever else allows it.
+"""
+
+from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
-from apexbridge.policy.rules import Decision, Effect, PermissionRequest, Rule, ToolPattern
+from apexbridge.errors import PermissionDeniedError
+from apexbridge.policy.judging import Restriction, Standing, judge_one, means
+from apexbridge.policy.rules import Decision, PermissionRequest, Rule, ToolPattern
+from apexbridge.policy.shell_judge import judge_shell
+from apexbridge.policy.shell_rules import SHELL
 
 Answer = Literal["once", "always", "no"]
-
-_STRICTEST_FIRST: tuple[Effect, ...] = ("deny", "ask", "allow")
+ToolsMode = Literal["preapprove", "restrict", "advise"]
+"""What a skill's `allowed-tools` do: lend them, refuse all others, or only tell."""
 
 
 class Approver(Protocol):
@@ -18,23 +26,50 @@ class Approver(Protocol):
         ...
 
 
+def lend(
+    skill: str, tools: Sequence[ToolPattern], mode: ToolsMode
+) -> tuple[tuple[ToolPattern, ...], Restriction | None]:
+    """What a skill's `allowed-tools` grant, and what they forbid. None declared do neither."""
+    granted = tuple(tools) if mode == "preapprove" else ()
+    is_bound = mode == "restrict" and tools
+    return granted, Restriction(skill=skill, tools=tuple(tools)) if is_bound else None
+
+
 def decide(
-    request: PermissionRequest, rules: Iterable[Rule], granted: Iterable[ToolPattern] = ()
+    request: PermissionRequest,
+    rules: Iterable[Rule],
+    granted: Iterable[ToolPattern] = (),
+    standing: Standing | None = None,
 ) -> Decision:
-    """Judge one request: the strictest matching rule, then grants and harmlessness, then ask."""
-    matching = [rule for rule in rules if rule.pattern.matches(request.tool, request.argument)]
-    for effect in _STRICTEST_FIRST:
-        for rule in matching:
-            if rule.effect == effect:
-                return Decision(effect=effect, rule=rule)
-    if request.harmless or any(p.matches(request.tool, request.argument) for p in granted):
-        return Decision(effect="allow")
-    return Decision(effect="ask", suggestions=_suggest(request))
+    """Judge one request: refusals first, then questions, then whatever allows it, else ask."""
+    standing = standing or Standing()
+    rules, granted = tuple(rules), tuple(granted)
+    judge = judge_shell if request.tool == SHELL else judge_one
+    decision = judge(request, rules, granted, standing)
+    if decision.effect != "deny":
+        for bound in standing.restrictions:
+            if not _covers(request, bound.tools, standing):
+                return Decision(effect="deny", why="restricted", about=bound.skill)
+    return decision
 
 
-def _suggest(request: PermissionRequest) -> tuple[Rule, ...]:
-    head = request.argument.split(":", 1)[0].split(" ", 1)[0]
-    return (
-        Rule(effect="allow", pattern=ToolPattern(request.tool, request.argument)),
-        Rule(effect="allow", pattern=ToolPattern(request.tool, f"{head} *")),
-    )
+def _covers(request: PermissionRequest, tools: tuple[ToolPattern, ...], standing: Standing) -> bool:
+    ground = Standing(ground=standing.ground)
+    if request.tool == SHELL:
+        return judge_shell(request, (), tools, ground).effect == "allow"
+    return any(means(pattern, request, standing, widely=False) for pattern in tools)
+
+
+def refusal(
+    request: PermissionRequest, decision: Decision, *, answer: Answer | None = None
+) -> PermissionDeniedError:
+    """The error for a request that was not allowed, in words that say why."""
+    about = {"tool": request.tool, "argument": request.argument[:200], "about": decision.about}
+    if decision.why == "restricted":
+        return PermissionDeniedError(code="tool_restricted", **about, skill=decision.about)
+    if decision.effect == "deny" and decision.rule is not None:
+        detail = f": {decision.rule.reason}" if decision.rule.reason else ""
+        pattern = str(decision.rule.pattern)
+        return PermissionDeniedError(detail, code="rule_denied", **about, pattern=pattern)
+    code = "person_denied" if answer == "no" else "nobody_allowed"
+    return PermissionDeniedError(code=code, **about)

@@ -1,7 +1,8 @@
 """Hooks as they are declared, in settings or in a skill's frontmatter."""
 
 import shlex
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
@@ -15,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from apexbridge import wording
 from apexbridge.errors import ConfigError
 
 
@@ -49,12 +51,47 @@ class Hook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HookWarning:
+    """Something about a hook that did not stop anything and should be known."""
+
+    code: str
+    details: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def message(self) -> str:
+        """What is wrong, in English."""
+        return self.said().message
+
+    def said(self, language: wording.Language = "en") -> wording.Phrase:
+        """What is wrong and how to mend it, in the reader's language."""
+        return wording.say(self.code, self.details, language)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HookVerdict:
-    """What a hook answered: go on, stop, and words to add to the conversation."""
+    """What the hooks of one moment answered together: the strictest of their answers.
+
+    A hook can narrow and never widen: what it allows is judged all the same.
+    """
 
     outcome: Literal["continue", "block"] = "continue"
     reason: str = ""
     context: str = ""
+    """Words to add to the conversation."""
+    asks: bool = False
+    """Whether a person is to be asked, even where the rules allow."""
+    stops: bool = False
+    """Whether the whole turn is to end, not only this step."""
+    changed: Mapping[str, Any] | None = None
+    """The tool's input as a hook wants it, in full; it has to be judged again."""
+    warnings: tuple[HookWarning, ...] = ()
+    ran: int = 0
+    """How many hooks were run."""
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the step must not happen."""
+        return self.outcome == "block"
 
 
 def _as_words(value: object) -> object:

@@ -1,21 +1,33 @@
 """Permission rules: who may call what. Data and matching only."""
 
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal, Self
 
 from apexbridge.errors import ConfigError
+from apexbridge.policy.wildcards import Ground, path_fits, real_pattern, text_fits
 
 Effect = Literal["allow", "deny", "ask"]
+Why = Literal[
+    "rule", "managed", "grant", "approval", "harmless", "restricted", "unclear", "unsettled"
+]
 
+READING = frozenset({"Read", "Glob", "Grep"})
+WRITING = frozenset({"Write", "Edit"})
 _WORD_ENDS = (" ", "\t", "\n")
+_EXAMPLES = Ground(project=Path("/project"), home=Path("/home"))
 
 
 @dataclass(frozen=True, slots=True)
 class ToolPattern:
-    """A tool, with an exact or prefix argument.
+    r"""A tool, with an exact or prefix argument.
 
-    `Read` any call of it · `mcp__github__*` every tool that begins so · `Skill(commit)` that
-    argument only · `Bash(git add *)`, the same as `Bash(git add:*)`: that word and what follows it.
+    `Read` any call of it · `mcp__github__*`, the same as `mcp__github`: every tool that begins so ·
+    `Skill(commit)` that argument only · `Bash(git add *)`, the same as `Bash(git add:*)`: that word
+    and what follows it · `Bash(git * main)`: a star is anything, `\*` a star · `Read(src/**)`:
+    paths, as in a `.gitignore`. `Read` speaks for Glob and Grep too, `Write` and `Edit` for each
+    other.
     """
 
     tool: str
@@ -41,27 +53,56 @@ class ToolPattern:
         return cls(tool, argument)
 
     def matches(self, tool: str, argument: str = "") -> bool:
-        """Say whether a call falls under this pattern."""
-        return self._is_tool(tool) and (self.argument is None or self._is_argument(tool, argument))
+        """Say whether a call falls under this pattern, its argument being no path."""
+        return self.names(tool) and (self.argument is None or self._is_argument(tool, argument))
 
-    def _is_tool(self, tool: str) -> bool:
+    def matches_path(self, tool: str, path: Path, ground: Ground | None, *, widely: bool) -> bool:
+        """Say whether a call falls under this pattern that is about a path; links are followed."""
+        if not self.names(tool):
+            return False
+        return self.is_any or path_fits(self.argument or "", path, ground, widely=widely)
+
+    @property
+    def is_any(self) -> bool:
+        """Whether it holds for every argument."""
+        return self.argument is None or self.argument == "*"
+
+    def names(self, tool: str) -> bool:
+        """Say whether it speaks of a tool at all."""
         if self.tool.endswith("*"):
             return tool.startswith(self.tool[:-1])
-        return tool == self.tool
+        if self.tool.startswith("mcp__") and tool.startswith(f"{self.tool}__"):
+            return True
+        return tool in _spoken_for(self.tool)
 
     def _is_argument(self, tool: str, argument: str) -> bool:
         pattern = self.argument or ""
         if pattern == "*":
             return True
         if not pattern.endswith(" *"):
-            return argument == pattern
+            return text_fits(pattern, argument)
         # `review:*` means `review` and `review:x`, but never `reviewer`.
         prefix = pattern[:-2]
         ends = (*_WORD_ENDS, ":") if tool == "Skill" else _WORD_ENDS
-        return argument == prefix or argument.startswith(tuple(prefix + end for end in ends))
+        return text_fits(prefix, argument) or any(
+            text_fits(f"{prefix}{end}*", argument) for end in ends
+        )
 
     def __str__(self) -> str:
         return self.tool if self.argument is None else f"{self.tool}({self.argument})"
+
+
+def _spoken_for(tool: str) -> Collection[str]:
+    """The tools that a name in a rule stands for."""
+    if tool == "Read":
+        return READING
+    return WRITING if tool in WRITING else {tool}
+
+
+def unknown_tools(patterns: Iterable[ToolPattern], known: Iterable[str]) -> tuple[str, ...]:
+    """The patterns, as written, that name no known tool."""
+    names = tuple(known)
+    return tuple(str(p) for p in patterns if not any(p.names(name) for name in names))
 
 
 def _bad_pattern(text: str, detail: str) -> ConfigError:
@@ -92,8 +133,32 @@ class Rule:
 
     def __post_init__(self) -> None:
         for example in self.examples:
-            if not self.pattern.matches(self.pattern.tool, example):
+            if not self._speaks_of(example):
                 raise _bad_pattern(str(self.pattern), f"its example {example!r} does not match it")
+
+    def _speaks_of(self, example: str) -> bool:
+        tool = self.pattern.tool
+        if tool in READING | WRITING:
+            path = _EXAMPLES.project / example
+            return self.pattern.matches_path(tool, path, _EXAMPLES, widely=False)
+        return self.pattern.matches(tool, example)
+
+
+def follow_links(rules: Iterable[Rule], ground: Ground) -> tuple[Rule, ...]:
+    """The rules, and for each that refuses or asks, the place that its path really leads to.
+
+    Looks at the disk, so it is done when rules are loaded. What is allowed is not widened so.
+    """
+    followed = list[Rule]()
+    for rule in rules:
+        followed.append(rule)
+        pattern = rule.pattern
+        written = "" if pattern.is_any else pattern.argument
+        if pattern.tool in READING | WRITING and written and rule.effect != "allow":
+            real = real_pattern(written, ground)
+            if real is not None:
+                followed.append(replace(rule, pattern=ToolPattern(pattern.tool, real), examples=()))
+    return tuple(followed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +169,30 @@ class PermissionRequest:
     argument: str = ""
     summary: str = ""
     harmless: bool = False
+    path: Path | None = None
+    """What is read or written, where it really lies; rules for paths are held against this."""
+    cwd: Path | None = None
+    """Where a shell command starts: its relative redirections are judged from there."""
+    sha256: str = ""
+    """The state of the skill's files: a kept approval is for just this one."""
+    is_managed: bool = False
+    """Whether whoever runs this machine put the skill there."""
+
+    @property
+    def place(self) -> Path | None:
+        """The path that it is about; None where nobody can tell."""
+        if self.path is None and self.argument.startswith("/"):
+            return Path(self.argument)
+        return self.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The verdict, the rule behind it, and rules a person could add to settle it."""
+    """The verdict, why, the rule behind it, and rules a person could add to settle it."""
 
     effect: Effect
+    why: Why = "unsettled"
     rule: Rule | None = None
+    about: str = ""
+    """The part of the request that was decisive: one command of several, or the skill behind it."""
     suggestions: tuple[Rule, ...] = ()

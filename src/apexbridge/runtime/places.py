@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from apexbridge.settings import PROJECT_FILES, Loaded, SkillSettings
@@ -55,11 +55,15 @@ class Places:
 
     def folder(self, place: Place) -> FolderSource:
         """The source of one folder."""
-        is_ours = place.origin is Origin.INSTALLED
+        limits = self._limits()
+        if place.origin is Origin.INSTALLED:
+            # What lies outside is not ours to mark, to change or to vouch for.
+            follows_out = self.loaded.settings.skills.allow_external_paths
+            limits = replace(self._limits(_ROOM_FOR_INSTALLED), follows_out=follows_out)
         return FolderSource(
             place.path,
             place.origin,
-            self._limits(_ROOM_FOR_INSTALLED if is_ours else 0),
+            limits,
             memory=self.memory,
             needs_trust=place.needs_trust,
             home=place.home,

@@ -2,17 +2,20 @@
 
 import logging
 import math
+import os
+import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import anyio
 import anyio.to_thread
 
 from apexbridge.catalog.usage import UsageStore
-from apexbridge.errors import RetrievalError
+from apexbridge.errors import RetrievalError, StorageError
 from apexbridge.lifecycle.tagging import Tagger, TagStore
 from apexbridge.lifecycle.vectorise import (
     Read,
@@ -74,6 +77,7 @@ class Searching:
         self._opening = anyio.Lock()
         self._syncing = anyio.Lock()
         self._stack = AsyncExitStack()
+        self._copy: Path | None = None
 
     @property
     def place(self) -> Path:
@@ -106,6 +110,8 @@ class Searching:
             StorageError: If the index cannot be written.
         """
         index = await self._open()
+        if everything and self._copy is not None:
+            raise StorageError("the folder cannot be written to", path=self.place)
         async with self._syncing:
             report = await vectorise(
                 index,
@@ -179,10 +185,21 @@ class Searching:
         chosen = self._loaded.settings.index
         self._stack.push_async_callback(embedder.close)
         identity = await anyio.to_thread.run_sync(_id_of, embedder, chosen)
-        await anyio.to_thread.run_sync(_make_folder, self.place.parent)
-        store = open_store(chosen, self.place, identity)
+        place = await self._usable_place()
+        store = open_store(chosen, place, identity)
         self._stack.push_async_callback(store.close)
         return SkillIndex(embedder, store, usage=self._used.shares)
+
+    async def _usable_place(self) -> Path:
+        """Where the index lies; where nothing can be written, a copy that goes with this process.
+
+        Searching writes: what is new is embedded first. A copy lets those search who only read.
+        """
+        if self._copy is None and not await anyio.to_thread.run_sync(_is_writable, self.place):
+            folder = self._stack.enter_context(TemporaryDirectory(prefix="apexbridge-"))
+            self._copy = Path(folder) / self.place.name
+            await anyio.to_thread.run_sync(_copy_index, self.place, self._copy)
+        return self._copy or self.place
 
     async def _open_old(self, index: SkillIndex) -> SkillIndex | None:
         """What another embedder left here, if that one can still be asked without a network."""
@@ -265,8 +282,23 @@ def _id_of(embedder: Embedder, chosen: IndexSettings) -> str:
         return chosen.embedder
 
 
-def _make_folder(path: Path) -> None:
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+def _is_writable(place: Path) -> bool:
+    """Say whether an index can be written here; its folder is made if need be."""
+    with suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    files = [path for path in place.parent.glob(f"{place.name}*") if path.is_file()]
+    return all(os.access(path, os.W_OK) for path in (place.parent, *files))
+
+
+def _copy_index(place: Path, target: Path) -> None:
+    """Copy an index with what lies beside it, its log among that, as far as it can be read."""
+    with suppress(OSError):
+        for path in place.parent.glob(f"{place.name}*"):
+            beside = target.with_name(path.name)
+            if path.is_dir():
+                shutil.copytree(path, beside, copy_function=shutil.copyfile)
+            else:
+                shutil.copyfile(path, beside)
 
 
 async def _ask_store(index: SkillIndex) -> list[str]:

@@ -29,10 +29,15 @@ class Job:
     interpreter: Interpreter
     flags: tuple[str, ...] = ()
     """The interpreter's own words, before the script."""
-    script: Path
+    script: Path | None = None
+    """None where the words alone say what to do."""
     arguments: tuple[str, ...] = ()
     read: tuple[Path, ...] = ()
     """What it may read besides the system, the interpreter and its workspace."""
+    write: tuple[Path, ...] = ()
+    """Folders, as they really are, that it may change besides its workspace; they stay."""
+    cwd: Path | None = None
+    """Where it starts, if not in its workspace: one of those that it may read or write."""
     env: dict[str, str] = field(default_factory=dict[str, str])
     inputs: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     stdin: bytes = b""
@@ -43,7 +48,8 @@ class Job:
     @property
     def argv(self) -> tuple[str, ...]:
         """The whole command."""
-        return (str(self.interpreter.program), *self.flags, str(self.script), *self.arguments)
+        script = (str(self.script),) if self.script else ()
+        return (str(self.interpreter.program), *self.flags, *script, *self.arguments)
 
 
 class Workshop:
@@ -114,7 +120,8 @@ class Workshop:
     def _mould(self, job: Job) -> Mould | None:
         """What a waiting sandbox must have been made for; None where none can be used."""
         waiter = waiting.waiter_for(job.interpreter, job.flags, self._shell)
-        if waiter is None or job.hosts:
+        is_plain = job.script is not None and not job.write and job.cwd is None
+        if waiter is None or job.hosts or not is_plain:
             return None
         try:
             return Mould.of(waiter, _readable(job), job.env, job.limits)
@@ -128,11 +135,11 @@ class Workshop:
 def _request(job: Job, place: Path) -> ExecRequest:
     return ExecRequest(
         argv=job.argv,
-        cwd=place,
+        cwd=job.cwd or place,
         env=job.env | workspace_variables(place),
         stdin=job.stdin,
         limits=job.limits,
-        access=Access(read=_readable(job), write=(place,), hosts=job.hosts),
+        access=Access(read=_readable(job), write=(*job.write, place), hosts=job.hosts),
         workspace=place,
         on_output=job.on_output,
     )

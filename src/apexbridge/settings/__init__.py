@@ -1,8 +1,11 @@
 """Settings: what can be chosen (`choices`), and how the layers come together (`layers`)."""
 
 from apexbridge.settings.choices import (
+    AgentSettings,
     IndexSettings,
+    InstallSettings,
     ModelSettings,
+    PermissionSettings,
     SandboxSettings,
     Settings,
     SkillSettings,
@@ -26,11 +29,14 @@ from apexbridge.settings.outside import (
 __all__ = [
     "ENVIRONMENT",
     "PROJECT_FILES",
+    "AgentSettings",
     "IndexSettings",
+    "InstallSettings",
     "Loaded",
     "McpServer",
     "McpSettings",
     "ModelSettings",
+    "PermissionSettings",
     "PluginSettings",
     "RemoteSettings",
     "SandboxSettings",

@@ -1,7 +1,7 @@
 """What can be chosen, and what each choice may be."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 from pydantic_settings import (
@@ -10,7 +10,15 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from apexbridge.settings.kinds import Embedder, HostGrants, Paths, Precedence, language_tag
+from apexbridge.settings.kinds import (
+    Embedder,
+    Hooks,
+    HostGrants,
+    Paths,
+    Precedence,
+    ToolPatterns,
+    language_tag,
+)
 from apexbridge.settings.outside import McpSettings, PluginSettings, RemoteSettings
 from apexbridge.skills.model import Origin
 
@@ -47,6 +55,29 @@ class SkillSettings(BaseModel):
     """How long a removed skill can be brought back."""
     watch: bool = True
     """Whether a server sees changes on disk without a restart."""
+
+
+class InstallSettings(BaseModel):
+    """What may be installed, and what is kept of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    zip_mb: float = Field(default=30, gt=0, le=4_000)
+    """How large an archive may be, in millions of bytes."""
+    unpacked_mib: int = Field(default=64, ge=1, le=16_384)
+    """How large a skill may be when it is unpacked."""
+    file_mb: float = Field(default=10, gt=0, le=4_000)
+    """How large one of its files may be, in millions of bytes."""
+    files: int = Field(default=2_000, ge=1, le=10_000)
+    """How many files it may have."""
+    ratio: int = Field(default=100, ge=2, le=1_032)
+    """How many times its packed size a file may have."""
+    depth: int = Field(default=16, ge=2, le=64)
+    """How many folders deep a file may lie, its own name counted."""
+    blocks_at: Literal["info", "review", "warn", "block"] = "block"
+    """Findings of this level or graver refuse a skill."""
+    keep_versions: int = Field(default=10, ge=0, le=1_000)
+    """How many earlier versions of a skill are kept."""
 
 
 class SandboxSettings(BaseModel):
@@ -103,12 +134,55 @@ class ModelSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
+    preset: str = ""
+    """A provider by name: openai, deepseek, dashscope, zhipu, moonshot, siliconflow, ollama, vllm,
+    lmstudio, anthropic; its address and protocol need not be given then."""
     base_url: str = ""
-    """The address of an OpenAI-compatible service, used as given; empty for none."""
+    """The address of the service, used as given; empty for none."""
     name: str = ""
     """The model to ask it for."""
     api_key: SecretStr = SecretStr("")
-    """The key it wants."""
+    """The key it wants; empty for the variable that the provider's own tools read."""
+    protocol: Literal["openai", "anthropic"] = "openai"
+    """What it speaks, where no preset says."""
+    tools: Literal["auto", "native", "text"] = "auto"
+    """Whether the model takes tools (`native`), is told of them in words (`text`), or is tried."""
+    window: int = Field(default=128_000, ge=1_000)
+    """Its context window, in tokens."""
+
+
+class AgentSettings(BaseModel):
+    """What a turn may cost, and what skills may do in it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    rounds: int = Field(default=25, ge=1, le=1_000)
+    """How often the model is asked in one turn."""
+    tokens: int = Field(default=400_000, ge=1_000)
+    """How many tokens a turn may take, in and out."""
+    seconds: float = Field(default=900, gt=0, le=86_400)
+    """How long a turn may take."""
+    depth: int = Field(default=3, ge=0, le=10)
+    """How many sessions deep skills may fork."""
+    children: int = Field(default=8, ge=0, le=100)
+    """How many child sessions a turn may start."""
+    inline_commands: bool = True
+    """Whether commands in the text of skills are run."""
+    allowed_tools: Literal["preapprove", "restrict", "advise"] = "preapprove"
+    """What `allowed-tools` of a skill do: lend them, refuse all others, or only tell."""
+
+
+class PermissionSettings(BaseModel):
+    """Rules for tools and skills; the strictest answer wins."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    allow: ToolPatterns = ()
+    """What may be used without asking: `Bash(git status *)`, `Write(src/**)`, `Skill(review)`."""
+    ask: ToolPatterns = ()
+    """What is asked about each time."""
+    deny: ToolPatterns = ()
+    """What may not be used."""
 
 
 class Settings(BaseSettings):
@@ -135,12 +209,20 @@ class Settings(BaseSettings):
     """MCP servers that bring skills."""
     remote: RemoteSettings = RemoteSettings()
     """Skills from the network."""
+    install: InstallSettings = InstallSettings()
+    """What may be installed, and what is kept of it."""
     sandbox: SandboxSettings = SandboxSettings()
     """How scripts are run."""
     index: IndexSettings = IndexSettings()
     """How skills are found."""
     model: ModelSettings = ModelSettings()
     """The language model, where one is configured."""
+    agent: AgentSettings = AgentSettings()
+    """What a turn may cost, and what skills may do in it."""
+    permissions: PermissionSettings = PermissionSettings()
+    """Rules for tools and skills."""
+    hooks: Hooks = Field(default_factory=dict[str, Any])
+    """Commands and addresses for events, as in the frontmatter of skills."""
 
     @classmethod
     def settings_customise_sources(

@@ -4,10 +4,13 @@ import ipaddress
 import json
 import os
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator
 
+from apexbridge.errors import ConfigError
+from apexbridge.policy.hookspec import parse_hooks
+from apexbridge.policy.rules import ToolPattern, split_patterns
 from apexbridge.skills.model import Origin
 
 
@@ -61,9 +64,35 @@ def _refuse_no_network(written: tuple[str, ...]) -> tuple[str, ...]:
     return written
 
 
+def _patterns(value: object) -> object:
+    return split_patterns(value) if isinstance(value, str) else value
+
+
+def _refuse_no_pattern(written: tuple[str, ...]) -> tuple[str, ...]:
+    for text in written:
+        try:
+            ToolPattern.parse(text)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+    return written
+
+
+def _refuse_no_hook(written: dict[str, Any]) -> dict[str, Any]:
+    for event, declared in written.items():
+        try:
+            parse_hooks(event, declared)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+    return written
+
+
 Paths = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_refuse_nul)]
 HostGrants = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_refuse_no_grant)]
 Precedence = Annotated[tuple[Origin, ...], BeforeValidator(_words)]
 Embedder = Annotated[str, AfterValidator(_refuse_unknown_embedder)]
 Listed = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 Networks = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_refuse_no_network)]
+ToolPatterns = Annotated[
+    tuple[str, ...], BeforeValidator(_patterns), AfterValidator(_refuse_no_pattern)
+]
+Hooks = Annotated[dict[str, Any], BeforeValidator(from_json), AfterValidator(_refuse_no_hook)]

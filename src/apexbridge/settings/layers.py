@@ -20,17 +20,19 @@ from pydantic_settings import EnvSettingsSource
 
 from apexbridge import wording
 from apexbridge.errors import ConfigError, SettingNotFoundError
+from apexbridge.models.presets import PRESETS
 from apexbridge.settings.choices import PREFIX, Settings
 
 USER_FILE = "config.toml"
 PROJECT_FILE = "apexbridge.toml"
 SHIP_FILE = "ship.json"
+_KEY_NAMES = frozenset(name for known in PRESETS.values() for name in known.key_names)
 PROJECT_FILES = frozenset({PROJECT_FILE, SHIP_FILE})
 """Layers that a project brings along, and that a clone may have written."""
 ENVIRONMENT = "environment"
 _NOT_FOR_PROJECTS = (
     "data_dir", "sandbox", "skills.managed_path", "skills.user_paths", "skills.precedence",
-    "index", "model", "plugins", "mcp", "remote",
+    "install", "index", "model", "plugins", "mcp", "remote", "agent", "permissions", "hooks",
 )  # fmt: skip
 
 
@@ -45,6 +47,8 @@ class Loaded:
     language: wording.Language
     unknown_variables: tuple[str, ...] = ()
     """`APEXBRIDGE_*` variables that name no setting: most likely slips."""
+    keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Keys of model providers, by the variables that their own tools read."""
 
     @property
     def data(self) -> Path:
@@ -126,6 +130,7 @@ def load(
     return Loaded(
         settings=settings,
         origins={key: layers.origin(key) for key in flatten(settings)},
+        keys={name: variables[name] for name in _KEY_NAMES if variables.get(name)},
         project=place,
         home=home,
         language=_language(settings, variables),

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
@@ -79,9 +79,17 @@ def kind_of(mode: int) -> Kind:
 
 
 def fingerprint(
-    root: Path, *, max_files: int = MAX_FILES, is_ours: bool = True
+    root: Path,
+    *,
+    max_files: int = MAX_FILES,
+    is_ours: bool = True,
+    instead: Mapping[PurePosixPath, bytes] | None = None,
 ) -> Fingerprint | Problem:
-    """Hash names and contents of all files; equal trees on any machine hash alike."""
+    """Hash names and contents of all files; equal trees on any machine hash alike.
+
+    With `instead`, as if files of these paths had these bytes.
+    """
+    planned = instead or {}
     digest, size, files, folders = hashlib.sha256(), 0, 0, 0
     try:
         for entry in entries(root, is_ours=is_ours):
@@ -90,9 +98,11 @@ def fingerprint(
                 return _too_many(root, max_files)
             if entry.kind == "folder":
                 continue
-            size += entry.size
             head = f"{entry.kind}\0".encode() + os.fsencode(entry.path) + b"\0"
-            digest.update(head + _content(root / entry.path, entry))
+            data = planned.get(entry.path)
+            size += entry.size if data is None else len(data)
+            content = _content(root / entry.path, entry) if data is None else _hash(data)
+            digest.update(head + content)
     except OSError as error:
         return Problem(
             code="folder_unreadable",
@@ -102,9 +112,13 @@ def fingerprint(
     return Fingerprint(size=size, files=files, sha256=digest.hexdigest())
 
 
+def _hash(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
 def _content(path: Path, entry: Entry) -> bytes:
     if entry.kind == "link":
-        return hashlib.sha256(os.fsencode(path.readlink())).digest()
+        return _hash(os.fsencode(path.readlink()))
     if entry.kind == "device":
         return bytes(32)
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

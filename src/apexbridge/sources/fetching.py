@@ -175,15 +175,7 @@ async def _judged(place: Place, limits: FetchLimits, web: Web) -> tuple[tuple[Nu
 async def _ask(
     place: Place, numbers: tuple[Number, ...], limits: FetchLimits, expected: Expected, web: Web
 ) -> bytes | _Moved:
-    session = aiohttp.ClientSession(
-        connector=pinned_connector(numbers, web.tls),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None),  # the caller's clock runs
-        headers=_HEADERS,
-        auto_decompress=False,
-        trust_env=False,
-    )
-    async with session:
+    async with _session(numbers, web) as session:
         try:
             async with session.get(place.url, allow_redirects=False) as response:
                 target = response.headers.get("Location")
@@ -193,6 +185,47 @@ async def _ask(
                 return await _read(place, response, limits)
         except aiohttp.ClientError as error:
             raise _unreachable(place.url, _reason(error)) from None
+
+
+async def post(
+    url: str, body: bytes, limits: FetchLimits, *, web: Web = SYSTEM_WEB
+) -> tuple[int, bytes]:
+    """Send JSON to an address that is judged like any other; the status and the answer come back.
+
+    Redirects are not followed: what was sent is meant for that address alone.
+
+    Raises:
+        SourceError: `remote_refused`, `remote_unreachable` or `remote_unusable`, as for `fetch`.
+    """
+    place = judge_url(url)
+    try:
+        with anyio.fail_after(limits.seconds):
+            numbers, _ = await _judged(place, limits, web)
+            async with (
+                _session(numbers, web) as session,
+                session.post(
+                    place.url,
+                    data=body,
+                    headers={"Content-Type": "application/json"},
+                    allow_redirects=False,
+                ) as response,
+            ):
+                return response.status, await _all_of(place, response, limits)
+    except TimeoutError:
+        raise _unreachable(url, f"no answer within {limits.seconds:g} s") from None
+    except aiohttp.ClientError as error:
+        raise _unreachable(url, _reason(error)) from None
+
+
+def _session(numbers: tuple[Number, ...], web: Web) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=pinned_connector(numbers, web.tls),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None),  # the caller's clock runs
+        headers=_HEADERS,
+        auto_decompress=False,
+        trust_env=False,
+    )
 
 
 def pinned_connector(
@@ -266,13 +299,18 @@ def _check_head(
 
 
 async def _read(place: Place, response: aiohttp.ClientResponse, limits: FetchLimits) -> bytes:
+    body = await _all_of(place, response, limits)
+    if _LIKE_HTML.match(body[:_LOOKED_AT]):
+        raise _unusable(place.url, "it is a web page, perhaps a login")
+    return body
+
+
+async def _all_of(place: Place, response: aiohttp.ClientResponse, limits: FetchLimits) -> bytes:
     body = bytearray()
     while piece := await response.content.readany():
         body += piece
         if len(body) > limits.max_bytes:
             raise _too_large(place, limits)
-    if _LIKE_HTML.match(bytes(body[:_LOOKED_AT])):
-        raise _unusable(place.url, "it is a web page, perhaps a login")
     return bytes(body)
 
 

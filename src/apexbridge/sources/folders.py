@@ -27,7 +27,7 @@ from apexbridge.skills.reader import (
 )
 from apexbridge.sources.base import Scan
 from apexbridge.sources.remembered import SETTLED_NS, Remembered, ScanMemory
-from apexbridge.sources.walking import DEFAULT_LIMITS, ScanLimits, SkillFolder, Walk
+from apexbridge.sources.walking import DEFAULT_LIMITS, ScanLimits, SkillFolder, Walk, really
 
 OWN = frozenset({Origin.MANAGED, Origin.USER, Origin.INSTALLED, Origin.BUNDLED})
 """Origins that the user or operator put there: nobody else vouches for the rest."""
@@ -132,7 +132,11 @@ class FolderSource:
         problems = [problem for reading in readings for problem in reading.problems]
         return Scan(
             skills=tuple(reading.skill for reading in readings if reading.skill),
-            problems=(*problems, *([self._cut()] if walk.is_cut else [])),
+            problems=(
+                *problems,
+                *map(self._led_out, walk.not_followed),
+                *([self._cut()] if walk.is_cut else []),
+            ),
         )
 
     def _note_roots(self, looked_at: list[str]) -> None:
@@ -201,6 +205,10 @@ class FolderSource:
         gone = [path for path in (*before, *recalled) if path not in self._known]
         if new or gone:
             self._memory.keep(self.id, new, gone)
+
+    def _led_out(self, path: str) -> Problem:
+        details = {"path": self.root / path, "target": really(self.root / path)}
+        return Problem(code="link_leads_out", where=path, severity="warning", details=details)
 
     def _cut(self) -> Problem:
         details = {"limit": self._limits.max_folders}

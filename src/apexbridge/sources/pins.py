@@ -3,9 +3,7 @@
 Bytes are kept by their hash, and hashed again when they are read: nobody can change them unseen.
 """
 
-import fcntl
 import hashlib
-import os
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -14,8 +12,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from apexbridge.errors import SourceError, StorageError
-from apexbridge.paths import create_bytes, replace_bytes
+from apexbridge.errors import SourceError
+from apexbridge.locks import locked
+from apexbridge.paths import as_storage, create_bytes, replace_bytes
 from apexbridge.sources.addresses import key_of
 
 _FILE = "pins.json"
@@ -159,18 +158,10 @@ class Pins:
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        try:
+        with as_storage(self._folder):
             (self._folder / _KEPT).mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(
-                self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
-        except OSError as error:
-            raise StorageError(error.strerror or "", path=self._folder) from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with locked(self._folder / ".lock"):
             yield
-        finally:
-            os.close(descriptor)
 
     def _keep(self, data: bytes) -> None:
         path = self._folder / _KEPT / sha256_of(data)

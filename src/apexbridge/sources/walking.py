@@ -20,6 +20,8 @@ class ScanLimits:
 
     max_depth: int = 6
     max_folders: int = 2_000
+    follows_out: bool = True
+    """Whether links are followed that lead out of the root."""
 
 
 DEFAULT_LIMITS = ScanLimits()
@@ -46,6 +48,8 @@ class Walk:
     """Whether the root has more folders than are looked at."""
     looked_at: list[str] = field(default_factory=list[str])
     """Folders that are no skills: new skills would appear in them."""
+    not_followed: list[str] = field(default_factory=list[str])
+    """Links that lead out, to folders that are not looked into."""
 
     def skills(self) -> Iterator[SkillFolder]:
         """Skill folders in a fixed order.
@@ -98,7 +102,16 @@ class Walk:
             return [], ()  # reading it as a skill will say what is wrong with it
         if any(item.name.lower() == _SKILL_MD for item in present):
             return [], tuple(present)
-        return sorted(item.name for item in present if is_open_folder(item)), None
+        below = [item for item in present if is_open_folder(item) and self._may_enter(path, item)]
+        return sorted(item.name for item in below), None
+
+    def _may_enter(self, path: str, item: "os.DirEntry[str]") -> bool:
+        if self.limits.follows_out or not item.is_symlink():
+            return True
+        if really(Path(item.path)).is_relative_to(really(Path(self.root))):
+            return True
+        self.not_followed.append(f"{path}/{item.name}" if path else item.name)
+        return False
 
 
 def is_folder(path: Path) -> bool:

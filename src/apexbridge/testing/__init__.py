@@ -2,6 +2,7 @@
 
 from apexbridge.retrieval.embedders.hashing import HashEmbedder
 from apexbridge.retrieval.stores.memory import MemoryStore
+from apexbridge.testing.anthropic_wire import AnthropicServer, overloaded
 from apexbridge.testing.builders import make_skill, make_zip, skill_md
 from apexbridge.testing.doubles import (
     EventLog,
@@ -11,9 +12,17 @@ from apexbridge.testing.doubles import (
     ScriptedModel,
     StaticTool,
 )
-from apexbridge.testing.wire import BrokenStream, RawAnswer, ScriptedServer
+from apexbridge.testing.wire import (
+    BrokenStream,
+    RawAnswer,
+    ScriptedServer,
+    SlowStream,
+    busy,
+    web_page,
+)
 
 __all__ = [
+    "AnthropicServer",
     "BrokenStream",
     "EventLog",
     "FixedApprover",
@@ -24,8 +33,12 @@ __all__ = [
     "RecordingSandbox",
     "ScriptedModel",
     "ScriptedServer",
+    "SlowStream",
     "StaticTool",
+    "busy",
     "make_skill",
     "make_zip",
+    "overloaded",
     "skill_md",
+    "web_page",
 ]

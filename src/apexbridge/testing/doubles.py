@@ -152,7 +152,9 @@ class StaticTool:
         self._result = result or ToolResult(text="done")
         self.calls: list[Mapping[str, Any]] = []
 
-    def permissions(self, arguments: Mapping[str, Any]) -> Sequence[PermissionRequest]:
+    def permissions(
+        self, arguments: Mapping[str, Any], context: ToolContext
+    ) -> Sequence[PermissionRequest]:
         """Ask for the tool itself."""
         return (PermissionRequest(tool=self.spec.name),)
 

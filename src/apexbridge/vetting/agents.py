@@ -1,6 +1,10 @@
 """What changes the agents themselves: their instructions, settings, servers; and odd behaviour."""
 
-from apexbridge.vetting.patterns import RUN, SPOKEN, Pattern, pattern
+import re
+from collections.abc import Iterator
+
+from apexbridge.vetting.patterns import RUN, SPOKEN, Hit, Pattern, pattern
+from apexbridge.vetting.view import View
 
 _OWN = (
     r"(?:CLAUDE(?:\.local)?\.md|AGENTS\.md|GEMINI\.md|SOUL\.md|MEMORY\.md|HEARTBEAT\.md|"
@@ -80,3 +84,21 @@ AGENTS: tuple[Pattern, ...] = (
         places=SPOKEN,
     ),
 )
+
+_NAMED = re.compile(rf"[\"'/]{_OWN}[\"']")
+_WRITTEN = re.compile(
+    r"open\([^\n]{1,80}[\"'][wa]b?\+?[\"']|\.write_text\(|writeFile|appendFile|>>?\s{0,2}[\"']?\$"
+)
+NEAR = 8
+"""Within how many lines a file is written that was named before."""
+
+
+def rewritten(view: View) -> Iterator[Hit]:
+    """Programs that name a file of instructions in one line and write it in another."""
+    if view.place_of(1) != "script":
+        return
+    for match in _NAMED.finditer(view.text):
+        line = view.line_at(match.start())
+        behind = "\n".join(view.lines[line - 1 : line + NEAR])[:2_000]
+        if _WRITTEN.search(behind):
+            yield Hit(rule="AB053", level="warn", line=line, matched=match[0])

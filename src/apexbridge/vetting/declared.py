@@ -9,6 +9,7 @@ from apexbridge.skills import names
 from apexbridge.skills.interpret import Declared, interpret
 from apexbridge.skills.model import Problem
 from apexbridge.skills.reader import open_document
+from apexbridge.vetting.nearness import slips
 from apexbridge.vetting.patterns import Hit
 from apexbridge.vetting.rulebook import Level
 from apexbridge.vetting.unseen import LOOKALIKES
@@ -161,7 +162,7 @@ def _resembles(one: str, other: str) -> bool:
         return False
     if re.sub(r"\d+", "", one) == re.sub(r"\d+", "", other):
         return False  # two versions of one thing
-    return _slips(one, other) <= 1
+    return slips(one, other) <= 1
 
 
 def _plain(name: str) -> str:
@@ -172,17 +173,6 @@ def _plain(name: str) -> str:
         .replace("rn", "m")
         .replace("vv", "w")
     )
-
-
-def _slips(one: str, other: str) -> int:
-    """How many letters were changed, left out, put in or swapped; more than one counts as two."""
-    start = 0
-    while start < min(len(one), len(other)) and one[start] == other[start]:
-        start += 1
-    a, b = one[start:], other[start:]
-    if a[1:] == b[1:] or a[1:] == b or a == b[1:]:
-        return 1
-    return 1 if a[:2] == b[:2][::-1] and a[2:] == b[2:] else 2
 
 
 def _shingles(text: str) -> set[str]:

@@ -5,25 +5,43 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from apexbridge.vetting import agents
+from apexbridge.vetting.acts import ACTS
+from apexbridge.vetting.agents import AGENTS, rewritten
 from apexbridge.vetting.declared import Presented, front_hits, presented
-from apexbridge.vetting.flows import flows
+from apexbridge.vetting.errands import errands
 from apexbridge.vetting.folder import folder_hits
 from apexbridge.vetting.harmful import HARMFUL
 from apexbridge.vetting.hidden import hidden
+from apexbridge.vetting.hosts import unnamed_hosts
 from apexbridge.vetting.incoming import INCOMING
 from apexbridge.vetting.leaks import LEAKS
+from apexbridge.vetting.lookalikes import lookalikes
 from apexbridge.vetting.material import DEFAULT_LIMITS, SKILL_MD, File, Material, VettingLimits
+from apexbridge.vetting.meddling import MEDDLING
 from apexbridge.vetting.patterns import PARTIAL, Hit, Setting, hits
 from apexbridge.vetting.phrases import PHRASES
+from apexbridge.vetting.programs import program_hits
 from apexbridge.vetting.report import MAX_EXCERPT, Finding, Report
+from apexbridge.vetting.requests import REQUESTS
 from apexbridge.vetting.rulebook import LEVELS
-from apexbridge.vetting.together import together
+from apexbridge.vetting.together import SHORT, together
 from apexbridge.vetting.units import units_of
 from apexbridge.vetting.unseen import visible
 from apexbridge.vetting.view import View, is_program, view_of
+from apexbridge.vetting.watching import QUIET_CHANGES, WATCHING
 
-_PATTERNS = (*PHRASES, *INCOMING, *HARMFUL, *LEAKS, *agents.AGENTS)
+_PATTERNS = (
+    *PHRASES,
+    *REQUESTS,
+    *ACTS,
+    *INCOMING,
+    *HARMFUL,
+    *LEAKS,
+    *AGENTS,
+    *MEDDLING,
+    *WATCHING,
+    *QUIET_CHANGES,
+)
 _DECODED = frozenset({"AB001", "AB003", "AB007", "AB010", "AB042", "AB043", "AB061", "AB062"})
 _MASKED = frozenset({"AB024"})
 
@@ -69,7 +87,10 @@ def examine(material: Material, *, limits: VettingLimits = DEFAULT_LIMITS) -> Re
     if material.is_partial:
         ledger.cut("files left out before")
     front = _front(material)
-    setting = Setting(is_about_security=front.is_about_security)
+    setting = Setting(
+        is_about_security=front.is_about_security and _size(material) > SHORT,
+        subject=f"{front.name} {front.description} {material.folder}".lower(),
+    )
     total = 0
     for file in _within(material, ledger):
         total += len(file.data)
@@ -77,7 +98,7 @@ def examine(material: Material, *, limits: VettingLimits = DEFAULT_LIMITS) -> Re
             ledger.add(hit)
     for hit in front_hits(front, dict(itertools.islice(material.others.items(), limits.others))):
         ledger.add(_finding(hit, SKILL_MD, None))
-    for finding in together(tuple(ledger.found.values()), front):
+    for finding in together(tuple(ledger.found.values()), front, _size(material)):
         ledger.add(finding)
     if ledger.is_partial:
         shown = visible(", ".join(ledger.reasons), MAX_EXCERPT)
@@ -100,6 +121,10 @@ def _front(material: Material) -> Presented:
         if file.path.as_posix() == SKILL_MD:
             return presented(file.data)
     return Presented()
+
+
+def _size(material: Material) -> int:
+    return sum(len(file.data) for file in material.files)
 
 
 def _within(material: Material, ledger: _Ledger) -> Iterator[File]:
@@ -137,32 +162,17 @@ def _hits_of_file(file: File, setting: Setting, ledger: _Ledger) -> Iterator[Fin
         hidden(view, setting),
         hits(view, _PATTERNS, setting),
         units_of(view, setting),
-        _flows(view, ledger),
+        errands(view, setting),
+        unnamed_hosts(view, setting),
+        lookalikes(view, setting),
+        rewritten(view),
+        program_hits(view, setting, ledger.limits.program_bytes),
     )
     for hit in found:
         if hit.rule == PARTIAL:
             ledger.cut(hit.matched)
         else:
             yield _finding(hit, path, view)
-
-
-def _flows(view: View, ledger: _Ledger) -> Iterator[Hit]:
-    unit = view.units[0] if view.units else None
-    if unit is None or unit.place != "script" or unit.language != "python":
-        return
-    if len(view.raw) > ledger.limits.program_bytes:
-        ledger.cut(f"data flow of {view.path}")
-        return
-    found = flows(view.raw)
-    if found is None:
-        ledger.cut(f"data flow of {view.path}")
-    for flow in found or ():
-        if flow.end == "sent":
-            rule, level = "AB021", "block"
-        else:
-            rule, level = ("AB030", "block") if flow.kind == "decoded" else ("AB011", "warn")
-        shown = view.raw_lines[flow.line - 1].strip()
-        yield Hit(rule=rule, level=level, line=flow.line, matched=shown)
 
 
 def _finding(hit: Hit, path: str, view: View | None) -> Finding:

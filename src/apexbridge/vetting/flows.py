@@ -7,13 +7,14 @@ written plainly, and never runs anything.
 import ast
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from apexbridge.vetting.leaks import GUARDED_PATHS, STORES
 
 Label = Literal["secret", "environment", "decoded", "remote"]
+End = Literal["sent", "run"]
 
 ROUNDS = 4
 MAX_NODES = 60_000
@@ -39,7 +40,7 @@ _RUNNERS = frozenset(
 _SENDERS = frozenset(
     {"requests.post", "requests.put", "requests.patch", "requests.request", "httpx.post",
      "httpx.put", "httpx.request", "urllib.request.urlopen", "urllib.request.Request",
-     "Request", "urlopen", "aiohttp.request"}
+     "Request", "urlopen", "aiohttp.request", "logging.handlers.HTTPHandler", "HTTPHandler"}
 )  # fmt: skip
 _SENDING_ENDS = (
     ".post",
@@ -51,6 +52,23 @@ _SENDING_ENDS = (
     ".storbinary",
     ".send_message",
 )
+_HARMFUL: Mapping[End, frozenset[Label]] = {
+    "run": frozenset({"decoded", "remote"}),
+    "sent": frozenset({"secret", "environment"}),
+}
+_TELLING = (
+    ast.Assign,
+    ast.AnnAssign,
+    ast.AugAssign,
+    ast.NamedExpr,
+    ast.For,
+    ast.AsyncFor,
+    ast.comprehension,
+    ast.withitem,
+    ast.Return,
+    ast.Call,
+)
+"""What moves data from one name to another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +76,7 @@ class Flow:
     """Data of a kind that reaches a place where it does harm."""
 
     kind: Label
-    end: Literal["sent", "run"]
+    end: End
     line: int
 
 
@@ -72,8 +90,8 @@ class _Program:
 
     partly: set[int]
     """The mentions of `os.environ` that only take one variable."""
+    max_steps: int
     steps: int = 0
-
     labels: dict[tuple[str, str], set[Label]] = field(
         default_factory=dict[tuple[str, str], set[Label]]
     )
@@ -89,31 +107,45 @@ class _Program:
             self.labels.setdefault((scope, name), set()).update(labels)
 
 
-def flows(source: str) -> tuple[Flow, ...] | None:
+def flows(source: str, *, max_steps: int = MAX_STEPS) -> tuple[Flow, ...] | None:
     """Follow the data of a program; None if it is too large or tangled for that.
 
     What cannot be read as Python has no flows.
     """
+    tree = tree_of(source)
+    return flows_in(tree, max_steps=max_steps) if tree else None
+
+
+def tree_of(source: str) -> ast.Module | None:
+    """Read a program; an empty one if it is no Python, None if it is too tangled."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(source)
+            return ast.parse(source)
     except (SyntaxError, ValueError):
-        return ()
+        return ast.Module(body=[], type_ignores=[])
     except (RecursionError, MemoryError):
         return None
+
+
+def flows_in(tree: ast.Module, *, max_steps: int = MAX_STEPS) -> tuple[Flow, ...] | None:
+    """Follow the data of a program that was read."""
     nodes = list(_scoped(tree))
     if len(nodes) >= MAX_NODES:
         return None
-    program = _Program(partly={id(part) for _, node in nodes for part in _partly(node)})
+    if not _is_worth_following(nodes):
+        return ()
+    partly = {id(part) for _, node in nodes for part in _partly(node)}
+    program = _Program(partly=partly, max_steps=max_steps)
     for _, node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             program.functions[node.name] = [arg.arg for arg in node.args.args]
+    telling = [(scope, node) for scope, node in nodes if isinstance(node, _TELLING)]
     try:
         for _ in range(ROUNDS):
-            for scope, node in nodes:
+            for scope, node in telling:
                 _learn(program, scope, node)
-        found = {flow for scope, node in nodes for flow in _ends(program, scope, node)}
+        found = {flow for scope, node in telling for flow in _ends(program, scope, node)}
     except (RecursionError, _TooMuchError):
         return None
     return tuple(sorted(found, key=lambda flow: (flow.line, flow.kind, flow.end)))
@@ -130,6 +162,39 @@ def _scoped(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
         is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         inner = node.name if is_function else scope
         pending.extend((inner, child) for child in ast.iter_child_nodes(node))
+
+
+def _is_worth_following(nodes: Sequence[tuple[str, ast.AST]]) -> bool:
+    """Say whether there is anything to follow, and an end it could reach; most have neither."""
+    starts, ends = set[End](), set[End]()
+    for _, node in nodes:
+        if isinstance(node, ast.Call):
+            name = _name(node.func)
+            is_remote = name in _FETCHES or _is_decoder(name, node)
+            starts.update(("run",) if is_remote else ())
+            ends.update(_ends_of(name))
+        elif (isinstance(node, ast.Attribute) and node.attr == "environ") or (
+            isinstance(node, ast.Constant) and _is_secret(node.value)
+        ):
+            starts.add("sent")
+    return bool(starts & ends)
+
+
+def _ends_of(name: str) -> Iterator[End]:
+    """What becomes of the data given to a function."""
+    if name in _RUNNERS:
+        yield "run"
+    if name in _SENDERS or name.endswith(_SENDING_ENDS):
+        yield "sent"
+
+
+def _is_decoder(name: str, call: ast.Call) -> bool:
+    end = name.rpartition(".")[2]
+    return end in _DECODERS or (name == "codecs.decode" and len(call.args) > 1)
+
+
+def _is_secret(value: object) -> bool:
+    return isinstance(value, str) and len(value) < 300 and bool(_SECRET.search(value))
 
 
 def _learn(program: _Program, scope: str, node: ast.AST) -> None:
@@ -173,7 +238,7 @@ def _labels(program: _Program, scope: str, value: ast.AST) -> set[Label]:
     labels = set[Label]()
     for node in ast.walk(value):
         program.steps += 1
-        if program.steps > MAX_STEPS:
+        if program.steps > program.max_steps:
             raise _TooMuchError
         if isinstance(node, ast.Name):
             labels |= program.of(scope, node.id)
@@ -181,9 +246,8 @@ def _labels(program: _Program, scope: str, value: ast.AST) -> set[Label]:
             labels |= program.of("", f".{node.attr}")
             if node.attr == "environ" and id(node) not in program.partly:
                 labels.add("environment")
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if len(node.value) < 300 and _SECRET.search(node.value):
-                labels.add("secret")
+        elif isinstance(node, ast.Constant):
+            labels |= {"secret"} if _is_secret(node.value) else set()
         elif isinstance(node, ast.Call):
             labels |= _labels_of_call(program, node)
     return labels
@@ -203,7 +267,7 @@ def _labels_of_call(program: _Program, call: ast.Call) -> set[Label]:
     name = _name(call.func)
     end = name.rpartition(".")[2]
     labels = set(program.of("", f"{end}()"))
-    if end in _DECODERS or (name == "codecs.decode" and len(call.args) > 1):
+    if _is_decoder(name, call):
         labels.add("decoded")
     if name in _FETCHES:
         labels.add("remote")
@@ -214,14 +278,14 @@ def _ends(program: _Program, scope: str, node: ast.AST) -> Iterator[Flow]:
     if not isinstance(node, ast.Call):
         return
     name = _name(node.func)
+    ends = set(_ends_of(name))
+    if not ends:
+        return
     given = [*node.args, *(keyword.value for keyword in node.keywords)]
     labels = set[Label]().union(*(_labels(program, scope, value) for value in given))
-    if name in _RUNNERS:
-        for kind in labels & {"decoded", "remote"}:
-            yield Flow(kind=kind, end="run", line=node.lineno)
-    if name in _SENDERS or name.endswith(_SENDING_ENDS):
-        for kind in labels & {"secret", "environment"}:
-            yield Flow(kind=kind, end="sent", line=node.lineno)
+    for end in ends:
+        for kind in labels & _HARMFUL[end]:
+            yield Flow(kind=kind, end=end, line=node.lineno)
 
 
 def _name(node: ast.expr) -> str:

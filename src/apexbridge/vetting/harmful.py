@@ -128,8 +128,15 @@ HARMFUL: tuple[Pattern, ...] = (
     ),
     pattern(
         "AB033",
+        "warn",
+        r"\bopenclaw\s+cron\s+add\b",
+        hints="cron",
+        places=RUN,
+    ),
+    pattern(
+        "AB033",
         "review",
-        r"\bcrontab\s+-e\b|\bopenclaw\s+cron\s+add\b",
+        r"\bcrontab\s+-e\b",
         hints="cron",
         places=RUN,
     ),

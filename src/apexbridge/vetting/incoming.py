@@ -175,4 +175,26 @@ INCOMING: tuple[Pattern, ...] = (
         r"https?://[\w.-]{1,100}\.onion\b",
         hints=".onion",
     ),
+    pattern(
+        "AB025",
+        "review",
+        r"https?://(?:[\w-]{1,60}\.){1,3}(?:duckdns\.org|no-ip\.\w{2,4}|ddns\.net|hopto\.org|"
+        r"zapto\.org|dynu\.net|sslip\.io|nip\.io|000webhostapp\.com|onrender\.com|"
+        r"herokuapp\.com|glitch\.me|repl\.co|railway\.app|pythonanywhere\.com|surge\.sh)\b",
+        hints=(
+            "duckdns no-ip ddns.net hopto zapto dynu sslip nip.io 000webhost onrender heroku "
+            "glitch repl.co railway pythonanywhere surge.sh"
+        ),
+        also=(r"curl|wget|requests\.|fetch\(|urlopen|axios|post|send|upload|download|iwr|git ",),
+    ),
+    pattern(
+        "AB025",
+        "review",
+        r"https?://(?:[\w-]{1,60}\.){1,3}(?:top|tk|ml|ga|cf|gq|click|icu|buzz|monster|zip|mov|cyou|"
+        r"su|pw|cam|sbs|cfd)(?=[/\s\"'`)\]:]|$)",
+        hints=(
+            ".top .tk .ml .ga .cf .gq .click .icu .buzz .monster .zip .mov .cyou .su .pw .cam "
+            ".sbs .cfd"
+        ),
+    ),
 )

@@ -26,6 +26,18 @@ STORES = (
     r"Atomic|MetaMask|Phantom)[/\\]|nkbihfbeogaeaoehlefnkodbefgpgknn|"
     r"\.config[/\\]solana[/\\]id\.json|\bkeystore/UTC--"
 )
+GUARDED_WORDS = (
+    ".ssh id_rsa id_ed25519 id_ecdsa id_dsa .aws .netrc .npmrc .pypirc git-credentials .docker "
+    ".kube gcloud application_default .azure .gnupg .pgpass vault-token hosts /etc/shadow "
+    "/etc/passwd password-store credentials .openclaw auth.json"
+)
+STORE_WORDS = (
+    "login_data cookies logins.json key4 local_state chrome application_support firefox brave "
+    "keychain find-generic find-internet secretstorage win32crypt cryptunprotect "
+    "browser_cookie3 wallet.dat electrum bitcoin ethereum exodus atomic metamask "
+    "phantom nkbih solana keystore"
+)
+"""Hints: `_` is a blank."""
 DROPS = (
     r"webhook\.site|requestbin|pipedream\.net|hookbin|beeceptor|ngrok(?:-free)?\.(?:io|app|"
     r"dev)|trycloudflare\.com|localtunnel|loca\.lt|serveo\.net|interact\.sh|oast\.(?:fun|pro|"
@@ -53,22 +65,13 @@ LEAKS: tuple[Pattern, ...] = (
         "AB017",
         "review",
         GUARDED_PATHS,
-        hints=(
-            ".ssh id_ .aws .netrc .npmrc .pypirc git-credentials .docker .kube gcloud "
-            "application_default .azure .gnupg .pgpass vault-token hosts /etc/ password-store "
-            "credentials .openclaw auth.json"
-        ),
+        hints=GUARDED_WORDS,
     ),
     pattern(
         "AB018",
         "review",
         STORES,
-        hints=(
-            "login_data cookies logins.json key4 local_state chrome application_support "
-            "keychain find-generic find-internet secretstorage win32crypt cryptunprotect "
-            "browser_cookie3 wallet.dat electrum bitcoin ethereum exodus atomic metamask "
-            "phantom nkbih solana keystore"
-        ),
+        hints=STORE_WORDS,
     ),
     pattern(
         "AB019",
@@ -159,6 +162,14 @@ LEAKS: tuple[Pattern, ...] = (
         unless=r"your|example|xxx|<",
     ),
     pattern(
+        "AB022",
+        "review",
+        r"\bgit\s+push\s+(?:-\w{1,12}\s+)?https?://|\bgh\s+gist\s+create\b|"
+        r"\bgh\s+repo\s+create\b[^\n]{0,80}--public[^\n]{0,80}--push",
+        hints="git_push gist gh_repo",
+        places=RUN,
+    ),
+    pattern(
         "AB023",
         "warn",
         r"\b(?:dig|nslookup|host|drill|resolve-dnsname|ping|gethostbyname|getaddrinfo|"
@@ -182,6 +193,19 @@ LEAKS: tuple[Pattern, ...] = (
         unless=(
             r"example|x{4,}|1234567|your[_-]|abcdef|\.\.\.|0{6,}|fake|dummy|placeholder|"
             "redacted|<[a-z]"
+        ),
+        is_firm=True,
+    ),
+    pattern(
+        "AB024",
+        "warn",
+        r"\bauthorization[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?:bearer|basic|token)\s+"
+        r"(?=[A-Za-z0-9+/_.=-]{0,80}\d)(?=[A-Za-z0-9+/_.=-]{0,80}[a-z])[A-Za-z0-9+/_.=-]{24,400}"
+        r"(?![\w}>])",
+        hints="bearer basic token",
+        unless=(
+            r"example|x{3,}|1234|your|\.\.\.|fake|dummy|placeholder|redacted|<|\$|\{|abc|here|"
+            "sample|test"
         ),
         is_firm=True,
     ),

@@ -1,7 +1,8 @@
 """Rules that are patterns: a phrase or command, what else its line must hold, and its weight.
 
-Every pattern reads a text once: repeats are bounded, none lies inside another, and at most one gap
-is open at a time. What would need two gaps is said with `also`, which looks at the line only.
+Every pattern reads a text about once: repeats are bounded, none lies inside another, and every gap
+is short and ends at a word. What would need long gaps is said with `also`, which looks at the line
+only.
 """
 
 import itertools
@@ -14,6 +15,9 @@ from apexbridge.vetting.view import Place, View
 
 MAX_TRIES = 5_000
 """How many places of one file a pattern is tried at."""
+
+MAX_TRIES_OF_LINE = 200
+"""How many places of one line; nobody writes longer ones by hand."""
 
 PARTIAL = "AB070"
 """The rule by which a report says that it does not reach all the way."""
@@ -68,6 +72,8 @@ class Setting:
     """What is known about the skill as a whole."""
 
     is_about_security: bool = False
+    subject: str = ""
+    """Its name and description, in small letters."""
 
 
 def pattern(  # noqa: PLR0913 - a row of a table
@@ -99,7 +105,10 @@ def pattern(  # noqa: PLR0913 - a row of a table
 def hits(view: View, patterns: Sequence[Pattern], setting: Setting) -> Iterator[Hit]:
     """Try every pattern on a text."""
     known = dict[str, list[int]]()
+    present = frozenset(view.places)
     for row in patterns:
+        if row.places.isdisjoint(present):
+            continue
         yield from _hits_of(view, row, setting, known)
     if any(len(lines) >= MAX_TRIES for lines in known.values()):
         yield Hit(rule=PARTIAL, level="review", line=0, matched=f"size of {view.path}")
@@ -136,8 +145,14 @@ def _tried(view: View, row: Pattern, known: dict[str, list[int]]) -> Iterator[re
 def _hits_of(
     view: View, row: Pattern, setting: Setting, known: dict[str, list[int]]
 ) -> Iterator[Hit]:
+    last, tries = 0, 0
     for match in itertools.islice(_tried(view, row, known), MAX_TRIES):
         line = view.line_at(match.start())
+        last, tries = line, tries + 1 if line == last else 1
+        if tries >= MAX_TRIES_OF_LINE:
+            if tries == MAX_TRIES_OF_LINE:
+                yield Hit(rule=PARTIAL, level="review", line=0, matched=f"size of {view.path}")
+            continue
         place = view.place_of(line)
         if place not in row.places:
             continue

@@ -77,6 +77,8 @@ _ALL = (
     Rule("AB045", "review", ("LLM03", "ASI04")),
     Rule("AB046", "info", ("LLM03", "ASI04")),
     Rule("AB047", "review", ("LLM05", "ASI05")),
+    Rule("AB048", "warn", ("LLM06", "ASI05", "ASI10")),
+    Rule("AB049", "review", ("LLM02", "ASI02")),
     # what it asks to be allowed, and what it changes
     Rule("AB050", "review", ("LLM06", "ASI02")),
     Rule("AB051", "review", ("LLM06", "ASI05")),
@@ -87,12 +89,19 @@ _ALL = (
     Rule("AB056", "review", ("LLM04", "ASI06")),
     Rule("AB057", "review", ("ASI10",)),
     Rule("AB058", "review", ("LLM09", "ASI09")),
+    Rule("AB059", "warn", ("LLM05", "LLM09", "ASI09")),
     # how it presents itself
     Rule("AB060", "review", ("LLM08", "ASI01")),
     Rule("AB061", "warn", ("LLM03", "ASI09")),
     Rule("AB062", "review", ("LLM03", "ASI09")),
     Rule("AB063", "review", ("LLM03", "ASI09")),
     Rule("AB064", "review", ("LLM09", "ASI09")),
+    # what it makes of the trust it is given
+    Rule("AB065", "warn", ("LLM02", "ASI02", "ASI09")),
+    Rule("AB066", "review", ("LLM09", "ASI03")),
+    Rule("AB067", "warn", ("LLM01", "ASI01")),
+    Rule("AB068", "warn", ("LLM02", "LLM03", "ASI07")),
+    Rule("AB069", "warn", ("LLM06", "ASI10")),
     # how far this report reaches
     Rule("AB070", "review", ("LLM03",)),
 )

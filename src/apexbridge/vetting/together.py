@@ -29,12 +29,20 @@ _ACTS = frozenset(
         "AB034",
     }
 )
+MANY = 3
+"""How many kinds of small signs are too many for one skill."""
+
+SHORT = 2_000
+"""Bytes of a skill so short that it teaches nothing, and that whatever it does is its task."""
+
+_MERE_LOOKS = frozenset({"AB003", "AB045", "AB047", "AB060", "AB062", "AB063", "AB064", "AB070"})
+"""What says how a skill looks, not what it does."""
 _SOURCES = frozenset({"AB017", "AB018", "AB019", "AB020"})
 _WAYS_OUT = frozenset({"AB022", "AB023", "AB025", "AB026"})
 
 
-def together(findings: Sequence[Finding], front: Presented) -> Iterator[Finding]:
-    """The graver findings that pairs of others make."""
+def together(findings: Sequence[Finding], front: Presented, total_bytes: int) -> Iterator[Finding]:
+    """The graver findings that several others make; what a skill is in all is known by then."""
     by_path = dict[str, list[Finding]]()
     for finding in findings:
         by_path.setdefault(finding.path, []).append(finding)
@@ -42,6 +50,7 @@ def together(findings: Sequence[Finding], front: Presented) -> Iterator[Finding]
         yield from _hushed(found)
         yield from _carried_out(found)
     yield from _unannounced(findings, front)
+    yield from _adding_up(findings, front, total_bytes)
 
 
 def _hushed(found: Sequence[Finding]) -> Iterator[Finding]:
@@ -73,4 +82,18 @@ def _unannounced(findings: Sequence[Finding], front: Presented) -> Iterator[Find
     if worst and front.description and not front.is_about_security:
         yield Finding(
             rule="AB064", level="review", path=worst.path, line=worst.line, excerpt=worst.excerpt
+        )
+
+
+def _adding_up(
+    findings: Sequence[Finding], front: Presented, total_bytes: int
+) -> Iterator[Finding]:
+    """Small signs of many kinds, or one in a skill that holds hardly anything else."""
+    small = [f for f in findings if f.level == "review" and f.rule not in _MERE_LOOKS]
+    kinds = sorted({finding.rule for finding in small})
+    is_all_there_is = total_bytes <= SHORT and kinds not in ([], ["AB039"])  # tables are dropped
+    if is_all_there_is or (len(kinds) >= MANY and not front.is_about_security):
+        first = small[0]
+        yield Finding(
+            rule="AB069", level="warn", path=first.path, line=first.line, excerpt=", ".join(kinds)
         )

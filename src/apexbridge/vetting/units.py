@@ -2,10 +2,10 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from apexbridge.vetting.leaks import DROPS, GUARDED_PATHS, STORES
+from apexbridge.vetting.leaks import DROPS, GUARDED_PATHS, GUARDED_WORDS, STORE_WORDS, STORES
 from apexbridge.vetting.patterns import Hit, Setting
 from apexbridge.vetting.rulebook import Level, lowered
 from apexbridge.vetting.view import Unit, View
@@ -30,7 +30,7 @@ _ALL_OF_IT = re.compile(
     r"printenv)\s{0,3}(?:\||>|\))|/proc/self/environ|Get-ChildItem\s+env:",
     re.IGNORECASE,
 )
-_SENDS = re.compile(
+SENDS = re.compile(
     r"\b(?:curl|wget)\b[^\n]{0,300}(?:\s-d\b|--data\b|--data-\w{3,10}|\s-F\b|--form|\s-T\b|"
     r"--upload-file|--post-\w{4}|-X\s?P(?:OS|U)T)|"
     r"\b(?:requests|httpx|session|client|axios|http|urllib3?)\.(?:post|put)\s{0,2}\(|"
@@ -51,7 +51,7 @@ _CLOAKS = re.compile(
 )
 
 
-_WAYS_OUT = (
+WAYS_OUT = (
     "curl",
     "wget",
     "post",
@@ -64,34 +64,43 @@ _WAYS_OUT = (
     "scp ",
     "request",
 )
+_SOURCE_WORDS = (
+    *GUARDED_WORDS.split(),
+    *(word.replace("_", " ") for word in STORE_WORDS.split()),
+    ".env", "*.pem", "*.key", "credentials", ".mykey", "environ", "process.env", "printenv",
+    "env ", "env|", "env>", "env)", "env:",
+)  # fmt: skip
+"""Without one of these nothing secret is read; a quick look saves a slow one."""
 
 
-@dataclass(slots=True)
-class _Signs:
-    """The lines of a unit on which something stands."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """A line of a unit that is no comment."""
 
-    secrets: list[int]
-    whole: list[int]
-    sends: list[int]
-    drops: list[int]
-    cloaks: int = 0
-    reads: int = 0
+    number: int
+    text: str
 
 
 def units_of(view: View, setting: Setting) -> Iterator[Hit]:
     """Look for reading and sending in every block and program."""
     for unit in view.units:
         whole = view.lower[view.starts[unit.first - 1] : view.end_of(unit.last)]
-        if not any(word in whole for word in _WAYS_OUT):
+        if not any(word in whole for word in WAYS_OUT):
             continue
-        signs = _signs(view, unit)
-        sources = signs.whole + (signs.secrets if signs.reads else [])
-        if not sources or not signs.sends:
+        if not any(word in whole for word in _SOURCE_WORDS):
             continue
-        distance, line = min((_distance(source, signs.sends), source) for source in sources)
-        if distance > NEAR:
+        rows = _rows(view, unit)
+        sends = _numbers(row for row in rows if _is_sending(row.text))
+        near = [row for row in rows if sends and _distance(row.number, sends) <= NEAR]
+        sources = _numbers(row for row in near if _ALL_OF_IT.search(row.text))
+        secrets = _numbers(row for row in near if _SECRET.search(row.text))
+        if secrets and any(_READS.search(row.text) for row in rows):
+            sources += secrets
+        if not sources:
             continue
-        level: Level = "block" if distance <= 12 or signs.cloaks or signs.drops else "warn"
+        distance, line = min((_distance(source, sends), source) for source in sources)
+        is_close = distance <= 12 or any(map(_is_furtive, rows))
+        level: Level = "block" if is_close else "warn"
         if unit.place == "reference":
             level = lowered(level)
         if setting.is_about_security and unit.place != "script":
@@ -99,29 +108,35 @@ def units_of(view: View, setting: Setting) -> Iterator[Hit]:
         yield Hit(rule="AB021", level=level, line=line, matched=view.lines[line - 1].strip())
 
 
+def _rows(view: View, unit: Unit) -> list[_Row]:
+    lines = enumerate(view.lines[unit.first - 1 : unit.last], unit.first)
+    return [
+        _Row(number=number, text=line[:2_000])
+        for number, line in lines
+        if line.strip() and not _is_comment(line, unit.language)
+    ]
+
+
+def _numbers(rows: Iterable[_Row]) -> list[int]:
+    return [row.number for row in rows]
+
+
+def _is_sending(line: str) -> bool:
+    small = line.lower()
+    if not any(word in small for word in WAYS_OUT):
+        return False
+    return bool(SENDS.search(line)) and not _HOME.search(line)
+
+
+def _is_furtive(row: _Row) -> bool:
+    """Say whether a line hides what is sent, or names a place where anybody can drop things."""
+    return bool(_CLOAKS.search(row.text) or _DROP.search(row.text))
+
+
 def _distance(line: int, others: Sequence[int]) -> int:
     """How far the nearest of some lines is away; they stand in order."""
     at = bisect_left(others, line)
     return min(abs(line - other) for other in others[max(0, at - 1) : at + 1])
-
-
-def _signs(view: View, unit: Unit) -> _Signs:
-    signs = _Signs([], [], [], [])
-    for number in range(unit.first, unit.last + 1):
-        line = view.lines[number - 1][:2_000]
-        if not line.strip() or _is_comment(line, unit.language):
-            continue
-        if _SECRET.search(line):
-            signs.secrets.append(number)
-        signs.reads += bool(_READS.search(line))
-        if _ALL_OF_IT.search(line):
-            signs.whole.append(number)
-        if _SENDS.search(line) and not _HOME.search(line):
-            signs.sends.append(number)
-        if _DROP.search(line):
-            signs.drops.append(number)
-        signs.cloaks += bool(_CLOAKS.search(line))
-    return signs
 
 
 def _is_comment(line: str, language: str) -> bool:

@@ -108,6 +108,14 @@ ENGLISH = {
     "AB045": ("A hidden program", "See why it is hidden."),
     "AB046": ("A program outside of scripts/", "Have it moved to where people look."),
     "AB047": ("Loads data that can run", "Use a format that holds data only, such as JSON."),
+    "AB048": (
+        "Works on the side and hides its failures",
+        "See what is done there that its task does not need.",
+    ),
+    "AB049": (
+        "Watches people or looks around the machine",
+        "Find out what it needs to know that for.",
+    ),
     "AB050": ("Asks for every use of a tool", "Grant only the commands it needs."),
     "AB051": ("Brings hooks", "Hooks run without being called; read each command."),
     "AB052": ("Runs commands while it is read", "Read each command before trusting the skill."),
@@ -126,11 +134,35 @@ ENGLISH = {
         "See what it does when nobody is testing it.",
     ),
     "AB058": ("A link leads elsewhere than it says", "Look at the address, not at its text."),
+    "AB059": (
+        "Puts something into results that nobody asked for",
+        "Compare what it hands over with what you asked for.",
+    ),
     "AB060": ("A description stuffed with keywords", "Have it rewritten in sentences."),
     "AB061": ("Describes itself as another skill does", "See which of the two you want; keep one."),
     "AB062": ("A name like another skill's", "Make sure that it is the one you mean."),
     "AB063": ("Claims to come from a vendor", "Check with the vendor, not with the skill."),
     "AB064": ("Does what its description does not say", "Have the description say what it does."),
+    "AB065": (
+        "Sends things elsewhere and gives a reason for it",
+        "Ask whether the task needs this, and who receives it.",
+    ),
+    "AB066": (
+        "Advises to give up protection",
+        "Grant the least that works, and leave protection on.",
+    ),
+    "AB067": (
+        "Takes foreign text for instructions",
+        "Have it treat what it reads as data.",
+    ),
+    "AB068": (
+        "Leads traffic through a third party",
+        "Make sure that you know and trust whoever stands between.",
+    ),
+    "AB069": (
+        "Several small signs together",
+        "Look at each; together they are unusual.",
+    ),
     "AB070": (
         "Not everything was looked at",
         "Look at the rest by hand, or make the skill smaller.",

@@ -1,5 +1,8 @@
 """The Chinese words, by code; the same codes and the same fields as the English ones."""
 
+from apexbridge.wording.chinese_arrivals import ARRIVALS
+from apexbridge.wording.chinese_checks import CHECKS
+from apexbridge.wording.chinese_permissions import PERMISSIONS
 from apexbridge.wording.phrase import Phrase
 
 PHRASES = {
@@ -24,17 +27,45 @@ PHRASES = {
     ),
     "skill_error": Phrase("{detail}"),
     "skill_not_found": Phrase("没有名为“{name}”的技能"),
+    "data_in_use": Phrase(
+        "另一个服务器正在使用 {path}（进程 {process}）",
+        "请先停止它，或用 data_dir 指定另一个数据目录。",
+    ),
     "skill_invalid": Phrase("{where}：{detail}"),
     "skill_exists": Phrase("名为“{name}”的技能已存在", "请先卸载，或改用更新。"),
     "skill_changed": Phrase(
         "技能“{name}”在此期间已有改动：现在是 {now}，不是 {seen}",
         "请重新查看，然后再修改。",
     ),
+    "version_unknown": Phrase("技能“{name}”没有“{version}”所指的版本", "保留的版本：{known}"),
+    "version_damaged": Phrase(
+        "技能“{name}”的版本 {version} 已损坏，没有恢复",
+        "请用 apexbridge versions {name} 查看其他版本。",
+    ),
+    "version_older": Phrase(
+        "技能“{name}”的版本 {version} 比现有的 {now} 旧",
+        "请用 apexbridge rollback 回退，或加 --allow-older。",
+    ),
+    "skill_pinned": Phrase(
+        "技能“{name}”已固定在版本 {version}", "用 apexbridge pin {name} --off 解除固定。"
+    ),
     "skill_asleep": Phrase(
         "技能“{name}”在休眠，要等到触及它所关注的文件：{paths}",
         "先读取或修改这样的文件；用户随时可以按名称调用它。",
     ),
     "skill_for_users_only": Phrase("技能“{name}”只能由用户调用", "请用户来调用它。"),
+    "skill_name_missing": Phrase("没有指明技能", "请写明：/名称 参数。"),
+    "skill_for_models_only": Phrase("技能“{name}”只能由模型调用"),
+    "skill_no_prompt": Phrase("技能“{name}”没有可执行的说明"),
+    "skill_out_of_reach": Phrase("现在无法取得技能“{name}”：{detail}", "请稍后再试。"),
+    "inline_command_failed": Phrase("技能“{name}”正文中的命令失败：{detail}", "命令：{command}"),
+    "fork_recursion": Phrase("技能“{name}”已在这一串子会话中运行", "请不用它来完成任务。"),
+    "fork_too_deep": Phrase("技能“{name}”所需的子会话超过 {limit} 层", "请不用它来完成任务。"),
+    "fork_too_many": Phrase(
+        "本轮的子会话已达 {limit} 个，不能再运行技能“{name}”", "请根据已有的结果继续。"
+    ),
+    "call_repeated": Phrase("已经用相同的参数调用过", "结果在上文，请继续。"),
+    "hook_blocked": Phrase("钩子不允许 {name}：{detail}"),
     "skill_untrusted": Phrase(
         "技能“{name}”来自 {source}，它现在的内容还没有人批准",
         "请先查看，然后运行：apexbridge trust {name}",
@@ -47,48 +78,10 @@ PHRASES = {
     "skill_read_only": Phrase(
         "技能“{name}”来自 {origin}，该来源不允许修改", "请复制到自己的文件夹后再修改。"
     ),
-    "zip_error": Phrase("{detail}"),
-    "zip_invalid": Phrase("无法读取压缩包：{detail}", "请重新打包：apexbridge pack"),
-    "zip_no_root_folder": Phrase(
-        "压缩包的文件直接位于根目录，而不是在一个文件夹内",
-        "请把所有文件放进一个与技能同名的文件夹：my-skill/SKILL.md。apexbridge pack 会自动这样做。",
+    "field_not_editable": Phrase(
+        "只能修改描述，不能修改：{fields}", "其他内容请在技能本身中修改，然后安装。"
     ),
-    "zip_multiple_roots": Phrase("压缩包内有多个顶层文件夹：{names}", "一个压缩包只放一个技能。"),
-    "zip_no_skill_md": Phrase("压缩包的文件夹“{name}”中没有 SKILL.md"),
-    "zip_path_traversal": Phrase("压缩包条目“{name}”指向文件夹之外"),
-    "zip_absolute_path": Phrase("压缩包条目“{name}”使用了绝对路径"),
-    "zip_link_entry": Phrase("压缩包条目“{name}”是链接"),
-    "zip_special_entry": Phrase("压缩包条目“{name}”既不是文件也不是文件夹"),
-    "zip_reserved_name": Phrase(
-        "压缩包条目“{name}”的名称会被某些系统拒绝或改动：{detail}", "请重命名。"
-    ),
-    "zip_name_invalid": Phrase("压缩包条目“{name}”的名称无法使用：{detail}", "请重命名。"),
-    "zip_name_encoding": Phrase(
-        "压缩包条目“{name}”的名称既不是 UTF-8 也不是 GB18030",
-        "请用 UTF-8 名称重新打包：apexbridge pack",
-    ),
-    "zip_path_too_long": Phrase("压缩包条目“{name}”的路径过长：{detail}"),
-    "zip_duplicate_entry": Phrase("压缩包中“{name}”出现了两次"),
-    "zip_name_collision": Phrase(
-        "压缩包条目“{name}”与“{other}”互相冲突", "请重命名其中一个：在某些系统上它们是同一个名称。"
-    ),
-    "zip_ambiguous": Phrase(
-        "不同程序会从该压缩包中读出不同内容：{detail}", "请重新打包：apexbridge pack"
-    ),
-    "zip_unsupported": Phrase("此处不支持这种压缩包：{detail}", "请重新打包：apexbridge pack"),
-    "zip_encrypted": Phrase("压缩包已加密", "请不设密码重新打包。"),
-    "zip_too_large": Phrase("压缩包过大：{detail}"),
     "source_unreadable": Phrase("无法读取技能来源 {source}：{detail}"),
-    "remote_refused": Phrase(
-        "不能访问 {url}：{detail}",
-        "技能须经 https 从公网主机获取；内网可用 remote.allow_networks 放行。",
-    ),
-    "remote_unreachable": Phrase("无法获取 {url}：{detail}"),
-    "remote_unusable": Phrase("{url} 返回的内容无法使用：{detail}"),
-    "remote_digest": Phrase(
-        "{url} 与其索引不符：索引列出的 sha256 为 {expected}，实际为 {found}",
-        "请告知发布者；该文件不会被使用。",
-    ),
     "pins_unreadable": Phrase(
         "无法读取远程技能的记录 {path}：{detail}",
         "请修复或移走该文件；移走后，每个地址都以下次所见为准。",
@@ -101,12 +94,16 @@ PHRASES = {
     "tool_not_found": Phrase("没有名为“{name}”的工具"),
     "tool_input_invalid": Phrase("工具“{name}”的参数不符合要求：{detail}"),
     "tool_failed": Phrase("工具“{name}”执行失败：{detail}"),
+    "path_outside": Phrase(
+        "工具“{name}”不能访问 {path}：它只能在 {folders} 中工作",
+        "请给出这些文件夹之内的路径；路径以链接真正指向的位置为准。",
+    ),
     "skill_dangerous": Phrase(
         "技能“{name}”看起来有危险（{level}：{rules}），没有安装",
         "请用 apexbridge scan 查看；--despite-findings 可强制安装。",
     ),
     "not_agreed": Phrase("没有得到同意", "请回答 y，或使用 --yes。"),
-    "permission_denied": Phrase("不允许：{detail}"),
+    **PERMISSIONS,
     "isolation_unavailable": Phrase(
         "没有可用的沙箱，因此未运行任何内容：{detail}", "运行 apexbridge doctor 查看缺少什么。"
     ),
@@ -137,14 +134,6 @@ PHRASES = {
     # problems in a skill
     "skill_md_missing": Phrase("缺少 SKILL.md", "技能是一个含有 SKILL.md 文件的文件夹。"),
     "skill_md_case": Phrase("文件名为“{name}”", "请改名为 SKILL.md。"),
-    "zip_names_decoded": Phrase(
-        "名称未标记为 UTF-8，已按 {encoding} 读取：{names}",
-        "如果名称不对，请重新打包：apexbridge pack",
-    ),
-    "zip_entries_dropped": Phrase("已忽略不属于技能的内容：{names}"),
-    "zip_built_files": Phrase(
-        "压缩包内含安装或编译产生的文件：{names}", "请将其去掉：没有人能看出它们做什么。"
-    ),
     "skill_md_not_a_file": Phrase("SKILL.md 是 {kind}，不是普通文件"),
     "skill_md_too_large": Phrase(
         "SKILL.md 超过 {limit} 字节", "请把细节移到 references/ 下的文件中。"
@@ -203,10 +192,8 @@ PHRASES = {
     "tools_not_text": Phrase(
         "allowed-tools 必须是一段以空格分隔的文字", "请写 allowed-tools: {suggestion}"
     ),
-    "tool_pattern_invalid": Phrase("“{pattern}”不是工具模式：{detail}"),
     "path_pattern_invalid": Phrase("“{pattern}”不是路径模式：{detail}"),
     "path_pattern_too_wide": Phrase("“{pattern}”的花括号展开后超过 {limit} 个模式"),
-    "hook_invalid": Phrase("“{event}”的钩子无效：{detail}"),
     "reference_missing": Phrase("正文指向“{path}”，但它不存在"),
     "reference_outside": Phrase("正文指向技能之外的“{path}”", "技能只能读取自己的文件。"),
     "body_empty": Phrase("SKILL.md 的头部之后没有任何说明"),
@@ -218,39 +205,20 @@ PHRASES = {
         "有两个技能来源都自称 {id}：只使用第一个", "请给每个来源一个自己的标识。"
     ),
     "source_stale": Phrase("未能获取 {url}，使用上一个可用版本：{detail}"),
-    "remote_changed": Phrase(
-        "{url} 已改变：其 sha256 原为 {old}，现为 {new}",
-        "新版本未被使用。请先查看，确认需要后再接受更改。",
-    ),
-    "remote_entry_invalid": Phrase("索引条目“{name}”无法使用：{detail}"),
-    "remote_name_taken": Phrase("名称“{name}”已被 {other} 占用", "请移除其中一个。"),
-    "remote_limit": Phrase("只读取了索引的前 {limit} 个条目"),
     "skill_entry_invalid": Phrase("服务器的条目“{name}”无效：{detail}"),
     "digests_missing": Phrase("“{name}”没有附带摘要，内容无法核对，因此未列出"),
     "listing_limit": Phrase("只列出了服务器的前 {limit} 个条目"),
     "folder_limit": Phrase("只扫描了前 {limit} 个文件夹"),
     "folder_unreadable": Phrase("无法读取文件夹：{detail}"),
+    "link_leads_out": Phrase(
+        "{path} 是指向外部（{target}）的链接，未跟随",
+        "请直接给出它指向的位置；对已安装的技能可用 skills.allow_external_paths 允许。",
+    ),
+    **CHECKS,
+    **ARRIVALS,
     "path_external": Phrase(
         "{path} 位于项目之外，未被扫描", "可用 skills.allow_external_paths = true 允许。"
     ),
-    "plugin_missing": Phrase("{path} 不是插件：没有 .claude-plugin/plugin.json，也没有列出插件"),
-    "plugin_manifest_missing": Phrase(
-        "插件“{name}”没有 .claude-plugin/plugin.json",
-        '请添加，或在插件市场中写 "strict": false。',
-    ),
-    "plugin_manifest_invalid": Phrase("清单无法使用：{detail}"),
-    "plugin_name_missing": Phrase("插件没有名称；使用“{used}”", '请写 "name": "{used}"。'),
-    "plugin_name_replaced": Phrase("插件名称“{name}”不可用；改称“{used}”"),
-    "plugin_source_unsupported": Phrase(
-        "插件“{name}”不在插件市场之内的路径：{source}",
-        "请自行获取，并把它的文件夹加入 plugins.paths。",
-    ),
-    "plugin_shadowed": Phrase("{path} 中的插件“{name}”被 {winner} 中的同名插件遮盖"),
-    "plugin_config_missing": Phrase(
-        "正文用到 ${{user_config.{key}}}，但它没有设置",
-        "请在 plugins.config 中为 {plugin} 设置 {key}。",
-    ),
-    "plugin_config_secret": Phrase("正文用到 ${{user_config.{key}}}，但插件声明它是机密：不会填入"),
     "command_unreadable": Phrase("无法读取命令：{detail}"),
     "command_not_text": Phrase("命令不是 UTF-8 文本（第 {line} 行）", "请存为 UTF-8。"),
     "frontmatter_line_breaks": Phrase(

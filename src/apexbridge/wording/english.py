@@ -1,5 +1,8 @@
 """The English words, by code."""
 
+from apexbridge.wording.english_arrivals import ARRIVALS
+from apexbridge.wording.english_checks import CHECKS
+from apexbridge.wording.english_permissions import PERMISSIONS
 from apexbridge.wording.phrase import Phrase
 
 PHRASES = {
@@ -27,6 +30,10 @@ PHRASES = {
     ),
     "skill_error": Phrase("{detail}"),
     "skill_not_found": Phrase("No skill named '{name}'"),
+    "data_in_use": Phrase(
+        "Another server uses {path} (process {process})",
+        "Stop that one, or give this one a folder of its own with data_dir.",
+    ),
     "skill_invalid": Phrase("{where}: {detail}"),
     "skill_exists": Phrase(
         "A skill named '{name}' exists already", "Uninstall it first, or update it."
@@ -35,6 +42,21 @@ PHRASES = {
         "The skill '{name}' has changed since: it is {now} now, not {seen}",
         "Look at it again, then repeat the change.",
     ),
+    "version_unknown": Phrase(
+        "The skill '{name}' has no version that '{version}' means", "Kept are: {known}"
+    ),
+    "version_damaged": Phrase(
+        "Version {version} of the skill '{name}' is damaged and was not brought back",
+        "Look at the others with 'apexbridge versions {name}'.",
+    ),
+    "version_older": Phrase(
+        "Version {version} of the skill '{name}' is older than {now}, which is there",
+        "Go back with 'apexbridge rollback', or give --allow-older.",
+    ),
+    "skill_pinned": Phrase(
+        "The skill '{name}' is held to version {version}",
+        "Let it go with 'apexbridge pin {name} --off'.",
+    ),
     "skill_asleep": Phrase(
         "The skill '{name}' sleeps until a file it is about is touched: {paths}",
         "Read or change such a file first; a person may call it by its name at any time.",
@@ -42,6 +64,29 @@ PHRASES = {
     "skill_for_users_only": Phrase(
         "The skill '{name}' may be called by people only", "Ask the user to call it."
     ),
+    "skill_name_missing": Phrase("No skill was named", "Say which: /name and its arguments."),
+    "skill_for_models_only": Phrase("The skill '{name}' may be called by the model only"),
+    "skill_no_prompt": Phrase("The skill '{name}' has no instructions to follow"),
+    "skill_out_of_reach": Phrase(
+        "The skill '{name}' cannot be fetched now: {detail}", "Try again later."
+    ),
+    "inline_command_failed": Phrase(
+        "A command in the text of '{name}' failed: {detail}", "The command: {command}"
+    ),
+    "fork_recursion": Phrase(
+        "The skill '{name}' is at work already in this line of child sessions",
+        "Do the task without it.",
+    ),
+    "fork_too_deep": Phrase(
+        "The skill '{name}' would need a child session more than {limit} deep",
+        "Do the task without it.",
+    ),
+    "fork_too_many": Phrase(
+        "This turn has its {limit} child sessions, and '{name}' would be one more",
+        "Go on with what the others found.",
+    ),
+    "call_repeated": Phrase("This very call was made before", "Its result is above: go on."),
+    "hook_blocked": Phrase("A hook does not allow {name}: {detail}"),
     "skill_untrusted": Phrase(
         "The skill '{name}' comes from {source}, and nobody approved what it holds now",
         "Look at it, then run: apexbridge trust {name}",
@@ -55,59 +100,11 @@ PHRASES = {
         "The skill '{name}' comes from {origin}, which allows no changes",
         "Copy it to a folder of your own and change it there.",
     ),
-    "zip_error": Phrase("{detail}"),
-    "zip_invalid": Phrase("The archive cannot be read: {detail}", "Pack it again: apexbridge pack"),
-    "zip_no_root_folder": Phrase(
-        "The archive has files at its root instead of one folder",
-        "Put all files into one folder named like the skill: my-skill/SKILL.md. "
-        "'apexbridge pack' does so.",
+    "field_not_editable": Phrase(
+        "Only the description can be changed, not: {fields}",
+        "Change other things in the skill itself, and install that.",
     ),
-    "zip_multiple_roots": Phrase(
-        "The archive holds more than one top folder: {names}", "One archive, one skill."
-    ),
-    "zip_no_skill_md": Phrase("The archive's folder '{name}' has no SKILL.md"),
-    "zip_path_traversal": Phrase("The archive entry '{name}' points outside of its folder"),
-    "zip_absolute_path": Phrase("The archive entry '{name}' has an absolute path"),
-    "zip_link_entry": Phrase("The archive entry '{name}' is a link"),
-    "zip_special_entry": Phrase("The archive entry '{name}' is neither a file nor a folder"),
-    "zip_reserved_name": Phrase(
-        "The archive entry '{name}' has a name that some systems refuse or change: {detail}",
-        "Rename it.",
-    ),
-    "zip_name_invalid": Phrase(
-        "The archive entry '{name}' has a name that cannot be used: {detail}", "Rename it."
-    ),
-    "zip_name_encoding": Phrase(
-        "The name of the archive entry '{name}' is neither UTF-8 nor GB18030",
-        "Pack it again with names in UTF-8: apexbridge pack",
-    ),
-    "zip_path_too_long": Phrase("The path of the archive entry '{name}' is too long: {detail}"),
-    "zip_duplicate_entry": Phrase("The archive holds '{name}' twice"),
-    "zip_name_collision": Phrase(
-        "The archive entries '{name}' and '{other}' get in each other's way",
-        "Rename one: on some systems both are one name.",
-    ),
-    "zip_ambiguous": Phrase(
-        "Programs would disagree on what the archive holds: {detail}",
-        "Pack it again: apexbridge pack",
-    ),
-    "zip_unsupported": Phrase(
-        "The archive is of a kind that is not read here: {detail}",
-        "Pack it again: apexbridge pack",
-    ),
-    "zip_encrypted": Phrase("The archive is encrypted", "Pack it without a password."),
-    "zip_too_large": Phrase("The archive is too large: {detail}"),
     "source_unreadable": Phrase("The skill source {source} cannot be read: {detail}"),
-    "remote_refused": Phrase(
-        "{url} may not be asked: {detail}",
-        "Skills come by https from public hosts; remote.allow_networks opens private networks.",
-    ),
-    "remote_unreachable": Phrase("{url} cannot be fetched: {detail}"),
-    "remote_unusable": Phrase("{url} gave nothing that can be used: {detail}"),
-    "remote_digest": Phrase(
-        "{url} is not what its index says: sha256 {expected} is listed, {found} came",
-        "Tell the publisher; the file is not used.",
-    ),
     "pins_unreadable": Phrase(
         "The memory of remote skills, {path}, cannot be read: {detail}",
         "Mend it, or move it away: then every address is taken as it is next seen.",
@@ -123,12 +120,16 @@ PHRASES = {
     "tool_not_found": Phrase("No tool named '{name}'"),
     "tool_input_invalid": Phrase("The arguments of tool '{name}' do not fit: {detail}"),
     "tool_failed": Phrase("The tool '{name}' failed: {detail}"),
+    "path_outside": Phrase(
+        "The tool '{name}' cannot go to {path}: it may work in {folders}",
+        "Give a path inside these folders; a path counts by where its links really lead.",
+    ),
     "skill_dangerous": Phrase(
         "The skill '{name}' looks dangerous ({level}: {rules}) and was not installed",
         "Look at it with 'apexbridge scan'; --despite-findings installs it all the same.",
     ),
     "not_agreed": Phrase("Nobody agreed to it", "Answer yes, or give --yes."),
-    "permission_denied": Phrase("Not allowed: {detail}"),
+    **PERMISSIONS,
     "isolation_unavailable": Phrase(
         "No working sandbox was found, so nothing was run: {detail}",
         "Run 'apexbridge doctor' to see what is missing.",
@@ -166,15 +167,6 @@ PHRASES = {
         "There is no SKILL.md", "A skill is a folder with a file named SKILL.md."
     ),
     "skill_md_case": Phrase("The file is named '{name}'", "Rename it to SKILL.md."),
-    "zip_names_decoded": Phrase(
-        "The names are not marked as UTF-8 and were read as {encoding}: {names}",
-        "If they look wrong, pack it again: apexbridge pack",
-    ),
-    "zip_entries_dropped": Phrase("Left out, because it is no part of a skill: {names}"),
-    "zip_built_files": Phrase(
-        "The archive ships what is installed or compiled: {names}",
-        "Leave it out; nobody can read what it does.",
-    ),
     "skill_md_not_a_file": Phrase("SKILL.md is {kind}, not a regular file"),
     "skill_md_too_large": Phrase(
         "SKILL.md has more than {limit} bytes", "Move details into files under references/."
@@ -262,12 +254,10 @@ PHRASES = {
         "'allowed-tools' must be one text with blanks between the tools",
         "Write allowed-tools: {suggestion}",
     ),
-    "tool_pattern_invalid": Phrase("'{pattern}' is not a tool pattern: {detail}"),
     "path_pattern_invalid": Phrase("'{pattern}' is not a path pattern: {detail}"),
     "path_pattern_too_wide": Phrase(
         "The braces of '{pattern}' stand for more than {limit} patterns"
     ),
-    "hook_invalid": Phrase("The hook for '{event}' makes no sense: {detail}"),
     "reference_missing": Phrase("The text points to '{path}', which does not exist"),
     "reference_outside": Phrase(
         "The text points to '{path}', outside of the skill", "A skill can only read its own files."
@@ -282,13 +272,6 @@ PHRASES = {
         "Give each source an id of its own.",
     ),
     "source_stale": Phrase("{url} was not fetched, its last good version is used: {detail}"),
-    "remote_changed": Phrase(
-        "{url} has changed: its sha256 was {old}, and is {new} now",
-        "The new version is not used. Look at it, and accept the change if it is wanted.",
-    ),
-    "remote_entry_invalid": Phrase("The entry '{name}' of the index cannot be used: {detail}"),
-    "remote_name_taken": Phrase("The name '{name}' is taken by {other}", "Remove one of the two."),
-    "remote_limit": Phrase("Only the first {limit} entries of the index were read"),
     "skill_entry_invalid": Phrase("The server's entry '{name}' makes no sense: {detail}"),
     "digests_missing": Phrase(
         "'{name}' comes without digests, so nothing of it could be checked; it is left out"
@@ -296,36 +279,15 @@ PHRASES = {
     "listing_limit": Phrase("Only the first {limit} entries of the server were listed"),
     "folder_limit": Phrase("Only the first {limit} folders were scanned"),
     "folder_unreadable": Phrase("The folder cannot be read: {detail}"),
+    "link_leads_out": Phrase(
+        "{path} is a link that leads out, to {target}, and was not followed",
+        "Name the place that it leads to; skills.allow_external_paths allows it to installed ones.",
+    ),
+    **CHECKS,
+    **ARRIVALS,
     "path_external": Phrase(
         "{path} lies outside of the project and was not scanned",
         "Allow it with skills.allow_external_paths = true.",
-    ),
-    "plugin_missing": Phrase(
-        "{path} is no plugin: it has no .claude-plugin/plugin.json and lists no plugins"
-    ),
-    "plugin_manifest_missing": Phrase(
-        "The plugin '{name}' has no .claude-plugin/plugin.json",
-        'Add one, or write "strict": false into the marketplace.',
-    ),
-    "plugin_manifest_invalid": Phrase("The manifest cannot be used: {detail}"),
-    "plugin_name_missing": Phrase(
-        "The plugin has no name; '{used}' is used", 'Write "name": "{used}".'
-    ),
-    "plugin_name_replaced": Phrase(
-        "The plugin's name '{name}' is not usable; it is known as '{used}'"
-    ),
-    "plugin_source_unsupported": Phrase(
-        "The plugin '{name}' is not at a path inside the marketplace: {source}",
-        "Fetch it yourself and add its folder to plugins.paths.",
-    ),
-    "plugin_shadowed": Phrase("The plugin '{name}' in {path} is hidden by the one in {winner}"),
-    "plugin_config_missing": Phrase(
-        "The text asks for ${{user_config.{key}}}, which is not set",
-        "Set {key} for {plugin} in plugins.config.",
-    ),
-    "plugin_config_secret": Phrase(
-        "The text asks for ${{user_config.{key}}}, which the plugin declares a secret: "
-        "it is not filled in"
     ),
     "command_unreadable": Phrase("The command cannot be read: {detail}"),
     "command_not_text": Phrase("The command is not UTF-8 text (line {line})", "Save it as UTF-8."),

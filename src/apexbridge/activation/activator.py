@@ -1,0 +1,331 @@
+"""A skill is invoked: the one function for every way in.
+
+The user's `/name`, the model's tool, a skill within a skill, a child session, the library and the
+doors all come here. It checks, runs hooks, fills in, runs commands in the text, counts the use, and
+tells what happened. What the session must do about it comes back as data.
+"""
+
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import anyio.to_thread
+
+from apexbridge.activation.expand import Command, Values, expand, expand_variables
+from apexbridge.activation.rendering import is_harmless, wrap
+from apexbridge.catalog.catalog import Catalog
+from apexbridge.catalog.waking import Waking
+from apexbridge.errors import (
+    ApexBridgeError,
+    PermissionDeniedError,
+    SkillNotFoundError,
+    SkillNotInvocableError,
+    SourceError,
+    ToolFailedError,
+)
+from apexbridge.events import SkillActivated, SkillRefused, SlashUsedByModel, Trigger
+from apexbridge.messages import UserMessage
+from apexbridge.policy.hookspec import HookEvent
+from apexbridge.policy.rules import PermissionRequest, ToolPattern
+from apexbridge.sandbox.base import ExecutionResult
+from apexbridge.skills import tree
+from apexbridge.skills.model import Origin, Skill
+from apexbridge.tools.base import Grants, SubagentRequest, ToolContext, ToolResult
+
+REFUSALS: Mapping[str, int] = {
+    "skill_name_missing": 1,
+    "skill_not_found": 2,
+    "skill_for_users_only": 4,
+    "skill_for_models_only": 4,
+    "skill_no_prompt": 5,
+    "skill_out_of_reach": 6,
+    "skill_asleep": 7,
+    "permission_denied": 8,
+}
+"""The numbers that the founding documents give to refusals, by our codes."""
+
+_BY_MODEL: frozenset[Trigger] = frozenset({"model", "nested", "fork"})
+_FROM_OUTSIDE = frozenset({Origin.MCP, Origin.REMOTE})
+_PUT_HERE = frozenset({Origin.MANAGED, Origin.BUNDLED})
+"""Whoever runs this machine put these skills there, with this package or on purpose."""
+
+
+class RunCommand(Protocol):
+    """Runs a command that stands in a skill's text, in the sandbox."""
+
+    async def __call__(self, command: str, *, skill: Skill, cwd: Path) -> ExecutionResult:
+        """Run it, within two minutes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """A wish to use a skill."""
+
+    name: str
+    arguments: str = ""
+    trigger: Trigger = "api"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What the session that invokes a skill has seen so far."""
+
+    waking: Waking
+    project: Path
+    applied: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The texts of skills that stand in the conversation already: a digest by name."""
+
+
+class Activator:
+    """Invokes skills."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        run: RunCommand,
+        record: Callable[[str, float], object],
+        *,
+        runs_commands: bool = True,
+    ) -> None:
+        self._catalog = catalog
+        self._run = run
+        self._record = record
+        self._runs_commands = runs_commands
+
+    async def activate(
+        self, wish: Invocation, situation: Situation, context: ToolContext
+    ) -> ToolResult:
+        """Invoke a skill; inline it becomes a message, forked its child's last words.
+
+        Raises:
+            SkillNotFoundError: With the names that come near.
+            SkillNotInvocableError: If it may not be called this way, or sleeps.
+            PermissionDeniedError: If a rule, a hook or a person said no.
+            ToolFailedError: If a command in its text failed.
+            SourceError: If where it comes from cannot be reached.
+        """
+        try:
+            skill = self._find(wish, situation, context)
+            return await self._invoke(skill, wish, situation, context)
+        except ApexBridgeError as error:
+            context.emit(
+                SkillRefused(
+                    session_id=context.session_id,
+                    skill=wish.name,
+                    code=error.code,
+                    trigger=wish.trigger,
+                )
+            )
+            raise
+
+    def _find(self, wish: Invocation, situation: Situation, context: ToolContext) -> Skill:
+        name = wish.name.strip()
+        if name.startswith("/"):
+            name = name[1:].strip()
+            if wish.trigger in _BY_MODEL:
+                context.emit(SlashUsedByModel(session_id=context.session_id, skill=name))
+        if not name:
+            raise SkillNotInvocableError(code="skill_name_missing")
+        if wish.trigger in _BY_MODEL:
+            return self._catalog.get_for_model(name, situation.waking)
+        skill = self._catalog.get(name)
+        if wish.trigger == "user" and not skill.manifest.user_invocable:
+            raise SkillNotInvocableError(code="skill_for_models_only", name=skill.name)
+        return skill
+
+    async def _invoke(
+        self, skill: Skill, wish: Invocation, situation: Situation, context: ToolContext
+    ) -> ToolResult:
+        body = await self._body(skill, wish.arguments)
+        await _allow(skill, body, wish, context)
+        facts = {"skill": skill.name, "arguments": wish.arguments, "trigger": wish.trigger}
+        before = await context.fire(HookEvent.PRE_SKILL, skill.name, facts)
+        if before.outcome == "block":
+            raise PermissionDeniedError(before.reason or "a hook said no")
+        text = await self._text(skill, body, wish, situation, context)
+        await anyio.to_thread.run_sync(partial(self._record, skill.name, time.time()))
+        mode = skill.manifest.context
+        context.emit(
+            SkillActivated(
+                session_id=context.session_id,
+                skill=skill.name,
+                mode=mode,
+                trigger=wish.trigger,
+                argument_chars=len(wish.arguments),
+            )
+        )
+        way = self._fork if mode == "fork" else self._inline
+        result = await way(skill, text, situation, context)
+        await context.fire(HookEvent.POST_SKILL, skill.name, {**facts, "response": result.text})
+        return result
+
+    async def _body(self, skill: Skill, arguments: str) -> str:
+        try:
+            content = await self._catalog.content(skill, arguments)
+        except (SkillNotFoundError, SourceError) as error:
+            if skill.provenance.origin in _FROM_OUTSIDE:
+                detail = str(error)
+                raise SkillNotInvocableError(
+                    detail, code="skill_out_of_reach", name=skill.name
+                ) from error
+            raise
+        if not content.body.strip():
+            raise SkillNotInvocableError(code="skill_no_prompt", name=skill.name)
+        return content.body
+
+    async def _text(
+        self,
+        skill: Skill,
+        body: str,
+        wish: Invocation,
+        situation: Situation,
+        context: ToolContext,
+    ) -> str:
+        """The body as the model is to read it, every command replaced by what it printed."""
+        if skill.provenance.origin in _FROM_OUTSIDE:  # its server has filled in what it wanted
+            return body
+        values = Values(
+            arguments=wish.arguments,
+            names=skill.manifest.arguments,
+            variables=variables_of(skill, situation.project, context),
+        )
+        may_run = skill.may_run_shell and self._runs_commands
+        parts = list[str]()
+        for part in expand(body, values, has_commands=may_run):
+            is_text = isinstance(part, str)
+            parts.append(part if is_text else await self._printed(part, skill, values, context))
+        return "".join(parts)
+
+    async def _printed(
+        self, command: Command, skill: Skill, values: Values, context: ToolContext
+    ) -> str:
+        request = PermissionRequest(
+            tool="Bash",
+            argument=command.text,
+            cwd=context.cwd,
+            summary=f"a command in the text of {skill.name}",
+        )
+        await context.allow([request], granted_tools(skill, values.variables))
+        result = await self._run(command.text, skill=skill, cwd=context.cwd)
+        if not is_success(command.text, result):
+            said = result.stderr.decode("utf-8", "replace").strip()
+            detail = said or result.error or f"exit {result.exit_code}"
+            raise ToolFailedError(
+                detail, code="inline_command_failed", name=skill.name, command=command.text
+            )
+        return result.stdout.decode("utf-8", "replace").strip()
+
+    async def _inline(
+        self, skill: Skill, text: str, situation: Situation, context: ToolContext
+    ) -> ToolResult:
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        grants = grants_of(skill, variables_of(skill, situation.project, context))
+        data = {"skill": skill.name, "mode": "inline", "digest": digest}
+        if situation.applied.get(skill.name) == digest:
+            note = f"The skill '{skill.name}' stands above, with this very text. Follow it again."
+            return ToolResult(text=note, grants=grants, data=data)
+        files = await anyio.to_thread.run_sync(_files, skill)
+        message = UserMessage(text=wrap(skill, text, files), kind="skill", skill=skill.name)
+        return ToolResult(
+            text=f"The skill '{skill.name}' is active: follow its instructions.",
+            messages=(message,),
+            grants=grants,
+            data=data,
+        )
+
+    async def _fork(
+        self, skill: Skill, text: str, situation: Situation, context: ToolContext
+    ) -> ToolResult:
+        files = await anyio.to_thread.run_sync(_files, skill)
+        request = SubagentRequest(
+            prompt=wrap(skill, text, files),
+            agent=skill.manifest.agent or "general-purpose",
+            grants=grants_of(skill, variables_of(skill, situation.project, context)),
+            skill=skill.name,
+        )
+        reply = await context.spawn(request)
+        return ToolResult(text=reply, data={"skill": skill.name, "mode": "fork"})
+
+
+async def _allow(skill: Skill, body: str, wish: Invocation, context: ToolContext) -> None:
+    """Who asks for a skill by its name has agreed to it; rules may still forbid it."""
+    is_asked_for = wish.trigger not in _BY_MODEL
+    request = PermissionRequest(
+        tool="Skill",
+        argument=skill.name,
+        summary=skill.description,
+        harmless=is_asked_for or is_harmless(skill, body),
+        sha256=skill.fingerprint.sha256 if skill.fingerprint else "",
+        is_managed=skill.provenance.origin in _PUT_HERE,
+    )
+    await context.allow([request])
+
+
+def variables_of(skill: Skill, project: Path, context: ToolContext) -> dict[str, str]:
+    """What the variables in a skill's text stand for."""
+    found = {
+        "CLAUDE_PROJECT_DIR": str(project),
+        "CLAUDE_SESSION_ID": context.session_id,
+        "CLAUDE_EFFORT": context.effort,
+    }
+    if skill.root is not None:
+        found["CLAUDE_SKILL_DIR"] = str(skill.root)
+    return found
+
+
+def granted_tools(skill: Skill, variables: Mapping[str, str]) -> tuple[ToolPattern, ...]:
+    """The tools that a skill brings along; none while nobody approved it."""
+    if not skill.is_trusted:
+        return ()
+    return tuple(
+        ToolPattern(p.tool, p.argument and expand_variables(p.argument, variables))
+        for p in skill.tools
+    )
+
+
+def grants_of(skill: Skill, variables: Mapping[str, str]) -> Grants:
+    """What a skill lends to the session that invoked it; nothing while nobody approved it."""
+    if not skill.is_trusted:
+        return Grants(skill=skill.name, root=skill.root)
+    model = skill.manifest.model
+    return Grants(
+        skill=skill.name,
+        root=skill.root,
+        tools=granted_tools(skill, variables),
+        denied=tuple(map(ToolPattern.parse, skill.manifest.disallowed_tools)),
+        hooks=skill.hooks,
+        model=None if model == "inherit" else model,
+        effort=skill.manifest.effort,
+    )
+
+
+_MAY_FIND_NOTHING = (
+    ("grep",), ("rg",), ("find",), ("diff",), ("test",), ("[",), ("git", "diff"), ("git", "grep"),
+)  # fmt: skip
+
+
+def is_success(command: str, result: ExecutionResult) -> bool:
+    """Say whether a command did what it should: 1 means nothing found for those that look."""
+    if result.outcome != "failed":
+        return result.outcome == "ok"
+    last = command.replace("\n", "|").replace(";", "|").replace("&&", "|").split("|")[-1].split()
+    looks = any(tuple(last[: len(words)]) == words for words in _MAY_FIND_NOTHING)
+    return looks and result.exit_code == 1
+
+
+def _files(skill: Skill) -> tuple[str, ...]:
+    """What lies beside SKILL.md; a folder that cannot be read has nothing to offer."""
+    if skill.root is None:
+        return ()
+    try:
+        return tuple(str(e.path) for e in tree.entries(skill.root) if e.kind == "file")
+    except OSError:
+        return ()
+
+
+Activate = Callable[[Invocation, Situation, ToolContext], Awaitable[ToolResult]]

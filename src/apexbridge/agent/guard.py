@@ -1,0 +1,89 @@
+"""Who says what a session may do: rules, what skills lent, what a person answers, and hooks."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from apexbridge.agent.session import Session
+from apexbridge.events import EventSink, HookWarned
+from apexbridge.hooks import Occasion
+from apexbridge.policy.approvals import Approvals
+from apexbridge.policy.engine import Approver, decide, refusal
+from apexbridge.policy.hookspec import HookEvent, HookVerdict
+from apexbridge.policy.judging import Standing
+from apexbridge.policy.rules import Decision, PermissionRequest, Rule, ToolPattern
+from apexbridge.policy.wildcards import Ground
+from apexbridge.tools.base import Allow, Fire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """Judges for all sessions. People are asked one thing at a time."""
+
+    rules: Callable[[], Sequence[Rule]]
+    approvals: Approvals
+    ground: Ground
+    approver: Approver | None = None
+    """Who answers for a person; without one the answer is no."""
+    turn: anyio.Lock = field(default_factory=anyio.Lock)
+
+    def decide(
+        self, session: Session, request: PermissionRequest, granted: Sequence[ToolPattern] = ()
+    ) -> Decision:
+        """What rules, grants and kept approvals say."""
+        lent = session.lent
+        denied = (Rule(effect="deny", pattern=pattern) for pattern in lent.denied)
+        rules = (*self.rules(), *self.approvals.rules(), *denied)
+        standing = Standing(
+            ground=self.ground,
+            restrictions=lent.restrictions,
+            approved=self.approvals.approved(),
+        )
+        return decide(request, rules, (*lent.tools, *granted), standing)
+
+    def allow_for(self, session: Session) -> Allow:
+        """What a session's tools have their requests judged by."""
+
+        async def allow(
+            requests: Sequence[PermissionRequest],
+            granted: Sequence[ToolPattern] = (),
+            *,
+            must_ask: bool = False,
+        ) -> None:
+            for request in requests:
+                judge = lambda r=request: self.decide(session, r, granted)  # noqa: E731
+                decision = await anyio.to_thread.run_sync(judge)
+                if decision.effect == "deny":
+                    raise refusal(request, decision)
+                if decision.effect == "ask" or must_ask:
+                    await self._ask(request, decision)
+
+        return allow
+
+    async def _ask(self, request: PermissionRequest, decision: Decision) -> None:
+        if self.approver is None:
+            raise refusal(request, decision)
+        async with self.turn:
+            answer = await self.approver(request, decision)
+        if answer == "no":
+            raise refusal(request, decision, answer=answer)
+        if answer == "always":
+            keep = lambda: self.approvals.keep(request, decision)  # noqa: E731
+            await anyio.to_thread.run_sync(keep)
+
+    def fire_for(self, session: Session, emit: EventSink) -> Fire:
+        """What a session's hooks are run by."""
+
+        async def fire(event: HookEvent, target: str, facts: Mapping[str, Any]) -> HookVerdict:
+            occasion = Occasion(
+                event=event, session_id=session.id, cwd=session.cwd, subject=target, facts=facts
+            )
+            verdict = await session.hooks.fire(occasion)
+            for warning in verdict.warnings:
+                emit(HookWarned(session_id=session.id, code=warning.code, text=warning.message))
+            return verdict
+
+        return fire

@@ -1,0 +1,200 @@
+"""Sessions and the records of their turns, kept in SQLite: a conversation can be taken up again."""
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from apexbridge.agent.session import Applied, Session
+from apexbridge.agent.turn import TurnRecord
+from apexbridge.errors import StorageError
+from apexbridge.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
+from apexbridge.models.base import Usage
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS sessions (
+  id TEXT PRIMARY KEY, changed REAL NOT NULL, title TEXT NOT NULL, state TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS messages (
+  session TEXT NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL,
+  PRIMARY KEY (session, number)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS turns (
+  id TEXT PRIMARY KEY, session TEXT NOT NULL, at REAL NOT NULL, record TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS turns_by_time ON turns (at);
+"""
+_KINDS: Mapping[str, TypeAdapter[Message]] = {
+    "system": TypeAdapter(SystemMessage),
+    "user": TypeAdapter(UserMessage),
+    "assistant": TypeAdapter(AssistantMessage),
+    "tool": TypeAdapter(ToolMessage),
+}
+_NAMES: Mapping[type[Message], str] = {
+    SystemMessage: "system",
+    UserMessage: "user",
+    AssistantMessage: "assistant",
+    ToolMessage: "tool",
+}
+_MAX_TITLE = 80
+_KEPT_TURNS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A session that can be taken up again."""
+
+    id: str
+    changed: float
+    title: str
+
+
+class SessionStore:
+    """One file for all sessions. Every method blocks; threads take turns."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._turn = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def save(self, session: Session, record: TurnRecord) -> None:
+        """Keep a session as it is after a turn, and the turn's record; all of it or nothing.
+
+        Raises:
+            StorageError: If the disk refuses.
+        """
+        rows = [
+            (session.id, number, _NAMES[type(message)], json.dumps(asdict(message)))
+            for number, message in enumerate(session.messages)
+        ]
+        now = time.time()
+        with self._writing() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?)",
+                (session.id, now, _title(session), json.dumps(_state(session))),
+            )
+            connection.execute("DELETE FROM messages WHERE session = ?", (session.id,))
+            connection.executemany("INSERT INTO messages VALUES (?, ?, ?, ?)", rows)
+            connection.execute(
+                "INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?)",
+                (record.id, session.id, now, json.dumps(asdict(record))),
+            )
+            connection.execute(
+                "DELETE FROM turns WHERE id NOT IN (SELECT id FROM turns ORDER BY at DESC LIMIT ?)",
+                (_KEPT_TURNS,),
+            )
+
+    def load(self, session: Session) -> bool:
+        """Fill a new session with what one of its id was left with; False if there is nothing."""
+        with self._reading() as connection:
+            row = connection.execute(
+                "SELECT state FROM sessions WHERE id = ?", (session.id,)
+            ).fetchone()
+            found = connection.execute(
+                "SELECT kind, data FROM messages WHERE session = ? ORDER BY number", (session.id,)
+            ).fetchall()
+        if row is None:
+            return False
+        try:
+            messages = [_KINDS[kind].validate_json(data) for kind, data in found]
+            _fill(session, json.loads(row[0]), messages)
+        except (ValidationError, ValueError, KeyError, TypeError):
+            return False
+        return True
+
+    def latest(self, limit: int = 20) -> tuple[Kept, ...]:
+        """The sessions that were used last, the latest first."""
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT id, changed, title FROM sessions ORDER BY changed DESC LIMIT ?", (limit,)
+            ).fetchall()
+        return tuple(Kept(id=row[0], changed=row[1], title=row[2]) for row in rows)
+
+    def turn(self, turn_id: str = "") -> dict[str, Any] | None:
+        """The record of a turn, by its id or the beginning of it; without one, of the last."""
+        with self._reading() as connection:
+            row = connection.execute(
+                "SELECT record FROM turns WHERE substr(id, 1, ?) = ? ORDER BY at DESC LIMIT 1",
+                (len(turn_id), turn_id),
+            ).fetchone()
+        return json.loads(row[0]) if row else None
+
+    def forget(self, session_id: str) -> bool:
+        """Remove a session and the records of its turns; False if there was none.
+
+        Raises:
+            StorageError: If the disk refuses.
+        """
+        with self._writing() as connection:
+            connection.execute("DELETE FROM messages WHERE session = ?", (session_id,))
+            connection.execute("DELETE FROM turns WHERE session = ?", (session_id,))
+            gone = connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
+            return gone.rowcount > 0
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._turn:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    @contextmanager
+    def _writing(self) -> Generator[sqlite3.Connection]:
+        with self._reading() as connection, connection:
+            yield connection
+
+    @contextmanager
+    def _reading(self) -> Generator[sqlite3.Connection]:
+        with self._turn:
+            try:
+                if self._connection is None:
+                    self._connection = self._open()
+                yield self._connection
+            except (sqlite3.Error, OSError) as error:
+                raise StorageError(str(error), path=self._path) from error
+
+    def _open(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        connection = sqlite3.connect(self._path, timeout=30, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.executescript(_SCHEMA)
+            self._path.chmod(0o600)  # conversations are private
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _title(session: Session) -> str:
+    prompts = (m for m in session.messages if isinstance(m, UserMessage) and m.kind == "prompt")
+    first = next(prompts, None)
+    return " ".join(first.text.split())[:_MAX_TITLE] if first else ""
+
+
+def _state(session: Session) -> dict[str, Any]:
+    """What of a session outlives its process; hooks and grants are lent anew by skills."""
+    return {
+        "cwd": str(session.cwd),
+        "system": session.system,
+        "turns": session.turns,
+        "listed": sorted(session.listed),
+        "applied": {name: asdict(applied) for name, applied in session.applied.items()},
+        "reach": [str(path) for path in session.reach],
+        "spent": asdict(session.spent),
+    }
+
+
+def _fill(session: Session, state: dict[str, Any], messages: list[Message]) -> None:
+    applied = {name: Applied(**applied) for name, applied in state["applied"].items()}
+    reach, spent = [Path(path) for path in state["reach"]], Usage(**state["spent"])
+    session.system, session.turns = state["system"], state["turns"]
+    session.messages, session.applied, session.listed = messages, applied, set(state["listed"])
+    session.reach, session.spent = reach, spent

@@ -1,0 +1,51 @@
+"""`chat` and `explain`, and their flags. The work comes late."""
+
+from typing import Annotated
+
+import typer
+
+from apexbridge.cli.flags import Json, Quiet
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the program's."""
+    for command in (chat, explain):
+        app.command()(command)
+
+
+def chat(  # noqa: PLR0913  # a flag is a parameter
+    context: typer.Context,
+    text: Annotated[
+        str, typer.Argument(help="The question; without one, a conversation begins.")
+    ] = "",
+    session: Annotated[str, typer.Option(metavar="ID", help="Go on with this conversation.")] = "",
+    model: Annotated[str, typer.Option(help="Ask another model than the configured one.")] = "",
+    skill: Annotated[
+        list[str] | None, typer.Option(help="A skill to use; may be given more than once.")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Ask something; the model uses tools and skills until it is done."""
+    from apexbridge.cli import chatting
+    from apexbridge.cli.output import door
+
+    with door("chat", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        order = chatting.ChatOrder(
+            text=text, session=session, model=model, skills=tuple(skill or ())
+        )
+        chatting.chat(out, order)
+
+
+def explain(
+    context: typer.Context,
+    turn: Annotated[str, typer.Argument(help="The turn's id, or its beginning [the last].")] = "",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Tell why a turn went as it did: skills found, listed and refused, calls, tokens, times."""
+    from apexbridge.cli import explaining
+    from apexbridge.cli.output import door
+
+    with door("explain", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        explaining.explain(out, turn)

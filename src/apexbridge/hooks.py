@@ -1,0 +1,345 @@
+"""HookRunner: the hooks of one session, run at the moments they are attached to.
+
+Hooks of one moment run side by side, each with the input as it was. The strictest answer wins.
+Where several change the input, the one registered last holds, and that is told. A hook that fails
+blocks what waits for it before a tool runs; everywhere else it is passed over, and that is told.
+"""
+
+import json
+import logging
+import math
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import anyio
+
+from apexbridge.errors import ApexBridgeError
+from apexbridge.policy.hook_answers import HookAnswerError, read_answer, shortened
+from apexbridge.policy.hook_matching import matches
+from apexbridge.policy.hookspec import Hook, HookEvent, HookVerdict, HookWarning
+from apexbridge.sandbox import interpreters
+from apexbridge.sandbox.base import MIB, ExecutionResult, SandboxLimits
+from apexbridge.sandbox.interpreters import Interpreter
+from apexbridge.sandbox.workshop import Job, Workshop
+from apexbridge.skills.runners import FIRST_LINE_BYTES, runner_of
+
+log = logging.getLogger(__name__)
+
+_MAX_PAYLOAD = 10 * MIB
+_MAX_OUTPUT = MIB
+_ENV = Interpreter(program=Path("/usr/bin/env"))
+_AT_ONCE = 8
+_GRACE_SECONDS = 5
+_BLOCKS = 2
+_RUN_SCRIPTS = frozenset({"bash", "sh", "python", "python3", "node"})
+_OK = range(200, 300)
+_PLACE = re.compile(
+    r"\$\{(CLAUDE_PLUGIN_ROOT|CLAUDE_SKILL_DIR|CLAUDE_PROJECT_DIR)\}"
+    r"|\$(CLAUDE_PLUGIN_ROOT|CLAUDE_SKILL_DIR|CLAUDE_PROJECT_DIR)\b"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occasion:
+    """One moment in a session; `subject` is what a matcher is held against."""
+
+    event: HookEvent
+    session_id: str
+    cwd: Path
+    subject: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def payload(self) -> bytes:
+        """What a hook is told."""
+        known = {
+            "session_id": self.session_id,
+            "cwd": str(self.cwd),
+            "hook_event_name": str(self.event),
+        }
+        return json.dumps(known | dict(self.facts), ensure_ascii=False, default=str).encode(
+            "utf-8", "replace"
+        )
+
+
+def before_tool(
+    session_id: str, cwd: Path, *, name: str, arguments: Mapping[str, Any], call_id: str = ""
+) -> Occasion:
+    """A tool is about to be used."""
+    facts = {"tool_name": name, "tool_input": dict(arguments), "tool_use_id": call_id}
+    event = HookEvent.PRE_TOOL_USE
+    return Occasion(event=event, session_id=session_id, cwd=cwd, subject=name, facts=facts)
+
+
+def after_tool(before: Occasion, response: object) -> Occasion:
+    """The tool of `before` was used; `response` is what came back."""
+    facts = {**before.facts, "tool_response": response}
+    return replace(before, event=HookEvent.POST_TOOL_USE, facts=facts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookCommand:
+    """A command of a hook, ready to be run in a sandbox; `root` can be read, and starts paths."""
+
+    argv: tuple[str, ...]
+    stdin: bytes
+    root: Path | None
+    project: Path
+    seconds: float
+
+
+class HookReply(NamedTuple):
+    """What an address answered."""
+
+    status: int
+    body: bytes
+
+
+RunCommand = Callable[[HookCommand], Awaitable[ExecutionResult]]
+PostPayload = Callable[[str, bytes, float], Awaitable[HookReply]]
+"""Address, payload and seconds in, the answer out; raises an `ApexBridgeError` where none comes."""
+
+
+class _FailedError(Exception):
+    """A hook gave no verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Registered:
+    hook: Hook
+    skill: str
+    root: Path | None
+
+    @property
+    def name(self) -> str:
+        what = self.hook.url or " ".join(self.hook.command)
+        return f"{what[:80]} ({self.skill})" if self.skill else what[:80]
+
+
+class HookRunner:
+    """The hooks of a session and of the skills it invoked; sessions below it may share it."""
+
+    def __init__(self, run: RunCommand, post: PostPayload | None = None) -> None:
+        self._run = run
+        self._post = post
+        self._registered: dict[_Registered, None] = {}
+        self._spent: set[_Registered] = set()
+
+    def register(self, hooks: Iterable[Hook], *, skill: str = "", root: Path | None = None) -> int:
+        """Attach hooks for the rest of the session; those that are attached already stay as is.
+
+        `root` is the folder that they come with: they can read it, and their paths start there.
+        Returns how many are new.
+        """
+        before = len(self._registered)
+        for hook in hooks:
+            self._registered.setdefault(_Registered(hook=hook, skill=skill, root=root))
+        return len(self._registered) - before
+
+    def below(self) -> "HookRunner":
+        """The hooks of a session below: these, and what it attaches itself; once stays once."""
+        other = HookRunner(self._run, self._post)
+        other._registered = dict(self._registered)
+        other._spent = self._spent
+        return other
+
+    def count(self, event: HookEvent) -> int:
+        """How many hooks are attached to an event."""
+        return sum(entry.hook.event is event for entry in self._registered)
+
+    async def fire(self, occasion: Occasion) -> HookVerdict:
+        """Run the hooks of this moment side by side. Never raises for what a hook did."""
+        chosen, warnings = self._choose(occasion)
+        if not chosen:
+            return HookVerdict(warnings=warnings)
+        payload = occasion.payload()
+        limiter = anyio.CapacityLimiter(_AT_ONCE)
+        verdicts = [HookVerdict()] * len(chosen)
+
+        async def ask(number: int, entry: _Registered) -> None:
+            async with limiter:
+                verdicts[number] = await self._ask(entry, occasion, payload)
+
+        async with anyio.create_task_group() as group:
+            for number, entry in enumerate(chosen):
+                group.start_soon(ask, number, entry)
+        return _together(chosen, verdicts, warnings)
+
+    def _choose(self, occasion: Occasion) -> tuple[list[_Registered], tuple[HookWarning, ...]]:
+        """The hooks that are meant; one that runs once is spent before anyone else can look."""
+        chosen, warnings = list[_Registered](), list[HookWarning]()
+        for entry in self._registered:
+            if entry.hook.event is not occasion.event or entry in self._spent:
+                continue
+            is_meant = matches(entry.hook.matcher, occasion.subject)
+            if is_meant is None:
+                warnings.append(_warning("hook_matcher_invalid", entry, entry.hook.matcher[:80]))
+                is_meant = occasion.event is HookEvent.PRE_TOOL_USE
+            if is_meant:
+                chosen.append(entry)
+                if entry.hook.once:
+                    self._spent.add(entry)
+        return chosen, tuple(warnings)
+
+    async def _ask(self, entry: _Registered, occasion: Occasion, payload: bytes) -> HookVerdict:
+        try:
+            with anyio.fail_after(entry.hook.timeout_seconds + _GRACE_SECONDS):
+                return await self._answer(entry, occasion, payload)
+        except (_FailedError, HookAnswerError) as error:
+            detail = str(error)
+        except TimeoutError:
+            detail = f"no answer within {entry.hook.timeout_seconds:g} s"
+        except (ApexBridgeError, OSError, ValueError) as error:
+            detail = str(error) or type(error).__name__
+        except Exception as error:
+            log.warning("A hook could not be run", exc_info=True)
+            detail = type(error).__name__
+        return _failed(entry, occasion.event, detail)
+
+    async def _answer(self, entry: _Registered, occasion: Occasion, payload: bytes) -> HookVerdict:
+        if len(payload) > _MAX_PAYLOAD:
+            raise _FailedError("there is more to tell it than a hook can be told")
+        hook = entry.hook
+        if hook.url:
+            return await self._ask_address(hook, payload)
+        command = HookCommand(
+            argv=hook.command,
+            stdin=payload,
+            root=entry.root,
+            project=occasion.cwd,
+            seconds=hook.timeout_seconds,
+        )
+        return _read(occasion.event, await self._run(command))
+
+    async def _ask_address(self, hook: Hook, payload: bytes) -> HookVerdict:
+        if self._post is None:
+            raise _FailedError("hooks may not reach the network here")
+        with anyio.fail_after(hook.timeout_seconds):
+            reply = await self._post(hook.url, payload, hook.timeout_seconds)
+        if reply.status not in _OK:
+            raise _FailedError(f"it answered {reply.status}")
+        return read_answer(hook.event, reply.body)
+
+
+def _read(event: HookEvent, result: ExecutionResult) -> HookVerdict:
+    """Exit 2 blocks, 0 answers by what it printed, and everything else is a failure."""
+    said = result.stderr.decode("utf-8", "replace").strip()
+    if result.truncated or result.outcome not in {"ok", "failed"}:
+        raise _FailedError(f"{result.outcome}: {result.error or said[:200]}".rstrip(": "))
+    if result.exit_code == _BLOCKS:
+        return HookVerdict(outcome="block", reason=shortened(said))
+    if result.exit_code != 0:
+        raise _FailedError(f"exit code {result.exit_code}: {said[:200]}".rstrip(": "))
+    return read_answer(event, result.stdout)
+
+
+def _failed(entry: _Registered, event: HookEvent, detail: str) -> HookVerdict:
+    if event is HookEvent.PRE_TOOL_USE:
+        warning = _warning("hook_failed_closed", entry, detail)
+        return HookVerdict(outcome="block", reason=warning.message, warnings=(warning,))
+    return HookVerdict(warnings=(_warning("hook_failed_open", entry, detail),))
+
+
+def _warning(code: str, entry: _Registered, detail: str) -> HookWarning:
+    details = {"hook": entry.name, "event": str(entry.hook.event), "detail": detail}
+    return HookWarning(code=code, details=details)
+
+
+def _together(
+    entries: Sequence[_Registered],
+    verdicts: Sequence[HookVerdict],
+    warnings: tuple[HookWarning, ...],
+) -> HookVerdict:
+    """The strictest of the answers, with every reason for it, in the order of registration."""
+    blocked = [verdict for verdict in verdicts if verdict.is_blocked]
+    asking = [verdict for verdict in verdicts if verdict.asks]
+    changes = [
+        (entry, verdict.changed)
+        for entry, verdict in zip(entries, verdicts, strict=True)
+        if verdict.changed is not None
+    ]
+    told = [warning for verdict in verdicts for warning in verdict.warnings]
+    told += [
+        _warning("hook_change_lost", entry, changes[-1][0].name)
+        for entry, changed in changes[:-1]
+        if changed != changes[-1][1]
+    ]
+    return HookVerdict(
+        outcome="block" if blocked else "continue",
+        reason="\n".join(v.reason for v in (blocked or asking) if v.reason),
+        context=shortened("\n".join(v.context for v in verdicts if v.context)),
+        asks=bool(asking) and not blocked,
+        stops=any(v.stops for v in verdicts),
+        changed=changes[-1][1] if changes and not blocked else None,
+        warnings=(*warnings, *told),
+        ran=len(verdicts),
+    )
+
+
+def in_workshop(
+    workshop: Callable[[], Awaitable[Workshop]], limits: SandboxLimits | None = None
+) -> RunCommand:
+    """Run hooks' commands in the sandbox that this opens, each in a workspace of its own."""
+    within = limits or SandboxLimits()
+
+    async def run(command: HookCommand) -> ExecutionResult:
+        opened = await workshop()
+        return await opened.run(_job(command, within))
+
+    return run
+
+
+def _job(command: HookCommand, limits: SandboxLimits) -> Job:
+    root = command.root.resolve() if command.root is not None else None
+    places = {"CLAUDE_PROJECT_DIR": str(command.project)}
+    if root is not None:
+        places |= {"CLAUDE_PLUGIN_ROOT": str(root), "CLAUDE_SKILL_DIR": str(root)}
+    program, *rest = (
+        _PLACE.sub(lambda found: places.get(found[1] or found[2], ""), word)
+        for word in command.argv
+    )
+    interpreter, flags, script, arguments = _started(program, rest, root)
+    return Job(
+        interpreter=interpreter,
+        flags=flags,
+        script=script,
+        arguments=tuple(arguments),
+        read=() if root is None else (root,),
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", **places},
+        stdin=command.stdin,
+        limits=replace(
+            limits,
+            wall_seconds=command.seconds,
+            cpu_seconds=min(limits.cpu_seconds, math.ceil(command.seconds)),
+            output_bytes=min(limits.output_bytes, _MAX_OUTPUT),
+        ),
+    )
+
+
+def _started(
+    program: str, rest: list[str], root: Path | None
+) -> tuple[Interpreter, tuple[str, ...], Path, Sequence[str]]:
+    """Who runs what: a script by its interpreter, any other program by itself."""
+    if "/" in program:
+        script = _anchored(program, root)
+        with script.open("rb") as file:
+            name, *flags = runner_of(file.readline(FIRST_LINE_BYTES), script.suffix)
+        found = interpreters.find(name) if name else None
+        if found is None:
+            return _ENV, (), script, rest
+        return found, (*found.flags, *flags), script, rest
+    found = interpreters.find(program)
+    if found is None:
+        raise _FailedError(f"there is no program '{program}'")
+    if rest and root is not None and program in _RUN_SCRIPTS:
+        script = _anchored(rest[0], root)
+        if script.is_file():
+            return found, found.flags, script, rest[1:]
+    starter = replace(_ENV, prefix=found.prefix)
+    return starter, (), found.program, (*found.flags, *rest)
+
+
+def _anchored(path: str, root: Path | None) -> Path:
+    return Path(path) if root is None else root / path

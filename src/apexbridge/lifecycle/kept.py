@@ -1,0 +1,194 @@
+"""What a skill was before it was updated: whole folders, each by the hash of its tree.
+
+skills/.versions/NAME/SHA256/NAME       a version that can be brought back
+skills/.versions/NAME/new-SHA256/NAME   a version about to change places with the one that is used
+
+The commit of an update is the exchange of two folders: afterwards the old version lies where the
+new one lay, under a name that is no longer true. Whoever finds that, after a crash too, gives it
+the name it should have.
+"""
+
+import os
+import re
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from apexbridge.errors import SkillVersionError, StorageError
+from apexbridge.paths import (
+    as_storage,
+    exchange_folders,
+    finish_exchange,
+    fsync_folder,
+    remove_tree,
+)
+from apexbridge.skills import tree
+from apexbridge.skills.model import Fingerprint, Origin, Provenance
+from apexbridge.skills.reader import read_skill
+
+VERSIONS = ".versions"
+_NEW = "new-"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_SHORTEST_HASH = 4
+_KEPT = Provenance(
+    origin=Origin.INSTALLED, source_id="installed:kept", needs_trust=False, may_run_shell=False
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A state of a skill: in use, or kept."""
+
+    sha256: str
+    declared: str
+    """What its SKILL.md calls this version, if anything."""
+    size: int
+    at: float
+    """When it was put aside, in seconds since the epoch; 0 for the one in use."""
+    is_current: bool = False
+    is_pinned: bool = False
+
+
+class KeptVersions:
+    """The versions of installed skills that are not in use. Every method blocks.
+
+    Whoever changes a name's versions holds the lock of that name.
+    """
+
+    def __init__(self, skills: Path) -> None:
+        self._skills = skills
+        self._root = skills / VERSIONS
+
+    def folder(self, name: str, sha256: str) -> Path:
+        """Where a kept version lies."""
+        return self._root / name / sha256 / name
+
+    def all(self, name: str) -> tuple[Version, ...]:
+        """The kept versions of a skill, the latest first."""
+        kept = [_describe(place, name) for place in self._places(name)]
+        return tuple(sorted(kept, key=lambda version: version.at, reverse=True))
+
+    def _places(self, name: str) -> list[Path]:
+        try:
+            return [p for p in (self._root / name).iterdir() if _SHA256.fullmatch(p.name)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def find(self, name: str, wanted: str) -> Version:
+        """The kept version that a hash, its beginning or a declared version means; '' the latest.
+
+        Raises:
+            SkillVersionError: `version_unknown` if there is none, or more than one could be meant.
+        """
+        kept = self.all(name)
+        if not wanted and kept:
+            return kept[0]
+        found = [version for version in kept if version.declared == wanted]
+        if len(wanted) >= _SHORTEST_HASH:
+            found += [v for v in kept if v.sha256.startswith(wanted) and v not in found]
+        if len(found) == 1:
+            return found[0]
+        known = ", ".join(f"{v.sha256[:12]} {v.declared}".strip() for v in kept) or "-"
+        raise SkillVersionError(name=name, version=wanted or "-", known=known)
+
+    def bring(self, name: str, sha256: str) -> None:
+        """Let a kept version and the one in use change places. The exchange is the commit.
+
+        Raises:
+            SkillVersionError: `version_damaged` if it is not what it was; nothing was changed.
+            StorageError: If the disk refuses.
+        """
+        place = self._root / name / sha256
+        if _sha256(place / name) != sha256:
+            raise SkillVersionError(code="version_damaged", name=name, version=sha256[:12])
+        with as_storage(place):
+            (place / name / tree.MARKER).unlink(missing_ok=True)  # its row is another's now
+        exchange_folders(place / name, self._skills / name)
+        self._rename_truly(place, name)
+
+    def replace(self, name: str, staged: Path, sha256: str) -> None:
+        """Let a built folder take the place of the skill in use, which is kept.
+
+        The exchange is the commit. If it does not come to that, everything is as it was.
+
+        Raises:
+            StorageError: If the disk refuses.
+        """
+        place = self._root / name / f"{_NEW}{sha256}"
+        with as_storage(place):
+            remove_tree(place)  # what an earlier attempt may have left
+            place.mkdir(parents=True, mode=0o700)
+            try:
+                staged.rename(place / name)
+                exchange_folders(place / name, self._skills / name)
+            except (OSError, StorageError):
+                with suppress(OSError):
+                    # And not the version in use before, wherever it was left.
+                    if _sha256(place / name) == sha256 or not any(place.iterdir()):
+                        remove_tree(place)
+                raise
+        self._rename_truly(place, name)
+
+    def _rename_truly(self, place: Path, name: str) -> None:
+        """Name a place by what lies in it; a failure loses nothing, and the next start does it."""
+        with suppress(OSError):
+            (place / name / tree.MARKER).unlink(missing_ok=True)
+            sha256 = _sha256(place / name)
+            if sha256 in {"", place.name}:
+                return
+            target = place.with_name(sha256)
+            if target.exists():  # the same state was kept before
+                remove_tree(target)
+            place.rename(target)
+            os.utime(target)
+            fsync_folder(target.parent)
+
+    def prune(self, name: str, keep: int) -> None:
+        """Forget all but the latest versions of a skill; what cannot be removed stays."""
+        for version in self.all(name)[keep:]:
+            with suppress(OSError):
+                remove_tree(self._root / name / version.sha256)
+
+    def recover(self) -> int:
+        """Put right what a crash left half done; how many were."""
+        count = 0
+        for place in (p for n in _folders(self._root) for p in _folders(n)):
+            name = place.parent.name
+            finish_exchange(place / name, self._skills / name)
+            sha256 = _sha256(place / name)
+            if place.name == sha256:
+                continue
+            count += 1
+            if place.name == f"{_NEW}{sha256}" or not (place / name).is_dir():
+                remove_tree(place)
+            else:
+                self._rename_truly(place, name)
+        return count
+
+    def forget_all_but(self, names: Collection[str]) -> None:
+        """Remove what is kept of skills that are gone for good."""
+        for place in _folders(self._root):
+            if place.name not in names:
+                remove_tree(place)
+
+
+def _folders(root: Path) -> list[Path]:
+    return [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
+
+
+def _sha256(root: Path) -> str:
+    """The hash of a tree; empty if there is none that can be read."""
+    found = tree.fingerprint(root)
+    return found.sha256 if isinstance(found, Fingerprint) else ""
+
+
+def _describe(place: Path, name: str) -> Version:
+    skill = read_skill(place / name, _KEPT).skill
+    size = skill.fingerprint.size if skill and skill.fingerprint else 0
+    return Version(
+        sha256=place.name,
+        declared=(skill.manifest.version or "") if skill else "",
+        size=size,
+        at=place.stat().st_mtime,
+    )

@@ -1,0 +1,197 @@
+"""The model that needs no key: fixed rules, the same reply for the same conversation.
+
+It understands what is plainly asked of the built-in tools, finds skills for the rest, runs the
+script of one that clearly fits, and says so where that is all it can do. It is no language model,
+and never pretends to be one.
+"""
+
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from apexbridge.messages import (
+    AssistantMessage,
+    Message,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    estimate_tokens,
+)
+from apexbridge.models import wishes
+from apexbridge.models.base import ModelDelta, ModelRequest, Usage
+from apexbridge.models.embedded_words import say
+
+CLEARLY = 0.5
+"""From this fit on a skill is taken without asking."""
+AHEAD = 0.1
+"""By so much it must fit better than the next."""
+
+_OFFER = re.compile(r"^- (?P<name>\S+) \((?:fit )?(?P<score>[01]\.\d+)\)", re.MULTILINE)
+_FILES = re.compile(r"^Files in its folder: (?P<files>.+)$", re.MULTILINE)
+_SCRIPT_SUFFIXES = {".py", ".js", ".mjs", ".cjs", ".sh", ".ts", ".mts"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """A call that was made, and what came of it."""
+
+    call: ToolCall
+    result: ToolMessage | None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Turn:
+    """The conversation since the person spoke last."""
+
+    request: str = ""
+    offers: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+    skill: UserMessage | None = None
+    steps: list[_Step] = field(default_factory=list[_Step])
+    tools: frozenset[str] = frozenset()
+
+    @property
+    def last(self) -> _Step | None:
+        return self.steps[-1] if self.steps else None
+
+    def called(self, tool: str) -> bool:
+        return any(step.call.name == tool for step in self.steps)
+
+
+class EmbeddedModel:
+    """Replies by rules."""
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelDelta]]:
+        """Open a reply; it is there at once."""
+        turn = _read(request.messages, frozenset(spec.name for spec in request.tools))
+        reply = _reply(turn)
+        spent = sum(estimate_tokens(message.text) for message in request.messages)
+
+        async def pieces() -> AsyncIterator[ModelDelta]:
+            if isinstance(reply, str):
+                for line in reply.splitlines(keepends=True):
+                    yield ModelDelta(text=line)
+            else:
+                yield ModelDelta(tool_calls=(reply,))
+            said = reply if isinstance(reply, str) else reply.arguments
+            yield ModelDelta(usage=Usage(input_tokens=spent, output_tokens=estimate_tokens(said)))
+
+        yield pieces()
+
+
+def _read(messages: Sequence[Message], tools: frozenset[str]) -> _Turn:
+    """What happened since the last request."""
+    prompts = [
+        at
+        for at, message in enumerate(messages)
+        if isinstance(message, UserMessage) and message.kind == "prompt"
+    ]
+    turn, at = _Turn(tools=tools), prompts[-1] if prompts else len(messages)
+    for message in messages[:at][::-1]:  # what was announced with it
+        if not (isinstance(message, UserMessage) and message.kind == "reminder"):
+            break
+        turn.offers += [(m["name"], float(m["score"])) for m in _OFFER.finditer(message.text)]
+    calls = dict[str, ToolCall]()
+    for message in messages[at:]:
+        match message:
+            case UserMessage(kind="prompt"):
+                turn.request = message.text
+            case UserMessage(kind="skill"):
+                turn.skill = message
+            case AssistantMessage():
+                calls |= {call.id: call for call in message.tool_calls}
+            case ToolMessage() if message.call_id in calls:
+                turn.steps.append(_Step(call=calls[message.call_id], result=message))
+            case _:
+                pass
+    return turn
+
+
+def _reply(turn: _Turn) -> str | ToolCall:
+    last = turn.last
+    failed = last.result if last and last.result and last.result.is_error else None
+    if last and failed and last.call.name != "SkillScript":
+        return say("failed", turn.request, tool=last.call.name, text=failed.text)
+    if turn.skill is not None:
+        return _with_skill(turn, turn.skill)
+    if last is None:
+        return _first(turn)
+    if last.call.name == "SkillSearch":
+        return _after_search(turn, last)
+    return _answer(turn, last)
+
+
+def _first(turn: _Turn) -> str | ToolCall:
+    wish = wishes.plain_wish(turn.request)
+    if wish is not None and wish.tool in turn.tools:
+        return _call(turn, wish.tool, wish.arguments)
+    best = _clearly_best(turn.offers)
+    if best and "Skill" in turn.tools:
+        return _call(turn, "Skill", {"skill": best, "arguments": turn.request})
+    if "SkillSearch" in turn.tools and turn.request.strip():
+        return _call(turn, "SkillSearch", {"query": turn.request[:2_000]})
+    return say("no_model", turn.request)
+
+
+def _after_search(turn: _Turn, last: _Step) -> str | ToolCall:
+    text = last.result.text if last.result else ""
+    found = [(m["name"], float(m["score"])) for m in _OFFER.finditer(text)]
+    best = _clearly_best(found)
+    if best and "Skill" in turn.tools:
+        return _call(turn, "Skill", {"skill": best, "arguments": turn.request})
+    if not found:
+        return say("nothing_found", turn.request)
+    names = "\n".join(f"- {name} ({score:.2f})" for name, score in found)
+    return say("found", turn.request, names=names)
+
+
+def _clearly_best(found: Sequence[tuple[str, float]]) -> str:
+    ranked = sorted(found, key=lambda pair: -pair[1])
+    if not ranked or ranked[0][1] < CLEARLY:
+        return ""
+    is_ahead = len(ranked) == 1 or ranked[0][1] - ranked[1][1] >= AHEAD
+    return ranked[0][0] if is_ahead else ""
+
+
+def _with_skill(turn: _Turn, skill: UserMessage) -> str | ToolCall:
+    name = skill.skill or ""
+    ran = [step for step in turn.steps if step.call.name == "SkillScript"]
+    if ran and ran[-1].result is not None:
+        result = ran[-1].result
+        key = "script_failed" if result.is_error else "script_ran"
+        return say(key, turn.request, name=name, text=result.text)
+    script = _script(skill.text)
+    if script and "SkillScript" in turn.tools:
+        files = list(wishes.named_files(turn.request))
+        arguments = {"skill": name, "script": script, "arguments": files, "files": files}
+        return _call(turn, "SkillScript", arguments)
+    return say("needs_model", turn.request, name=name)
+
+
+def _script(text: str) -> str:
+    """The script that a skill is run by: its main one, or the only one."""
+    match = _FILES.search(text)
+    paths = [PurePosixPath(file) for file in match["files"].split(", ")] if match else []
+    scripts = [p for p in paths if p.parts[0] == "scripts" and p.suffix in _SCRIPT_SUFFIXES]
+    for stem in ("main", "index"):
+        for path in scripts:
+            if path.stem == stem and len(path.parts) == 2:
+                return str(path)
+    return str(scripts[0]) if len(scripts) == 1 else ""
+
+
+def _answer(turn: _Turn, last: _Step) -> str:
+    text = last.result.text if last.result else ""
+    return say("result", turn.request, text=text)
+
+
+def _call(turn: _Turn, tool: str, arguments: Mapping[str, Any]) -> ToolCall:
+    return ToolCall(
+        id=f"embedded-{len(turn.steps)}",
+        name=tool,
+        arguments=json.dumps(arguments, ensure_ascii=False),
+    )

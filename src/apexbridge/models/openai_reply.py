@@ -1,0 +1,203 @@
+"""What a chat server of OpenAI's kind says, put together."""
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from apexbridge.messages import ToolCall
+from apexbridge.models.base import FinishReason, ModelDelta, Usage
+from apexbridge.models.trying import Fault
+from apexbridge.models.upstream import Upstream, kind_of, reason_of
+
+MAX_CALLS = 128
+_FINISHES: Mapping[str, FinishReason] = {
+    "stop": "stop",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "content_filter": "content_filter",
+    "sensitive": "content_filter",
+}
+_GAVE_UP = frozenset({"error", "network_error", "insufficient_system_resource"})
+"""Ends that some servers tell where others break off."""
+
+
+class _Part(BaseModel):
+    text: str | None = None
+
+
+class _Function(BaseModel):
+    name: str | None = None
+    arguments: JsonValue = None
+
+
+class _CallPiece(BaseModel):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Said(BaseModel):
+    content: str | list[_Part] | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: JsonValue = None
+    tool_calls: list[_CallPiece] | None = None
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, list):
+            return "".join(part.text or "" for part in self.content)
+        return (self.content or "") + (self.refusal or "")
+
+    @property
+    def thought(self) -> str:
+        other = self.reasoning if isinstance(self.reasoning, str) else ""
+        return self.reasoning_content or other
+
+
+class _Tokens(BaseModel):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Choice(BaseModel):
+    delta: _Said | None = None
+    message: _Said | None = None
+    finish_reason: JsonValue = None
+    usage: _Tokens | None = None
+
+
+class _Chunk(BaseModel):
+    choices: list[_Choice] | None = None
+    usage: _Tokens | None = None
+    error: JsonValue = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Call:
+    """A tool call on its way."""
+
+    id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list[str])
+
+
+class Reply:
+    """What a reply comes to: its text at once, its tool calls and its usage at the end."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self._usage = Usage()
+        self._finish = ""
+        self._thoughts: list[str] = []
+        self.is_complete = False
+
+    @property
+    def thought(self) -> str:
+        """What was thought under the name that servers want back."""
+        return "".join(self._thoughts)
+
+    def take(self, document: bytes) -> ModelDelta | None:
+        """Take a document; the text in it.
+
+        Raises:
+            Fault: If it makes no sense, or tells an error.
+        """
+        try:
+            chunk = _Chunk.model_validate_json(document)
+        except ValidationError:
+            raise Fault("unusable", "it is not what a chat model says") from None
+        if chunk.error:
+            raise self._error(chunk.error)
+        choices = chunk.choices or []
+        for usage in filter(None, (*(choice.usage for choice in choices), chunk.usage)):
+            self._usage = Usage(
+                input_tokens=max(0, usage.prompt_tokens or 0),
+                output_tokens=max(0, usage.completion_tokens or 0),
+            )
+        said = [self._choice(choice) for choice in choices]
+        text = "".join(one.text for one in said)
+        reasoning = "".join(one.thought for one in said)
+        return ModelDelta(text=text, reasoning=reasoning) if text or reasoning else None
+
+    def end(self, *, is_done: bool) -> ModelDelta:
+        """The last piece.
+
+        Raises:
+            Fault: If the reply is not whole.
+        """
+        if self._finish in _GAVE_UP:
+            raise Fault("unavailable", f"its server gave up: {self._finish}", is_busy=True)
+        if not (self.is_complete or is_done):
+            raise Fault("unusable", "it ended before it was finished")
+        if not all(call.name for call in self._calls):
+            raise Fault("unusable", "a tool call without a name")
+        return ModelDelta(
+            tool_calls=self._whole_calls(), usage=self._usage, finish_reason=self._reason()
+        )
+
+    def _reason(self) -> FinishReason | None:
+        told = _FINISHES.get(self._finish)
+        if self._calls and told in {None, "stop"}:
+            return "tool_calls"
+        return told if told or not self._finish else "stop"
+
+    def _whole_calls(self) -> tuple[ToolCall, ...]:
+        whole: dict[str, ToolCall] = {}
+        for call in self._calls:
+            # Results are told apart by the id.
+            own = call.id if call.id and call.id not in whole else f"call_{uuid.uuid4().hex}"
+            arguments = "".join(call.arguments) or "{}"
+            whole[own] = ToolCall(id=own, name=call.name, arguments=arguments)
+        return tuple(whole.values())
+
+    def _error(self, error: JsonValue) -> Fault:
+        said = self._upstream.quoted(reason_of({"error": error}))
+        kind = kind_of(error.get("code")) if isinstance(error, dict) else "unavailable"
+        detail = f"its server gave up{said}"
+        return Fault(kind, detail, is_busy=kind == "unavailable")
+
+    def _choice(self, choice: _Choice) -> _Said:
+        if isinstance(choice.finish_reason, str) and choice.finish_reason:
+            self._finish = choice.finish_reason
+        self.is_complete |= bool(choice.finish_reason) or choice.message is not None
+        said = choice.delta or choice.message or _Said()
+        self._thoughts.append(said.reasoning_content or "")
+        for piece in said.tool_calls or ():
+            self._take_call(piece)
+        return said
+
+    def _take_call(self, piece: _CallPiece) -> None:
+        call = self._call_of(piece)
+        function = piece.function or _Function()
+        call.id = piece.id or call.id
+        call.name = function.name or call.name
+        arguments = function.arguments
+        if isinstance(arguments, str):
+            call.arguments.append(arguments)
+        elif arguments is not None:
+            call.arguments.append(json.dumps(arguments, ensure_ascii=False))
+
+    def _call_of(self, piece: _CallPiece) -> _Call:
+        """The call that a piece goes on with, or a new one.
+
+        Some servers number every call 0, and some number none: then the id tells.
+        """
+        if piece.index is not None:
+            call = self._by_index.get(piece.index)
+        else:
+            call = self._calls[-1] if self._calls else None
+        if call is None or (piece.id and call.id and piece.id != call.id):
+            if len(self._calls) == MAX_CALLS:
+                raise Fault("unusable", f"more than {MAX_CALLS} tool calls")
+            call = _Call()
+            self._calls.append(call)
+        if piece.index is not None:
+            self._by_index[piece.index] = call
+        return call

@@ -1,0 +1,84 @@
+"""Server-sent events, cut out of bytes in whatever pieces they come."""
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+
+from apexbridge.models.trying import Fault
+from apexbridge.models.upstream import A_PAGE
+
+MAX_LINE = 1024 * 1024
+_BEFORE_THE_START = b"\xef\xbb\xbf \t\r\n"
+"""A byte order mark and blanks."""
+_LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")
+"""A carriage return that came last may be half of a line end."""
+
+
+class EventReader:
+    """Cuts bytes, in whatever pieces they come, into JSON documents: one for each `data:` line.
+
+    A body that starts like JSON, or like a web page, is one document, whatever its server calls it.
+    """
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._is_one: bool | None = None
+        self.is_done = False
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """Take a piece; the documents that are whole by now.
+
+        Raises:
+            ValueError: If a line is too long.
+        """
+        seen = max(0, len(self._rest) - 1)
+        self._rest += piece
+        if self._is_one is None:
+            self._rest, seen = self._rest.lstrip(_BEFORE_THE_START), 0
+            if not self._rest:
+                return []
+            self._is_one = self._rest.startswith((b"{", b"[", b"<"))
+        return [] if self._is_one else self._documents(self._lines(seen))
+
+    def rest(self) -> list[bytes]:
+        """The document at the end, where its server saved the last line end."""
+        rest = bytes(self._rest)
+        return [rest] if self._is_one else self._documents([rest])
+
+    def _lines(self, seen: int) -> list[bytes]:
+        lines, start = list[bytes](), 0
+        for begin, end in [found.span() for found in _LINE_END.finditer(self._rest, seen)]:
+            lines.append(bytes(self._rest[start:begin]))
+            start = end
+        del self._rest[:start]
+        if max(len(self._rest), *map(len, lines), 0) > MAX_LINE:
+            raise ValueError(f"a line of more than {MAX_LINE} bytes")
+        return lines
+
+    def _documents(self, lines: Iterable[bytes]) -> list[bytes]:
+        documents = list[bytes]()
+        for line in lines:
+            name, _, value = line.partition(b":")
+            said = value.strip()
+            self.is_done |= name == b"data" and said == b"[DONE]"
+            if name == b"data" and said and not self.is_done:
+                documents.append(said)
+        return documents
+
+
+async def documents(pieces: AsyncIterator[bytes], reader: EventReader) -> AsyncGenerator[bytes]:
+    """The documents of an answer, each as soon as it is whole.
+
+    Raises:
+        Fault: If a line is too long, or the answer is a web page.
+    """
+    while not reader.is_done and (piece := await anext(pieces, b"")):
+        try:
+            whole = reader.feed(piece)
+        except ValueError as error:
+            raise Fault("unusable", str(error)) from None
+        for document in whole:
+            yield document
+    for document in reader.rest():
+        if document.startswith(b"<"):
+            raise Fault("unusable", A_PAGE)
+        yield document

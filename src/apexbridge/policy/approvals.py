@@ -1,0 +1,125 @@
+"""What a person allowed for always: rules for one project, and states of skills."""
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from apexbridge.errors import ConfigError, StorageError
+from apexbridge.locks import locked
+from apexbridge.paths import replace_bytes
+from apexbridge.policy.rules import Decision, PermissionRequest, Rule, ToolPattern
+
+log = logging.getLogger(__name__)
+
+
+class _Book(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    rules: dict[str, list[str]] = {}
+    """Patterns that are allowed, by project."""
+    skills: dict[str, str] = {}
+    """Names of skills, by the hash of all their files."""
+
+
+class Approvals:
+    """Answers in a small file. One that cannot be read allows nothing, and is not written over."""
+
+    def __init__(self, path: Path, project: Path) -> None:
+        self._path = path
+        self._project = str(project.resolve())
+
+    def rules(self) -> tuple[Rule, ...]:
+        """What is allowed in this project."""
+        found = list[Rule]()
+        for text in self._read_or_nothing().rules.get(self._project, []):
+            try:
+                found.append(Rule(effect="allow", pattern=ToolPattern.parse(text)))
+            except ConfigError as error:
+                log.warning("A kept approval is passed over: %s", error)
+        return tuple(found)
+
+    def approved(self) -> frozenset[str]:
+        """The states of skills that may be used, by hash; a changed skill is not among them."""
+        return frozenset(self._read_or_nothing().skills)
+
+    def keep(
+        self, request: PermissionRequest, decision: Decision, rule: Rule | None = None
+    ) -> bool:
+        """Remember an `always`: for a skill its state, else the rule, or the exact suggestion.
+
+        False where there is nothing that could be kept: a rule asks every time, or nobody can tell
+        what state a skill is in.
+
+        Raises:
+            StorageError: If that cannot be written down.
+        """
+        chosen = rule or next(iter(decision.suggestions), None)
+        if decision.rule is not None or (request.tool == "Skill" and not request.sha256):
+            return False
+        if request.sha256:
+            return self._change(lambda book: _put(book, request.sha256, request.argument))
+        return chosen is not None and self._change(lambda book: self._add(book, chosen.pattern))
+
+    def forget_rule(self, pattern: str) -> bool:
+        """Take a rule of this project back; False if there was none.
+
+        Raises:
+            StorageError: If that cannot be written down.
+        """
+        return self._change(lambda book: self._drop(book, pattern))
+
+    def forget_skill(self, sha256: str) -> bool:
+        """Take the approval of a skill's state back; False if there was none.
+
+        Raises:
+            StorageError: If that cannot be written down.
+        """
+        return self._change(lambda book: book.skills.pop(sha256, None) is not None)
+
+    def _add(self, book: _Book, pattern: ToolPattern) -> bool:
+        kept = book.rules.setdefault(self._project, [])
+        if str(pattern) not in kept:
+            kept.append(str(pattern))
+        return True
+
+    def _drop(self, book: _Book, pattern: str) -> bool:
+        kept = book.rules.get(self._project, [])
+        if pattern not in kept:
+            return False
+        kept.remove(pattern)
+        return True
+
+    def _change(self, change: Callable[[_Book], bool]) -> bool:
+        with self._alone():
+            try:
+                book = self._read()
+            except (OSError, ValidationError) as error:
+                raise StorageError(str(error), path=self._path) from None
+            if not change(book):
+                return False
+            replace_bytes(self._path, book.model_dump_json(indent=1).encode())
+            return True
+
+    def _read_or_nothing(self) -> _Book:
+        try:
+            return self._read()
+        except (OSError, ValidationError) as error:
+            log.warning("Kept approvals cannot be read, so none counts: %s", error)
+            return _Book()
+
+    def _read(self) -> _Book:
+        try:
+            return _Book.model_validate_json(self._path.read_bytes())
+        except FileNotFoundError:
+            return _Book()
+
+    def _alone(self) -> AbstractContextManager[int]:
+        return locked(self._path.with_suffix(".lock"))
+
+
+def _put(book: _Book, sha256: str, name: str) -> bool:
+    book.skills[sha256] = name
+    return True

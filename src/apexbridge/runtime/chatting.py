@@ -1,0 +1,299 @@
+"""Conversations: everything a turn needs, built when the first one begins."""
+
+import time
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+import anyio.to_thread
+
+from apexbridge.activation.activator import Activator, Situation
+from apexbridge.activation.scripts import ScriptCall
+from apexbridge.agent.guard import Guard
+from apexbridge.agent.history import SessionStore
+from apexbridge.agent.limits import TurnLimits
+from apexbridge.agent.loop import Agent, Parts, situation_of
+from apexbridge.agent.offering import Offering
+from apexbridge.agent.session import Session
+from apexbridge.agent.turn import TurnEnd, TurnRequest
+from apexbridge.catalog.catalog import Catalog, Touched
+from apexbridge.catalog.listing import ListingBudget
+from apexbridge.catalog.usage import UsageStore
+from apexbridge.catalog.waking import Waking
+from apexbridge.events import Event, EventSink, TurnFinished
+from apexbridge.hooks import HookReply, HookRunner, in_workshop
+from apexbridge.policy.approvals import Approvals
+from apexbridge.policy.engine import Approver, decide
+from apexbridge.policy.hookspec import Hook, parse_hooks
+from apexbridge.policy.judging import Standing
+from apexbridge.policy.rules import (
+    Effect,
+    PermissionRequest,
+    Rule,
+    ToolPattern,
+    follow_links,
+)
+from apexbridge.policy.wildcards import Ground
+from apexbridge.retrieval.results import Results
+from apexbridge.runtime.executing import Executing
+from apexbridge.runtime.inlining import run_inline
+from apexbridge.runtime.modelling import Opened, open_model
+from apexbridge.sandbox.base import ExecutionResult
+from apexbridge.settings import Loaded
+from apexbridge.sources.fetching import FetchLimits, post
+from apexbridge.toolbox.builtin import builtin_tools
+from apexbridge.toolbox.skills import (
+    SkillScriptTool,
+    SkillSearchTool,
+    SkillsListTool,
+    SkillsLoadTool,
+    SkillTool,
+)
+from apexbridge.tools.base import SubagentRequest, Tool, ToolContext, ToolRegistry
+
+_MAX_REPLY = 1024 * 1024
+
+
+class Search(Protocol):
+    """Finds the skills that fit a request."""
+
+    async def __call__(self, query: str, limit: int = 5) -> Results:
+        """The best, with a confidence that any of them fits."""
+        ...
+
+
+Touch = Callable[[Sequence[Path], Waking], Awaitable[Touched]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rooms:
+    """What conversations use of the house."""
+
+    catalog: Catalog
+    executing: Executing
+    usage: UsageStore
+    search: Search
+    touch: Touch
+    tools: Sequence[Tool] = ()
+
+
+class Chatting:
+    """All conversations of one runtime."""
+
+    def __init__(self, loaded: Loaded, rooms: Rooms, approver: Approver | None = None) -> None:
+        self._loaded, self._rooms = loaded, rooms
+        self.store = SessionStore(loaded.data / "sessions.db")
+        self._sessions: dict[str, Session] = {}
+        self._turns: dict[str, anyio.Lock] = {}
+        self._hooks = tuple(_hooks(loaded))
+        self._ground = Ground.of(loaded.project, loaded.home)
+        self._rules = follow_links(tuple(_rules(loaded)), self._ground)
+        self.approvals = Approvals(loaded.data / "approvals.json", loaded.project)
+        self.approver = approver
+        self.model: Opened = open_model(loaded)
+        self.registry = self._registry()
+
+    async def close(self) -> None:
+        """Let go of the model and the store."""
+        await self.model.close()
+        await anyio.to_thread.run_sync(self.store.close)
+
+    async def turn(self, session_id: str, request: TurnRequest, emit: EventSink) -> TurnEnd:
+        """One turn of a conversation, which is kept afterwards, whatever it came to.
+
+        Raises:
+            ApexBridgeError: If the model, or a skill that was asked for by name, cannot be used.
+        """
+        async with self._turns.setdefault(session_id, anyio.Lock()):
+            session = await self.session(session_id)
+            agent = Agent(self._parts())
+            end = await agent.turn(session, request, emit)
+            save = partial(self.store.save, session, end.record)
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(save)
+        finished = TurnFinished(
+            session_id=session_id, turn_id=end.record.id, finish=end.finish, text=end.text
+        )
+        emit(finished)
+        return end
+
+    async def session(self, session_id: str, *, system: str = "") -> Session:
+        """The conversation of that id: the one going on, the one that was kept, or a new one."""
+        found = self._sessions.get(session_id)
+        if found is None:
+            found = self._new(session_id)
+            found.system = system
+            if await anyio.to_thread.run_sync(self.store.load, found):
+                self._lend_again(found)
+            self._sessions[session_id] = found
+        return found
+
+    def _new(self, session_id: str) -> Session:
+        hooks = HookRunner(in_workshop(self._rooms.executing.workshop), _post)
+        hooks.register(self._hooks, root=self._loaded.project)
+        return Session(
+            id=session_id,
+            cwd=self._loaded.project,
+            waking=Waking(self._loaded.project),
+            hooks=hooks,
+            tools_mode=self._loaded.settings.agent.allowed_tools,
+        )
+
+    def _lend_again(self, session: Session) -> None:
+        """Hooks of skills stay for the session, also of one that is taken up again."""
+        for name in session.applied:
+            skill = self._rooms.catalog.snapshot.winner(name)
+            if skill is not None and skill.is_trusted:
+                session.hooks.register(skill.hooks, skill=skill.name, root=skill.root)
+
+    @contextmanager
+    def _child(self, parent: Session, request: SubagentRequest) -> Generator[Session]:
+        """A session below another, known for as long as it is at work."""
+        child = self._new(f"{parent.id}.{uuid.uuid4().hex[:6]}")
+        child.hooks = parent.hooks.below()
+        child.parent_id, child.cwd = parent.id, parent.cwd
+        child.chain = (*parent.chain, request.skill or request.agent)
+        child.profile, child.system = request.agent, parent.system
+        child.reach = list(parent.reach)
+        self._sessions[child.id] = child
+        try:
+            yield child
+        finally:
+            del self._sessions[child.id]
+
+    def _parts(self) -> Parts:
+        chosen, rooms = self._loaded.settings, self._rooms
+        return Parts(
+            model=self.model.client,
+            model_name=self.model.name,
+            registry=self.registry,
+            activator=self._activator(),
+            guard=self._guard(),
+            offering=Offering(
+                snapshot=lambda: rooms.catalog.snapshot,
+                search=partial(rooms.search, limit=8),
+                is_denied=self._is_denied,
+                usage=lambda: rooms.usage.scores(time.time()),
+                threshold=chosen.index.threshold,
+                budget=ListingBudget.for_window(self.model.window),
+            ),
+            touch=self._touch,
+            child=self._child,
+            project=self._loaded.project,
+            limits=TurnLimits(
+                rounds=chosen.agent.rounds,
+                tokens=chosen.agent.tokens,
+                seconds=chosen.agent.seconds,
+                depth=chosen.agent.depth,
+                children=chosen.agent.children,
+                window=self.model.window,
+            ),
+        )
+
+    async def _touch(self, paths: Sequence[Path], session: Session) -> Touched:
+        return await self._rooms.touch(paths, session.waking)
+
+    def _activator(self) -> Activator:
+        return Activator(
+            self._rooms.catalog,
+            partial(run_inline, self._rooms.executing),
+            self._rooms.usage.record,
+            runs_commands=self._loaded.settings.agent.inline_commands,
+        )
+
+    def _guard(self) -> Guard:
+        return Guard(
+            rules=lambda: self._rules,
+            approvals=self.approvals,
+            ground=self._ground,
+            approver=self.approver,
+        )
+
+    def _is_denied(self, name: str) -> bool:
+        request = PermissionRequest(tool="Skill", argument=name, harmless=True)
+        return bool(self._rules) and decide(request, self._rules).effect == "deny"
+
+    def _may_read(self, path: Path, context: ToolContext) -> bool:
+        if not self._rules:
+            return True
+        request = PermissionRequest(tool="Read", argument=str(path), path=path, harmless=True)
+        standing = Standing(ground=self._ground)
+        return decide(request, self._rules, (), standing).effect != "deny"
+
+    def _situation(self, session_id: str) -> Situation:
+        return situation_of(self._sessions[session_id], self._loaded.project)
+
+    def _registry(self) -> ToolRegistry:
+        rooms, registry = self._rooms, ToolRegistry()
+        own = builtin_tools(
+            rooms.executing.workshop,
+            limits=rooms.executing.limits,
+            may_read=self._may_read,
+            closed=(self._loaded.data,),
+        )
+        for tool, aliases in own:
+            registry.add(tool, aliases=aliases)
+        registry.add(SkillTool(self._activator(), self._situation))
+        search = SkillSearchTool(rooms.search, rooms.catalog, self._situation)
+        registry.add(search, aliases=("VectorSearch",))
+        registry.add(SkillScriptTool(self._execute, rooms.catalog.get, self._is_isolated))
+        registry.add(SkillsListTool(lambda: rooms.catalog.skills))
+        registry.add(SkillsLoadTool(rooms.catalog))
+        for tool in rooms.tools:
+            registry.add(tool)
+        return registry
+
+    async def _execute(self, call: ScriptCall) -> ExecutionResult:
+        executing = self._rooms.executing
+        return await executing.execute(replace(call, limits=executing.limits()))
+
+    def _is_isolated(self) -> bool:
+        return not self._loaded.settings.sandbox.allow_unsandboxed
+
+
+async def _post(url: str, body: bytes, seconds: float) -> HookReply:
+    limits = FetchLimits.of(seconds=seconds, max_bytes=_MAX_REPLY)
+    return HookReply(*await post(url, body, limits))
+
+
+def _rules(loaded: Loaded) -> Generator[Rule]:
+    """What settings say; and nobody writes to approvals, skills and records but their keepers."""
+    own = ToolPattern("Write", f"/{loaded.data}/**")
+    yield Rule(effect="deny", pattern=own, reason="it is this program's own data")
+    chosen = loaded.settings.permissions
+    effects: dict[Effect, tuple[str, ...]] = {
+        "deny": chosen.deny,
+        "ask": chosen.ask,
+        "allow": chosen.allow,
+    }
+    for effect, patterns in effects.items():
+        for text in patterns:
+            yield Rule(effect=effect, pattern=ToolPattern.parse(text), reason="settings")
+
+
+def _hooks(loaded: Loaded) -> Generator[Hook]:
+    for event, declared in loaded.settings.hooks.items():
+        yield from parse_hooks(event, declared)
+
+
+async def stream_turn(
+    chatting: Chatting, session_id: str, request: TurnRequest
+) -> AsyncGenerator[Event]:
+    """A turn as the events that happen in it, the last of them `TurnFinished`."""
+    sender, receiver = anyio.create_memory_object_stream[Event](float("inf"))
+    async with AsyncExitStack() as stack:
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        stack.enter_context(receiver)
+
+        async def work() -> None:
+            with sender:
+                await chatting.turn(session_id, request, sender.send_nowait)
+
+        tasks.start_soon(work)
+        async for event in receiver:
+            yield event

@@ -1,0 +1,168 @@
+"""Scripts and commands in the sandbox that works here, within the limits that settings have."""
+
+import logging
+import math
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+
+import anyio
+import anyio.to_thread
+
+from apexbridge.activation.scripts import ScriptCall, execute_skill
+from apexbridge.audit import AuditLog
+from apexbridge.catalog.catalog import Catalog
+from apexbridge.catalog.trust import TrustStore, refuse_untrusted
+from apexbridge.catalog.usage import UsageStore
+from apexbridge.sandbox import spawn
+from apexbridge.sandbox.base import MIB, ExecutionResult, Sandbox, SandboxLimits
+from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
+from apexbridge.sandbox.cgroup import Cgroups
+from apexbridge.sandbox.ladder import Choice, can_run, choose
+from apexbridge.sandbox.landlock import LandlockSandbox
+from apexbridge.sandbox.launcher import Launcher
+from apexbridge.sandbox.plain import PlainSandbox
+from apexbridge.sandbox.pool import WarmPool
+from apexbridge.sandbox.process import Backend
+from apexbridge.sandbox.seatbelt import SeatbeltSandbox
+from apexbridge.sandbox.users import SlotUsers
+from apexbridge.sandbox.workshop import Workshop
+from apexbridge.sandbox.workspace import Workspaces
+from apexbridge.settings import Loaded
+from apexbridge.skills.model import Skill
+from apexbridge.sources.bundled import BundledSource
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What this system has to bound runs with, beyond what every system has."""
+
+    groups: Cgroups | None = None
+    users: SlotUsers | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """What is asked and written at each run."""
+
+    catalog: Catalog
+    trust: TrustStore
+    usage: UsageStore
+    audit: AuditLog
+
+
+class Executing:
+    """Finds a sandbox when one is first needed, and lets go of it at the end."""
+
+    def __init__(self, loaded: Loaded, books: Books) -> None:
+        self._loaded = loaded
+        self._books = books
+        self._choice: Choice | None = None
+        self._choosing = anyio.Lock()
+        self.bounds = Bounds()
+        self._workshop: Workshop | None = None
+        self._stack = ExitStack()
+        self._workspaces = Workspaces(loaded.workspaces)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._stack.close()
+
+    async def choose_sandbox(self, *, tries_all: bool = False) -> Choice:
+        """Find out, by trying, which sandbox works here; once."""
+        async with self._choosing:
+            if self._choice is None:
+                await anyio.to_thread.run_sync(self._workspaces.sweep)
+                self.bounds = Bounds(groups=Cgroups.detect(), users=SlotUsers.detect())
+                self._choice = await choose(self._candidates(self.bounds), tries_all=tries_all)
+                users = self.bounds.users
+                if users is not None and self._choice.sandbox is not None:
+                    users.is_enabled = await can_run(self._choice.sandbox)
+            return self._choice
+
+    def _candidates(self, bounds: Bounds) -> list[Sandbox]:
+        if sys.platform == "darwin":
+            return [SeatbeltSandbox()]
+        if sys.platform != "linux":
+            return []  # a system none of the backends is made for
+        launcher = self._stack.enter_context(closing(Launcher(bounds.groups, bounds.users)))
+        return [BubblewrapSandbox(launcher), LandlockSandbox(launcher)]
+
+    async def execute(self, call: ScriptCall, *, is_unsafe: bool = False) -> ExecutionResult:
+        """Run a skill's script in the sandbox that works here; `is_unsafe` asks for none.
+
+        Raises:
+            SandboxUnavailableError: If none does and running without is not allowed.
+            ToolInputError: If the skill has no such script.
+            PermissionError: If the script is not executable.
+            PermissionDeniedError: If nobody approved what the skill holds now.
+        """
+        await anyio.to_thread.run_sync(
+            lambda: refuse_untrusted(call.skill, self._books.trust.approved())
+        )
+        await anyio.to_thread.run_sync(self._books.usage.record, call.skill.name, time.time())
+        if call.skill.root is None:
+            call = replace(call, skill=await self._with_folder(call.skill))
+        call = replace(call, hosts=(*call.hosts, *self._granted_hosts(call.skill)))
+        choice = await self.choose_sandbox()
+        is_allowed = self._loaded.settings.sandbox.allow_unsandboxed and choice.sandbox is None
+        if (is_unsafe or is_allowed) and spawn.is_supported():
+            return await self._execute_plain(call, "flag" if is_unsafe else "setting")
+        return await execute_skill(call, await self.workshop())
+
+    async def workshop(self) -> Workshop:
+        """Where commands are run: in the sandbox that works here.
+
+        Raises:
+            SandboxUnavailableError: If none does.
+        """
+        choice = await self.choose_sandbox()
+        if self._workshop is None:
+            for trial in choice.failed():
+                log.warning("%s is there and does not isolate: %s", trial.name, trial.reason)
+            self._workshop = self._open_workshop(choice.require())
+        return self._workshop
+
+    async def _with_folder(self, skill: Skill) -> Skill:
+        """A bundled skill in a zipped package is written out before its scripts can run."""
+        source = self._books.catalog.source_of(skill).source
+        if isinstance(source, BundledSource):
+            return replace(skill, root=await source.folder(skill))
+        return skill
+
+    def _granted_hosts(self, skill: Skill) -> Iterator[str]:
+        for grant in self._loaded.settings.sandbox.hosts:
+            name, _, host = grant.partition("=")
+            if name == skill.name:
+                yield host
+
+    async def _execute_plain(self, call: ScriptCall, why: str) -> ExecutionResult:
+        """Without isolation, which is said on every run and recorded before it."""
+        log.warning("Running a script of %s without isolation", call.skill.name)
+        facts = {"skill": call.skill.name, "script": call.script, "by": why}
+        await anyio.to_thread.run_sync(lambda: self._books.audit.record("run_unsandboxed", **facts))
+        return await execute_skill(call, Workshop(PlainSandbox(), self._workspaces))
+
+    def _open_workshop(self, sandbox: Sandbox) -> Workshop:
+        room = self._loaded.settings.sandbox.warm
+        if not room or not isinstance(sandbox, Backend):
+            return Workshop(sandbox, self._workspaces)
+        pool = WarmPool(sandbox, self._workspaces, room=room)
+        return Workshop(sandbox, self._workspaces, self._stack.enter_context(closing(pool)))
+
+    def limits(self) -> SandboxLimits:
+        """The limits of a run, as settings have them."""
+        chosen = self._loaded.settings.sandbox
+        return SandboxLimits(
+            wall_seconds=chosen.wall_seconds,
+            cpu_seconds=math.ceil(chosen.wall_seconds),
+            memory_bytes=chosen.memory_mib * MIB,
+            output_bytes=chosen.output_mib * MIB,
+            workspace_bytes=chosen.workspace_mib * MIB,
+            file_bytes=chosen.workspace_mib * MIB,
+            processes=chosen.processes,
+        )

@@ -1,0 +1,28 @@
+"""What settings mean for the rooms below, which know no settings."""
+
+from apexbridge.lifecycle.archive import ArchiveLimits
+from apexbridge.lifecycle.changes import Policy
+from apexbridge.settings.choices import InstallSettings
+
+_MB, _MIB = 1_000_000, 1024 * 1024
+
+
+def archive_limits(chosen: InstallSettings) -> ArchiveLimits:
+    """The largest archive that is taken."""
+    return ArchiveLimits(
+        packed_bytes=int(chosen.zip_mb * _MB),
+        unpacked_bytes=chosen.unpacked_mib * _MIB,
+        file_bytes=int(chosen.file_mb * _MB),
+        files=chosen.files,
+        ratio=chosen.ratio,
+        depth=chosen.depth,
+    )
+
+
+def install_policy(chosen: InstallSettings) -> Policy:
+    """What a skill is held to before it may stay."""
+    return Policy(
+        limits=archive_limits(chosen),
+        blocks_at=chosen.blocks_at,
+        keep_versions=chosen.keep_versions,
+    )

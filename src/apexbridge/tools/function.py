@@ -1,0 +1,217 @@
+"""`@tool`: a typed Python function as a tool."""
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
+
+import anyio.to_thread
+from pydantic import BaseModel, Field, create_model
+from pydantic.errors import PydanticUserError
+from pydantic_core import PydanticSerializationError, to_json
+
+from apexbridge.errors import ApexBridgeError, ToolFailedError
+from apexbridge.policy.rules import PermissionRequest
+from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
+from apexbridge.tools.capping import cap_text
+from apexbridge.tools.docstrings import read_docstring
+from apexbridge.tools.typed import Arguments, read_arguments, schema_of
+
+Permission = (
+    Literal["ask", "harmless"]
+    | Callable[[Mapping[str, Any], ToolContext], Sequence[PermissionRequest]]
+)
+"""`ask` under the tool's name, `harmless`: allowed unless a rule says otherwise, or your own."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_SUMMARY_CHARS = 200
+_ORDINARY = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+
+
+class FunctionTool(Generic[P, R]):
+    """A function that a model can call; for everybody else it is still that function."""
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        name: str = "",
+        description: str = "",
+        read_only: bool = False,
+        permission: Permission = "ask",
+    ) -> None:
+        """Read the function's types and docstring.
+
+        Raises:
+            TypeError: If a parameter has no type, or none that JSON can carry.
+        """
+        self._function = function
+        self._permission: Permission = permission
+        told, described = read_docstring(function)
+        name = name or getattr(function, "__name__", "")
+        self._context_name, self._model = _arguments_of(function, described)
+        self.spec = ToolSpec(
+            name=name,
+            description=description or told or name,
+            input_schema=_schema(function, self._model),
+            read_only=read_only,
+        )
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself."""
+        return self._function(*args, **kwargs)
+
+    def permissions(
+        self, arguments: Mapping[str, Any], context: ToolContext
+    ) -> Sequence[PermissionRequest]:
+        """Say what the call is about to do.
+
+        Raises:
+            ToolInputError: If the arguments do not fit the function's types.
+        """
+        name = self.spec.name
+        read_arguments(self._model, arguments, name)
+        if callable(self._permission):
+            return self._permission(arguments, context)
+        shown = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+        summary = f"{name}({shown})"[:_SUMMARY_CHARS]
+        is_harmless = self._permission == "harmless"
+        return (PermissionRequest(tool=name, summary=summary, harmless=is_harmless),)
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
+        """Call the function, in a thread if it is not async.
+
+        Raises:
+            ToolInputError: If the arguments do not fit the function's types.
+            ToolFailedError: If the function raised, or gave what cannot be shown.
+        """
+        read = read_arguments(self._model, arguments, self.spec.name)
+        fields = type(read).model_fields.items()
+        given = {facts.alias or key: getattr(read, key) for key, facts in fields}
+        if self._context_name:
+            given[self._context_name] = context
+        try:
+            value = await _run(self._function, given)
+        except ApexBridgeError:
+            raise
+        except Exception as error:
+            said = str(error) or "no reason given"
+            raise ToolFailedError(
+                cap_text(f"{type(error).__name__}: {said}", 2_000), name=self.spec.name
+            ) from error
+        return self._result(value)
+
+    def _result(self, value: object) -> ToolResult:
+        if isinstance(value, ToolResult):
+            return value
+        if value is None or isinstance(value, str):
+            return ToolResult(text=cap_text(value or "Done: nothing was returned."))
+        try:
+            text = to_json(value, indent=2).decode()
+        except (PydanticSerializationError, ValueError, RecursionError) as error:
+            detail = f"what it returned cannot be shown: {error}"
+            raise ToolFailedError(cap_text(detail, 2_000), name=self.spec.name) from error
+        return ToolResult(text=cap_text(text))
+
+
+async def _run(function: Callable[..., Any], given: Mapping[str, Any]) -> object:
+    """The function's value; one that is not async is left behind in its thread if cancelled."""
+    if inspect.iscoroutinefunction(_with_hints(function)):
+        return await function(**given)
+    call = functools.partial(function, **given)
+    value: object = await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
+    return await value if inspect.isawaitable(value) else value
+
+
+def _arguments_of(
+    function: Callable[..., Any], described: Mapping[str, str]
+) -> tuple[str, type[BaseModel]]:
+    """The parameter that gets the context, if any, and the others as a model."""
+    name = getattr(function, "__name__", "function")
+    try:
+        parameters = inspect.signature(function).parameters.values()
+        hints = typing.get_type_hints(_with_hints(function), include_extras=True)
+    except (NameError, ValueError) as error:
+        raise TypeError(f"The types of {name} cannot be read: {error}") from error
+    context_name, fields = "", dict[str, Any]()
+    for parameter in parameters:
+        if parameter.kind not in _ORDINARY:
+            raise TypeError(f"{name} takes {parameter}: a tool's parameters need names")
+        if parameter.name not in hints:
+            raise TypeError(f"The parameter '{parameter.name}' of {name} needs a type")
+        hint = hints[parameter.name]
+        if hint is ToolContext:
+            context_name = parameter.name
+            continue
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        text = described.get(parameter.name)
+        told: dict[str, Any] = {"description": text} if text else {}
+        facts = Field(default, alias=parameter.name, **told)
+        # A name of its own, for a parameter may be called as something that every model has.
+        fields[f"argument_{len(fields)}"] = (hint, facts)
+    try:
+        return context_name, create_model(name, __base__=Arguments, **fields)
+    except (PydanticUserError, NameError) as error:
+        raise TypeError(f"The types of {name} cannot be a tool's: {error}") from error
+
+
+def _with_hints(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Where the types stand: an object that can be called has them on its method."""
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
+def _schema(function: Callable[..., Any], model: type[BaseModel]) -> dict[str, Any]:
+    try:
+        return schema_of(model)
+    except PydanticUserError as error:
+        name = getattr(function, "__name__", "function")
+        raise TypeError(f"The types of {name} have no JSON schema: {error}") from error
+
+
+@overload
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str = "",
+    description: str = "",
+    read_only: bool = False,
+    permission: Permission = "ask",
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    read_only: bool = False,
+    permission: Permission = "ask",
+) -> Any:
+    """Make a tool of a typed function, sync or async.
+
+    The docstring becomes the description, its `Args:` lines those of the parameters. A parameter
+    of type `ToolContext` is filled in and not shown to the model. It may return text, a
+    `ToolResult`, or anything that JSON can carry.
+
+    Raises:
+        TypeError: If a parameter has no type, or none that JSON can carry.
+    """
+
+    def made(inner: Callable[..., Any]) -> FunctionTool[..., Any]:
+        return FunctionTool(
+            inner,
+            name=name,
+            description=description,
+            read_only=read_only,
+            permission=permission,
+        )
+
+    return made if function is None else made(function)

@@ -1,0 +1,139 @@
+"""Sessions and turns are kept, and a conversation is taken up where it was left."""
+
+import sqlite3
+import threading
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from apexbridge.agent.history import SessionStore
+from apexbridge.agent.session import Session
+from apexbridge.agent.turn import CallRecord, Candidate, TurnRecord
+from apexbridge.errors import StorageError
+from apexbridge.messages import (
+    AssistantMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from apexbridge.models.base import Usage
+from tests.agent.sessions import new_session
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Generator[SessionStore]:
+    store = SessionStore(tmp_path / "data/sessions.db")
+    yield store
+    store.close()
+
+
+def _session(session_id: str = "s") -> Session:
+    session = new_session(session_id)
+    session.system, session.turns = "Be kind.", 2
+    session.messages += [
+        SystemMessage(text="x"),
+        UserMessage(text="  列出\n文件 " + "长" * 100),
+        UserMessage(text="y", kind="skill", skill="pdf"),
+        AssistantMessage(text="z", tool_calls=(ToolCall(id="1", name="Glob", arguments="{"),)),
+        ToolMessage(call_id="1", text="no JSON", is_error=True),
+    ]
+    session.listed = {"b", "a"}
+    session.apply("pdf", "y", "digest")
+    session.reach.append(Path("/skills/pdf"))
+    session.spent = Usage(input_tokens=3, output_tokens=4)
+    return session
+
+
+def _record(turn_id: str = "abc123", session_id: str = "s") -> TurnRecord:
+    record = TurnRecord(id=turn_id, session_id=session_id, confidence=0.7)
+    record.candidates.append(Candidate(name="pdf", score=0.9, fate="offered"))
+    record.calls.append(
+        CallRecord(tool="Glob", seconds=0.1, argument_chars=1, result_chars=7, code="x")
+    )
+    return record
+
+
+def test_a_session_comes_back_as_it_was_left(store: SessionStore) -> None:
+    session = _session()
+    store.save(session, _record())
+    back = new_session("s")
+    assert store.load(back)
+    assert back.messages == session.messages
+    assert (back.system, back.turns) == ("Be kind.", 2)
+    assert (back.listed, back.applied, back.reach) == (
+        session.listed,
+        session.applied,
+        session.reach,
+    )
+    assert back.spent == session.spent
+    assert not store.load(new_session("other"))
+
+
+def test_a_shorter_conversation_replaces_the_longer_one(store: SessionStore) -> None:
+    session = _session()
+    store.save(session, _record())
+    del session.messages[2:]
+    store.save(session, _record("def"))
+    back = new_session("s")
+    assert store.load(back)
+    assert len(back.messages) == 2
+
+
+def test_the_latest_sessions_are_listed_by_what_was_asked_first(store: SessionStore) -> None:
+    store.save(_session("one"), _record("1", "one"))
+    store.save(_session("two"), _record("2", "two"))
+    kept = store.latest()
+    assert [entry.id for entry in kept] == ["two", "one"]
+    assert kept[0].title.startswith("列出 文件 长")
+    assert len(kept[0].title) == 80
+    assert store.forget("one")
+    assert not store.forget("one")
+    assert [entry.id for entry in store.latest()] == ["two"]
+    assert store.turn("1") is None
+
+
+def test_a_turn_is_found_by_its_id_the_beginning_of_it_or_as_the_last(store: SessionStore) -> None:
+    assert store.turn() is None
+    store.save(_session(), _record("abc123"))
+    store.save(_session(), _record("xyz789"))
+    for wanted, found in (("", "xyz789"), ("abc", "abc123"), ("abc123", "abc123")):
+        record = store.turn(wanted)
+        assert record is not None
+        assert record["id"] == found
+        assert record["candidates"][0]["name"] == "pdf"
+    assert store.turn("nothing") is None
+    assert store.turn("%") is None
+
+
+def test_a_session_that_makes_no_sense_is_none(store: SessionStore, tmp_path: Path) -> None:
+    store.save(_session(), _record())
+    with sqlite3.connect(tmp_path / "data/sessions.db") as connection:
+        connection.execute("UPDATE messages SET data = '{}' WHERE number = 0")
+    connection.close()
+    assert not store.load(new_session("s"))
+
+
+def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
+    (tmp_path / "sessions.db").write_text("no database, but long enough to be read " * 20, "utf-8")
+    store = SessionStore(tmp_path / "sessions.db")
+    with pytest.raises(StorageError):
+        store.latest()
+
+
+def test_conversations_are_for_their_owner_only(store: SessionStore, tmp_path: Path) -> None:
+    store.save(_session(), _record())
+    assert (tmp_path / "data/sessions.db").stat().st_mode & 0o077 == 0
+
+
+def test_threads_take_turns(store: SessionStore) -> None:
+    def save(number: int) -> None:
+        store.save(_session(str(number)), _record(str(number), str(number)))
+
+    threads = [threading.Thread(target=save, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(store.latest(100)) == 20
