@@ -243,6 +243,7 @@ async def test_an_unknown_zone_or_form_is_told(
         await use(NowTool(), context(tmp_path), arguments)
 
 
+@pytest.mark.filterwarnings("ignore::EncodingWarning")  # the standard library's own reading
 def test_every_zone_there_is_can_be_found() -> None:
     for name in zoneinfo.available_timezones():
         assert find_zone(name)
