@@ -1,14 +1,19 @@
 # Two commands do everything: `make run` and `make test`. The other verbs are parts of them.
-.PHONY: run test check format lint types cover crash bench docs clean test-as-nobody test-without-bubblewrap
+.PHONY: run test check format lint types cover crash bench real-model docs clean test-as-nobody test-without-bubblewrap
 
 RUN  := .venv
 TEST := .venv-test
 BIN  := $(TEST)/bin
 
-# The main job. ASK="…" is kept for the chat that will answer one question on the terminal.
+# The main job; with ASK="…" it answers that, which no shell and no make reads on the way.
+run: export QUESTION = $(value ASK)
 run: $(RUN)/.ready
+ifdef ASK
+	@$(RUN)/bin/apexbridge chat -- "$$QUESTION"
+else
 	@$(RUN)/bin/apexbridge doctor
 	@$(RUN)/bin/apexbridge ls
+endif
 
 test: check
 	@PYTHONWARNDEFAULTENCODING=1 $(BIN)/coverage erase
@@ -52,6 +57,10 @@ crash: $(TEST)/.ready
 
 bench: $(TEST)/.ready
 	@$(BIN)/python -m benchmarks
+
+# A small real language model as the upstream; it is fetched into build/, about 1.1 GB.
+real-model: $(TEST)/.ready
+	@$(BIN)/python -m scripts.real_model --threads $(or $(THREADS),1) $(if $(ASK),--ask "$(ASK)")
 
 docs: $(TEST)/.ready
 	@$(BIN)/python -m scripts.write_reference

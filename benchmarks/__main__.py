@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from benchmarks import (
+    agent_loop,
     indexing,
     installing,
     reading,
@@ -32,6 +33,7 @@ def main() -> None:
         ),
         "retrieval_speed": lambda: retrieval_speed.main(options.chroma),
         "indexing": lambda: indexing.main(options.corpus),
+        "agent_loop": agent_loop.main,
     }
     strange = [name for name in options.names if name not in benchmarks]
     if strange:

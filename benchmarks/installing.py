@@ -19,20 +19,7 @@ from apexbridge.settings import load
 
 ROUNDS = 9
 FILES = 60
-_WORDS = [
-    "soil",
-    "seed",
-    "water",
-    "plant",
-    "light",
-    "grow",
-    "prune",
-    "harvest",
-    "compost",
-    "trellis",
-    "spring",
-    "frost",
-]
+_DOCS = Path(__file__).parents[1] / "docs"
 
 
 def main() -> None:
@@ -53,14 +40,16 @@ def main() -> None:
 
 
 def _archive(path: Path) -> Path:
-    """Half text, half what does not shrink, as skills with pictures have it."""
+    """Half text of our own pages, half what does not shrink, as skills with pictures have it."""
+    pages = (page.read_text(encoding="utf-8") for page in sorted(_DOCS.glob("*.md")))
+    lines = [line for page in pages for line in page.splitlines()]
     chance = random.Random(7)  # noqa: S311  # the same bytes each time
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         head = "---\nname: garden\ndescription: Grows tomatoes and herbs.\n---\n"
         archive.writestr("garden/SKILL.md", head + "# Garden\n\nWater the plants.\n")
         for number in range(FILES // 2):
-            lines = (" ".join(chance.choices(_WORDS, k=10)) for _ in range(400))
-            archive.writestr(f"garden/references/{number}.md", "\n".join(lines))
+            text = "\n".join(chance.choices(lines, k=400))
+            archive.writestr(f"garden/references/{number}.md", text)
             archive.writestr(f"garden/assets/{number}.bin", chance.randbytes(24_000))
     return path
 

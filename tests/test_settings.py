@@ -232,3 +232,75 @@ def test_where_a_value_came_from_is_known_whatever_its_letters(place: Path) -> N
     loaded = load(project=place, environment=_variables(place))
     assert loaded.origins["skills.paths"] == "apexbridge.toml"
     assert loaded.settings.skills.paths == ("x",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[model]\nbase_url = "https://evil.example"',
+        '[Model]\npreset = "openai"',
+        "[agent]\ninline_commands = true",
+        '[permissions]\nallow = ["Bash"]',
+        "[permissions]\ndeny = []",
+        '[[hooks.PreToolUse]]\nmatcher = "*"\nhooks = [{type = "command", command = "evil"}]',
+        "[Hooks]\nPreToolUse = []",
+    ],
+)
+def test_a_project_chooses_no_model_no_rule_and_no_hook(place: Path, text: str) -> None:
+    (place / "apexbridge.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        load(project=place, environment=_variables(place))
+    assert refused.value.code == "config_not_here"
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "words"),
+    [
+        ("PERMISSIONS__ALLOW", "Bash(git status", "Bash(git status"),
+        ("PERMISSIONS__DENY", "(rm *)", "(rm *)"),
+        ("HOOKS", "{not json", "Expecting"),
+        ("HOOKS", '{"Someday": []}', "Someday"),
+        ("HOOKS", '{"Stop": [{"hooks": [{"type": "command"}]}]}', "command"),
+        ("HOOKS", '{"Stop": 3}', "Stop"),
+        ("AGENT__ROUNDS", "0", "greater than or equal to 1"),
+        ("AGENT__ALLOWED_TOOLS", "everything", "restrict"),
+        ("MODEL__TOOLS", "magic", "native"),
+        ("MODEL__WINDOW", "10", "1000"),
+    ],
+)
+def test_rules_and_hooks_that_make_no_sense_are_told(
+    place: Path, variable: str, text: str, words: str
+) -> None:
+    environment = _variables(place, **{f"APEXBRIDGE_{variable}": text})
+    with pytest.raises(ConfigError) as caught:
+        load(project=place, environment=environment)
+    assert words in caught.value.message
+    assert caught.value.details["origin"] == "environment"
+    assert str(caught.value.details["key"]).startswith(variable.lower().replace("__", "."))
+
+
+def test_rules_and_hooks_are_read_from_a_file_and_from_one_text(place: Path) -> None:
+    hook = '[[hooks.Stop]]\nhooks = [{type = "command", command = "true"}]\n'
+    _user_file(place, '[permissions]\ndeny = ["Bash(rm *)", "Read(~/.ssh/**)"]\n' + hook)
+    environment = _variables(
+        place, APEXBRIDGE_PERMISSIONS__ALLOW="Bash(git status *) Write(src/**), Skill(review)"
+    )
+    settings = load(project=place / "project", environment=environment).settings
+    assert settings.permissions.allow == ("Bash(git status *)", "Write(src/**)", "Skill(review)")
+    assert settings.permissions.deny == ("Bash(rm *)", "Read(~/.ssh/**)")
+    assert list(settings.hooks) == ["Stop"]
+
+
+def test_keys_of_providers_come_from_their_variables_and_are_never_shown(place: Path) -> None:
+    environment = _variables(
+        place,
+        OPENAI_API_KEY="sk-openai-secret",
+        DEEPSEEK_API_KEY="",
+        SOME_OTHER_API_KEY="sk-other-secret",
+        APEXBRIDGE_MODEL__API_KEY="sk-own-secret",
+    )
+    loaded = load(project=place, environment=environment)
+    assert loaded.keys == {"OPENAI_API_KEY": "sk-openai-secret"}
+    assert loaded.settings.model.api_key.get_secret_value() == "sk-own-secret"
+    assert "secret" not in repr(loaded)
+    assert "secret" not in str(flatten(loaded.settings))

@@ -6,6 +6,7 @@ from apexbridge.agent.compaction import (
     ALL_SKILLS_TOKENS,
     SKILL_TOKENS,
     compact,
+    fits,
     tokens_of,
     total_tokens,
     transcript,
@@ -78,17 +79,27 @@ async def test_a_short_conversation_stays_as_it_is() -> None:
 
 
 async def test_invoked_skills_come_back_the_latest_first_within_their_budget() -> None:
-    session = _session(_rounds(40))
+    session = _session(_rounds(400))
     for number in range(9):
         session.apply(f"skill-{number}", f"Skill {number}. " + "z" * 60_000, str(number))
     session.apply("skill-3", "Skill 3 again.", "3")  # used last now
-    assert await compact(session, 400, _summary)
+    assert await compact(session, 100_000, _summary)
     back = [m for m in session.messages if isinstance(m, UserMessage) and m.kind == "skill"]
     assert [message.skill for message in back][-2:] == ["skill-8", "skill-3"]
     assert "applied already" in back[0].text
     assert all(estimate_tokens(message.text) <= SKILL_TOKENS + 30 for message in back)
     assert sum(estimate_tokens(m.text) for m in back) <= ALL_SKILLS_TOKENS + 30 * len(back)
     assert len(back) == 6  # the short one and five long ones
+
+
+async def test_in_a_small_window_skills_take_a_third_at_most() -> None:
+    session = _session(_rounds(40))
+    for number in range(3):
+        session.apply(f"skill-{number}", "z" * 60_000, str(number))
+    assert await compact(session, 6_000, _summary)
+    back = [m for m in session.messages if isinstance(m, UserMessage) and m.kind == "skill"]
+    assert [message.skill for message in back] == ["skill-2"]
+    assert total_tokens(session.messages) < 6_000 * 0.8
 
 
 async def test_a_skill_that_is_still_there_is_not_put_back() -> None:
@@ -119,3 +130,20 @@ def test_a_transcript_tells_who_said_what_and_leaves_reminders_out() -> None:
 def test_calls_count_as_well_as_words() -> None:
     call = ToolCall(id="1", name="Write", arguments="x" * 4_000)
     assert tokens_of(AssistantMessage(tool_calls=(call,))) > 1_000
+
+
+@pytest.mark.parametrize(
+    ("message", "tokens"),
+    [
+        (UserMessage(text="a" * 400), 104),
+        (UserMessage(text="长" * 100), 104),
+        (AssistantMessage(tool_calls=(ToolCall(id="1", name="Grep", arguments="x" * 96),)), 29),
+    ],
+    ids=["english", "chinese", "call"],
+)
+def test_a_conversation_fits_to_the_last_token(message: Message, tokens: int) -> None:
+    messages = [message] * 3
+    assert total_tokens(messages) == 3 * tokens
+    assert fits(messages, 3 * tokens)
+    assert not fits(messages, 3 * tokens - 1)
+    assert fits(messages, 10_000)

@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,100 @@ def test_a_shorter_conversation_replaces_the_longer_one(store: SessionStore) -> 
     back = new_session("s")
     assert store.load(back)
     assert len(back.messages) == 2
+
+
+def _tamper(path: Path, text: str) -> None:
+    """Change the first message behind the store's back, to see whether it is written again."""
+    with sqlite3.connect(path) as connection:
+        data = f'{{"text": "{text}"}}'
+        connection.execute("UPDATE messages SET data = ? WHERE number = 0", (data,))
+    connection.close()
+
+
+def _texts(store: SessionStore, session_id: str = "s") -> list[str]:
+    back = new_session(session_id)
+    assert store.load(back)
+    return [message.text for message in back.messages]
+
+
+def test_of_a_conversation_that_grew_only_the_new_is_written(
+    store: SessionStore, tmp_path: Path
+) -> None:
+    session = _session()
+    store.save(session, _record())
+    _tamper(tmp_path / "data/sessions.db", "old")
+    session.messages.append(UserMessage(text="new"))
+    store.save(session, _record("def"))
+    texts = _texts(store)
+    assert (texts[0], texts[-1], len(texts)) == ("old", "new", 6)
+
+
+def test_a_conversation_that_was_taken_up_grows_too(store: SessionStore, tmp_path: Path) -> None:
+    store.save(_session(), _record())
+    store.close()
+    again = SessionStore(tmp_path / "data/sessions.db")
+    back = new_session("s")
+    assert again.load(back)
+    _tamper(tmp_path / "data/sessions.db", "old")
+    back.messages.append(UserMessage(text="new"))
+    again.save(back, _record("def"))
+    texts = _texts(again)
+    again.close()
+    assert (texts[0], texts[-1], len(texts)) == ("old", "new", 6)
+
+
+def test_a_conversation_that_was_shortened_is_written_anew(store: SessionStore) -> None:
+    session = _session()
+    store.save(session, _record())
+    session.messages[:3] = [UserMessage(text="summary", kind="reminder")]
+    session.messages += [UserMessage(text=str(number)) for number in range(5)]
+    store.save(session, _record("def"))
+    assert _texts(store) == [message.text for message in session.messages]
+
+
+def test_what_another_process_wrote_meanwhile_is_written_over_whole(
+    store: SessionStore, tmp_path: Path
+) -> None:
+    session = _session()
+    store.save(session, _record())
+    other, theirs = SessionStore(tmp_path / "data/sessions.db"), new_session("s")
+    assert other.load(theirs)
+    theirs.messages += [UserMessage(text="theirs"), UserMessage(text="more")]
+    other.save(theirs, _record("def"))
+    session.messages.append(UserMessage(text="ours"))
+    store.save(session, _record("ghi"))
+    assert _texts(other) == [message.text for message in session.messages]
+    assert other.forget("s")
+    other.close()
+    store.save(session, _record("jkl"))
+    assert _texts(store) == [message.text for message in session.messages]
+
+
+def test_a_save_that_failed_is_made_up_for_by_the_next(store: SessionStore, tmp_path: Path) -> None:
+    session = _session()
+    store.save(session, _record())
+    before = _texts(store)
+    connection = sqlite3.connect(tmp_path / "data/sessions.db", isolation_level=None)
+    full = "CREATE TRIGGER full BEFORE INSERT ON turns BEGIN SELECT RAISE(ABORT, 'full'); END"
+    connection.execute(full)
+    session.messages.append(UserMessage(text="late"))
+    with pytest.raises(StorageError, match="full"):
+        store.save(session, _record("def"))
+    with closing(SessionStore(tmp_path / "data/sessions.db")) as other:
+        assert _texts(other) == before
+    connection.execute("DROP TRIGGER full")
+    connection.close()
+    store.save(session, _record("def"))
+    assert _texts(store) == [*before, "late"]
+
+
+def test_only_the_latest_turns_are_kept(tmp_path: Path) -> None:
+    store = SessionStore(tmp_path / "sessions.db", kept_turns=3)
+    for number in range(6):
+        store.save(_session(), _record(f"turn-{number}"))
+    assert store.turn("turn-2") is None
+    assert store.turn("turn-3") is not None
+    store.close()
 
 
 def test_the_latest_sessions_are_listed_by_what_was_asked_first(store: SessionStore) -> None:

@@ -118,3 +118,27 @@ async def test_answers_given_at_once_are_all_kept(book: Path, tmp_path: Path) ->
             for number in range(12):
                 group.start_soon(keep, number)
     assert len(Approvals(book, tmp_path).rules()) == 12
+
+
+def test_the_file_is_read_again_whenever_it_is_another_one(
+    book: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept, other = Approvals(book, tmp_path), Approvals(book, tmp_path)
+    first = PermissionRequest(tool="Bash", argument="ls")
+    second = PermissionRequest(tool="Skill", argument="pdf", sha256="aa")
+    assert (kept.rules(), kept.approved()) == ((), frozenset())
+    other.keep(first, decide(first, []))
+    assert [str(rule.pattern) for rule in kept.rules()] == ["Bash(ls)"]
+    other.keep(second, decide(second, []))
+    assert kept.approved() == {"aa"}
+    assert other.forget_rule("Bash(ls)")
+    assert kept.rules() == ()
+    book.write_text("no JSON", "utf-8")
+    with caplog.at_level(logging.WARNING):
+        assert [kept.rules(), kept.rules(), kept.approved()] == [(), (), frozenset()]
+    assert len(caplog.records) == 1
+    book.unlink()
+    assert kept.approved() == frozenset()
+    book.parent.rename(tmp_path / "moved")
+    book.parent.write_text("a file in the way", "utf-8")
+    assert [kept.rules(), kept.rules()] == [(), ()]

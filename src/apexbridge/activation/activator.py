@@ -7,15 +7,17 @@ tells what happened. What the session must do about it comes back as data.
 
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import anyio.to_thread
 
-from apexbridge.activation.expand import Command, Values, expand, expand_variables
+from apexbridge.activation.commands import is_success
+from apexbridge.activation.expand import Command, Values, expand
+from apexbridge.activation.lending import granted_tools, grants_of, variables_of
 from apexbridge.activation.rendering import is_harmless, wrap
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.waking import Waking
@@ -29,12 +31,14 @@ from apexbridge.errors import (
 )
 from apexbridge.events import SkillActivated, SkillRefused, SlashUsedByModel, Trigger
 from apexbridge.messages import UserMessage
+from apexbridge.policy.engine import ToolsMode, lend
 from apexbridge.policy.hookspec import HookEvent
 from apexbridge.policy.rules import PermissionRequest, ToolPattern
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.skills import tree
 from apexbridge.skills.model import Origin, Skill
-from apexbridge.tools.base import Grants, SubagentRequest, ToolContext, ToolResult
+from apexbridge.tools.base import SubagentRequest, ToolContext, ToolResult
+from apexbridge.tools.capping import cap_text
 
 REFUSALS: Mapping[str, int] = {
     "skill_name_missing": 1,
@@ -45,6 +49,11 @@ REFUSALS: Mapping[str, int] = {
     "skill_out_of_reach": 6,
     "skill_asleep": 7,
     "permission_denied": 8,
+    "rule_denied": 8,
+    "person_denied": 8,
+    "nobody_allowed": 8,
+    "tool_restricted": 8,
+    "hook_blocked": 8,
 }
 """The numbers that the founding documents give to refusals, by our codes."""
 
@@ -79,6 +88,9 @@ class Situation:
     project: Path
     applied: Mapping[str, str] = field(default_factory=dict[str, str])
     """The texts of skills that stand in the conversation already: a digest by name."""
+    active: frozenset[str] = frozenset()
+    """Skills that stand in the conversation, or whose task it is."""
+    tools_mode: ToolsMode = "preapprove"
 
 
 class Activator:
@@ -142,12 +154,18 @@ class Activator:
         self, skill: Skill, wish: Invocation, situation: Situation, context: ToolContext
     ) -> ToolResult:
         body = await self._body(skill, wish.arguments)
-        await _allow(skill, body, wish, context)
+        request = _request(skill, body, wish)
+        await context.allow([request])
         facts = {"skill": skill.name, "arguments": wish.arguments, "trigger": wish.trigger}
         before = await context.fire(HookEvent.PRE_SKILL, skill.name, facts)
         if before.outcome == "block":
-            raise PermissionDeniedError(before.reason or "a hook said no")
+            raise PermissionDeniedError(
+                before.reason or "a hook said no", code="hook_blocked", name=skill.name
+            )
+        if before.asks:
+            await context.allow([request], must_ask=True)
         text = await self._text(skill, body, wish, situation, context)
+        text = "\n\n".join(filter(None, (text, before.context)))
         await anyio.to_thread.run_sync(partial(self._record, skill.name, time.time()))
         mode = skill.manifest.context
         context.emit(
@@ -161,8 +179,10 @@ class Activator:
         )
         way = self._fork if mode == "fork" else self._inline
         result = await way(skill, text, situation, context)
-        await context.fire(HookEvent.POST_SKILL, skill.name, {**facts, "response": result.text})
-        return result
+        facts["response"] = result.text
+        after = await context.fire(HookEvent.POST_SKILL, skill.name, facts)
+        said = "\n\n".join(filter(None, (result.text, after.reason, after.context)))
+        return replace(result, text=said)
 
     async def _body(self, skill: Skill, arguments: str) -> str:
         try:
@@ -195,14 +215,20 @@ class Activator:
             variables=variables_of(skill, situation.project, context),
         )
         may_run = skill.may_run_shell and self._runs_commands
+        granted = granted_tools(skill, values.variables)
+        lent, _ = lend(skill.name, granted, situation.tools_mode)
         parts = list[str]()
         for part in expand(body, values, has_commands=may_run):
             is_text = isinstance(part, str)
-            parts.append(part if is_text else await self._printed(part, skill, values, context))
+            parts.append(part if is_text else await self._printed(part, skill, lent, context))
         return "".join(parts)
 
     async def _printed(
-        self, command: Command, skill: Skill, values: Values, context: ToolContext
+        self,
+        command: Command,
+        skill: Skill,
+        granted: Sequence[ToolPattern],
+        context: ToolContext,
     ) -> str:
         request = PermissionRequest(
             tool="Bash",
@@ -210,7 +236,7 @@ class Activator:
             cwd=context.cwd,
             summary=f"a command in the text of {skill.name}",
         )
-        await context.allow([request], granted_tools(skill, values.variables))
+        await context.allow([request], granted)
         result = await self._run(command.text, skill=skill, cwd=context.cwd)
         if not is_success(command.text, result):
             said = result.stderr.decode("utf-8", "replace").strip()
@@ -218,7 +244,7 @@ class Activator:
             raise ToolFailedError(
                 detail, code="inline_command_failed", name=skill.name, command=command.text
             )
-        return result.stdout.decode("utf-8", "replace").strip()
+        return cap_text(result.stdout.decode("utf-8", "replace").strip())
 
     async def _inline(
         self, skill: Skill, text: str, situation: Situation, context: ToolContext
@@ -252,10 +278,10 @@ class Activator:
         return ToolResult(text=reply, data={"skill": skill.name, "mode": "fork"})
 
 
-async def _allow(skill: Skill, body: str, wish: Invocation, context: ToolContext) -> None:
+def _request(skill: Skill, body: str, wish: Invocation) -> PermissionRequest:
     """Who asks for a skill by its name has agreed to it; rules may still forbid it."""
     is_asked_for = wish.trigger not in _BY_MODEL
-    request = PermissionRequest(
+    return PermissionRequest(
         tool="Skill",
         argument=skill.name,
         summary=skill.description,
@@ -263,59 +289,6 @@ async def _allow(skill: Skill, body: str, wish: Invocation, context: ToolContext
         sha256=skill.fingerprint.sha256 if skill.fingerprint else "",
         is_managed=skill.provenance.origin in _PUT_HERE,
     )
-    await context.allow([request])
-
-
-def variables_of(skill: Skill, project: Path, context: ToolContext) -> dict[str, str]:
-    """What the variables in a skill's text stand for."""
-    found = {
-        "CLAUDE_PROJECT_DIR": str(project),
-        "CLAUDE_SESSION_ID": context.session_id,
-        "CLAUDE_EFFORT": context.effort,
-    }
-    if skill.root is not None:
-        found["CLAUDE_SKILL_DIR"] = str(skill.root)
-    return found
-
-
-def granted_tools(skill: Skill, variables: Mapping[str, str]) -> tuple[ToolPattern, ...]:
-    """The tools that a skill brings along; none while nobody approved it."""
-    if not skill.is_trusted:
-        return ()
-    return tuple(
-        ToolPattern(p.tool, p.argument and expand_variables(p.argument, variables))
-        for p in skill.tools
-    )
-
-
-def grants_of(skill: Skill, variables: Mapping[str, str]) -> Grants:
-    """What a skill lends to the session that invoked it; nothing while nobody approved it."""
-    if not skill.is_trusted:
-        return Grants(skill=skill.name, root=skill.root)
-    model = skill.manifest.model
-    return Grants(
-        skill=skill.name,
-        root=skill.root,
-        tools=granted_tools(skill, variables),
-        denied=tuple(map(ToolPattern.parse, skill.manifest.disallowed_tools)),
-        hooks=skill.hooks,
-        model=None if model == "inherit" else model,
-        effort=skill.manifest.effort,
-    )
-
-
-_MAY_FIND_NOTHING = (
-    ("grep",), ("rg",), ("find",), ("diff",), ("test",), ("[",), ("git", "diff"), ("git", "grep"),
-)  # fmt: skip
-
-
-def is_success(command: str, result: ExecutionResult) -> bool:
-    """Say whether a command did what it should: 1 means nothing found for those that look."""
-    if result.outcome != "failed":
-        return result.outcome == "ok"
-    last = command.replace("\n", "|").replace(";", "|").replace("&&", "|").split("|")[-1].split()
-    looks = any(tuple(last[: len(words)]) == words for words in _MAY_FIND_NOTHING)
-    return looks and result.exit_code == 1
 
 
 def _files(skill: Skill) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """A skill's text as it stands in a conversation, and whether using it could do anything. Pure."""
 
+import re
 from collections.abc import Sequence
 from html import escape
 
@@ -8,6 +9,8 @@ from apexbridge.skills.manifest import SkillManifest
 from apexbridge.skills.model import Skill
 
 MAX_FILES = 50
+MARK = re.compile(r"<(?=\s{0,9}/?\s{0,9}(?:skill|reminder)\b)", re.IGNORECASE)
+"""The beginning of a mark that only we may write; models read such marks generously."""
 _SAFE = frozenset({
     "name", "description", "when_to_use", "version", "license", "compatibility", "metadata",
     "argument_hint", "arguments", "user_invocable", "disable_model_invocation", "paths", "effort",
@@ -26,7 +29,7 @@ def wrap(skill: Skill, text: str, files: Sequence[str]) -> str:
         shown = ", ".join(escape(file, quote=False) for file in others[:MAX_FILES])
         more = f", and {len(others) - MAX_FILES} more" if len(others) > MAX_FILES else ""
         lines.append(f"Files in its folder: {shown}{more}")
-    lines += ["", text.replace("</skill", "&lt;/skill").strip(), "</skill>"]
+    lines += ["", MARK.sub("&lt;", text).strip(), "</skill>"]
     return "\n".join(lines)
 
 

@@ -17,16 +17,19 @@ from apexbridge.messages import ToolCall, ToolMessage, UserMessage
 from apexbridge.tools.base import ToolContext, ToolRegistry, ToolResult
 
 ContextOf = Callable[[str], ToolContext]
+_REPEATED = ToolResult(
+    text="[call_repeated] This very call was made before. Its result is above: go on.",
+    is_error=True,
+)
 
 
 class Calls:
-    """Carries out the calls of one turn."""
+    """Carries out the calls of one turn; the tools are those that the model was told of last."""
 
-    def __init__(
-        self, registry: ToolRegistry, session: Session, record: TurnRecord, limits: TurnLimits
-    ) -> None:
-        self._registry, self._session, self._record = registry, session, record
+    def __init__(self, session: Session, record: TurnRecord, limits: TurnLimits) -> None:
+        self._session, self._record = session, record
         self._repeats, self._at_once = Repeats(limits.repeats), limits.calls_at_once
+        self.tools = ToolRegistry()
 
     @property
     def is_hopeless(self) -> bool:
@@ -36,48 +39,50 @@ class Calls:
     async def carry_out(self, calls: Sequence[ToolCall], context_of: ContextOf) -> tuple[Path, ...]:
         """Every call has its result in the conversation afterwards, whatever happens meanwhile.
 
-        What comes back are the files that were touched or named.
+        What comes back are the files that were touched or named. What a call lends holds from
+        the next one on; what it adds to the conversation stands behind all results.
         """
-        done = dict[str, Handled]()
+        done = dict[int, Handled]()  # by place: not every model gives each call an id of its own
         start = time.perf_counter()
         try:
             for group in self._groups(calls):
                 async with anyio.create_task_group() as tasks:
-                    for call in group:
-                        tasks.start_soon(self._one, call, done, context_of)
+                    for at in group:
+                        tasks.start_soon(self._one, calls[at], at, done, context_of)
+                for at in group:
+                    if at in done:
+                        lend(self._session, done[at].result)
         finally:
             self._record.tool_seconds += time.perf_counter() - start
-            for call in calls:
-                self._session.messages.append(_message(call, done.get(call.id)))
-        for call in calls:
-            if call.id in done:
-                take(self._session, done[call.id].result)
-        return tuple(self._touched([done[call.id] for call in calls if call.id in done]))
+            for at, call in enumerate(calls):
+                self._session.messages.append(_message(call, done.get(at)))
+            for at in sorted(done):
+                self._session.messages += done[at].result.messages
+        return tuple(self._touched([done[at] for at in sorted(done)]))
 
-    def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
+    def _groups(self, calls: Sequence[ToolCall]) -> list[list[int]]:
         """Calls that only read go side by side; any other goes alone, in its turn."""
-        groups, room = list[list[ToolCall]](), self._at_once
+        groups, room = list[list[int]](), self._at_once
         was_reading = False
-        for call in calls:
-            tool = self._registry.get(call.name)
+        for at, call in enumerate(calls):
+            tool = self.tools.get(call.name)
             reads = tool is not None and tool.spec.read_only
             if reads and was_reading and len(groups[-1]) < room:
-                groups[-1].append(call)
+                groups[-1].append(at)
             else:
-                groups.append([call])
+                groups.append([at])
             was_reading = reads
         return groups
 
-    async def _one(self, call: ToolCall, done: dict[str, Handled], context_of: ContextOf) -> None:
+    async def _one(
+        self, call: ToolCall, at: int, done: dict[int, Handled], context_of: ContextOf
+    ) -> None:
         self._repeats.note(call)
         if self._repeats.is_too_often(call):
-            text = "[call_repeated] This very call was made before. Its result is above: go on."
-            done[call.id] = Handled(
-                call=call, result=ToolResult(text=text, is_error=True), code="call_repeated"
-            )
+            handled = Handled(call=call, result=_REPEATED, code="call_repeated")
         else:
-            done[call.id] = await dispatch(call, self._registry, context_of(call.id))
-        handled = done[call.id]
+            handled = await dispatch(call, self.tools, context_of(call.id))
+        done[at] = handled
         self._record.calls.append(
             CallRecord(
                 tool=call.name,
@@ -100,8 +105,13 @@ class Calls:
 
 
 def take(session: Session, result: ToolResult) -> None:
-    """Do what a result asks of the session: the one place where effects are applied."""
+    """Do all that a result asks of the session."""
     session.messages += result.messages
+    lend(session, result)
+
+
+def lend(session: Session, result: ToolResult) -> None:
+    """Do what a result asks of the session but its messages; the one place where that is done."""
     session.lend(result.grants)
     for message in result.messages:
         if isinstance(message, UserMessage) and message.skill:

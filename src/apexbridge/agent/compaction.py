@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from apexbridge.agent import prompt
 from apexbridge.agent.session import Session
 from apexbridge.errors import ModelError
 from apexbridge.messages import (
@@ -17,6 +18,8 @@ SKILL_TOKENS = 5_000
 ALL_SKILLS_TOKENS = 25_000
 _KEPT_PART = 4
 """A quarter of the window is for the latest messages, which stay as they are."""
+_SKILLS_PART = 3
+"""In a small window skills take a third at most, or shortening would gain nothing."""
 _MAX_OLD_CHARS = 200_000
 _CHARS_A_TOKEN = 4
 
@@ -42,6 +45,19 @@ def total_tokens(messages: Sequence[Message]) -> int:
     return sum(map(tokens_of, messages))
 
 
+def fits(messages: Sequence[Message], tokens: float) -> bool:
+    """Say whether a conversation takes no more than so many tokens."""
+    # No character takes more than a token: most conversations need not be counted to the last.
+    most = sum(len(message.text) + 4 for message in messages)
+    most += sum(
+        len(call.name) + len(call.arguments)
+        for message in messages
+        if isinstance(message, AssistantMessage)
+        for call in message.tool_calls
+    )
+    return most <= tokens or total_tokens(messages) <= tokens
+
+
 async def compact(session: Session, window: int, summarise: Summarise) -> bool:
     """Put a summary in the place of all but the latest messages; False if there is nothing to gain.
 
@@ -58,10 +74,9 @@ async def compact(session: Session, window: int, summarise: Summarise) -> bool:
     except ModelError:  # without a summary the beginning and the end still tell most
         summary = ""
     summary = summary.strip() or _without_middle(text)
-    said = f"<reminder>\nEarlier, in short:\n{summary}\n</reminder>"
     session.messages = [
-        UserMessage(text=said, kind="reminder"),
-        *_restored(session, kept),
+        prompt.aside(f"Earlier, in short:\n{summary}"),
+        *_restored(session, kept, min(ALL_SKILLS_TOKENS, window // _SKILLS_PART)),
         *kept,
     ]
     session.listed.clear()  # what the model was told of skills went with the old messages
@@ -81,9 +96,9 @@ def _cut(messages: Sequence[Message], budget: int) -> int:
     return cut
 
 
-def _restored(session: Session, kept: Sequence[Message]) -> list[Message]:
+def _restored(session: Session, kept: Sequence[Message], room: int) -> list[Message]:
     there = {m.skill for m in kept if isinstance(m, UserMessage) and m.kind == "skill"}
-    restored, room = list[Message](), ALL_SKILLS_TOKENS
+    restored = list[Message]()
     for name, applied in reversed(session.applied.items()):
         if name in there:
             continue

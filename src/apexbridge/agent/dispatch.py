@@ -17,6 +17,7 @@ from apexbridge.errors import (
 from apexbridge.events import ToolFinished, ToolStarted
 from apexbridge.messages import ToolCall
 from apexbridge.policy.hookspec import HookEvent
+from apexbridge.policy.rules import PermissionRequest
 from apexbridge.tools.base import Tool, ToolContext, ToolRegistry, ToolResult
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ async def dispatch(call: ToolCall, registry: ToolRegistry, context: ToolContext)
         tool = find_tool(call.name, registry)
         asked = await _ask_hooks(tool, read_arguments(call), context)
         arguments = asked.arguments
-        requests = tool.permissions(arguments, context)
+        requests = _requests(tool, arguments, context, must_ask=asked.must_ask)
         await context.allow(requests, must_ask=asked.must_ask)
         context.emit(
             ToolStarted(session_id=context.session_id, call_id=context.call_id, tool=tool.spec.name)
@@ -57,7 +58,7 @@ async def dispatch(call: ToolCall, registry: ToolRegistry, context: ToolContext)
         handled = Handled(
             call=call, result=ToolResult(text=text, is_error=True), code="permission_denied"
         )
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # whoever writes a tool does not end this program
         log.exception("The tool %s failed", call.name)
         text = f"[tool_failed] The tool failed: {type(error).__name__}"
         handled = Handled(
@@ -105,6 +106,17 @@ def read_arguments(call: ToolCall) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ToolInputError("the arguments are no JSON object", name=call.name)
     return found  # pyright: ignore[reportUnknownVariableType]
+
+
+def _requests(
+    tool: Tool, arguments: Mapping[str, Any], context: ToolContext, *, must_ask: bool
+) -> Sequence[PermissionRequest]:
+    """What the call is about to do; one that asks for nothing can still be forbidden by name."""
+    requests, name = tool.permissions(arguments, context), tool.spec.name
+    if requests or (name == "Skill" and not must_ask):  # every way in leads to where it is judged
+        return requests
+    argument = str(arguments.get("skill", "")) if name == "Skill" else ""
+    return (PermissionRequest(tool=name, argument=argument, harmless=True),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

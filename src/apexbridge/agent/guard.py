@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anyio
@@ -14,9 +15,19 @@ from apexbridge.policy.approvals import Approvals
 from apexbridge.policy.engine import Approver, decide, refusal
 from apexbridge.policy.hookspec import HookEvent, HookVerdict
 from apexbridge.policy.judging import Standing
-from apexbridge.policy.rules import Decision, PermissionRequest, Rule, ToolPattern
+from apexbridge.policy.rules import (
+    READING,
+    WRITING,
+    Decision,
+    PermissionRequest,
+    Rule,
+    ToolPattern,
+)
+from apexbridge.policy.shell_rules import SHELL
 from apexbridge.policy.wildcards import Ground
 from apexbridge.tools.base import Allow, Fire
+
+_SLOW = READING | WRITING | {SHELL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,20 +65,31 @@ class Guard:
             must_ask: bool = False,
         ) -> None:
             for request in requests:
-                judge = lambda r=request: self.decide(session, r, granted)  # noqa: E731
-                decision = await anyio.to_thread.run_sync(judge)
-                if decision.effect == "deny":
-                    raise refusal(request, decision)
-                if decision.effect == "ask" or must_ask:
-                    await self._ask(request, decision)
+                judge = partial(self.decide, session, request, granted)
+                if await self._must_ask(judge, request, is_asked=must_ask) is None:
+                    continue
+                async with self.turn:  # an answer of the meantime may have settled it
+                    decision = await self._must_ask(judge, request, is_asked=must_ask)
+                    if decision is not None:
+                        await self._ask(request, decision)
 
         return allow
+
+    async def _must_ask(
+        self, judge: Callable[[], Decision], request: PermissionRequest, *, is_asked: bool
+    ) -> Decision | None:
+        """What a person is to be asked about, if anything."""
+        # Paths are followed on the disk and commands are parsed; all else is judged at once.
+        is_slow = request.tool in _SLOW
+        decision = await anyio.to_thread.run_sync(judge) if is_slow else judge()
+        if decision.effect == "deny" or (decision.effect == "ask" and self.approver is None):
+            raise refusal(request, decision)
+        return decision if decision.effect == "ask" or is_asked else None
 
     async def _ask(self, request: PermissionRequest, decision: Decision) -> None:
         if self.approver is None:
             raise refusal(request, decision)
-        async with self.turn:
-            answer = await self.approver(request, decision)
+        answer = await self.approver(request, decision)
         if answer == "no":
             raise refusal(request, decision, answer=answer)
         if answer == "always":

@@ -1,6 +1,7 @@
 """Sessions and the records of their turns, kept in SQLite: a conversation can be taken up again."""
 
 import json
+import operator
 import sqlite3
 import threading
 import time
@@ -56,46 +57,74 @@ class Kept:
     title: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """What of a session lies in the file, and when it was put there."""
+
+    changed: float
+    messages: tuple[Message, ...]
+
+
 class SessionStore:
     """One file for all sessions. Every method blocks; threads take turns."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, kept_turns: int = _KEPT_TURNS) -> None:
         self._path = path
+        self._kept_turns = kept_turns
         self._turn = threading.Lock()
+        self._written: dict[str, _Written] = {}
         self._connection: sqlite3.Connection | None = None
 
     def save(self, session: Session, record: TurnRecord) -> None:
         """Keep a session as it is after a turn, and the turn's record; all of it or nothing.
 
+        Of a conversation that only grew, only what is new is written.
+
         Raises:
             StorageError: If the disk refuses.
         """
-        rows = [
-            (session.id, number, _NAMES[type(message)], json.dumps(asdict(message)))
-            for number, message in enumerate(session.messages)
-        ]
-        now = time.time()
+        messages, now = tuple(session.messages), time.time()
         with self._writing() as connection:
+            connection.execute("BEGIN IMMEDIATE")  # nobody writes between looking and writing
+            first = self._kept_messages(connection, session.id, messages)
+            rows = [
+                (session.id, number, _NAMES[type(message)], json.dumps(asdict(message)))
+                for number, message in enumerate(messages[first:], first)
+            ]
             connection.execute(
                 "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?)",
                 (session.id, now, _title(session), json.dumps(_state(session))),
             )
-            connection.execute("DELETE FROM messages WHERE session = ?", (session.id,))
+            if not first:
+                connection.execute("DELETE FROM messages WHERE session = ?", (session.id,))
             connection.executemany("INSERT INTO messages VALUES (?, ?, ?, ?)", rows)
             connection.execute(
                 "INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?)",
                 (record.id, session.id, now, json.dumps(asdict(record))),
             )
             connection.execute(
-                "DELETE FROM turns WHERE id NOT IN (SELECT id FROM turns ORDER BY at DESC LIMIT ?)",
-                (_KEPT_TURNS,),
+                "DELETE FROM turns WHERE at < "
+                "(SELECT at FROM turns ORDER BY at DESC LIMIT 1 OFFSET ?)",
+                (self._kept_turns - 1,),
             )
+        self._written[session.id] = _Written(changed=now, messages=messages)
+
+    def _kept_messages(
+        self, connection: sqlite3.Connection, session_id: str, messages: tuple[Message, ...]
+    ) -> int:
+        """How many messages, from the first on, lie in the file already; 0 for a new beginning."""
+        last = self._written.get(session_id)
+        if last is None or not all(map(operator.is_, last.messages, messages)):
+            return 0
+        found = connection.execute("SELECT changed FROM sessions WHERE id = ?", (session_id,))
+        is_ours = found.fetchone() == (last.changed,)  # else another process has written since
+        return len(last.messages) if is_ours and len(last.messages) <= len(messages) else 0
 
     def load(self, session: Session) -> bool:
         """Fill a new session with what one of its id was left with; False if there is nothing."""
         with self._reading() as connection:
             row = connection.execute(
-                "SELECT state FROM sessions WHERE id = ?", (session.id,)
+                "SELECT state, changed FROM sessions WHERE id = ?", (session.id,)
             ).fetchone()
             found = connection.execute(
                 "SELECT kind, data FROM messages WHERE session = ? ORDER BY number", (session.id,)
@@ -107,6 +136,7 @@ class SessionStore:
             _fill(session, json.loads(row[0]), messages)
         except (ValidationError, ValueError, KeyError, TypeError):
             return False
+        self._written[session.id] = _Written(changed=row[1], messages=tuple(session.messages))
         return True
 
     def latest(self, limit: int = 20) -> tuple[Kept, ...]:
@@ -135,6 +165,7 @@ class SessionStore:
         with self._writing() as connection:
             connection.execute("DELETE FROM messages WHERE session = ?", (session_id,))
             connection.execute("DELETE FROM turns WHERE session = ?", (session_id,))
+            self._written.pop(session_id, None)
             gone = connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
             return gone.rowcount > 0
 

@@ -1,28 +1,30 @@
 """The loop: the model is asked, its calls are carried out, and it is asked again, until done."""
 
 import time
-import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 
 from apexbridge.activation.activator import Activator, Invocation, Situation
 from apexbridge.agent import compaction, prompt
+from apexbridge.agent.asking import Asking
 from apexbridge.agent.calls import Calls, take
 from apexbridge.agent.guard import Guard
+from apexbridge.agent.invoking import situation_of, user_wish
 from apexbridge.agent.limits import TurnLimits
 from apexbridge.agent.offering import Offering
-from apexbridge.agent.session import Lent, Session
+from apexbridge.agent.session import Session
+from apexbridge.agent.subagent import Family
 from apexbridge.agent.turn import Finish, TurnEnd, TurnRecord, TurnRequest
 from apexbridge.catalog.catalog import Touched
-from apexbridge.errors import SkillNotInvocableError
-from apexbridge.events import EventSink, ReasoningDelta, TextDelta
+from apexbridge.events import EventSink, TextDelta
 from apexbridge.messages import AssistantMessage, ToolCall, UserMessage
-from apexbridge.models.base import ModelClient, ModelRequest, Usage
-from apexbridge.policy.hookspec import HookEvent
+from apexbridge.models.base import ModelClient, ModelRequest
+from apexbridge.policy.hookspec import HookEvent, HookVerdict
 from apexbridge.tools.base import (
     Reach,
     SubagentRequest,
@@ -32,7 +34,8 @@ from apexbridge.tools.base import (
     ToolSpec,
 )
 
-_LAST = "<reminder>\nNo more tools can be used now. Answer with what you have.\n</reminder>"
+_LAST = "No more tools can be used now. Answer with what you have."
+_GO_ON = "A hook says that there is more to do: go on."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,58 +58,110 @@ class Agent:
     """Carries out turns. Holds no state of its own: that is the session's."""
 
     def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+        self.parts = parts
 
-    async def turn(self, session: Session, request: TurnRequest, emit: EventSink) -> TurnEnd:
-        """Do what is asked, to its end or to a limit.
+    async def turn(
+        self,
+        session: Session,
+        request: TurnRequest,
+        emit: EventSink,
+        *,
+        record: TurnRecord | None = None,
+        family: Family | None = None,
+    ) -> TurnEnd:
+        """Do what is asked, to its end or to a limit. The record is filled whatever happens.
 
         Raises:
-            ModelError: If the model cannot be reached or understood; the session is as it was then.
+            ModelError: If the model cannot be reached or understood; what was done so far stays
+                in the session.
             ApexBridgeError: If a skill that the user named cannot be used.
         """
-        running = _Running(self, self._parts, session, request, emit)
-        return await running.run()
+        request = replace(request, text=_clean(request.text))
+        running = _Running(self, session, request, emit, record or TurnRecord.new(session.id))
+        return await running.run(family or Family())
+
+    async def invoke(self, session: Session, wish: Invocation, emit: EventSink) -> ToolResult:
+        """Invoke a skill without a turn: inline its text stands in the session from then on.
+
+        Raises:
+            ApexBridgeError: If the skill cannot be used.
+        """
+        running = _Running(self, session, TurnRequest(text=""), emit, TurnRecord.new(session.id))
+        return await running.invoke(wish)
 
 
 class _Running:
     """One turn while it runs."""
 
     def __init__(
-        self, agent: Agent, parts: Parts, session: Session, request: TurnRequest, emit: EventSink
+        self,
+        agent: Agent,
+        session: Session,
+        request: TurnRequest,
+        emit: EventSink,
+        record: TurnRecord,
     ) -> None:
-        self._agent, self._parts, self._session = agent, parts, session
-        self._request, self._emit = request, emit
-        self._record = TurnRecord(
-            id=uuid.uuid4().hex[:12], session_id=session.id, request_chars=len(request.text)
-        )
-        self._calls = Calls(parts.registry, session, self._record, parts.limits)
-        self._children = 0
-        self._allow = parts.guard.allow_for(session)
-        self._fire = parts.guard.fire_for(session, emit)
+        self._agent, self._parts, self._session = agent, agent.parts, session
+        self._request, self._emit, self._record = request, emit, record
+        record.request_chars = len(request.text)
+        self._calls = Calls(session, record, self._parts.limits)
+        self._family = Family()
+        self._allow = self._parts.guard.allow_for(session)
+        self._ask_hooks = self._parts.guard.fire_for(session, emit)
+        self._asking = Asking(self._parts.model, session, record, emit)
+        self._stopped = ""
+        """Why a hook wants the turn to end, if one does."""
 
-    async def run(self) -> TurnEnd:
-        session, start = self._session, time.perf_counter()
-        session.turns += 1
-        session.lent = Lent()
+    async def run(self, family: Family) -> TurnEnd:
+        session, record, start = self._session, self._record, time.perf_counter()
+        self._family = family
+        session.begin_turn()
         session.lend(self._request.grants)
         text, finish, calls = "", "time", ()
-        with anyio.move_on_after(self._parts.limits.seconds):
-            text, finish, calls = await self._begin()
-        self._record.finish, self._record.seconds = finish, time.perf_counter() - start
+        record.finish = "error"
+        try:
+            with anyio.move_on_after(self._parts.limits.seconds):
+                text, finish, calls = await self._begin()
+            record.finish = finish
+        except anyio.get_cancelled_exc_class():
+            record.finish = "cancelled"
+            raise
+        finally:
+            record.seconds = time.perf_counter() - start
         return TurnEnd(
-            text=text or self._last_text(), finish=finish, record=self._record, client_calls=calls
+            text=text or self._asking.said, finish=finish, record=record, client_calls=calls
         )
 
-    def _last_text(self) -> str:
-        """What there is of a reply when the time is up."""
-        last = self._session.messages[-1] if self._session.messages else None
-        return last.text if isinstance(last, AssistantMessage) else ""
+    async def invoke(self, wish: Invocation) -> ToolResult:
+        self._session.begin_turn()
+        context = self._context("")
+        result = await self._parts.activator.activate(wish, self._situation(), context)
+        take(self._session, result)
+        return result
+
+    async def _fire(self, event: HookEvent, target: str, facts: Mapping[str, Any]) -> HookVerdict:
+        verdict = await self._ask_hooks(event, target, facts)
+        if verdict.stops:
+            self._stopped = verdict.reason or "A hook ended the turn."
+        return verdict
+
+    async def _greet(self) -> None:
+        """Tell hooks, once, that a session began; what they say stands before the request."""
+        session = self._session
+        if session.is_started or session.depth:
+            return
+        session.is_started = True
+        source = "resume" if session.turns > 1 else "startup"
+        verdict = await self._fire(HookEvent.SESSION_START, source, {"source": source})
+        if verdict.context:
+            session.messages.append(prompt.aside(verdict.context))
 
     async def _begin(self) -> tuple[str, Finish, tuple[ToolCall, ...]]:
         session, request = self._session, self._request
+        await self._greet()
         verdict = await self._fire(HookEvent.USER_PROMPT_SUBMIT, "", {"prompt": request.text})
-        if verdict.outcome == "block":
-            return verdict.reason, "blocked", ()
+        if verdict.outcome == "block" or self._stopped:
+            return verdict.reason or self._stopped, "blocked", ()
         invoked = await self._invoked_by_user()
         if invoked is not None and not invoked.messages and invoked.data.get("mode") == "fork":
             session.messages += [
@@ -117,7 +172,7 @@ class _Running:
             return invoked.text, "skill", ()
         await self._announce()
         if verdict.context:
-            session.messages.append(UserMessage(text=verdict.context, kind="reminder"))
+            session.messages.append(prompt.aside(verdict.context))
         session.messages.append(UserMessage(text=request.text))
         if invoked is not None:
             take(session, invoked)
@@ -149,20 +204,23 @@ class _Running:
             record.rounds += 1
             finish = self._limit_reached()
             if finish:
-                self._session.messages.append(UserMessage(text=_LAST, kind="reminder"))
+                self._session.messages.append(prompt.aside(_LAST))
             await self._shorten()
+            if self._stopped:
+                return self._stopped, "blocked", ()
             reply = await self._ask(with_tools=not finish)
             mine, others = self._sorted(reply.tool_calls)
-            if finish or not reply.tool_calls:
+            if not reply.tool_calls:
                 verdict = await self._fire(self._end_event, "", {"response": reply.text})
-                if not finish and verdict.outcome == "block" and stops < limits.repeats:
+                goes_on = verdict.outcome == "block" and not verdict.stops
+                if goes_on and not finish and stops < limits.repeats:
                     stops += 1
-                    self._session.messages.append(UserMessage(text=verdict.reason, kind="reminder"))
+                    self._session.messages.append(prompt.aside(verdict.reason or _GO_ON))
                     continue
                 return reply.text, finish or "stop", ()
             touched = await self._calls.carry_out(mine, self._context)
             await self._wake(touched)
-            if others:
+            if others and not self._stopped:
                 return reply.text, "client_tools", others
 
     @property
@@ -195,43 +253,23 @@ class _Running:
     async def _ask(self, *, with_tools: bool) -> AssistantMessage:
         """One reply of the model, told while it comes."""
         session, parts = self._session, self._parts
+        specs = self._specs() if with_tools else ()
+        self._calls.tools = parts.registry.only(self._own_names(specs))
         system = prompt.opening(
             session.system, session.cwd, has_skills=parts.offering.has_skills(session)
         )
         asked = ModelRequest(
             model=session.lent.model or self._request.model or parts.model_name,
             messages=prompt.conversation(system, session.messages),
-            tools=self._specs() if with_tools else (),
+            tools=specs,
             effort=session.lent.effort,
             extra=self._request.extra,
         )
-        start, texts, calls = time.perf_counter(), list[str](), list[ToolCall]()
-        async with parts.model.stream(asked) as deltas:
-            async for delta in deltas:
-                if delta.reasoning:
-                    self._emit(ReasoningDelta(session_id=session.id, text=delta.reasoning))
-                if delta.text:
-                    texts.append(delta.text)
-                    self._emit(TextDelta(session_id=session.id, text=delta.text))
-                calls += delta.tool_calls
-                if delta.usage:
-                    self._spend(delta.usage)
-        self._record.model_seconds += time.perf_counter() - start
-        reply = AssistantMessage(text="".join(texts), tool_calls=tuple(calls))
-        session.messages.append(reply)
-        return reply
+        return await self._asking.reply(asked, keeps_calls=with_tools)
 
-    def _spend(self, usage: Usage) -> None:
-        for spender in (self._record, self._session):
-            spent = spender.usage if isinstance(spender, TurnRecord) else spender.spent
-            both = Usage(
-                input_tokens=spent.input_tokens + usage.input_tokens,
-                output_tokens=spent.output_tokens + usage.output_tokens,
-            )
-            if isinstance(spender, TurnRecord):
-                spender.usage = both
-            else:
-                spender.spent = both
+    def _own_names(self, specs: Sequence[ToolSpec]) -> frozenset[str]:
+        theirs = {spec.name for spec in self._request.client_tools}
+        return frozenset(spec.name for spec in specs if spec.name not in theirs)
 
     async def _wake(self, paths: Sequence[Path]) -> None:
         """Skills wake by the files that calls touched or named."""
@@ -261,55 +299,38 @@ class _Running:
 
     async def _spawn(self, request: SubagentRequest) -> str:
         """Give a task to a child session, and its last words back."""
-        session, limits = self._session, self._parts.limits
-        name = request.skill or request.agent
-        if name in session.chain:
-            raise SkillNotInvocableError(code="fork_recursion", name=name)
-        if session.depth >= limits.depth:
-            raise SkillNotInvocableError(code="fork_too_deep", name=name, limit=limits.depth)
-        if self._children >= limits.children:
-            raise SkillNotInvocableError(code="fork_too_many", name=name, limit=limits.children)
-        self._children += 1
+        session = self._session
+        self._family.admit(session, request, self._parts.limits)
         asked = TurnRequest(text=request.prompt, model=self._request.model, grants=request.grants)
         with self._parts.child(session, request) as child:
-            end = await self._agent.turn(child, asked, self._emit)
-        self._record.calls += end.record.calls
-        self._spend(end.record.usage)
+            record = TurnRecord.new(child.id)
+            try:
+                end = await self._agent.turn(
+                    child, asked, self._emit, record=record, family=self._family
+                )
+            finally:
+                self._record.calls += record.calls
+                self._asking.spend(record.usage)
+        if end.finish == "blocked":  # a hook that ends the turn of a child ends its parent's too
+            self._stopped = end.text
         return end.text or f"(no answer: {end.finish})"
 
     async def _shorten(self) -> None:
         limits, session = self._parts.limits, self._session
-        if compaction.total_tokens(session.messages) <= limits.window * limits.compact_at:
+        if compaction.fits(session.messages, limits.window * limits.compact_at):
             return
         await self._fire(HookEvent.PRE_COMPACT, "", {})
         if await compaction.compact(session, limits.window, self._summarise):
             self._record.compacted += 1
+            said = self._parts.offering.relisted(session)
+            if said is not None:
+                session.messages.append(said)
 
     async def _summarise(self, text: str) -> str:
-        asked = ModelRequest(
-            model=self._request.model or self._parts.model_name,
-            messages=(UserMessage(text=f"{compaction.INSTRUCTION}\n\n{text}"),),
-        )
-        parts = list[str]()
-        async with self._parts.model.stream(asked) as deltas:
-            async for delta in deltas:
-                parts.append(delta.text)
-                if delta.usage:
-                    self._spend(delta.usage)
-        return "".join(parts)
+        name = self._request.model or self._parts.model_name
+        return await self._asking.summary(f"{compaction.INSTRUCTION}\n\n{text}", name)
 
 
-def user_wish(text: str) -> Invocation | None:
-    """The skill that a person calls by `/name arguments`; a path such as `/etc/x` is none."""
-    first, _, rest = text.strip().partition(" ")
-    name = first.partition("\n")[0]
-    if not name.startswith("/") or len(name) < 2 or "/" in name[1:] or "." in name:
-        return None
-    rest = text.strip()[len(name) :]
-    return Invocation(name=name, arguments=rest.strip(), trigger="user")
-
-
-def situation_of(session: Session, project: Path) -> Situation:
-    """What the activation of a skill needs to know of a session."""
-    applied = {name: applied.digest for name, applied in session.applied.items()}
-    return Situation(waking=session.waking, project=project, applied=applied)
+def _clean(text: str) -> str:
+    """No halves of characters, which neither a model nor a file could take."""
+    return text.encode("utf-8", "replace").decode()

@@ -20,9 +20,11 @@ MAX_LISTED = 60
 """Up to so many skills are listed; of more only those that fit, and search finds the rest."""
 MAX_OFFERS = 5
 OFFER_CHARS = 400
+MAX_QUERY = 4_000
+"""Of a longer request the beginning says what it is about."""
 LEAST_SCORE = 0.1
 """Beside one that clearly fits, what fits less than this is no offer."""
-SKILL_TOOLS = frozenset({"Skill", "SkillSearch", "SkillScript"})
+SKILL_TOOLS = frozenset({"Skill", "SkillSearch", "SkillScript", "skills_list", "skills_load"})
 PROFILES: Mapping[str, bool] = {"general-purpose": False, "explore": True, "plan": True}
 """Kinds of child sessions, and whether each only reads."""
 
@@ -32,6 +34,8 @@ class Offering:
     """Decides what the model is told of."""
 
     snapshot: Callable[[], Snapshot]
+    find: Callable[[str], Skill]
+    """The skill of a name, or an error with the names that come near."""
     search: Callable[[str], Awaitable[Results]]
     is_denied: Callable[[str], bool]
     """Whether a rule forbids a skill of that name."""
@@ -47,13 +51,14 @@ class Offering:
     def _is_visible(self, skill: Skill, session: Session) -> bool:
         return not (
             skill.manifest.disable_model_invocation
+            or skill.name in session.chain  # it is at work already, as this very task
             or session.waking.is_asleep(skill)
             or self.is_denied(skill.name)
         )
 
     def tools(self, session: Session, registry: ToolRegistry) -> tuple[ToolSpec, ...]:
         """What the model may call; no skills, no tools for them."""
-        only_reads = PROFILES.get(session.profile, False)
+        only_reads = PROFILES.get(session.profile.casefold(), False)
         has_skills = self.has_skills(session)
         return tuple(
             tool.spec
@@ -67,6 +72,7 @@ class Offering:
     ) -> list[UserMessage]:
         """What is said of skills with this request: those that fit, those that are new."""
         skills = self.snapshot().skills
+        chosen = [self.find(name).name for name in request.skills]
         if not skills:
             return []
         offers = await self._offers(session, request, record)
@@ -79,8 +85,8 @@ class Offering:
             unlisted = len(skills) - len(offers)
         session.listed.update(offer.name for offer in offers)
         said = [prompt.reminder(listing, offers, unlisted)]
-        if request.skills:
-            said.append(prompt.chosen(request.skills))
+        if chosen:
+            said.append(prompt.chosen(chosen))
         return [message for message in said if message is not None]
 
     async def _offers(
@@ -89,17 +95,16 @@ class Offering:
         """The skills that fit so well that no turn need be spent on looking for them."""
         start = time.perf_counter()
         try:
-            found = await self.search(request.text)
+            found = await self.search(request.text[:MAX_QUERY])
         except ApexBridgeError as error:  # whoever cannot search can still be asked
             record.refusals.append(error.code)
             return []
         finally:
             record.search_seconds += time.perf_counter() - start
-        record.confidence = found.confidence
-        by_name = {skill.name: skill for skill in self.snapshot().skills}
+        record.confidence, snapshot = found.confidence, self.snapshot()
         offers = list[prompt.Offer]()
         for hit in found.hits[:MAX_OFFERS]:
-            skill = by_name.get(hit.name)
+            skill = snapshot.winner(hit.name)
             fate = self._fate(hit, skill, session, found.confidence)
             parts = asdict(hit.parts)
             record.candidates.append(
@@ -111,10 +116,10 @@ class Offering:
         return offers
 
     def _fate(self, hit: Hit, skill: Skill | None, session: Session, confidence: float) -> Fate:
-        if skill is None or self.is_denied(hit.name) or skill.manifest.disable_model_invocation:
+        if skill is None or session.waking.is_asleep(skill):
+            return "asleep" if skill else "denied"
+        if not self._is_visible(skill, session):
             return "denied"
-        if session.waking.is_asleep(skill):
-            return "asleep"
         if confidence < self.threshold or hit.score < LEAST_SCORE:
             return "weak"
         return "known" if hit.name in session.listed else "offered"
@@ -143,6 +148,13 @@ class Offering:
                 )
             )
         return listing
+
+    def relisted(self, session: Session) -> UserMessage | None:
+        """List again what the model was told of, after the conversation was shortened."""
+        skills = self.snapshot().skills
+        if len(skills) > MAX_LISTED:
+            return None
+        return self.woken(session, [skill.name for skill in skills])
 
     def woken(self, session: Session, names: Sequence[str]) -> UserMessage | None:
         """Tell of skills that files have woken or brought to light."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
-from apexbridge.catalog.listing import Listing
+from apexbridge.activation.rendering import MARK
+from apexbridge.catalog.listing import Listing, one_line
 from apexbridge.messages import Message, SystemMessage, UserMessage
 
 _OPENING = """\
@@ -26,6 +26,7 @@ class Offer:
 
     name: str
     text: str
+    """One line, without markup."""
     score: float
 
 
@@ -41,10 +42,7 @@ def reminder(listing: Listing, offers: Sequence[Offer], unlisted: int) -> UserMe
     """Which skills came to be known with this turn; None where there is nothing new to say."""
     parts = list[str]()
     if offers:
-        lines = (
-            f"- {escape(o.name, quote=False)} (fit {o.score:.2f}): {escape(o.text, quote=False)}"
-            for o in offers
-        )
+        lines = (f"- {one_line(o.name)} (fit {o.score:.2f}): {o.text}" for o in offers)
         parts.append("\n".join(("These skills fit the request best:", *lines)))
     if listing.text:
         parts.append(f"Skills you can invoke:\n{listing.text}")
@@ -52,22 +50,23 @@ def reminder(listing: Listing, offers: Sequence[Offer], unlisted: int) -> UserMe
         parts.append(f"More skills are found with SkillSearch: {unlisted}.")
     if not parts:
         return None
-    body = "\n\n".join(parts)
-    return UserMessage(text=f"<reminder>\n{body}\n</reminder>", kind="reminder")
+    return aside("\n\n".join(parts))
 
 
 def chosen(names: Sequence[str]) -> UserMessage:
     """The user named the skills to use."""
-    said = ", ".join(escape(name, quote=False) for name in names)
-    text = f"<reminder>\nThe user wants these skills used: {said}.\n</reminder>"
-    return UserMessage(text=text, kind="reminder")
+    said = ", ".join(map(one_line, names))
+    return aside(f"The user wants these skills used: {said}.")
+
+
+def aside(text: str) -> UserMessage:
+    """What is said on the side, between marks that it cannot write itself."""
+    return UserMessage(text=f"<reminder>\n{as_data(text)}\n</reminder>", kind="reminder")
 
 
 def as_data(text: str) -> str:
-    """What a tool gave, unable to pass for words of ours."""
-    for mark in ("<skill", "</skill", "<reminder", "</reminder"):
-        text = text.replace(mark, mark.replace("<", "&lt;"))
-    return text
+    """What a tool or a hook gave, unable to pass for words of ours."""
+    return MARK.sub("&lt;", text)
 
 
 def conversation(system: SystemMessage, messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -1,8 +1,9 @@
 """What a turn is asked for, what it came to, and the record it leaves."""
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from apexbridge.messages import ToolCall
 from apexbridge.models.base import Usage
@@ -79,6 +80,23 @@ class TurnRecord:
     search_seconds: float = 0.0
     seconds: float = 0.0
     finish: str = ""
+
+    @classmethod
+    def new(cls, session_id: str) -> Self:
+        """An empty record."""
+        return cls(id=uuid.uuid4().hex[:12], session_id=session_id)
+
+    def spend(self, usage: Usage) -> None:
+        """Add what a reply cost."""
+        self.usage = usage_of_both(self.usage, usage)
+
+
+def usage_of_both(one: Usage, other: Usage) -> Usage:
+    """What two cost together."""
+    return Usage(
+        input_tokens=one.input_tokens + other.input_tokens,
+        output_tokens=one.output_tokens + other.output_tokens,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

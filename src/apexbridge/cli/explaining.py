@@ -17,7 +17,7 @@ def explain(out: Out, turn: str) -> None:
 
     found = anyio.run(record)
     if found is None:
-        line = out.word("turn_none")
+        line = out.word("turn_unknown", id=turn) if turn else out.word("turn_none")
         out.finish({"turn": None}, lambda: out.line(line), Exit.NOT_FOUND)
         return
     out.finish({"turn": found}, lambda: _draw(out, found))

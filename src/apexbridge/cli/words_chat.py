@@ -25,6 +25,7 @@ CHAT: Mapping[str, tuple[str, str]] = {
         "会话 {session}：用 --session {session} 继续",
     ),
     "turn_none": ("No turn was recorded yet.", "还没有任何一轮对话的记录。"),
+    "turn_unknown": ("No turn has the id {id}.", "没有编号为 {id} 的对话记录。"),
     "turn_turn": (
         "Turn {id}: {rounds} rounds, {calls} calls, {tokens} tokens, {seconds} s, ended: {finish}",
         "对话 {id}：询问 {rounds} 次，调用 {calls} 次，{tokens} 令牌，{seconds} 秒，结束：{finish}",

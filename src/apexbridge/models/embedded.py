@@ -24,6 +24,7 @@ from apexbridge.messages import (
 from apexbridge.models import wishes
 from apexbridge.models.base import ModelDelta, ModelRequest, Usage
 from apexbridge.models.embedded_words import say
+from apexbridge.models.named_files import named_files
 
 CLEARLY = 0.5
 """From this fit on a skill is taken without asking."""
@@ -31,6 +32,10 @@ AHEAD = 0.1
 """By so much it must fit better than the next."""
 
 _OFFER = re.compile(r"^- (?P<name>\S+) \((?:fit )?(?P<score>[01]\.\d+)\)", re.MULTILINE)
+_CHOSEN = re.compile(
+    r"^The user wants these skills used: (?P<name>[^,\n]+?)(?:,.*)?\.$", re.MULTILINE
+)
+_FORKED = re.compile(r'<skill name="(?P<name>[^"]+)"')
 _FILES = re.compile(r"^Files in its folder: (?P<files>.+)$", re.MULTILINE)
 _SCRIPT_SUFFIXES = {".py", ".js", ".mjs", ".cjs", ".sh", ".ts", ".mts"}
 
@@ -49,16 +54,17 @@ class _Turn:
 
     request: str = ""
     offers: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
+    chosen: str = ""
+    """The skill that the person chose by hand."""
     skill: UserMessage | None = None
+    known: dict[str, UserMessage] = field(default_factory=dict[str, UserMessage])
+    """Skills whose text stands anywhere in the conversation, by name."""
     steps: list[_Step] = field(default_factory=list[_Step])
     tools: frozenset[str] = frozenset()
 
     @property
     def last(self) -> _Step | None:
         return self.steps[-1] if self.steps else None
-
-    def called(self, tool: str) -> bool:
-        return any(step.call.name == tool for step in self.steps)
 
 
 class EmbeddedModel:
@@ -95,6 +101,10 @@ def _read(messages: Sequence[Message], tools: frozenset[str]) -> _Turn:
         if not (isinstance(message, UserMessage) and message.kind == "reminder"):
             break
         turn.offers += [(m["name"], float(m["score"])) for m in _OFFER.finditer(message.text)]
+        if chosen := _CHOSEN.search(message.text):
+            turn.chosen = chosen["name"]
+    skills = (m for m in messages if isinstance(m, UserMessage) and m.kind == "skill")
+    turn.known = {message.skill: message for message in skills if message.skill}
     calls = dict[str, ToolCall]()
     for message in messages[at:]:
         match message:
@@ -116,20 +126,36 @@ def _reply(turn: _Turn) -> str | ToolCall:
     failed = last.result if last and last.result and last.result.is_error else None
     if last and failed and last.call.name != "SkillScript":
         return say("failed", turn.request, tool=last.call.name, text=failed.text)
-    if turn.skill is not None:
-        return _with_skill(turn, turn.skill)
+    if forked := _FORKED.match(turn.request):  # the text of a skill, as a task of its own
+        return say("needs_model", turn.request, name=forked["name"])
+    skill = turn.skill or _again(turn, last)
+    if skill is not None:
+        return _with_skill(turn, skill)
     if last is None:
         return _first(turn)
     if last.call.name == "SkillSearch":
         return _after_search(turn, last)
-    return _answer(turn, last)
+    return say("result", turn.request, text=last.result.text if last.result else "")
+
+
+def _again(turn: _Turn, last: _Step | None) -> UserMessage | None:
+    """The skill that was invoked now, but whose text stands in the conversation from before."""
+    if last is None:
+        name = turn.request.strip().partition(" ")[0]
+        return turn.known.get(name[1:]) if name.startswith("/") else None
+    invoked = next((step for step in turn.steps if step.call.name == "Skill"), None)
+    return turn.known.get(json.loads(invoked.call.arguments)["skill"]) if invoked else None
 
 
 def _first(turn: _Turn) -> str | ToolCall:
     wish = wishes.plain_wish(turn.request)
-    if wish is not None and wish.tool in turn.tools:
+    if wish is not None and wish.tool in turn.tools and not turn.chosen:
         return _call(turn, wish.tool, wish.arguments)
-    best = _clearly_best(turn.offers)
+    if wishes.is_small_talk(turn.request):
+        return say("no_model", turn.request)
+    if wishes.is_destruction(turn.request):
+        return say("destroys_nothing", turn.request)
+    best = turn.chosen or _clearly_best(turn.offers)
     if best and "Skill" in turn.tools:
         return _call(turn, "Skill", {"skill": best, "arguments": turn.request})
     if "SkillSearch" in turn.tools and turn.request.strip():
@@ -166,7 +192,7 @@ def _with_skill(turn: _Turn, skill: UserMessage) -> str | ToolCall:
         return say(key, turn.request, name=name, text=result.text)
     script = _script(skill.text)
     if script and "SkillScript" in turn.tools:
-        files = list(wishes.named_files(turn.request))
+        files = list(named_files(turn.request))
         arguments = {"skill": name, "script": script, "arguments": files, "files": files}
         return _call(turn, "SkillScript", arguments)
     return say("needs_model", turn.request, name=name)
@@ -182,11 +208,6 @@ def _script(text: str) -> str:
             if path.stem == stem and len(path.parts) == 2:
                 return str(path)
     return str(scripts[0]) if len(scripts) == 1 else ""
-
-
-def _answer(turn: _Turn, last: _Step) -> str:
-    text = last.result.text if last.result else ""
-    return say("result", turn.request, text=text)
 
 
 def _call(turn: _Turn, tool: str, arguments: Mapping[str, Any]) -> ToolCall:

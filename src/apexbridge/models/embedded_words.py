@@ -32,6 +32,11 @@ _WORDS: Mapping[str, tuple[str, str]] = {
         f"No skill fits, and no built-in tool plainly does. {_CONNECT[0]}",
         f"没有合适的技能，内置工具也不能直接完成。{_CONNECT[1]}",
     ),
+    "destroys_nothing": (
+        "Nothing was deleted. These replies come from fixed rules, and no rule deletes anything. "
+        f"{_CONNECT[0]}",
+        f"没有删除任何东西。这些回复来自固定规则，没有一条规则会删除东西。{_CONNECT[1]}",
+    ),
     "no_model": (
         "No language model is connected: these replies come from fixed rules, which know what "
         f"built-in tools and skills can do. {_CONNECT[0]}",

@@ -71,9 +71,9 @@ KNOWN: Mapping[str, tuple[Example, ...]] = {
     ),
     "Grep": (
         Example(
-            english="Where does TODO stand in the files?",
-            chinese="哪些文件里有 TODO？",
-            arguments={"pattern": "TODO"},
+            english="Which files mention an error?",
+            chinese="哪些文件提到了 error？",
+            arguments={"pattern": "error"},
         ),
     ),
     "Bash": (
@@ -94,6 +94,15 @@ KNOWN: Mapping[str, tuple[Example, ...]] = {
         Example(
             english="Run the script of csv-report on sales.csv.",
             chinese="用 sales.csv 运行 csv-report 的脚本。",
+            arguments={
+                "skill": "csv-report",
+                "arguments": ["sales.csv"],
+                "files": ["sales.csv"],
+            },
+        ),
+        Example(
+            english="Run the script of csv-report on sales.csv.",
+            chinese="用 sales.csv 运行 csv-report 的脚本。",
             arguments={"skill": "csv-report", "arguments": ["sales.csv"]},
         ),
     ),
@@ -110,5 +119,8 @@ KNOWN: Mapping[str, tuple[Example, ...]] = {
         ),
     ),
 }
-ANSWERED = (("Calculate", "84", "It is 84.", "结果是 84。"),)
+ANSWERED = (
+    ("Calculate", "84", "It is 84.", "结果是 84。"),
+    ("Read", "1\tbuy milk", "It says: buy milk.", "里面写着：buy milk。"),
+)
 """A first example that goes on: what the tool returned, and what is said of it."""

@@ -1,12 +1,16 @@
 """What a request plainly asks for, told by its words, in English and Chinese. Pure.
 
-Only what cannot be meant otherwise counts: a wish that is missed is looked for among the skills.
+Only a request that is nothing else counts: "what time is it" is about the clock, "what time does
+it begin" is not. A wish that is missed is looked for among the skills.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from apexbridge.models import phrases, sums
+from apexbridge.models.named_files import is_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,74 +21,19 @@ class Wish:
     arguments: Mapping[str, Any]
 
 
-_MAX_CHARS = 2_000
-_CHINESE_OPERATORS = {
-    "加上": "+", "加": "+", "减去": "-", "减": "-", "乘以": "*", "乘": "*", "除以": "/",
-    "×": "*", "✕": "*", "÷": "/", "＋": "+", "－": "-", "＊": "*", "／": "/", "（": "(", "）": ")",
-    "−": "-", "·": "*",
-}  # fmt: skip
-_WORD_OPERATORS = {
-    "divided by": "/", "multiplied by": "*", "times": "*", "plus": "+", "minus": "-",
-    "to the power of": "**", "mod": "%",
-}  # fmt: skip
-_NUMBER = r"\d[\d,]*(?:\.\d+)?%?"
-_FUNCTION = r"(?:sqrt|abs|log10|log2|log|ln|exp|sin|cos|tan|round|factorial|min|max)"
-_OPEN = rf"(?:{_FUNCTION}\s?)?\(\s*"
-_OPERAND = rf"(?:{_OPEN}){{0,8}}[-+]?{_NUMBER}\s*(?:\)\s*){{0,8}}"
-_EXPRESSION = re.compile(
-    rf"{_OPERAND}(?:(?:\*\*|//|[-+*/%^,])\s*{_OPERAND})+|{_FUNCTION}\s?\([^()\n]*\)"
-)
-_DATE_LIKE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}/\d{1,2}/\d{2,4}|\d+(?:\.\d+){2,}")
-_ASKS_SUM = re.compile(
-    r"计算|算一下|算算|等于|结果|多少|calculate|compute|what(?:'s| is)|how much|evaluate|solve|"
-    r"=\s*\??\s*$",
-    re.IGNORECASE,
-)
-_TIME = re.compile(
-    r"几点|什么时间|现在.{0,4}时间|当前.{0,4}时间|今天.{0,4}(?:几号|日期|星期|周几|几月)|现在.{0,3}日期|"
-    r"当前日期|星期几|\bwhat(?:'s| is)? (?:the )?(?:current )?(?:time|date|day)\b|"
-    r"\bcurrent (?:time|date)\b|\btime is it\b|\bwhat day\b|\btoday'?s date\b|\btime in\b",
-    re.IGNORECASE,
-)
-_PLATFORM = re.compile(
-    r"操作系统|什么系统|系统信息|运行平台|平台信息|什么平台|python ?版本|几核|多少核|"
-    r"\bwhat (?:os|operating system|platform|system)\b|\bplatform (?:info|information|details)\b|"
-    r"\boperating system\b|\bsystem info|\bpython version\b|\bhow many (?:cpus?|cores)\b",
-    re.IGNORECASE,
-)
-_PATH = r"[\w\-./~\u4e00-\u9fff]*[\w\-\u4e00-\u9fff]\.[A-Za-z0-9]{1,8}"
-_READ = re.compile(
-    rf"(?:\b(?:read|show|open|print|cat|display)\b(?: me)?(?: the)?(?: file| contents? of)?|"
-    rf"读取|读一下|查看|打开|显示)\s*(?:文件)?\s*[`'\"“「]?(?P<path>{_PATH})[`'\"”」]?",
-    re.IGNORECASE,
-)
-_GLOB = re.compile(
-    r"\b(?:list|show|find|which)\b[^.\n]{0,30}\bfiles?\b|列出.{0,10}文件|有哪些文件|查找.{0,12}文件",
-    re.IGNORECASE,
-)
-_PATTERN = re.compile(r"(?<![\w*])(\*\*?[\w./*-]*\.[A-Za-z0-9*]{1,8})|\.([A-Za-z0-9]{1,6})\b 文件")
-_KIND = re.compile(
-    r"\b(python|markdown|csv|json|yaml|toml|text|javascript|typescript|html|css)\b", re.IGNORECASE
-)
-_SUFFIXES = {
-    "python": "py", "markdown": "md", "text": "txt", "javascript": "js", "typescript": "ts",
-}  # fmt: skip
-_GREP = re.compile(
-    r"(?:\b(?:grep|search)(?: the files| the code)? for\b|\bwhich files (?:contain|mention)\b|"
-    r"搜索(?:文件(?:内容|中)?)?|查找包含|哪些文件(?:包含|提到))\s*[`'\"“「](?P<text>[^`'\"”」\n]{1,200})",
-    re.IGNORECASE,
-)
-_ZONES = {
-    "北京": "Asia/Shanghai", "上海": "Asia/Shanghai", "beijing": "Asia/Shanghai",
-    "shanghai": "Asia/Shanghai", "东京": "Asia/Tokyo", "tokyo": "Asia/Tokyo",
-    "纽约": "America/New_York", "new york": "America/New_York", "伦敦": "Europe/London",
-    "london": "Europe/London", "巴黎": "Europe/Paris", "paris": "Europe/Paris",
-    "柏林": "Europe/Berlin", "berlin": "Europe/Berlin", "utc": "UTC", "悉尼": "Australia/Sydney",
-    "sydney": "Australia/Sydney", "旧金山": "America/Los_Angeles", "san francisco":
-    "America/Los_Angeles", "los angeles": "America/Los_Angeles", "洛杉矶": "America/Los_Angeles",
-    "新加坡": "Asia/Singapore", "singapore": "Asia/Singapore", "首尔": "Asia/Seoul",
-    "seoul": "Asia/Seoul", "莫斯科": "Europe/Moscow", "moscow": "Europe/Moscow",
-}  # fmt: skip
+MAX_CHARS = 300
+"""Whoever writes more wants more than one plain thing."""
+
+_POLITE, _ENDING = phrases.compiled(phrases.POLITE, phrases.ENDING)
+_NOW = phrases.compiled(*phrases.NOW)
+_PLATFORM = phrases.compiled(*phrases.PLATFORM)
+_READ = phrases.compiled(*phrases.READ)
+_GLOB = phrases.compiled(*phrases.GLOB)
+_GREP = phrases.compiled(*phrases.GREP)
+_SMALL_TALK = phrases.compiled(*phrases.SMALL_TALK)
+_DESTRUCTION = phrases.compiled(*phrases.DESTRUCTION)
+_SPECIAL = re.compile(r"[\\.^$*+?{}\[\]|()]")
+_FOLDERS = ("/", "./", "../", "~/")
 
 
 def plain_wish(text: str) -> Wish | None:
@@ -94,91 +43,105 @@ def plain_wish(text: str) -> Wish | None:
     Wish(tool='Calculate', arguments={'expression': '17 * 23'})
     >>> plain_wish("现在几点") == Wish(tool="Now", arguments={})
     True
-    >>> plain_wish("Write a poem") is None
+    >>> plain_wish("What time does it begin?") is None
     True
     """
-    request = text.strip()[:_MAX_CHARS]
-    for look in _LOOKS:
-        wish = look(request)
-        if wish is not None:
-            return wish
-    return None
+    request = _bare(text)
+    wishes = (look(request) for look in _LOOKS)
+    return next((wish for wish in wishes if wish is not None), None) if request else None
 
 
-def _calculate(text: str) -> Wish | None:
-    sums = text
-    for word, sign in _CHINESE_OPERATORS.items():
-        sums = re.sub(rf"(?<=[\d)）])\s*{re.escape(word)}\s*(?=[\d(（-])", f" {sign} ", sums)
-    for word, sign in _WORD_OPERATORS.items():
-        sums = re.sub(rf"(?<=[\d)])\s+{word}\s+(?=[\d(-])", f" {sign} ", sums, flags=re.IGNORECASE)
-    sums = re.sub(rf"({_NUMBER[:-2]})\s*%\s+of\s+", r"\1 / 100 * ", sums)
-    sums = sums.translate(str.maketrans({"（": "(", "）": ")", "×": "*", "÷": "/"}))
-    if _DATE_LIKE.search(sums):
-        return None
-    found = max((m[0].strip(" ,") for m in _EXPRESSION.finditer(sums)), key=len, default="")
-    rest = sums.replace(found, "").strip(" ?？。.=！!：:")
-    if not found or not (_ASKS_SUM.search(sums) or len(rest) <= 2):
-        return None
-    return Wish(tool="Calculate", arguments={"expression": found})
+def is_small_talk(text: str) -> bool:
+    """Say whether a request wants nothing done: a greeting, a thank you, "who are you".
+
+    >>> is_small_talk("Hello!"), is_small_talk("Hello world in Rust")
+    (True, False)
+    """
+    return _whole(_SMALL_TALK, _bare(text)) is not None
 
 
-def _now(text: str) -> Wish | None:
-    if not _TIME.search(text):
-        return None
-    zone = next((zone for place, zone in _ZONES.items() if place in text.lower()), "")
-    return Wish(tool="Now", arguments={"timezone": zone} if zone else {})
+def is_destruction(text: str) -> bool:
+    """Say whether a request is to delete files or folders, and nothing else.
 
-
-def _platform(text: str) -> Wish | None:
-    return Wish(tool="Platform", arguments={}) if _PLATFORM.search(text) else None
-
-
-def _grep(text: str) -> Wish | None:
-    match = _GREP.search(text)
-    return Wish(tool="Grep", arguments={"pattern": re.escape(match["text"])}) if match else None
-
-
-def _glob(text: str) -> Wish | None:
-    if not _GLOB.search(text):
-        return None
-    match = _PATTERN.search(text)
-    if match:
-        return Wish(tool="Glob", arguments={"pattern": match[1] or f"**/*.{match[2]}"})
-    kind = _KIND.search(text)
-    suffix = _SUFFIXES.get(kind[1].lower(), kind[1].lower()) if kind else "*"
-    return Wish(tool="Glob", arguments={"pattern": f"**/*.{suffix}" if kind else "**/*"})
-
-
-def _read(text: str) -> Wish | None:
-    match = _READ.search(text)
-    rest = text.replace(match[0], "").strip(" ?？。.!！") if match else ""
-    # More words than these ask for more than to see the file.
-    return (
-        Wish(tool="Read", arguments={"file_path": match["path"]})
-        if match and len(rest) <= 12
-        else None
-    )
-
-
-_LOOKS: tuple[Callable[[str], Wish | None], ...] = (
-    _grep, _calculate, _now, _platform, _read, _glob,
-)  # fmt: skip
-
-_ARGUMENT = re.compile(rf"[`'\"“「](?P<quoted>[^`'\"”」\n]{{1,300}})[`'\"”」]|(?P<path>{_PATH})")
-
-
-def named_files(text: str) -> tuple[str, ...]:
-    """Files that a request names, each once."""
-    return tuple(dict.fromkeys(_named(text[:_MAX_CHARS])))
-
-
-def _named(text: str) -> Iterator[str]:
-    for match in _ARGUMENT.finditer(text):
-        found = match["quoted"] or match["path"]
-        if re.fullmatch(_PATH, found):
-            yield found
+    >>> is_destruction("Delete everything in /etc."), is_destruction("Remove duplicate rows")
+    (True, False)
+    """
+    return _whole(_DESTRUCTION, _bare(text)) is not None
 
 
 def is_chinese(text: str) -> bool:
     """Say whether a request is written in Chinese."""
     return len(re.findall(r"[\u4e00-\u9fff]", text)) * 3 >= len(re.findall(r"[A-Za-z]+", text)) + 1
+
+
+def _bare(text: str) -> str:
+    """A short request without its courtesies; nothing of one that is long."""
+    request = " ".join(text[: 2 * MAX_CHARS].replace("’", "'").split())
+    if len(text) > MAX_CHARS:
+        return ""
+    while (found := _POLITE.match(request)) and found.end() < len(request):
+        request = request[found.end() :]
+    while (found := _ENDING.search(request)) and found.start() > 0:
+        request = request[: found.start()]
+    return request.strip()
+
+
+def _whole(looks: Sequence[re.Pattern[str]], text: str) -> re.Match[str] | None:
+    found = (look.fullmatch(text) for look in looks)
+    return next((match for match in found if match is not None), None)
+
+
+def _group(match: re.Match[str], *names: str) -> str:
+    """What was written for the first of the names that the phrase has."""
+    groups = match.groupdict()
+    return next((groups[name] for name in names if groups.get(name)), "")
+
+
+def _calculate(text: str) -> Wish | None:
+    found = sums.expression(text)
+    return Wish(tool="Calculate", arguments={"expression": found}) if found else None
+
+
+def _now(text: str) -> Wish | None:
+    match = _whole(_NOW, text)
+    if match is None:
+        return None
+    place = _group(match, "place")
+    zone = phrases.ZONES.get(place.lower(), place.replace(" ", ""))
+    return Wish(tool="Now", arguments={"timezone": zone} if zone else {})
+
+
+def _platform(text: str) -> Wish | None:
+    return Wish(tool="Platform", arguments={}) if _whole(_PLATFORM, text) else None
+
+
+def _grep(text: str) -> Wish | None:
+    match = _whole(_GREP, text)
+    if match is None:
+        return None
+    literal = _SPECIAL.sub(r"\\\g<0>", _group(match, "quoted", "word"))
+    return Wish(tool="Grep", arguments={"pattern": literal})
+
+
+def _glob(text: str) -> Wish | None:
+    match = _whole(_GLOB, text)
+    if match is None:
+        return None
+    kind = phrases.KINDS.get(_group(match, "kind").lower(), "")
+    pattern = _group(match, "pattern") or (f"**/*.{kind}" if kind else "**/*")
+    return Wish(tool="Glob", arguments={"pattern": pattern})
+
+
+def _read(text: str) -> Wish | None:
+    match = _whole(_READ, text)
+    if match is None:
+        return None
+    path = match["path"].strip("`'\"“”「」")
+    is_named = is_file(path) or path.lower() in phrases.DOTLESS or path.startswith(_FOLDERS)
+    is_address = "://" in path
+    return Wish(tool="Read", arguments={"file_path": path}) if is_named and not is_address else None
+
+
+_LOOKS: tuple[Callable[[str], Wish | None], ...] = (
+    _grep, _calculate, _now, _platform, _glob, _read,
+)  # fmt: skip

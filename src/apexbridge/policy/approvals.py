@@ -1,8 +1,9 @@
 """What a person allowed for always: rules for one project, and states of skills."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -24,26 +25,30 @@ class _Book(BaseModel):
     """Names of skills, by the hash of all their files."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What the file said when it was read, and the marks by which a later state is told."""
+
+    mark: tuple[int, ...] | None
+    rules: tuple[Rule, ...]
+    approved: frozenset[str]
+
+
 class Approvals:
     """Answers in a small file. One that cannot be read allows nothing, and is not written over."""
 
     def __init__(self, path: Path, project: Path) -> None:
         self._path = path
         self._project = str(project.resolve())
+        self._last: _Known | None = None
 
     def rules(self) -> tuple[Rule, ...]:
         """What is allowed in this project."""
-        found = list[Rule]()
-        for text in self._read_or_nothing().rules.get(self._project, []):
-            try:
-                found.append(Rule(effect="allow", pattern=ToolPattern.parse(text)))
-            except ConfigError as error:
-                log.warning("A kept approval is passed over: %s", error)
-        return tuple(found)
+        return self._known().rules
 
     def approved(self) -> frozenset[str]:
         """The states of skills that may be used, by hash; a changed skill is not among them."""
-        return frozenset(self._read_or_nothing().skills)
+        return self._known().approved
 
     def keep(
         self, request: PermissionRequest, decision: Decision, rule: Rule | None = None
@@ -102,6 +107,31 @@ class Approvals:
                 return False
             replace_bytes(self._path, book.model_dump_json(indent=1).encode())
             return True
+
+    def _known(self) -> _Known:
+        """What the file says; it is read again only where it is another one than before."""
+        mark, last = self._mark(), self._last
+        if last is None or mark is None or last.mark != mark:
+            book = self._read_or_nothing()
+            rules = tuple(self._parsed(book.rules.get(self._project, [])))
+            self._last = last = _Known(mark=mark, rules=rules, approved=frozenset(book.skills))
+        return last
+
+    def _mark(self) -> tuple[int, ...] | None:
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return ()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+    def _parsed(self, patterns: list[str]) -> Generator[Rule]:
+        for text in patterns:
+            try:
+                yield Rule(effect="allow", pattern=ToolPattern.parse(text))
+            except ConfigError as error:
+                log.warning("A kept approval is passed over: %s", error)
 
     def _read_or_nothing(self) -> _Book:
         try:

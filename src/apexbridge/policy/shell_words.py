@@ -163,13 +163,11 @@ class _Reader:
                 "variable_assignment",
             }
             _require(not (is_word and child.start_byte == end))
-            if child.type == "variable_assignment" and not words:
-                assigned.append(self._assignment(child))
+            if child.type == "variable_assignment":
+                (words or assigned).append(self._assignment(child))
             elif child.type == "command_name":
                 (inner,) = self._parts(child)
                 words.append(self._name(inner))
-            elif child.type == "variable_assignment":
-                words.append(self._assignment(child))
             elif child.type in tokens.WORDS:
                 words.append(self._word(child))
             else:

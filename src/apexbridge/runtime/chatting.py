@@ -2,8 +2,15 @@
 
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Sequence,
+)
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,20 +18,24 @@ from typing import Protocol
 
 import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
-from apexbridge.activation.activator import Activator, Situation
+from apexbridge.activation.activator import Activator, Invocation, Situation
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.agent.guard import Guard
 from apexbridge.agent.history import SessionStore
+from apexbridge.agent.invoking import situation_of
 from apexbridge.agent.limits import TurnLimits
-from apexbridge.agent.loop import Agent, Parts, situation_of
+from apexbridge.agent.loop import Agent, Parts
 from apexbridge.agent.offering import Offering
 from apexbridge.agent.session import Session
-from apexbridge.agent.turn import TurnEnd, TurnRequest
+from apexbridge.agent.subagent import raise_child
+from apexbridge.agent.turn import TurnEnd, TurnRecord, TurnRequest
 from apexbridge.catalog.catalog import Catalog, Touched
 from apexbridge.catalog.listing import ListingBudget
 from apexbridge.catalog.usage import UsageStore
 from apexbridge.catalog.waking import Waking
+from apexbridge.errors import SkillNotFoundError
 from apexbridge.events import Event, EventSink, TurnFinished
 from apexbridge.hooks import HookReply, HookRunner, in_workshop
 from apexbridge.policy.approvals import Approvals
@@ -45,16 +56,17 @@ from apexbridge.runtime.inlining import run_inline
 from apexbridge.runtime.modelling import Opened, open_model
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.settings import Loaded
+from apexbridge.skills.model import Skill
 from apexbridge.sources.fetching import FetchLimits, post
 from apexbridge.toolbox.builtin import builtin_tools
+from apexbridge.toolbox.scripts import SkillScriptTool
 from apexbridge.toolbox.skills import (
-    SkillScriptTool,
     SkillSearchTool,
     SkillsListTool,
     SkillsLoadTool,
     SkillTool,
 )
-from apexbridge.tools.base import SubagentRequest, Tool, ToolContext, ToolRegistry
+from apexbridge.tools.base import SubagentRequest, Tool, ToolContext, ToolRegistry, ToolResult
 
 _MAX_REPLY = 1024 * 1024
 
@@ -79,6 +91,8 @@ class Rooms:
     usage: UsageStore
     search: Search
     touch: Touch
+    tasks: TaskGroup
+    """Where turns run: whoever reads of one may leave at any time, from any task."""
     tools: Sequence[Tool] = ()
 
 
@@ -93,10 +107,15 @@ class Chatting:
         self._hooks = tuple(_hooks(loaded))
         self._ground = Ground.of(loaded.project, loaded.home)
         self._rules = follow_links(tuple(_rules(loaded)), self._ground)
+        self._about_skills = tuple(rule for rule in self._rules if rule.pattern.names("Skill"))
         self.approvals = Approvals(loaded.data / "approvals.json", loaded.project)
-        self.approver = approver
+        self.approver, self._asking = approver, anyio.Lock()
         self.model: Opened = open_model(loaded)
         self.registry = self._registry()
+
+    def start(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Begin something that ends with the runtime at the latest."""
+        self._rooms.tasks.start_soon(work)
 
     async def close(self) -> None:
         """Let go of the model and the store."""
@@ -111,16 +130,32 @@ class Chatting:
         """
         async with self._turns.setdefault(session_id, anyio.Lock()):
             session = await self.session(session_id)
-            agent = Agent(self._parts())
-            end = await agent.turn(session, request, emit)
-            save = partial(self.store.save, session, end.record)
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(save)
+            agent, record = Agent(self._parts()), TurnRecord.new(session_id)
+            try:
+                end = await agent.turn(session, request, emit, record=record)
+            finally:
+                await self._save(session, record)
         finished = TurnFinished(
             session_id=session_id, turn_id=end.record.id, finish=end.finish, text=end.text
         )
         emit(finished)
         return end
+
+    async def invoke(self, session_id: str, wish: Invocation, emit: EventSink) -> ToolResult:
+        """Invoke a skill in a conversation without asking the model.
+
+        Raises:
+            ApexBridgeError: If the skill cannot be used.
+        """
+        async with self._turns.setdefault(session_id, anyio.Lock()):
+            session = await self.session(session_id)
+            result = await Agent(self._parts()).invoke(session, wish, emit)
+            await self._save(session, replace(TurnRecord.new(session_id), finish="skill"))
+        return result
+
+    async def _save(self, session: Session, record: TurnRecord) -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self.store.save, session, record)
 
     async def session(self, session_id: str, *, system: str = "") -> Session:
         """The conversation of that id: the one going on, the one that was kept, or a new one."""
@@ -155,11 +190,7 @@ class Chatting:
     def _child(self, parent: Session, request: SubagentRequest) -> Generator[Session]:
         """A session below another, known for as long as it is at work."""
         child = self._new(f"{parent.id}.{uuid.uuid4().hex[:6]}")
-        child.hooks = parent.hooks.below()
-        child.parent_id, child.cwd = parent.id, parent.cwd
-        child.chain = (*parent.chain, request.skill or request.agent)
-        child.profile, child.system = request.agent, parent.system
-        child.reach = list(parent.reach)
+        raise_child(child, parent, request)
         self._sessions[child.id] = child
         try:
             yield child
@@ -176,6 +207,7 @@ class Chatting:
             guard=self._guard(),
             offering=Offering(
                 snapshot=lambda: rooms.catalog.snapshot,
+                find=rooms.catalog.get,
                 search=partial(rooms.search, limit=8),
                 is_denied=self._is_denied,
                 usage=lambda: rooms.usage.scores(time.time()),
@@ -212,11 +244,12 @@ class Chatting:
             approvals=self.approvals,
             ground=self._ground,
             approver=self.approver,
+            turn=self._asking,
         )
 
     def _is_denied(self, name: str) -> bool:
         request = PermissionRequest(tool="Skill", argument=name, harmless=True)
-        return bool(self._rules) and decide(request, self._rules).effect == "deny"
+        return bool(self._about_skills) and decide(request, self._about_skills).effect == "deny"
 
     def _may_read(self, path: Path, context: ToolContext) -> bool:
         if not self._rules:
@@ -239,14 +272,25 @@ class Chatting:
         for tool, aliases in own:
             registry.add(tool, aliases=aliases)
         registry.add(SkillTool(self._activator(), self._situation))
-        search = SkillSearchTool(rooms.search, rooms.catalog, self._situation)
+        seen = (self._situation, self._is_denied)
+        search = SkillSearchTool(rooms.search, rooms.catalog, *seen)
         registry.add(search, aliases=("VectorSearch",))
-        registry.add(SkillScriptTool(self._execute, rooms.catalog.get, self._is_isolated))
-        registry.add(SkillsListTool(lambda: rooms.catalog.skills))
-        registry.add(SkillsLoadTool(rooms.catalog))
+        registry.add(SkillScriptTool(self._execute, self._find_to_run, self._is_isolated))
+        registry.add(SkillsListTool(lambda: rooms.catalog.skills, *seen))
+        registry.add(SkillsLoadTool(rooms.catalog, *seen))
         for tool in rooms.tools:
             registry.add(tool)
         return registry
+
+    def _find_to_run(self, name: str, session_id: str) -> Skill:
+        """A skill whose script the model may run: one it may invoke, or one that is at work."""
+        catalog, situation = self._rooms.catalog, self._situation(session_id)
+        skill = catalog.get(name)
+        if skill.name in situation.active:
+            return skill
+        if self._is_denied(skill.name):
+            raise SkillNotFoundError(skill.name)
+        return catalog.get_for_model(skill.name, situation.waking)
 
     async def _execute(self, call: ScriptCall) -> ExecutionResult:
         executing = self._rooms.executing
@@ -284,16 +328,30 @@ def _hooks(loaded: Loaded) -> Generator[Hook]:
 async def stream_turn(
     chatting: Chatting, session_id: str, request: TurnRequest
 ) -> AsyncGenerator[Event]:
-    """A turn as the events that happen in it, the last of them `TurnFinished`."""
+    """A turn as the events that happen in it, the last of them `TurnFinished`.
+
+    Whoever stops reading ends the turn.
+    """
     sender, receiver = anyio.create_memory_object_stream[Event](float("inf"))
-    async with AsyncExitStack() as stack:
-        tasks = await stack.enter_async_context(anyio.create_task_group())
-        stack.enter_context(receiver)
+    scope, ended, failed = anyio.CancelScope(), anyio.Event(), list[Exception]()
 
-        async def work() -> None:
-            with sender:
+    async def work() -> None:
+        try:
+            with sender, scope:
                 await chatting.turn(session_id, request, sender.send_nowait)
+        except Exception as error:  # noqa: BLE001  # any: it is raised where the events are read
+            failed.append(error)
+        finally:
+            ended.set()
 
-        tasks.start_soon(work)
-        async for event in receiver:
-            yield event
+    chatting.start(work)
+    with receiver:
+        try:
+            async for event in receiver:
+                yield event
+        finally:
+            scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await ended.wait()
+    if failed:
+        raise failed[0]

@@ -4,7 +4,7 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
-from contextlib import ExitStack, aclosing, asynccontextmanager, nullcontext
+from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Self
 
 import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.audit import AuditLog
@@ -35,6 +36,7 @@ from apexbridge.settings import Loaded, load
 from apexbridge.skills.model import Origin, Problem, Skill
 from apexbridge.sources.nested import Nesting
 from apexbridge.sources.remembered import ScanMemory
+from apexbridge.tools.base import ToolResult
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +69,7 @@ class Runtime:
         self.audit = AuditLog(loaded.data / "audit.jsonl")
         books = Books(catalog=self.catalog, trust=self.trust, usage=self.usage, audit=self.audit)
         self.executing = Executing(loaded, books)
+        self._tasks: TaskGroup
         self._stack = ExitStack()
         self._stack.callback(self.executing.close)
 
@@ -82,8 +85,8 @@ class Runtime:
     ) -> AsyncGenerator[Self]:
         """Build everything, scan every source, and take it down at the end of the block.
 
-        One that `lives` sees changes on disk and of servers as they happen, its index too; it
-        must be closed by the task that opened it. A server has its data folder to itself.
+        It must be closed by the task that opened it. One that `lives` sees changes on disk and of
+        servers as they happen, its index too. A server has its data folder to itself.
 
         Raises:
             ConfigError: If the settings or an extension make no sense.
@@ -99,7 +102,7 @@ class Runtime:
                     await runtime.living.begin()
                 else:
                     await runtime.refresh()
-                async with beside(runtime.living.run) if lives else nullcontext():
+                async with beside(*([runtime.living.run] if lives else [])) as runtime._tasks:
                     yield runtime
             finally:
                 try:
@@ -172,6 +175,7 @@ class Runtime:
                 usage=self.usage,
                 search=search,
                 touch=self.touch,
+                tasks=self._tasks,
                 tools=self.extensions.tools(self.loaded.project),
             ),
         )
@@ -204,6 +208,25 @@ class Runtime:
             async for event in events:
                 self.emit(event)
                 yield event
+
+    async def invoke_skill(
+        self, name: str, arguments: str = "", *, session: str = "", approver: Approver | None = None
+    ) -> ToolResult:
+        """Invoke a skill without asking the model: inline its text stands in the session then.
+
+        A forked skill's text is what its child session answered.
+
+        Raises:
+            SkillNotFoundError: With the names that come near.
+            SkillNotInvocableError: If it has nothing to say, or cannot be reached.
+            PermissionDeniedError: If a rule, a hook or a person said no.
+        """
+        from apexbridge.activation.activator import Invocation
+
+        if approver is not None:
+            self.chatting.approver = approver
+        wish = Invocation(name=name, arguments=arguments, trigger="api")
+        return await self.chatting.invoke(session or uuid.uuid4().hex, wish, self.emit)
 
     async def touch(self, paths: Iterable[Path], waking: Waking) -> Touched:
         """Wake and find the skills that touched files concern; the index takes in new ones."""

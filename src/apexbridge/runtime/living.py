@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+from anyio.abc import TaskGroup
 
 from apexbridge.catalog.catalog import FIRST_RETRY, LAST_RETRY, Catalog
 from apexbridge.events import Cause
@@ -21,14 +22,17 @@ _FAR = (f"{Origin.MCP}:", f"{Origin.REMOTE}:")
 
 
 @asynccontextmanager
-async def beside(run: Callable[[], Coroutine[None, None, None]]) -> AsyncGenerator[None]:
-    """Run something beside a block and end it with the block, whose own error stays as it is."""
-    failure: Exception | None = None
+async def beside(*runs: Callable[[], Coroutine[None, None, None]]) -> AsyncGenerator[TaskGroup]:
+    """Run things beside a block and end them with the block, whose own error stays as it is."""
+    failure: BaseException | None = None
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(run)
+        for run in runs:
+            tasks.start_soon(run)
         try:
-            yield
-        except Exception as error:  # noqa: BLE001  # any: it is raised again below
+            yield tasks
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001  # any: it is raised again below
             failure = error
         tasks.cancel_scope.cancel()
     if failure is not None:

@@ -9,6 +9,7 @@ from apexbridge.models.embedded import EmbeddedModel
 from apexbridge.models.openai_compat import OpenAiModel
 from apexbridge.models.presets import Preset, preset
 from apexbridge.models.react_text import ReactTextModel, ToolFallbackModel
+from apexbridge.models.trying import Patience
 from apexbridge.settings import Loaded
 
 EMBEDDED = "embedded"
@@ -42,7 +43,7 @@ def open_model(loaded: Loaded) -> Opened:
     key = chosen.api_key.get_secret_value() or _key_of(known, loaded)
     protocol = known.protocol if chosen.preset else chosen.protocol
     maker = AnthropicModel if protocol == "anthropic" else OpenAiModel
-    inner = maker(address, api_key=key)
+    inner = maker(address, api_key=key, patience=Patience(first_seconds=chosen.first_seconds))
     return Opened(
         client=_with_tools(inner, loaded, known, address),
         name=name,
@@ -60,5 +61,6 @@ def _with_tools(inner: ModelClient, loaded: Loaded, known: Preset, address: str)
     way = known.tools if wanted == "auto" and known.name else wanted
     if way == "native":
         return inner
-    text = ReactTextModel(inner, has_schema=known.has_schema)
+    has_schema = known.has_schema or loaded.settings.model.json_schema
+    text = ReactTextModel(inner, has_schema=has_schema)
     return text if way == "text" else ToolFallbackModel(inner, base_url=address, text=text)

@@ -147,8 +147,13 @@ class ModelSettings(BaseModel):
     """What it speaks, where no preset says."""
     tools: Literal["auto", "native", "text"] = "auto"
     """Whether the model takes tools (`native`), is told of them in words (`text`), or is tried."""
+    json_schema: bool = False
+    """Whether the service holds replies to a JSON schema, which helps where tools are told in
+    words; for a preset it is known."""
     window: int = Field(default=128_000, ge=1_000)
     """Its context window, in tokens."""
+    first_seconds: float = Field(default=120, gt=0, le=3_600)
+    """How long its first word may take; a large prompt on a small machine takes long."""
 
 
 class AgentSettings(BaseModel):

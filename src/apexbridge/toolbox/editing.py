@@ -67,14 +67,19 @@ class WriteTool(TypedTool[WriteArguments]):
         """Write it."""
         place = locate(arguments.file_path, context, self.spec.name, writes=True)
         data = arguments.content.encode()
-        is_new = await anyio.to_thread.run_sync(_write, place, data)
+        is_new = await anyio.to_thread.run_sync(write_file, place, data)
         done = "Created" if is_new else "Replaced"
         lines = arguments.content.count("\n") + (not arguments.content.endswith("\n"))
         size = f"{lines:,} lines, {len(data):,} bytes" if data else "empty"
         return ToolResult(text=f"{done} {place.shown} ({size}).", touched=(place.path,))
 
 
-def _write(place: Place, data: bytes) -> bool:
+def write_file(place: Place, data: bytes, *, may_replace: bool = True) -> bool:
+    """Write a whole file, or nothing; folders on the way are made. True if there was none.
+
+    Raises:
+        ToolFailedError: If it cannot be written, or is there and may not be replaced.
+    """
     with open_parent(place, makes=True) as parent:
         try:
             os.stat(place.path.name, dir_fd=parent, follow_symlinks=False)
@@ -83,6 +88,8 @@ def _write(place: Place, data: bytes) -> bool:
             is_new = True
         except OSError as error:
             raise place.failed(error.strerror or str(error)) from error
+        if not (is_new or may_replace):
+            raise place.failed("it is there already")
         _replace(place, parent, data)
     return is_new
 
