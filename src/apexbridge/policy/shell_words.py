@@ -287,10 +287,10 @@ class _Reader:
         text = self._source.decode()
         start = len(self._source[: node.start_byte].decode())
         at = text.find("\n", start)
-        for line in text[at + 1 :].split("\n"):
-            at += 1 + len(line)
-            if (line.lstrip("\t") if strips else line) == word:
-                break
+        lines = text[at + 1 :].split("\n")
+        read = [line.lstrip("\t") if strips else line for line in lines]
+        _require(word in read)
+        at += sum(1 + len(line) for line in lines[: read.index(word) + 1])
         _require(len(text[:at].encode()) == node.end_byte)
 
     def _word(self, node: Node) -> Word:
