@@ -45,7 +45,9 @@ def hook(script: str, seconds: float = 30) -> Hook:
 
 
 def bash_call(command: str = "ls", name: str = "Bash") -> Occasion:
-    return before_tool("s1", Path("/work"), name=name, arguments={"command": command}, call_id="c1")
+    return before_tool(
+        "s1", Path("/srv/project"), name=name, arguments={"command": command}, call_id="c1"
+    )
 
 
 @pytest.fixture
@@ -91,13 +93,13 @@ async def test_a_command_is_told_what_happens_on_stdin(run: RunCommand, tmp_path
     told, end = json.JSONDecoder().raw_decode(verdict.reason)
     assert told == {
         "session_id": "s1",
-        "cwd": "/work",
+        "cwd": "/srv/project",
         "hook_event_name": "PreToolUse",
         "tool_name": "Bash",
         "tool_input": {"command": "echo 你好"},
         "tool_use_id": "c1",
     }
-    assert verdict.reason[end:] == "kept/work"
+    assert verdict.reason[end:] == "kept/srv/project"
 
 
 @pytest.mark.promise("G06")
@@ -134,7 +136,9 @@ async def test_an_input_changed_to_a_denied_path_is_judged_again() -> None:
     answer = '{"hookSpecificOutput": {"updatedInput": {"file_path": "/home/me/.ssh/id"}}}'
     runner = HookRunner(answering(x=printed(answer)))
     runner.register([Hook(event=PRE, command=("x",))])
-    asked = before_tool("s", Path("/work"), name="Read", arguments={"file_path": "/work/a"})
+    asked = before_tool(
+        "s", Path("/srv/project"), name="Read", arguments={"file_path": "/srv/project/a"}
+    )
     verdict = await runner.fire(asked)
     assert not verdict.is_blocked
     changed = dict(verdict.changed or {})
@@ -143,8 +147,8 @@ async def test_an_input_changed_to_a_denied_path_is_judged_again() -> None:
         Rule(effect="deny", pattern=ToolPattern.parse("Read(~/.ssh)")),
         Rule(effect="allow", pattern=ToolPattern.parse("Read")),
     ]
-    standing = Standing(ground=Ground(project=Path("/work"), home=Path("/home/me")))
-    before = PermissionRequest(tool="Read", path=Path("/work/a"))
+    standing = Standing(ground=Ground(project=Path("/srv/project"), home=Path("/home/me")))
+    before = PermissionRequest(tool="Read", path=Path("/srv/project/a"))
     after = PermissionRequest(tool="Read", path=Path(changed["file_path"]))
     assert decide(before, rules, (), standing).effect == "allow"
     assert decide(after, rules, (), standing).effect == "deny"

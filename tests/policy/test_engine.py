@@ -19,7 +19,7 @@ from apexbridge.policy.rules import (
 )
 from apexbridge.policy.wildcards import Ground
 
-PROJECT, HOME = Path("/work/project"), Path("/home/me")
+PROJECT, HOME = Path("/srv/project"), Path("/home/me")
 STANDING = Standing(ground=Ground(project=PROJECT, home=HOME))
 
 
@@ -94,47 +94,47 @@ def test_a_question_without_an_argument_comes_with_the_tool() -> None:
 @pytest.mark.parametrize(
     ("line", "tool", "path", "effect"),
     [
-        ("allow Read(src/**)", "Read", "/work/project/src/a/b.py", "allow"),
-        ("allow Read(src/**)", "Grep", "/work/project/src/a", "allow"),
-        ("allow Read(src/**)", "Glob", "/work/project/srcs", "ask"),
-        ("allow Read(src)", "Read", "/work/project/src/a", "allow"),
-        ("allow Read(src/)", "Read", "/work/project/lib/src/a", "allow"),
-        ("allow Read(./src)", "Read", "/work/project/lib/src/a", "ask"),
-        ("allow Read(/src)", "Read", "/work/project/src/a", "allow"),
+        ("allow Read(src/**)", "Read", "/srv/project/src/a/b.py", "allow"),
+        ("allow Read(src/**)", "Grep", "/srv/project/src/a", "allow"),
+        ("allow Read(src/**)", "Glob", "/srv/project/srcs", "ask"),
+        ("allow Read(src)", "Read", "/srv/project/src/a", "allow"),
+        ("allow Read(src/)", "Read", "/srv/project/lib/src/a", "allow"),
+        ("allow Read(./src)", "Read", "/srv/project/lib/src/a", "ask"),
+        ("allow Read(/src)", "Read", "/srv/project/src/a", "allow"),
         ("allow Read(/src)", "Read", "/src/a", "ask"),
         ("deny Read(/src)", "Read", "/src/a", "deny"),
         ("allow Read(//src)", "Read", "/src/a", "allow"),
         ("allow Read(//)", "Read", "/anything", "allow"),
-        ("allow Read(.)", "Read", "/work/project/x", "allow"),
-        ("allow Read(.)", "Read", "/work/other", "ask"),
-        ("allow Read(..)", "Read", "/work/other", "allow"),
-        ("allow Read(../other)", "Read", "/work/other/x", "allow"),
+        ("allow Read(.)", "Read", "/srv/project/x", "allow"),
+        ("allow Read(.)", "Read", "/srv/other", "ask"),
+        ("allow Read(..)", "Read", "/srv/other", "allow"),
+        ("allow Read(../other)", "Read", "/srv/other/x", "allow"),
         ("allow Read(~/notes/*.md)", "Read", "/home/me/notes/a.md", "allow"),
         ("allow Read(~/notes/*.md)", "Read", "/home/me/notes/a/b.md", "ask"),
         ("allow Read(~)", "Read", "/home/me/x", "allow"),
-        ("allow Read(*.md)", "Read", "/work/project/deep/in/a.md", "allow"),
-        ("allow Read(*.md)", "Read", "/work/other/a.md", "ask"),
-        ("deny Read(.env)", "Read", "/work/project/a/.env", "deny"),
-        ("deny Read(**/.env)", "Read", "/work/project/.env", "deny"),
+        ("allow Read(*.md)", "Read", "/srv/project/deep/in/a.md", "allow"),
+        ("allow Read(*.md)", "Read", "/srv/other/a.md", "ask"),
+        ("deny Read(.env)", "Read", "/srv/project/a/.env", "deny"),
+        ("deny Read(**/.env)", "Read", "/srv/project/.env", "deny"),
         ("deny Read(~/.ssh)", "Grep", "/home/me/.ssh/id", "deny"),
-        ("allow Read(a/**/z)", "Read", "/work/project/a/z", "allow"),
-        ("allow Read(a/**/z)", "Read", "/work/project/a/b/c/z", "allow"),
-        ("allow Read(a?c)", "Read", "/work/project/abc", "allow"),
-        ("allow Read([a-c]x[!0-9])", "Read", "/work/project/bxy", "allow"),
-        ("allow Read([a-c]x[!0-9])", "Read", "/work/project/bx1", "ask"),
-        ("allow Read([xy])", "Read", "/work/project/y", "allow"),
-        ("allow Read(\\*)", "Read", "/work/project/x", "ask"),
-        ("allow Read(\\*)", "Read", "/work/project/*", "allow"),
-        ("allow Read([)", "Read", "/work/project/[", "allow"),
-        ("allow Read(中文/**)", "Read", "/work/project/中文/稿", "allow"),
-        ("allow Read", "Write", "/work/project/a", "ask"),
-        ("allow Write(out)", "Edit", "/work/project/out/a", "allow"),
-        ("allow Edit(out)", "Write", "/work/project/out/a", "allow"),
-        ("deny Write", "Edit", "/work/project/a", "deny"),
-        ("allow Glob(src)", "Read", "/work/project/src/a", "ask"),
+        ("allow Read(a/**/z)", "Read", "/srv/project/a/z", "allow"),
+        ("allow Read(a/**/z)", "Read", "/srv/project/a/b/c/z", "allow"),
+        ("allow Read(a?c)", "Read", "/srv/project/abc", "allow"),
+        ("allow Read([a-c]x[!0-9])", "Read", "/srv/project/bxy", "allow"),
+        ("allow Read([a-c]x[!0-9])", "Read", "/srv/project/bx1", "ask"),
+        ("allow Read([xy])", "Read", "/srv/project/y", "allow"),
+        ("allow Read(\\*)", "Read", "/srv/project/x", "ask"),
+        ("allow Read(\\*)", "Read", "/srv/project/*", "allow"),
+        ("allow Read([)", "Read", "/srv/project/[", "allow"),
+        ("allow Read(中文/**)", "Read", "/srv/project/中文/稿", "allow"),
+        ("allow Read", "Write", "/srv/project/a", "ask"),
+        ("allow Write(out)", "Edit", "/srv/project/out/a", "allow"),
+        ("allow Edit(out)", "Write", "/srv/project/out/a", "allow"),
+        ("deny Write", "Edit", "/srv/project/a", "deny"),
+        ("allow Glob(src)", "Read", "/srv/project/src/a", "ask"),
         ("allow Read(*)", "Read", "/etc/passwd", "allow"),
-        ("allow Read()", "Read", "/work/project/a", "ask"),
-        ("deny Read()", "Read", "/work/project/a", "deny"),
+        ("allow Read()", "Read", "/srv/project/a", "ask"),
+        ("deny Read()", "Read", "/srv/project/a", "deny"),
     ],
 )
 def test_path_patterns_read_like_a_gitignore(
@@ -154,7 +154,7 @@ def test_a_path_nobody_can_place_is_refused_rather_than_allowed(
 ) -> None:
     nowhere = PermissionRequest(tool="Read", argument="x")
     assert decide(nowhere, rules(*lines), (), STANDING).effect == effect
-    groundless = PermissionRequest(tool="Read", path=Path("/work/project/other"))
+    groundless = PermissionRequest(tool="Read", path=Path("/srv/project/other"))
     assert decide(groundless, rules(*lines)).effect == effect
     assert decide(nowhere, rules("allow Read")).effect == "allow"
 
@@ -171,8 +171,8 @@ def test_a_question_about_a_path_comes_with_the_file_and_its_folder() -> None:
     request = PermissionRequest(tool="Write", path=PROJECT / "a*b" / "c")
     first, second = decide(request, [], (), STANDING).suggestions
     assert (str(first.pattern), str(second.pattern)) == (
-        "Write(//work/project/a\\*b/c)",
-        "Write(//work/project/a\\*b/**)",
+        "Write(//srv/project/a\\*b/c)",
+        "Write(//srv/project/a\\*b/**)",
     )
     other = PermissionRequest(tool="Write", path=PROJECT / "axb" / "c")
     for rule in (first, second):

@@ -14,7 +14,7 @@ from apexbridge.policy.shell_words import parse_shell
 from apexbridge.policy.wildcards import Ground
 from tests.policy.test_engine import rules
 
-PROJECT = Path("/work/project")
+PROJECT = Path("/srv/project")
 STANDING = Standing(ground=Ground(project=PROJECT, home=Path("/home/me")))
 
 
