@@ -1,5 +1,5 @@
 # Two commands do everything: `make run` and `make test`. The other verbs are parts of them.
-.PHONY: run test check format lint types cover crash bench real-model docs clean test-as-nobody test-without-bubblewrap
+.PHONY: run test check style format lint types cover crash bench real-model docs clean test-as-nobody test-without-bubblewrap
 
 RUN  := .venv
 TEST := .venv-test
@@ -15,18 +15,22 @@ else
 	@$(RUN)/bin/apexbridge ls
 endif
 
-test: check
+# Types are judged beside the tests: that takes one core, and a core would be idle.
+test: style
 	@PYTHONWARNDEFAULTENCODING=1 $(BIN)/coverage erase
-	@PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache PYTHONWARNDEFAULTENCODING=1 \
-	  $(BIN)/coverage run -m pytest -n 3 --dist worksteal -q
+	@$(BIN)/pyright --pythonpath $(BIN)/python > build/types.log 2>&1 & types=$$!; \
+	  PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache PYTHONWARNDEFAULTENCODING=1 \
+	    $(BIN)/coverage run -m pytest -n 3 --dist worksteal -q; tests=$$?; \
+	  wait $$types; judged=$$?; cat build/types.log; [ $$tests = 0 ] && [ $$judged = 0 ]
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/python scripts/check_coverage.py
 
-check: $(TEST)/.ready
+check: style types
+
+style: $(TEST)/.ready
 	@$(BIN)/ruff format --check --quiet . && echo "format ok"
 	@$(BIN)/ruff check --quiet . && echo "lint ok"
 	@$(BIN)/lint-imports --no-cache > build/imports.log 2>&1 && grep -E '^Contracts' build/imports.log || { cat build/imports.log; exit 1; }
-	@$(BIN)/pyright --pythonpath $(BIN)/python
 
 format: $(TEST)/.ready
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
