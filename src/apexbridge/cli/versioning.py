@@ -46,7 +46,8 @@ def update(out: Out, order: UpdateOrder) -> None:
             difference = await anyio.to_thread.run_sync(
                 partial(_difference, order.path, runtime.store.folder(name), limits)
             )
-            if now.sha256 != inspection.sha256:
+            # One that is held is refused below: nobody needs to read what will not come.
+            if now.sha256 != inspection.sha256 and not now.is_pinned:
                 _draw(out, difference)
                 if not order.yes and not out.asks("update_ask", name=name):
                     raise PermissionDeniedError(code="not_agreed")
