@@ -28,6 +28,7 @@ ApexBridgeError
 │   ├── EmbedderUnavailableError
 │   ├── EmbedderOutputError      vectors that cannot be right: refused, never stored
 │   └── IndexMismatchError       stored vectors come from another embedder
+├── RequestError                 a request from the network cannot be taken as it is
 ├── EvalInputError               a file with queries or skills to evaluate makes no sense
 ├── ModelError
 │   ├── ModelUnavailableError    worth trying again
@@ -270,6 +271,12 @@ class IndexMismatchError(RetrievalError):
     """Stored vectors come from another embedder."""
 
     code = "index_mismatch"
+
+
+class RequestError(ApexBridgeError):
+    """A request from the network cannot be taken as it is; `param` says what of it is wrong."""
+
+    code = "request_invalid"
 
 
 class EvalInputError(ApexBridgeError):

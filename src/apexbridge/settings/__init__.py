@@ -25,6 +25,7 @@ from apexbridge.settings.outside import (
     PluginSettings,
     RemoteSettings,
 )
+from apexbridge.settings.serving import ServerSettings
 
 __all__ = [
     "ENVIRONMENT",
@@ -40,6 +41,7 @@ __all__ = [
     "PluginSettings",
     "RemoteSettings",
     "SandboxSettings",
+    "ServerSettings",
     "Settings",
     "SkillSettings",
     "flatten",

@@ -20,6 +20,7 @@ from apexbridge.settings.kinds import (
     language_tag,
 )
 from apexbridge.settings.outside import McpSettings, PluginSettings, RemoteSettings
+from apexbridge.settings.serving import ServerSettings
 from apexbridge.skills.model import Origin
 
 PREFIX = "APEXBRIDGE_"
@@ -226,6 +227,8 @@ class Settings(BaseSettings):
     """What a turn may cost, and what skills may do in it."""
     permissions: PermissionSettings = PermissionSettings()
     """Rules for tools and skills."""
+    server: ServerSettings = ServerSettings()
+    """The HTTP server."""
     hooks: Hooks = Field(default_factory=dict[str, Any])
     """Commands and addresses for events, as in the frontmatter of skills."""
 

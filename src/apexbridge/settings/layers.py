@@ -33,6 +33,7 @@ ENVIRONMENT = "environment"
 _NOT_FOR_PROJECTS = (
     "data_dir", "sandbox", "skills.managed_path", "skills.user_paths", "skills.precedence",
     "install", "index", "model", "plugins", "mcp", "remote", "agent", "permissions", "hooks",
+    "server",
 )  # fmt: skip
 
 

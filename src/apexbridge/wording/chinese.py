@@ -3,6 +3,7 @@
 from apexbridge.wording.chinese_arrivals import ARRIVALS
 from apexbridge.wording.chinese_checks import CHECKS
 from apexbridge.wording.chinese_permissions import PERMISSIONS
+from apexbridge.wording.chinese_server import SERVER
 from apexbridge.wording.phrase import Phrase
 
 PHRASES = {
@@ -216,6 +217,7 @@ PHRASES = {
     ),
     **CHECKS,
     **ARRIVALS,
+    **SERVER,
     "path_external": Phrase(
         "{path} 位于项目之外，未被扫描", "可用 skills.allow_external_paths = true 允许。"
     ),

@@ -3,6 +3,7 @@
 from apexbridge.wording.english_arrivals import ARRIVALS
 from apexbridge.wording.english_checks import CHECKS
 from apexbridge.wording.english_permissions import PERMISSIONS
+from apexbridge.wording.english_server import SERVER
 from apexbridge.wording.phrase import Phrase
 
 PHRASES = {
@@ -285,6 +286,7 @@ PHRASES = {
     ),
     **CHECKS,
     **ARRIVALS,
+    **SERVER,
     "path_external": Phrase(
         "{path} lies outside of the project and was not scanned",
         "Allow it with skills.allow_external_paths = true.",

@@ -1,0 +1,119 @@
+"""Errors as clients get them: a status, and a body that every vendor's client can read."""
+
+import errno
+from collections.abc import Mapping
+
+import orjson
+from starlette.responses import Response
+
+from apexbridge import wording
+from apexbridge.errors import (
+    ApexBridgeError,
+    ArchiveError,
+    ConfigError,
+    EvalInputError,
+    ModelError,
+    ModelRejectedError,
+    PermissionDeniedError,
+    RequestError,
+    RetrievalError,
+    SandboxUnavailableError,
+    SkillChangedError,
+    SkillExistsError,
+    SkillInvalidError,
+    SkillNotFoundError,
+    SkillReadOnlyError,
+    SkillVersionError,
+    StorageError,
+    ToolError,
+    UnsafePathError,
+)
+
+_BY_CODE: Mapping[str, int] = {
+    "request_invalid": 400,
+    "key_missing": 401,
+    "key_invalid": 401,
+    "scope_missing": 403,
+    "origin_refused": 403,
+    "route_unknown": 404,
+    "model_unknown": 404,
+    "method_not_allowed": 405,
+    "request_slow": 408,
+    "skill_pinned": 409,
+    "body_too_large": 413,
+    "address_too_long": 414,
+    "content_type_unsupported": 415,
+    "host_unknown": 421,
+    "field_not_editable": 422,
+    "rate_limited": 429,
+    "server_busy": 503,
+    "server_stopping": 503,
+    "data_in_use": 503,
+}
+_BY_KIND: tuple[tuple[type[ApexBridgeError], int], ...] = (
+    (RequestError, 400),
+    (SkillNotFoundError, 404),
+    (SkillExistsError, 409),
+    (SkillChangedError, 412),
+    (SkillVersionError, 404),
+    (SkillReadOnlyError, 403),
+    (PermissionDeniedError, 403),
+    (SkillInvalidError, 422),
+    (ArchiveError, 422),
+    (UnsafePathError, 404),
+    (EvalInputError, 422),
+    (ToolError, 422),
+    (ModelRejectedError, 400),
+    (ModelError, 502),
+    (RetrievalError, 503),
+    (SandboxUnavailableError, 503),
+    (ConfigError, 422),
+)
+_KINDS: Mapping[int, str] = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+}
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_SERVER = 500
+
+
+def status_of(error: ApexBridgeError) -> int:
+    """The status that says best what happened."""
+    if error.code in _BY_CODE:
+        return _BY_CODE[error.code]
+    cause = error.__cause__
+    if isinstance(error, StorageError) and isinstance(cause, OSError) and cause.errno in _FULL:
+        return 507
+    return next((status for kind, status in _BY_KIND if isinstance(error, kind)), _SERVER)
+
+
+def error_body(error: ApexBridgeError, language: wording.Language = "en") -> dict[str, object]:
+    """What vendors' clients and ours read alike; the code is never translated."""
+    phrase, status = error.said(language), status_of(error)
+    kind = _KINDS.get(status, "invalid_request_error" if status < _SERVER else "server_error")
+    return {
+        "error": {
+            "message": phrase.message,
+            "type": kind,
+            "param": error.details.get("param") or None,
+            "code": error.code,
+            "hint": phrase.hint,
+        }
+    }
+
+
+def error_response(error: ApexBridgeError, language: wording.Language = "en") -> Response:
+    """The refusal, whole."""
+    headers = dict[str, str]()
+    status = status_of(error)
+    if status == 401:  # a status is its own name
+        headers["WWW-Authenticate"] = 'Bearer realm="apexbridge"'
+    after = error.details.get("retry_after")
+    if after is not None:
+        headers["Retry-After"] = str(after)
+    body = orjson.dumps(error_body(error, language))
+    return Response(body, status, headers, media_type="application/json")

@@ -1,0 +1,44 @@
+"""The English words of the server, by code."""
+
+from apexbridge.wording.phrase import Phrase
+
+SERVER: dict[str, Phrase] = {
+    "request_invalid": Phrase("The request makes no sense: {detail}"),
+    "key_missing": Phrase(
+        "A key is needed",
+        "Send it as 'Authorization: Bearer KEY'; 'apexbridge keys make' makes one.",
+    ),
+    "key_invalid": Phrase(
+        "The key is unknown, expired or revoked", "'apexbridge keys make' makes a new one."
+    ),
+    "scope_missing": Phrase(
+        "The key may not do this: it lacks the scope '{scope}'",
+        "Make one that may: apexbridge keys make NAME --scope {scope}",
+    ),
+    "host_unknown": Phrase(
+        "This server does not answer for the host '{host}'", "Add it to server.allowed_hosts."
+    ),
+    "origin_refused": Phrase(
+        "Pages of {origin} may not call this server", "Add it to server.allowed_origins."
+    ),
+    "content_type_unsupported": Phrase(
+        "A body of the type '{kind}' is not taken here", "Send {wanted}."
+    ),
+    "body_too_large": Phrase("The request is larger than {limit} bytes"),
+    "request_slow": Phrase("The request did not arrive within {seconds} seconds"),
+    "address_too_long": Phrase("The address is longer than {limit} bytes"),
+    "route_unknown": Phrase("There is nothing at {path}", "See /openapi.json for what there is."),
+    "method_not_allowed": Phrase("{method} is not possible at {path}"),
+    "rate_limited": Phrase("Too many requests for this key", "Try again in {retry_after} seconds."),
+    "server_busy": Phrase("The server has all it can do", "Try again in {retry_after} seconds."),
+    "server_stopping": Phrase("The server is being stopped", "Try again in {retry_after} seconds."),
+    "server_failed": Phrase("The server failed; its log says why"),
+    "model_unknown": Phrase("There is no model named '{name}'", "See /v1/models."),
+    "field_not_editable": Phrase(
+        "'{field}' cannot be changed: only the description can", "Install a new version instead."
+    ),
+    "bind_needs_key": Phrase(
+        "Listening at {host} lets others in, and there is no key yet",
+        "Make one first: apexbridge keys make NAME",
+    ),
+}
