@@ -1,18 +1,18 @@
 # Two commands do everything: `make run` and `make test`. The other verbs are parts of them.
-.PHONY: run test check style format lint types cover crash bench real-model docs clean test-as-nobody test-without-bubblewrap
+.PHONY: run test check style format lint types cover fuzz crash bench real-model docs clean test-as-nobody test-without-bubblewrap
 
 RUN  := .venv
 TEST := .venv-test
 BIN  := $(TEST)/bin
 
-# The main job; with ASK="…" it answers that, which no shell and no make reads on the way.
+# The main job: the server and its console; with ASK="…" it answers that, which no shell and no make reads on the way.
 run: export QUESTION = $(value ASK)
 run: $(RUN)/.ready
 ifdef ASK
 	@$(RUN)/bin/apexbridge chat -- "$$QUESTION"
 else
-	@$(RUN)/bin/apexbridge doctor
-	@$(RUN)/bin/apexbridge ls
+	@$(RUN)/bin/apexbridge doctor --short
+	@exec $(RUN)/bin/apexbridge serve
 endif
 
 # Types are judged beside the tests: that takes one core, and a core would be idle.
@@ -20,7 +20,7 @@ test: style
 	@PYTHONWARNDEFAULTENCODING=1 $(BIN)/coverage erase
 	@$(BIN)/pyright --pythonpath $(BIN)/python > build/types.log 2>&1 & types=$$!; \
 	  PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache PYTHONWARNDEFAULTENCODING=1 \
-	    $(BIN)/coverage run -m pytest -n 3 --dist worksteal -q; tests=$$?; \
+	    $(BIN)/coverage run -m pytest -n 3 --dist worksteal -q $(MEASURE); tests=$$?; \
 	  wait $$types; judged=$$?; cat build/types.log; [ $$tests = 0 ] && [ $$judged = 0 ]
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/python scripts/check_coverage.py
@@ -41,6 +41,8 @@ lint: $(TEST)/.ready
 types: $(TEST)/.ready
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
+# Measures also the tests that only run again what others measured, which takes longer.
+cover: MEASURE := --measure-all
 cover: test
 	@$(BIN)/coverage report --show-missing --skip-covered
 
@@ -52,6 +54,10 @@ test-as-nobody: $(TEST)/.ready
 # Everything, on a machine that has no bubblewrap and may not install it.
 test-without-bubblewrap: $(TEST)/.ready
 	@scripts/elsewhere --without-bubblewrap $(BIN)/python -m pytest -n 2 -q -p no:cacheprovider
+
+# The tests with made-up examples, with forty times as many of them as in `make test`.
+fuzz: $(TEST)/.ready
+	@$(BIN)/python -m pytest -n 2 -q -p no:cacheprovider -m hypothesis --hypothesis-profile=fuzz
 
 # The same kills as in `make test`, at many more moments; then every system call, which needs strace.
 crash: $(TEST)/.ready
@@ -76,6 +82,7 @@ clean:
 $(RUN)/.ready: pyproject.toml scripts/environment
 	@scripts/environment $(RUN) .
 
-$(TEST)/.ready: pyproject.toml scripts/environment scripts/system-packages
+$(TEST)/.ready: pyproject.toml scripts/environment scripts/system-packages scripts/node-packages
 	@scripts/system-packages
 	@scripts/environment $(TEST) '.[dev]'
+	@scripts/node-packages || true # the tests that use them say so

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from benchmarks import (
     agent_loop,
+    doors,
     indexing,
     installing,
     reading,
@@ -34,6 +35,7 @@ def main() -> None:
         "retrieval_speed": lambda: retrieval_speed.main(options.chroma),
         "indexing": lambda: indexing.main(options.corpus),
         "agent_loop": agent_loop.main,
+        "doors": lambda: doors.main(options.litellm),
     }
     strange = [name for name in options.names if name not in benchmarks]
     if strange:
@@ -55,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--minilm", type=Path, help="a folder with all-MiniLM-L6-v2 as ONNX and tokenizer.json"
     )
+    parser.add_argument("--litellm", type=Path, help="an environment that has LiteLLM's proxy")
     parser.add_argument("--chroma", type=Path, help="a Python that has chromadb, as a peer")
     parser.add_argument(
         "--cross-validate", action="store_true", help="choose the weights of the fusion anew"

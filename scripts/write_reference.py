@@ -26,6 +26,7 @@ from apexbridge.settings import (
     PluginSettings,
     RemoteSettings,
     SandboxSettings,
+    ServerSettings,
     Settings,
     SkillSettings,
 )
@@ -103,6 +104,7 @@ def settings_page() -> str:
         *_settings(ModelSettings, "model."),
         *_settings(AgentSettings, "agent."),
         *_settings(PermissionSettings, "permissions."),
+        *_settings(ServerSettings, "server."),
     ]
     intro = (
         "Later wins: defaults, your `config.toml`, the project's `ship.json` (only `skills.paths` "

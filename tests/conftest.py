@@ -1,6 +1,7 @@
 """What every test gets: one async backend, an empty home, and what it needs or a skip."""
 
 import functools
+import gc
 import os
 import platform
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 import anyio
 import coverage
 import pytest
+from hypothesis import HealthCheck, settings
 
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
 from apexbridge.sandbox.cgroup import Cgroups
@@ -20,9 +22,30 @@ from apexbridge.sandbox.landlock import LandlockSandbox
 from apexbridge.sandbox.launcher import Launcher
 from tests.hostile.rows import APART, ROWS, kind_of
 
+# `make fuzz` chooses the other.
+settings.register_profile("quick", max_examples=50, deadline=None)
+settings.register_profile(
+    "fuzz", max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("quick")
+
+_MEASURING = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rounds", type=int, help="how often tests/crash kills")
+    parser.addoption("--measure-all", action="store_true", help="let no test be unmeasured")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of tests stay to the end: garbage is not looked for among them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_sessionfinish() -> None:
@@ -30,6 +53,22 @@ def pytest_sessionfinish() -> None:
     measured = coverage.Coverage.current()
     if measured is not None:
         measured.save()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Pause the measuring in a test that is marked: to trace takes as long as to run."""
+    measured = coverage.Coverage.current()
+    is_marked = item.get_closest_marker("unmeasured") is not None
+    if measured is None or not is_marked or item.config.getoption("--measure-all"):
+        return (yield)
+    measured.stop()
+    for_processes = {name: os.environ.pop(name) for name in _MEASURING if name in os.environ}
+    try:
+        return (yield)
+    finally:
+        os.environ.update(for_processes)
+        measured.start()
 
 
 @pytest.fixture

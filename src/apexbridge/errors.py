@@ -23,6 +23,7 @@ ApexBridgeError
 │   ├── ToolInputError           arguments do not fit the schema; the model may retry
 │   └── ToolFailedError          the tool ran and failed; the model should adapt
 ├── PermissionDeniedError        a rule, a hook or a person said no
+│   └── SkillDangerousError      what vetting found in a skill is too grave
 ├── SandboxUnavailableError      no sandbox of the demanded strength exists here
 ├── RetrievalError
 │   ├── EmbedderUnavailableError
@@ -44,7 +45,7 @@ it is the `outcome` of an `ExecutionResult`.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from apexbridge import wording
 
@@ -241,6 +242,24 @@ class PermissionDeniedError(ApexBridgeError):
     """A rule, a hook or a person said no."""
 
     code = "permission_denied"
+
+
+class VettingReport(Protocol):
+    """What vetting can say of itself."""
+
+    def to_json(self, language: wording.Language = "en") -> dict[str, Any]:
+        """Everything, with words in one language."""
+        ...
+
+
+class SkillDangerousError(PermissionDeniedError):
+    """What vetting found is too grave; all of it is in `report`."""
+
+    code = "skill_dangerous"
+
+    def __init__(self, report: VettingReport, **details: str) -> None:
+        self.report = report
+        super().__init__(**details)
 
 
 class SandboxUnavailableError(ApexBridgeError):

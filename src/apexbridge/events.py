@@ -1,6 +1,7 @@
 """What happens, as it happens. Events are the telemetry; logs are for people.
 
-Secrets never enter an event, and a skill's arguments are told by their length only.
+Secrets never enter an event, and a skill's arguments are told by their length only. What a person
+is asked about is told to whoever may answer.
 """
 
 from collections.abc import Callable
@@ -9,6 +10,8 @@ from typing import Literal
 
 Mode = Literal["inline", "fork"]
 Trigger = Literal["user", "model", "nested", "fork", "api"]
+Settlement = Literal["once", "always", "no", "expired", "withdrawn"]
+"""What became of a question: an answer, none in time, or a turn that was left meanwhile."""
 Cause = Literal[
     "refresh",
     "path",
@@ -98,6 +101,29 @@ class HookWarned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalAsked:
+    """A person is asked whether a tool may do something; after so many seconds it may not."""
+
+    session_id: str
+    approval_id: str
+    tool: str
+    argument: str
+    """What it would do, cut after 2,000 characters."""
+    argument_chars: int
+    reason: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalSettled:
+    """A question was answered, or nobody waits for its answer any more."""
+
+    session_id: str
+    approval_id: str
+    answer: Settlement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnFinished:
     """A turn came to its end; `finish` says to which."""
 
@@ -105,6 +131,8 @@ class TurnFinished:
     turn_id: str
     finish: str
     text: str
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +163,8 @@ Event = (
     | SkillRefused
     | SlashUsedByModel
     | HookWarned
+    | ApprovalAsked
+    | ApprovalSettled
     | TurnFinished
     | CatalogChanged
     | ListingCut

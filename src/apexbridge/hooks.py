@@ -145,9 +145,21 @@ class HookRunner:
         other._spent = self._spent
         return other
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no hook is attached to anything."""
+        return not self._registered
+
     def count(self, event: HookEvent) -> int:
         """How many hooks are attached to an event."""
         return sum(entry.hook.event is event for entry in self._registered)
+
+    def is_heard(self, event: HookEvent, subject: str) -> bool:
+        """Whether any hook is attached to an event, for that subject."""
+        return any(
+            entry.hook.event is event and matches(entry.hook.matcher, subject) is not False
+            for entry in self._registered
+        )
 
     async def fire(self, occasion: Occasion) -> HookVerdict:
         """Run the hooks of this moment side by side. Never raises for what a hook did."""

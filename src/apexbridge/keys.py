@@ -1,6 +1,7 @@
 """Keys of the HTTP door: made, revoked and found again; what is kept of one is its hash."""
 
 import hashlib
+import math
 import secrets
 import time
 from collections.abc import Collection, Iterable
@@ -12,11 +13,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from apexbridge.errors import ConfigError, StorageError
 from apexbridge.locks import locked
-from apexbridge.paths import replace_bytes
+from apexbridge.paths import as_storage, create_bytes, replace_bytes
 
 Scope = Literal["chat", "skills:read", "skills:write", "exec", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 _PREFIX = "apx_"
+_BLINK = 0.02
+"""Seconds for which a look at the file is good: asking the system is most of what finding costs."""
 
 
 class Key(BaseModel):
@@ -52,6 +55,7 @@ class KeyStore:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: tuple[int, int, int] | None = None
+        self._looked = -math.inf
         self._by_hash: dict[str, Key] = {}
 
     def make(
@@ -82,14 +86,21 @@ class KeyStore:
         """End a key, by its id or its name; None if there is no good one.
 
         Raises:
+            ConfigError: If several good ones have that name.
             StorageError: If that cannot be written down.
         """
         with self._alone():
             keys, now = self._read(), time.time()
-            found = next((k for k in keys if wanted in (k.id, k.name) and k.is_good(now)), None)
-            if found is None:
+            good = [key for key in keys if key.is_good(now)]
+            found = [key for key in good if key.id == wanted] or [
+                key for key in good if key.name == wanted
+            ]
+            if not found:
                 return None
-            gone = found.model_copy(update={"revoked": now})
+            if len(found) > 1:
+                ids = ", ".join(key.id for key in found)
+                raise ConfigError(code="key_ambiguous", name=wanted, ids=ids)
+            gone = found[0].model_copy(update={"revoked": now})
             self._write(gone if key.id == gone.id else key for key in keys)
         return gone
 
@@ -98,7 +109,7 @@ class KeyStore:
         return self._read()
 
     def find(self, text: str) -> Key | None:
-        """What is kept of a key that opens something now; costs one look at the file's date.
+        """What is kept of a key that opens something now; costs a look at the file's date at most.
 
         Raises:
             StorageError: If the file is there and cannot be read.
@@ -107,20 +118,45 @@ class KeyStore:
         key = self._by_hash.get(_hash(text))
         return key if key is not None and key.is_good(time.time()) else None
 
+    def get(self, key_id: str) -> Key | None:
+        """What is kept of a key, by its id, if it opens something now.
+
+        Raises:
+            StorageError: If the file is there and cannot be read.
+        """
+        self._refresh()
+        now = time.time()
+        found = (key for key in self._by_hash.values() if key.id == key_id and key.is_good(now))
+        return next(found, None)
+
+    def check(self) -> None:
+        """Make sure that keys can be found.
+
+        Raises:
+            StorageError: If the file is there and cannot be read.
+        """
+        self._refresh()
+
     def has_any(self) -> bool:
         """Whether any key opens anything now."""
         now = time.time()
         return any(key.is_good(now) for key in self._read())
 
     def _refresh(self) -> None:
+        now = time.monotonic()
+        if now - self._looked < _BLINK:
+            return
         try:
             stat = self._path.stat()
             seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         except FileNotFoundError:
             seen = (0, 0, 0)
+        except OSError as error:
+            raise StorageError(error.strerror or str(error), path=self._path) from error
         if seen != self._seen:
             self._by_hash = {key.sha256: key for key in self._read()}
             self._seen = seen
+        self._looked = now
 
     def _alone(self) -> AbstractContextManager[int]:
         return locked(self._path.with_suffix(".lock"))
@@ -139,6 +175,22 @@ class KeyStore:
         if not self._path.exists():
             self._path.touch(mode=0o600)  # the new one takes the old one's mode
         replace_bytes(self._path, ring.model_dump_json(indent=1).encode())
+        self._looked = -math.inf
+
+
+def make_first_key(store: KeyStore, place: Path) -> str | None:
+    """Where there never was a key, make one for everything and keep it in a private file.
+
+    Raises:
+        StorageError: If it cannot be written down.
+    """
+    if store.all():
+        return None
+    text, _ = store.make("first", SCOPES)
+    with as_storage(place):
+        place.unlink(missing_ok=True)
+    create_bytes(place, f"{text}\n".encode(), mode=0o600)
+    return text
 
 
 def _hash(text: str) -> str:

@@ -202,6 +202,45 @@ def test_a_turn_is_found_by_its_id_the_beginning_of_it_or_as_the_last(store: Ses
     assert store.turn("%") is None
 
 
+def test_turns_are_listed_page_by_page_and_for_their_owners(store: SessionStore) -> None:
+    for number, session_id in enumerate(("k1:a", "k2:a", "k1:b", "k1:a")):
+        store.save(_session(session_id), _record(f"turn-{number}", session_id))
+
+    def ids(limit: int = 20, *, before: str = "", session: str = "", prefix: str = "") -> list[str]:
+        found = store.turns(limit, before=before, session=session, prefix=prefix)
+        return [turn.id for turn in found]
+
+    assert ids() == ["turn-3", "turn-2", "turn-1", "turn-0"]
+    assert ids(2, before="turn-3") == ["turn-2", "turn-1"]
+    assert ids(before="nothing") == []
+    assert ids(prefix="k1:") == ["turn-3", "turn-2", "turn-0"]
+    assert ids(prefix="k1:", session="k2:a") == []
+    assert ids(session="k1:a") == ["turn-3", "turn-0"]
+    assert ids(prefix="%") == []
+    assert [kept.id for kept in store.latest(prefix="k1:")] == ["k1:a", "k1:b"]
+    last = store.find_turn(prefix="k2:")
+    assert last is not None
+    assert (last.id, last.session, last.record["confidence"]) == ("turn-1", "k2:a", 0.7)
+    assert store.find_turn("turn-1", prefix="k1:") is None
+    assert store.find_turn("turn-") is None
+
+
+def test_a_session_can_be_looked_at_without_taking_it_up(
+    store: SessionStore, tmp_path: Path
+) -> None:
+    session = _session()
+    store.save(session, _record())
+    seen = store.look("s")
+    assert seen is not None
+    assert seen.messages == tuple(session.messages)
+    assert (seen.turns, seen.skills, seen.spent) == (2, ("pdf",), session.spent)
+    assert store.look("other") is None
+    with sqlite3.connect(tmp_path / "data/sessions.db") as connection:
+        connection.execute("UPDATE sessions SET state = '{}'")
+    connection.close()
+    assert store.look("s") is None
+
+
 def test_a_session_that_makes_no_sense_is_none(store: SessionStore, tmp_path: Path) -> None:
     store.save(_session(), _record())
     with sqlite3.connect(tmp_path / "data/sessions.db") as connection:

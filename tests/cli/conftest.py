@@ -1,5 +1,6 @@
 """The command line: within this process, and as people run it, a process of its own."""
 
+import functools
 import json
 import os
 import subprocess
@@ -12,8 +13,10 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from typer.core import TyperGroup
+from typer.main import get_group
 
-from apexbridge.cli.main import main
+from apexbridge.cli.main import app, main
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,12 @@ _COVERED = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 
 def _kept(names: tuple[str, ...]) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
+
+
+@functools.cache
+def commands() -> TyperGroup:
+    """All commands, made once: to make them takes longer than to run most of them."""
+    return get_group(app)
 
 
 @pytest.fixture
@@ -84,14 +93,15 @@ def run(home: Path, project: Path) -> Run:
             for name, value in variables.items():
                 patch.setenv(name, value)
             patch.setattr(sys, "argv", ["apexbridge", *arguments])
+            patch.setattr("apexbridge.cli.main.app", commands())
             with _streams(out, err, encoding):
-                code = _end_of(main)
+                code = end_of(main)
             return Done(code, _text(out), _text(err))
 
     return run_
 
 
-def _end_of(command: Callable[[], None]) -> int:
+def end_of(command: Callable[[], object]) -> int:
     """The exit code; what would end Python with a traceback ends the test."""
     try:
         command()

@@ -1,15 +1,18 @@
 """The command line within this process: the same parser, without starting Python each time."""
 
+import sys
+
 from typer.testing import CliRunner
 
-from apexbridge.cli.main import app
-from tests.cli.conftest import Done
+from tests.cli.conftest import Done, commands, end_of
 
 
 def call(*arguments: str, **variables: str) -> Done:
-    """Run a command with the embedder for tests."""
+    """Run a command with the embedder for tests; what would be a traceback ends the test."""
     words = ["--set", "index.embedder=hash", *arguments]
-    result = CliRunner().invoke(app, words, env=variables)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return Done(result.exit_code, result.stdout, result.stderr)
+    with CliRunner().isolation(env=variables) as (out, err, _):
+        code = end_of(lambda: commands().main(args=words, prog_name="apexbridge"))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        told = [stream.getvalue().decode().replace("\r\n", "\n") for stream in (out, err)]
+    return Done(code, *told)

@@ -1,19 +1,22 @@
 """`chat` and `explain`: one question, and a conversation on a terminal."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
 import pytest
+from anyio.from_thread import start_blocking_portal
 
 from apexbridge.models.base import ModelDelta
 from apexbridge.testing import BrokenStream, RawAnswer, ScriptedServer, make_skill
+from apexbridge.testing.wire import ScriptedReply
 from tests.cli.conftest import Done, Run
 from tests.cli.terminal import CTRL_C, CTRL_D, at_a_terminal, environment
 from tests.journeys.talking import MARK_SCRIPT, SALES, call, calling, processes_with, saying
@@ -26,9 +29,20 @@ Piped = Callable[..., Awaitable[Done]]
 
 def _model(server: ScriptedServer) -> dict[str, str]:
     return {
+        **HASH,
         "APEXBRIDGE_MODEL__BASE_URL": server.base_url,
         "APEXBRIDGE_MODEL__NAME": "tiny",
     }
+
+
+@contextmanager
+def _serving(*replies: ScriptedReply) -> Generator[ScriptedServer]:
+    """A model's server in a thread of its own, for a command within this process."""
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(ScriptedServer(replies)) as server,
+    ):
+        yield server
 
 
 @pytest.fixture
@@ -123,69 +137,69 @@ async def test_a_question_can_come_through_a_pipe(piped: Piped) -> None:
     assert (long.code, "longer than 1,000,000 letters" in long.err) == (2, True)
 
 
-async def test_a_model_is_asked_and_a_session_goes_on(piped: Piped) -> None:
+def test_a_model_is_asked_and_a_session_goes_on(run: Run) -> None:
     replies = [saying("Hello ", "Ann"), saying("You are Ann"), saying("Who?")]
-    async with ScriptedServer(replies) as server:
-        first = await piped("chat", "I am Ann", "--session", "a.b", **_model(server))
-        second = await piped("chat", "Who am I?", "--session", "a.b", **_model(server))
-        await piped("chat", "Who am I?", **_model(server))
+    with _serving(*replies) as server:
+        first = run("chat", "I am Ann", "--session", "a.b", **_model(server))
+        second = run("chat", "Who am I?", "--session", "a.b", **_model(server))
+        run("chat", "Who am I?", **_model(server))
     assert (first.code, first.out, first.err) == (0, "Hello Ann\n", "")
     assert second.out == "You are Ann\n"
     sent = [json.dumps(request) for request in server.requests]
     assert ["I am Ann" in text for text in sent] == [True, True, False]
 
 
-async def test_a_model_and_skills_can_be_chosen(piped: Piped) -> None:
-    async with ScriptedServer([saying("ok")]) as server:
+def test_a_model_and_skills_can_be_chosen(run: Run) -> None:
+    with _serving(saying("ok")) as server:
         words = ("--model", "large", "--skill", "changelog", "--skill", "git-commit")
-        done = await piped("chat", "Do it", *words, **_model(server))
+        done = run("chat", "Do it", *words, **_model(server))
     assert done.code == 0
     assert server.requests[0]["model"] == "large"
     assert "The user wants these skills used: changelog, git-commit." in str(server.requests[0])
 
 
-async def test_a_reply_cannot_steer_the_terminal(piped: Piped) -> None:
+def test_a_reply_cannot_steer_the_terminal(run: Run) -> None:
     reply = saying("a\x1b[2Jb\nc\u202ed", "\x07\n")
-    async with ScriptedServer([reply]) as server:
-        done = await piped("chat", "hi", **_model(server))
+    with _serving(reply) as server:
+        done = run("chat", "hi", **_model(server))
     assert done.out == "a\\x1b[2Jb\nc\\u202ed\\x07\n"
 
 
-async def test_a_model_that_refuses_is_told_without_a_trace(piped: Piped) -> None:
+def test_a_model_that_refuses_is_told_without_a_trace(run: Run) -> None:
     refusal = RawAnswer(status=401, body=b'{"error": {"message": "bad key"}}')
-    async with ScriptedServer([refusal, refusal]) as server:
-        people = await piped("chat", "hi", **_model(server))
-        programs = await piped("chat", "hi", "--json", **_model(server))
-    assert (await piped("explain", "--json")).data["turn"]["finish"] == "error"
+    with _serving(refusal, refusal) as server:
+        people = run("chat", "hi", **_model(server))
+        programs = run("chat", "hi", "--json", **_model(server))
+    assert run("explain", "--json", **HASH).data["turn"]["finish"] == "error"
     assert (people.code, "Traceback" in people.err) == (1, False)
     assert "The model tiny refused the request" in people.err
     assert programs.error["code"] == "model_rejected"
 
 
-async def test_a_hook_that_blocks_the_question_is_told_with_its_reason(piped: Piped) -> None:
+def test_a_hook_that_blocks_the_question_is_told_with_its_reason(run: Run) -> None:
     hook = {"type": "command", "command": "bash -c 'echo not today >&2; exit 2'"}
     hooks = json.dumps({"UserPromptSubmit": [{"hooks": [hook]}]})
-    done = await piped("chat", "hi", APEXBRIDGE_HOOKS=hooks)
+    done = run("chat", "hi", APEXBRIDGE_HOOKS=hooks, **HASH)
     assert (done.code, done.out) == (5, "not today\n")
     assert "blocked" in done.err
 
 
-async def test_where_nobody_can_be_asked_the_answer_is_no(piped: Piped, project: Path) -> None:
+def test_where_nobody_can_be_asked_the_answer_is_no(run: Run, project: Path) -> None:
     writing = calling(call("Write", path="made.txt", content="x"))
-    async with ScriptedServer([writing, saying("sorry"), writing, saying("sorry")]) as server:
-        people = await piped("chat", "hi", **_model(server))
-        programs = await piped("chat", "hi", "--json", **_model(server))
+    with _serving(writing, saying("sorry"), writing, saying("sorry")) as server:
+        people = run("chat", "hi", **_model(server))
+        programs = run("chat", "hi", "--json", **_model(server))
     assert (people.code, people.out, "Write failed" in people.err) == (0, "sorry\n", True)
     assert (programs.code, programs.data["tools"]) == (0, ["Write"])
     assert "[person_denied]" in str(server.requests[1]["messages"][-1])
     assert not (project / "made.txt").exists()
 
 
-async def test_a_tool_that_a_rule_allows_needs_nobody(piped: Piped, project: Path) -> None:
+def test_a_tool_that_a_rule_allows_needs_nobody(run: Run, project: Path) -> None:
     writing = calling(call("Write", path="made.txt", content="x"))
-    async with ScriptedServer([writing, saying("done")]) as server:
+    with _serving(writing, saying("done")) as server:
         rule = {"APEXBRIDGE_PERMISSIONS__ALLOW": "Write(made.txt)"}
-        done = await piped("chat", "hi", **_model(server), **rule)
+        done = run("chat", "hi", **_model(server), **rule)
     assert (done.out, "· Write" in done.err) == ("done\n", True)
     assert (project / "made.txt").read_text(encoding="utf-8") == "x"
 
@@ -371,7 +385,7 @@ def test_an_interrupt_ends_a_question_and_leaves_nothing(
         try:
             while not processes_with(mark):
                 assert process.poll() is None, process.communicate()
-                os.sched_yield()
+                time.sleep(0.05)  # to look takes long, and the command needs the core
             process.send_signal(asked)
             _, error = process.communicate(timeout=20)
         finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from apexbridge.cli.health import sandbox_word
+from apexbridge.runtime.doctoring import sandbox_word
 from apexbridge.sandbox.ladder import Trial
 from apexbridge.testing import make_skill
 from tests.cli.conftest import Run

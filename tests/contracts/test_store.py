@@ -315,6 +315,7 @@ async def test_only_this_and_the_last_used_embedder_are_kept(open_store: Open) -
     assert _names(await watching.changes())[0] == ["a again"]
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("kind", PROCESSES, indirect=True)
 async def test_a_killed_writer_leaves_every_batch_whole(
     open_store: Open, kind: str, tmp_path: Path
@@ -340,6 +341,7 @@ async def test_a_killed_writer_leaves_every_batch_whole(
     assert len(await store.fingerprints()) == len(names) * BATCH + 1
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("kind", PROCESSES, indirect=True)
 async def test_two_processes_lose_and_double_nothing(
     open_store: Open, kind: str, tmp_path: Path

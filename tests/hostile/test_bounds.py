@@ -14,7 +14,7 @@ from apexbridge.sandbox.workspace import Workspaces
 from tests.hostile.rows import row
 from tests.hostile.sandbox_field import Field
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
 
 HAS_PROCESS_LIMIT = os.getuid() != 0 or Cgroups.detect() is not None
 """Root is exempt from the limit of processes unless a control group counts them."""

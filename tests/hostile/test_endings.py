@@ -16,7 +16,7 @@ from apexbridge.sandbox.runner import Started
 from tests.hostile.rows import row
 from tests.hostile.sandbox_field import Field, gone, left
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
 
 
 @row(53)

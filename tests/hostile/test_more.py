@@ -25,7 +25,7 @@ from apexbridge.testing import make_skill
 from tests.hostile.rows import kind_of
 from tests.hostile.sandbox_field import Field
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
 
 
 async def test_another_process_keeps_its_limits_and_turns(ground: Field) -> None:

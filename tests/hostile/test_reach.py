@@ -17,7 +17,7 @@ from apexbridge.sandbox.workspace import harvest
 from tests.hostile.rows import kind_of, row
 from tests.hostile.sandbox_field import Field, field
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from apexbridge.testing import make_skill, skill_md
 from tests.sources.mcp_field import HERE, Offer
 from tests.sources.web import Site, publish
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
 
 PLAIN = (
     Origin.MANAGED, Origin.USER, Origin.PROJECT, Origin.INSTALLED, Origin.ADDITIONAL,

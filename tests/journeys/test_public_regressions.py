@@ -14,7 +14,7 @@ from apexbridge.runtime import Runtime
 from apexbridge.settings import Loaded, load
 from apexbridge.testing import make_skill
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
 
 
 def _loaded(home: Path, project: Path) -> Loaded:

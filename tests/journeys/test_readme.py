@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.unmeasured
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -40,3 +42,24 @@ def test_the_python_of_the_readme_works(home: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("changelog bundled ")
+
+
+def test_the_request_of_the_readme_is_answered(home: Path) -> None:
+    (asked,) = [b for b in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) if "curl" in b]
+    environment = {**_environment(home), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
+    with subprocess.Popen(
+        [Path(sys.executable).parent / "apexbridge", "serve", "--port", "0"],
+        cwd=home, env=environment, stdout=subprocess.PIPE, text=True, encoding="utf-8",
+    ) as server:  # fmt: skip
+        try:
+            told = iter(server.stdout or ())
+            address = next(m[0] for line in told if (m := re.search(r"http://[\d.:]+", line)))
+            done = subprocess.run(
+                ["/bin/sh", "-euc", asked.replace("http://127.0.0.1:8484", address)],
+                env=environment, capture_output=True, text=True, encoding="utf-8",
+            )  # fmt: skip
+        finally:
+            server.terminate()
+            server.wait(30)
+    assert "391" in done.stdout, done.stdout + done.stderr
+    assert server.returncode == 0

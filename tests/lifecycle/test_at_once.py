@@ -16,7 +16,7 @@ from apexbridge.settings import Loaded
 from apexbridge.testing import make_zip, skill_md
 from tests.lifecycle.changer import NAME, REFUSALS, change, loaded_for
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
 
 DONE = frozenset({"install", "uninstall", "edit", "search", "undo"})
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apexbridge.errors import ArchiveError
@@ -106,14 +106,12 @@ def _hold(data: bytes) -> Verdict:
     return verdict
 
 
-@settings(max_examples=150, deadline=None)
 @given(damaged())
 def test_damage_is_refused_or_harmless(data: bytes) -> None:
     verdict = _hold(data)
     assert isinstance(verdict, Plan) or all(verdict)
 
 
-@settings(max_examples=100, deadline=None)
 @given(odd())
 def test_odd_entries_are_refused_or_unpacked_as_planned(data: bytes) -> None:
     verdict = _hold(data)

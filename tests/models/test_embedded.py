@@ -184,6 +184,33 @@ async def test_a_skills_script_is_run_with_the_files_of_the_request(
     assert "did not succeed" in str(await _reply([*messages, *failed]))
 
 
+async def test_words_that_a_script_cannot_use_are_left_out_the_second_time() -> None:
+    text = SKILL.format("scripts/main.py") + "\n`--by COLUMN`"
+    messages: list[Message] = [
+        UserMessage(text="Summarise sales.csv by Friday"),
+        *_did("Skill", "active", skill="csv-report"),
+        UserMessage(text=text, kind="skill", skill="csv-report"),
+    ]
+    name, first = await _call(messages)
+    assert isinstance(first, Mapping)
+    assert (name, first["arguments"]) == ("SkillScript", ["sales.csv", "--by", "Friday"])
+    messages += _did("SkillScript", "no column Friday", is_error=True, skill="csv-report")
+    name, second = await _call(messages)
+    assert isinstance(second, Mapping)
+    assert (name, second["arguments"]) == ("SkillScript", ["sales.csv"])
+    ran = _did("SkillScript", "| total |", skill="csv-report")
+    assert "could do nothing with: --by Friday" in str(await _reply([*messages, *ran]))
+    failed = _did("SkillScript", "exit code 2", is_error=True, skill="csv-report")
+    assert "did not succeed" in str(await _reply([*messages, *failed]))
+
+
+async def test_skills_that_have_nothing_to_do_with_the_request_are_not_named() -> None:
+    found = _did("SkillSearch", "- git-commit (0.01): x\n- pdf (0.00): y", query="q")
+    reply = str(await _reply([UserMessage(text="Pick a palette for my brand"), *found]))
+    assert "No skill fits" in reply
+    assert "git-commit" not in reply
+
+
 @pytest.mark.parametrize("way", ["/csv-report sales.csv", "Summarise sales.csv"])
 async def test_a_skill_whose_text_stands_above_is_run_again(way: str) -> None:
     text = SKILL.format("scripts/main.py")

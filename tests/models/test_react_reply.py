@@ -181,6 +181,7 @@ def test_any_answer_comes_out_as_it_was_meant(text: str) -> None:
     assert _letter_by_letter(json.dumps({"answer": text}, ensure_ascii=False))[0] == text
 
 
+@pytest.mark.unmeasured
 def test_no_reply_takes_long_however_odd_it_is() -> None:
     many = 300_000
     for said in ("a" + "{" * many, "\n" * many, "{" * many, "a" + "`" * many, "<think>" * many):

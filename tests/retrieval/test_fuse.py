@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apexbridge.retrieval.base import Matrix
@@ -83,7 +83,6 @@ def test_too_little_company_is_no_error(language: float) -> None:
 
 
 @given(value=COSINES, size=st.integers(1, 2_000), language=st.sampled_from([0.0, 0.5, 1.0]))
-@settings(max_examples=80)
 def test_equal_scores_deviate_from_nothing(value: float, size: int, language: float) -> None:
     scores = np.full(size, value, np.float32)
     company = _company(scores, chinese=tuple(range(0, size, 3)))
@@ -91,7 +90,6 @@ def test_equal_scores_deviate_from_nothing(value: float, size: int, language: fl
 
 
 @given(st.lists(COSINES, min_size=1, max_size=30), st.lists(COSINES, max_size=10))
-@settings(max_examples=80)
 def test_the_order_is_kept_and_all_is_finite(scores: list[float], background: list[float]) -> None:
     given_scores = _row(*scores)
     company = _company(given_scores, background=_row(*background))
@@ -121,7 +119,6 @@ def test_a_ruler_of_texts_all_alike_measures_something() -> None:
 
 
 @given(near=NUMBERS, more=st.floats(0, 10), talk=NUMBERS, count=st.integers(1, 10**6))
-@settings(max_examples=100)
 def test_confidence_rises_with_nearness_and_falls_with_small_talk_and_number(
     near: float, more: float, talk: float, count: int
 ) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apexbridge.retrieval import lexical
@@ -73,7 +73,6 @@ def _expect_equal(lexicon: Lexicon, plain: Plain, size: int) -> None:
 
 
 @given(st.lists(TEXTS, max_size=12))
-@settings(max_examples=40, deadline=None)
 def test_scores_are_those_of_plain_bm25(texts: list[list[str]]) -> None:
     lexicon = Lexicon()
     _add(lexicon, 0, texts)
@@ -92,7 +91,6 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=60, deadline=None)
 def test_whatever_was_done_the_scores_are_those_of_a_fresh_one(
     steps: list[tuple[str, list[list[str]] | int]],
 ) -> None:
@@ -134,7 +132,6 @@ def test_many_small_additions_are_merged_and_nothing_is_lost() -> None:
 
 
 @given(st.lists(BATCHES, max_size=12), st.sets(st.integers(0, 40)))
-@settings(max_examples=40, deadline=None)
 def test_rows_too_far_apart_for_one_segment_are_kept_in_several(
     batches: list[list[list[str]]], dead: set[int]
 ) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apexbridge.retrieval.base import Entry, Matrix
@@ -86,7 +86,6 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(max_examples=60, deadline=None)
 def test_whatever_was_done_the_shelf_is_as_a_fresh_one(
     steps: list[tuple[str, list[tuple[str, int]]]],
 ) -> None:
@@ -230,7 +229,6 @@ def test_a_few_dead_rows_are_borne_and_many_are_not() -> None:
 
 
 @given(st.lists(st.integers(0, 5), max_size=30), st.integers(-2, 35))
-@settings(max_examples=100)
 def test_the_top_are_the_highest_and_equals_stand_in_their_order(
     values: list[int], limit: int
 ) -> None:
@@ -249,7 +247,6 @@ def test_the_dead_stand_below_all() -> None:
     st.lists(st.sampled_from([0.5, 0.25, 0.125, -1.0]) | st.floats(-1, 1, width=32), max_size=400),
     st.integers(0, 12),
 )
-@settings(max_examples=100, deadline=None)
 def test_the_highest_are_those_of_a_plain_sort(values: list[float], limit: int) -> None:
     scores = np.array(values, np.float32)
     expected = sorted(range(len(values)), key=lambda row: (-scores[row], row))[:limit]

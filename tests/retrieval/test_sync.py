@@ -426,6 +426,7 @@ class _Stopping(LimitedEmbedder):
 
 
 @pytest.mark.parametrize("batch", [1, 7, 192, 1_000, 1_001])
+@pytest.mark.unmeasured
 async def test_a_thousand_are_stored_whatever_a_batch_holds(
     monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:

@@ -1,7 +1,7 @@
 """What of a skill is indexed, whoever wrote it."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apexbridge.retrieval.text import (
@@ -199,6 +199,7 @@ def test_markup_is_taken_off() -> None:
         "。", "A", "字", "\u0301", "\ud800",
     ],
 )  # fmt: skip
+@pytest.mark.unmeasured
 def test_a_hostile_text_is_read_to_its_end(unit: str) -> None:
     body = unit * (LARGE // len(unit))
     line = body.replace("\n", " ")
@@ -215,6 +216,7 @@ def test_a_hostile_text_is_read_to_its_end(unit: str) -> None:
 @pytest.mark.parametrize(
     "unit", ["[", "![", "[](", "'", '"a', "“", "「", ". ", "。", "<", "*", "-"]
 )
+@pytest.mark.unmeasured
 def test_a_hostile_summary_is_read_to_its_end(unit: str) -> None:
     summary = unit * (60_000 // len(unit))
     digested = digest(SkillText(name="n", summary=summary, tags=(summary,) * 3))
@@ -228,7 +230,6 @@ def test_a_great_many_bullets_are_read_to_their_end() -> None:
 
 
 @given(name=ANY_TEXT, summary=ANY_TEXT, body=ANY_TEXT, tag=ANY_TEXT, other=ANY_TEXT)
-@settings(max_examples=150)
 def test_any_text_can_be_digested(name: str, summary: str, body: str, tag: str, other: str) -> None:
     text = SkillText(name=name, summary=summary, body=body, tags=(tag,), other_language=other)
     digested = digest(text)

@@ -1,12 +1,13 @@
 """A real server on a real socket, with a key for everything, in this process."""
 
 import socket
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
 import uvicorn
+from starlette.types import ASGIApp
 
 from apexbridge.keys import SCOPES, KeyStore, Scope
 from apexbridge.runtime import Runtime
@@ -35,18 +36,20 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(loaded: Loaded, routes: Sequence[Route]) -> AsyncGenerator[Serving]:
+async def serving(
+    loaded: Loaded, routes: Sequence[Route], *, mounts: Mapping[str, ASGIApp] | None = None
+) -> AsyncGenerator[Serving]:
     """Serve routes of one project for the length of the block."""
     async with Runtime.open(loaded, is_server=True) as runtime:
         keys = KeyStore(loaded.data / "keys.json")
         house = House(
             runtime=runtime,
             keys=keys,
-            approvals=PendingApprovals(),
+            approvals=PendingApprovals(loaded.settings.server.approval_seconds),
             settings=loaded.settings.server,
         )
         listener = socket.create_server(("127.0.0.1", 0))
-        config = uvicorn.Config(build(house, routes), log_config=None, lifespan="off")
+        config = uvicorn.Config(build(house, routes, mounts), log_config=None, lifespan="off")
         server = uvicorn.Server(config)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server._serve, [listener])  # pyright: ignore[reportPrivateUsage]  # no signals

@@ -5,7 +5,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apexbridge.toolbox.automaton import (
@@ -54,7 +54,6 @@ def _patterns() -> st.SearchStrategy[str]:
     return st.recursive(PIECES, larger, max_leaves=8)
 
 
-@settings(max_examples=400, deadline=None)
 @given(_patterns(), st.text("abAB中 é_1.É", max_size=8), st.booleans())
 def test_every_way_to_match_agrees_with_re(pattern: str, line: str, ignores_case: bool) -> None:
     flags = re.IGNORECASE if ignores_case else re.NOFLAG
@@ -68,7 +67,6 @@ def test_every_way_to_match_agrees_with_re(pattern: str, line: str, ignores_case
         assert needle_of(expression) in line
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text("ab\\[](){}|*+?.^$-:,dwpx1<=!i&~\u4e2d", max_size=14))
 def test_no_text_breaks_the_parser(pattern: str) -> None:
     with contextlib.suppress(ValueError):

@@ -4,7 +4,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apexbridge.errors import ToolFailedError, ToolInputError
@@ -141,7 +141,6 @@ async def test_other_encodings_are_read_told_and_kept(
     assert (tmp_path / "a.txt").read_bytes() == decoded.encode(decoded.text.replace(last, last * 2))
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_reading_bytes_never_fails_and_writing_them_back_changes_nothing(data: bytes) -> None:
     decoded = decoding.decode(data)
@@ -272,7 +271,6 @@ async def test_a_near_miss_is_explained(tmp_path: Path, text: str, old: str, tol
     assert (tmp_path / "a.txt").read_text(encoding="utf-8") == text
 
 
-@settings(deadline=None)
 @given(st.text(max_size=80), st.text(min_size=1, max_size=20))
 def test_explaining_never_fails(text: str, wanted: str) -> None:
     if wanted not in text:

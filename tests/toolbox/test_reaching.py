@@ -50,6 +50,7 @@ def work(tmp_path: Path) -> Path:
     return place
 
 
+@pytest.mark.promise("M16")
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize(
     "path",

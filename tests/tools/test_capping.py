@@ -1,7 +1,7 @@
 """What tools give the model is capped, and the cap is told."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from apexbridge.tools.capping import LEAST_CHARS, cap_text
@@ -26,7 +26,6 @@ def test_only_the_start_can_be_kept() -> None:
     assert "z" not in capped.replace("characters", "")
 
 
-@settings(deadline=None)
 @given(
     st.text(max_size=2_000), st.integers(-5, 1_500), st.sampled_from(["start", "ends"]), st.text()
 )

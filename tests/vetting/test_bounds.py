@@ -135,6 +135,7 @@ def test_an_empty_skill_has_no_findings() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["SKILL.md", "scripts/a.py", "scripts/a.sh", "data.json"])
+@pytest.mark.unmeasured
 def test_repetition_without_end_is_read_in_bounded_time(unit: str, name: str) -> None:
     data = (unit * (SIZE // len(unit))).encode()
     file = File(path=PurePosixPath(name), data=data)

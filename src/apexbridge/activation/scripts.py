@@ -4,6 +4,7 @@ import re
 import stat
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -101,6 +102,19 @@ def choose_entry(call: ScriptCall) -> Path:
         return safe_join(root, f"scripts/{scripts[0].name}")
     names = ", ".join(path.name for path in scripts)
     raise _bad_input(call, f"say which script: {names}" if scripts else "it has no script")
+
+
+def has_script(skill: Skill) -> bool:
+    """Say whether there is anything that could be run without naming it, or by its name."""
+    root = skill.root or Path()
+    places = (root, root / "scripts") if skill.root else ()
+    stems = {PurePosixPath(entry).name for entry in _ENTRIES}
+    for place in places:
+        with suppress(OSError):
+            scripts = [path for path in place.iterdir() if path.suffix in BY_SUFFIX]
+            if any(place != root or path.stem in stems for path in scripts):
+                return True
+    return False
 
 
 def _bad_input(call: ScriptCall, detail: str) -> ToolInputError:

@@ -9,7 +9,7 @@ from apexbridge.agent.session import Session
 from apexbridge.agent.turn import TurnRecord, usage_of_both
 from apexbridge.events import EventSink, ReasoningDelta, TextDelta
 from apexbridge.messages import AssistantMessage, ToolCall, UserMessage
-from apexbridge.models.base import ModelClient, ModelDelta, ModelRequest, Usage
+from apexbridge.models.base import FinishReason, ModelClient, ModelDelta, ModelRequest, Usage
 
 
 class Asking:
@@ -21,6 +21,8 @@ class Asking:
         self._model, self._session, self._record, self._emit = model, session, record, emit
         self.said = ""
         """The last words of the turn so far."""
+        self.reason: FinishReason = "stop"
+        """Why the last reply ended."""
 
     async def reply(self, asked: ModelRequest, *, keeps_calls: bool) -> AssistantMessage:
         """One reply. Whoever breaks it off keeps in the conversation what was told of it.
@@ -30,10 +32,11 @@ class Asking:
         """
         start, texts, calls = time.perf_counter(), list[str](), list[ToolCall]()
         try:
-            async with self._model.stream(asked) as deltas:
-                async for delta in deltas:
-                    self._tell(delta, texts)
-                    calls += delta.tool_calls
+            with self._record.spanning("model", asked.model):
+                async with self._model.stream(asked) as deltas:
+                    async for delta in deltas:
+                        self._tell(delta, texts)
+                        calls += delta.tool_calls
         except anyio.get_cancelled_exc_class():
             self._keep(texts, ())
             raise
@@ -50,11 +53,12 @@ class Asking:
         parts, start = list[str](), time.perf_counter()
         asked = ModelRequest(model=model, messages=(UserMessage(text=text),))
         try:
-            async with self._model.stream(asked) as deltas:
-                async for delta in deltas:
-                    parts.append(delta.text)
-                    if delta.usage:
-                        self.spend(delta.usage)
+            with self._record.spanning("model", model):
+                async with self._model.stream(asked) as deltas:
+                    async for delta in deltas:
+                        parts.append(delta.text)
+                        if delta.usage:
+                            self.spend(delta.usage)
         finally:
             self._record.model_seconds += time.perf_counter() - start
         return "".join(parts)
@@ -73,6 +77,8 @@ class Asking:
             self._emit(TextDelta(session_id=session_id, text=delta.text))
         if delta.usage:
             self.spend(delta.usage)
+        if delta.finish_reason:
+            self.reason = delta.finish_reason
 
     def _keep(self, texts: Sequence[str], calls: Sequence[ToolCall]) -> AssistantMessage:
         """Put a reply into the conversation; one that says nothing and does nothing is none."""

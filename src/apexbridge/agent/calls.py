@@ -11,7 +11,7 @@ from apexbridge.agent.dispatch import Handled, dispatch
 from apexbridge.agent.limits import TurnLimits
 from apexbridge.agent.repeats import Repeats
 from apexbridge.agent.session import Session
-from apexbridge.agent.turn import CallRecord, TurnRecord
+from apexbridge.agent.turn import CallRecord, TurnRecord, Watch
 from apexbridge.catalog.mentions import named_paths
 from apexbridge.messages import ToolCall, ToolMessage, UserMessage
 from apexbridge.tools.base import ToolContext, ToolRegistry, ToolResult
@@ -30,6 +30,7 @@ class Calls:
         self._session, self._record = session, record
         self._repeats, self._at_once = Repeats(limits.repeats), limits.calls_at_once
         self.tools = ToolRegistry()
+        self.watch: Watch | None = None
 
     @property
     def is_hopeless(self) -> bool:
@@ -81,7 +82,9 @@ class Calls:
         if self._repeats.is_too_often(call):
             handled = Handled(call=call, result=_REPEATED, code="call_repeated")
         else:
-            handled = await dispatch(call, self.tools, context_of(call.id))
+            with self._record.spanning("tool", call.name) as span:
+                handled = await self._dispatch(call, context_of(call.id))
+                span.is_error = handled.result.is_error
         done[at] = handled
         self._record.calls.append(
             CallRecord(
@@ -93,6 +96,14 @@ class Calls:
                 session_id=self._session.id,
             )
         )
+
+    async def _dispatch(self, call: ToolCall, context: ToolContext) -> Handled:
+        if self.watch is None:
+            return await dispatch(call, self.tools, context)
+        self.watch(call, None)
+        handled = await dispatch(call, self.tools, context)
+        self.watch(call, handled.result.text)
+        return handled
 
     def _touched(self, handled: Sequence[Handled]) -> list[Path]:
         paths = list[Path]()

@@ -1,14 +1,16 @@
 """Who says what a session may do: rules, what skills lent, what a person answers, and hooks."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import anyio
 import anyio.to_thread
 
 from apexbridge.agent.session import Session
+from apexbridge.agent.turn import TurnRecord
 from apexbridge.events import EventSink, HookWarned
 from apexbridge.hooks import Occasion
 from apexbridge.policy.approvals import Approvals
@@ -27,12 +29,20 @@ from apexbridge.policy.shell_rules import SHELL
 from apexbridge.policy.wildcards import Ground
 from apexbridge.tools.base import Allow, Fire
 
+_GO_ON = HookVerdict()
 _SLOW = READING | WRITING | {SHELL}
+
+
+@runtime_checkable
+class HasTurn(Protocol):
+    """An approver whose questions wait for one another only, not for those of other turns."""
+
+    turn: anyio.Lock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """Judges for all sessions. People are asked one thing at a time."""
+    """Judges for all sessions. People are asked one thing at a time by each approver."""
 
     rules: Callable[[], Sequence[Rule]]
     approvals: Approvals
@@ -40,6 +50,7 @@ class Guard:
     approver: Approver | None = None
     """Who answers for a person; without one the answer is no."""
     turn: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held while a person is asked, unless the approver has a turn of its own."""
 
     def decide(
         self, session: Session, request: PermissionRequest, granted: Sequence[ToolPattern] = ()
@@ -55,7 +66,7 @@ class Guard:
         )
         return decide(request, rules, (*lent.tools, *granted), standing)
 
-    def allow_for(self, session: Session) -> Allow:
+    def allow_for(self, session: Session, record: TurnRecord) -> Allow:
         """What a session's tools have their requests judged by."""
 
         async def allow(
@@ -68,12 +79,16 @@ class Guard:
                 judge = partial(self.decide, session, request, granted)
                 if await self._must_ask(judge, request, is_asked=must_ask) is None:
                     continue
-                async with self.turn:  # an answer of the meantime may have settled it
+                async with self._turn():  # an answer of the meantime may have settled it
                     decision = await self._must_ask(judge, request, is_asked=must_ask)
                     if decision is not None:
-                        await self._ask(request, decision)
+                        with record.spanning("approval", request.tool):
+                            await self._ask(request, decision)
 
         return allow
+
+    def _turn(self) -> anyio.Lock:
+        return self.approver.turn if isinstance(self.approver, HasTurn) else self.turn
 
     async def _must_ask(
         self, judge: Callable[[], Decision], request: PermissionRequest, *, is_asked: bool
@@ -96,14 +111,18 @@ class Guard:
             keep = lambda: self.approvals.keep(request, decision)  # noqa: E731
             await anyio.to_thread.run_sync(keep)
 
-    def fire_for(self, session: Session, emit: EventSink) -> Fire:
+    def fire_for(self, session: Session, emit: EventSink, record: TurnRecord) -> Fire:
         """What a session's hooks are run by."""
 
         async def fire(event: HookEvent, target: str, facts: Mapping[str, Any]) -> HookVerdict:
+            if session.hooks.is_empty:
+                return _GO_ON
             occasion = Occasion(
                 event=event, session_id=session.id, cwd=session.cwd, subject=target, facts=facts
             )
-            verdict = await session.hooks.fire(occasion)
+            is_heard = session.hooks.is_heard(event, target)
+            with record.spanning("hook", event) if is_heard else nullcontext():
+                verdict = await session.hooks.fire(occasion)
             for warning in verdict.warnings:
                 emit(HookWarned(session_id=session.id, code=warning.code, text=warning.message))
             return verdict

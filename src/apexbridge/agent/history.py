@@ -5,12 +5,14 @@ import operator
 import sqlite3
 import threading
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from apexbridge.agent.session import Applied, Session
@@ -58,6 +60,26 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTurn:
+    """The record of a turn, and when the turn ended."""
+
+    id: str
+    session: str
+    at: float
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSession(Kept):
+    """A session as it was left, to be looked at."""
+
+    turns: int
+    skills: tuple[str, ...]
+    spent: Usage
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
     """What of a session lies in the file, and when it was put there."""
 
@@ -73,6 +95,7 @@ class SessionStore:
         self._kept_turns = kept_turns
         self._turn = threading.Lock()
         self._written: dict[str, _Written] = {}
+        self._waiting = deque[tuple[float, TurnRecord]](maxlen=kept_turns)
         self._connection: sqlite3.Connection | None = None
 
     def save(self, session: Session, record: TurnRecord) -> None:
@@ -88,7 +111,7 @@ class SessionStore:
             connection.execute("BEGIN IMMEDIATE")  # nobody writes between looking and writing
             first = self._kept_messages(connection, session.id, messages)
             rows = [
-                (session.id, number, _NAMES[type(message)], json.dumps(asdict(message)))
+                (session.id, number, _NAMES[type(message)], _json(message))
                 for number, message in enumerate(messages[first:], first)
             ]
             connection.execute(
@@ -98,16 +121,46 @@ class SessionStore:
             if not first:
                 connection.execute("DELETE FROM messages WHERE session = ?", (session.id,))
             connection.executemany("INSERT INTO messages VALUES (?, ?, ?, ?)", rows)
-            connection.execute(
-                "INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?)",
-                (record.id, session.id, now, json.dumps(asdict(record))),
-            )
-            connection.execute(
-                "DELETE FROM turns WHERE at < "
-                "(SELECT at FROM turns ORDER BY at DESC LIMIT 1 OFFSET ?)",
-                (self._kept_turns - 1,),
-            )
+            self._put_turns(connection, [(now, record)])
         self._written[session.id] = _Written(changed=now, messages=messages)
+
+    def put(self, record: TurnRecord) -> None:
+        """Keep the record of a turn whose conversation nobody keeps; waits for nothing.
+
+        It is written by `flush`, or when somebody looks next.
+        """
+        self._waiting.append((time.time(), record))
+
+    def flush(self) -> None:
+        """Write the records that wait.
+
+        Raises:
+            StorageError: If the disk refuses; they are lost then.
+        """
+        with self._reading():
+            pass
+
+    def _put_waiting(self, connection: sqlite3.Connection) -> None:
+        waiting = list[tuple[float, TurnRecord]]()
+        while self._waiting:
+            waiting.append(self._waiting.popleft())
+        if waiting:
+            with connection:
+                self._put_turns(connection, waiting)
+
+    def _put_turns(
+        self, connection: sqlite3.Connection, records: Sequence[tuple[float, TurnRecord]]
+    ) -> None:
+        rows = [(record.id, record.session_id, at, record_json(record)) for at, record in records]
+        connection.executemany("INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?)", rows)
+        connection.execute(
+            "DELETE FROM turns WHERE at < (SELECT at FROM turns ORDER BY at DESC LIMIT 1 OFFSET ?)",
+            (self._kept_turns - 1,),
+        )
+
+    def let_go(self, session_id: str) -> None:
+        """Remember nothing of a session but what lies in the file."""
+        self._written.pop(session_id, None)
 
     def _kept_messages(
         self, connection: sqlite3.Connection, session_id: str, messages: tuple[Message, ...]
@@ -139,11 +192,13 @@ class SessionStore:
         self._written[session.id] = _Written(changed=row[1], messages=tuple(session.messages))
         return True
 
-    def latest(self, limit: int = 20) -> tuple[Kept, ...]:
-        """The sessions that were used last, the latest first."""
+    def latest(self, limit: int = 20, *, prefix: str = "") -> tuple[Kept, ...]:
+        """The sessions that were used last, the latest first; those whose ids begin so."""
         with self._reading() as connection:
             rows = connection.execute(
-                "SELECT id, changed, title FROM sessions ORDER BY changed DESC LIMIT ?", (limit,)
+                "SELECT id, changed, title FROM sessions WHERE substr(id, 1, ?) = ?"
+                " ORDER BY changed DESC LIMIT ?",
+                (len(prefix), prefix, limit),
             ).fetchall()
         return tuple(Kept(id=row[0], changed=row[1], title=row[2]) for row in rows)
 
@@ -155,6 +210,69 @@ class SessionStore:
                 (len(turn_id), turn_id),
             ).fetchone()
         return json.loads(row[0]) if row else None
+
+    def find_turn(self, turn_id: str = "", *, prefix: str = "") -> KeptTurn | None:
+        """A turn of the sessions whose ids begin so, by its whole id; without one, the last."""
+        found = self.turns(1, prefix=prefix) if not turn_id else self._turn_of(turn_id, prefix)
+        return found[0] if found else None
+
+    def _turn_of(self, turn_id: str, prefix: str) -> tuple[KeptTurn, ...]:
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT id, session, at, record FROM turns"
+                " WHERE id = ? AND substr(session, 1, ?) = ?",
+                (turn_id, len(prefix), prefix),
+            ).fetchall()
+        return tuple(map(_kept_turn, rows))
+
+    def turns(
+        self, limit: int = 20, *, before: str = "", session: str = "", prefix: str = ""
+    ) -> tuple[KeptTurn, ...]:
+        """Turns, the latest first: of one session, or of those whose ids begin so.
+
+        `before` is the id of a turn: what is older than it comes. Nothing is older than a turn
+        that is not kept.
+        """
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT id, session, at, record FROM turns WHERE (:session = '' OR session ="
+                " :session) AND substr(session, 1, :chars) = :prefix AND (:before = '' OR (at, id)"
+                " < (SELECT at, id FROM turns WHERE id = :before))"
+                " ORDER BY at DESC, id DESC LIMIT :limit",
+                {
+                    "limit": limit,
+                    "before": before,
+                    "session": session,
+                    "chars": len(prefix),
+                    "prefix": prefix,
+                },
+            ).fetchall()
+        return tuple(map(_kept_turn, rows))
+
+    def look(self, session_id: str) -> KeptSession | None:
+        """A session as it was left; None if there is none that can be read."""
+        with self._reading() as connection:
+            row = connection.execute(
+                "SELECT changed, title, state FROM sessions WHERE id = ?", (session_id,)
+            ).fetchone()
+            found = connection.execute(
+                "SELECT kind, data FROM messages WHERE session = ? ORDER BY number", (session_id,)
+            ).fetchall()
+        if row is None:
+            return None
+        try:
+            state = json.loads(row[2])
+            return KeptSession(
+                id=session_id,
+                changed=row[0],
+                title=row[1],
+                turns=state["turns"],
+                skills=tuple(state["applied"]),
+                spent=Usage(**state["spent"]),
+                messages=tuple(_KINDS[kind].validate_json(data) for kind, data in found),
+            )
+        except (ValidationError, ValueError, KeyError, TypeError):
+            return None
 
     def forget(self, session_id: str) -> bool:
         """Remove a session and the records of its turns; False if there was none.
@@ -171,6 +289,9 @@ class SessionStore:
 
     def close(self) -> None:
         """Let go of the file."""
+        with suppress(StorageError):
+            if self._waiting:
+                self.flush()
         with self._turn:
             if self._connection is not None:
                 self._connection.close()
@@ -187,6 +308,8 @@ class SessionStore:
             try:
                 if self._connection is None:
                     self._connection = self._open()
+                if self._waiting:
+                    self._put_waiting(self._connection)
                 yield self._connection
             except (sqlite3.Error, OSError) as error:
                 raise StorageError(str(error), path=self._path) from error
@@ -202,6 +325,22 @@ class SessionStore:
             connection.close()
             raise
         return connection
+
+
+def record_json(record: TurnRecord) -> str:
+    """A record as it is kept: as JSON."""
+    return _json(record)
+
+
+def _json(kept: Message | TurnRecord) -> str:
+    try:
+        return orjson.dumps(kept).decode()
+    except orjson.JSONEncodeError:  # half a character somewhere
+        return json.dumps(asdict(kept))
+
+
+def _kept_turn(row: tuple[str, str, float, str]) -> KeptTurn:
+    return KeptTurn(id=row[0], session=row[1], at=row[2], record=json.loads(row[3]))
 
 
 def _title(session: Session) -> str:

@@ -16,14 +16,15 @@ from apexbridge.agent.calls import Calls, take
 from apexbridge.agent.guard import Guard
 from apexbridge.agent.invoking import situation_of, user_wish
 from apexbridge.agent.limits import TurnLimits
-from apexbridge.agent.offering import Offering
+from apexbridge.agent.offering import Offering, Tools
 from apexbridge.agent.session import Session
-from apexbridge.agent.subagent import Family
+from apexbridge.agent.subagent import Family, name_of
 from apexbridge.agent.turn import Finish, TurnEnd, TurnRecord, TurnRequest
 from apexbridge.catalog.catalog import Touched
 from apexbridge.events import EventSink, TextDelta
-from apexbridge.messages import AssistantMessage, ToolCall, UserMessage
-from apexbridge.models.base import ModelClient, ModelRequest
+from apexbridge.messages import AssistantMessage, SystemMessage, ToolCall, UserMessage
+from apexbridge.models.base import ModelClient
+from apexbridge.policy.engine import Approver
 from apexbridge.policy.hookspec import HookEvent, HookVerdict
 from apexbridge.tools.base import (
     Reach,
@@ -31,10 +32,10 @@ from apexbridge.tools.base import (
     ToolContext,
     ToolRegistry,
     ToolResult,
-    ToolSpec,
 )
 
 _LAST = "No more tools can be used now. Answer with what you have."
+_NO_TOOLS = Tools(specs=(), registry=ToolRegistry())
 _GO_ON = "A hook says that there is more to do: go on."
 
 
@@ -76,17 +77,26 @@ class Agent:
                 in the session.
             ApexBridgeError: If a skill that the user named cannot be used.
         """
-        request = replace(request, text=_clean(request.text))
+        if not request.text.isascii():
+            request = replace(request, text=_clean(request.text))
         running = _Running(self, session, request, emit, record or TurnRecord.new(session.id))
         return await running.run(family or Family())
 
-    async def invoke(self, session: Session, wish: Invocation, emit: EventSink) -> ToolResult:
+    async def invoke(
+        self,
+        session: Session,
+        wish: Invocation,
+        emit: EventSink,
+        *,
+        approver: Approver | None = None,
+    ) -> ToolResult:
         """Invoke a skill without a turn: inline its text stands in the session from then on.
 
         Raises:
             ApexBridgeError: If the skill cannot be used.
         """
-        running = _Running(self, session, TurnRequest(text=""), emit, TurnRecord.new(session.id))
+        asked = TurnRequest(text="", approver=approver)
+        running = _Running(self, session, asked, emit, TurnRecord.new(session.id))
         return await running.invoke(wish)
 
 
@@ -102,25 +112,34 @@ class _Running:
         record: TurnRecord,
     ) -> None:
         self._agent, self._parts, self._session = agent, agent.parts, session
+        emit = record.hearing(emit)
         self._request, self._emit, self._record = request, emit, record
         record.request_chars = len(request.text)
-        self._calls = Calls(session, record, self._parts.limits)
+        self._limits = request.limits or self._parts.limits
+        self._calls = Calls(session, record, self._limits)
+        self._calls.watch = request.watch
         self._family = Family()
-        self._allow = self._parts.guard.allow_for(session)
-        self._ask_hooks = self._parts.guard.fire_for(session, emit)
+        guard = self._parts.guard
+        if request.approver is not None:
+            guard = replace(guard, approver=request.approver)
+        self._allow = guard.allow_for(session, record)
+        self._ask_hooks = guard.fire_for(session, emit, record)
+        self._theirs = frozenset(spec.name for spec in request.client_tools)
         self._asking = Asking(self._parts.model, session, record, emit)
         self._stopped = ""
         """Why a hook wants the turn to end, if one does."""
 
     async def run(self, family: Family) -> TurnEnd:
-        session, record, start = self._session, self._record, time.perf_counter()
+        session, record = self._session, self._record
+        start = record.begin()
         self._family = family
         session.begin_turn()
         session.lend(self._request.grants)
+        session.withhold(self._request.withheld)
         text, finish, calls = "", "time", ()
         record.finish = "error"
         try:
-            with anyio.move_on_after(self._parts.limits.seconds):
+            with anyio.move_on_after(self._limits.seconds):
                 text, finish, calls = await self._begin()
             record.finish = finish
         except anyio.get_cancelled_exc_class():
@@ -129,7 +148,11 @@ class _Running:
         finally:
             record.seconds = time.perf_counter() - start
         return TurnEnd(
-            text=text or self._asking.said, finish=finish, record=record, client_calls=calls
+            text=text or self._asking.said,
+            finish=finish,
+            record=record,
+            client_calls=calls,
+            reason=self._asking.reason,
         )
 
     async def invoke(self, wish: Invocation) -> ToolResult:
@@ -158,6 +181,11 @@ class _Running:
 
     async def _begin(self) -> tuple[str, Finish, tuple[ToolCall, ...]]:
         session, request = self._session, self._request
+        if request.system is not None:
+            session.system = request.system
+        session.messages += request.before
+        if request.continues:
+            return await self._rounds()
         await self._greet()
         verdict = await self._fire(HookEvent.USER_PROMPT_SUBMIT, "", {"prompt": request.text})
         if verdict.outcome == "block" or self._stopped:
@@ -173,7 +201,7 @@ class _Running:
         await self._announce()
         if verdict.context:
             session.messages.append(prompt.aside(verdict.context))
-        session.messages.append(UserMessage(text=request.text))
+        session.messages.append(UserMessage(text=request.text, parts=request.parts))
         if invoked is not None:
             take(session, invoked)
         return await self._rounds()
@@ -198,7 +226,7 @@ class _Running:
         return situation_of(self._session, self._parts.project)
 
     async def _rounds(self) -> tuple[str, Finish, tuple[ToolCall, ...]]:
-        limits, record = self._parts.limits, self._record
+        limits, record = self._limits, self._record
         stops = 0
         while True:
             record.rounds += 1
@@ -228,48 +256,45 @@ class _Running:
         return HookEvent.SUBAGENT_STOP if self._session.depth else HookEvent.STOP
 
     def _limit_reached(self) -> Finish | None:
-        limits, record = self._parts.limits, self._record
+        limits, record = self._limits, self._record
         if self._calls.is_hopeless:
             return "repeats"
         if record.usage.input_tokens + record.usage.output_tokens > limits.tokens:
             return "tokens"
         return "rounds" if record.rounds >= limits.rounds else None
 
-    def _specs(self) -> tuple[ToolSpec, ...]:
-        """What the model may call; a client's tool wins over one of ours with its name."""
-        theirs = {spec.name for spec in self._request.client_tools}
-        if not self._request.uses_tools:
-            return self._request.client_tools
-        own = self._parts.offering.tools(self._session, self._parts.registry)
-        return (*(spec for spec in own if spec.name not in theirs), *self._request.client_tools)
-
     def _sorted(
         self, calls: Sequence[ToolCall]
     ) -> tuple[tuple[ToolCall, ...], tuple[ToolCall, ...]]:
-        theirs = {spec.name for spec in self._request.client_tools}
-        mine = tuple(call for call in calls if call.name not in theirs)
-        return mine, tuple(call for call in calls if call.name in theirs)
+        mine = tuple(call for call in calls if call.name not in self._theirs)
+        return mine, tuple(call for call in calls if call.name in self._theirs)
 
     async def _ask(self, *, with_tools: bool) -> AssistantMessage:
         """One reply of the model, told while it comes."""
-        session, parts = self._session, self._parts
-        specs = self._specs() if with_tools else ()
-        self._calls.tools = parts.registry.only(self._own_names(specs))
-        system = prompt.opening(
-            session.system, session.cwd, has_skills=parts.offering.has_skills(session)
-        )
-        asked = ModelRequest(
-            model=session.lent.model or self._request.model or parts.model_name,
-            messages=prompt.conversation(system, session.messages),
+        session, parts, request = self._session, self._parts, self._request
+        own = _NO_TOOLS
+        if with_tools and request.uses_tools:  # a client's tool wins over one of ours of its name
+            left_out = self._theirs | request.withheld
+            own = parts.offering.tools(session, parts.registry, left_out)
+        self._calls.tools = own.registry
+        specs = (*own.specs, *request.client_tools) if with_tools else ()
+        asked = replace(
+            request.like,
+            model=session.lent.model or request.model or parts.model_name,
+            messages=prompt.conversation(self._opening(), session.messages),
             tools=specs,
-            effort=session.lent.effort,
-            extra=self._request.extra,
+            effort=session.lent.effort or request.like.effort,
+            extra=request.extra if specs else prompt.without_tools(request.extra),
         )
         return await self._asking.reply(asked, keeps_calls=with_tools)
 
-    def _own_names(self, specs: Sequence[ToolSpec]) -> frozenset[str]:
-        theirs = {spec.name for spec in self._request.client_tools}
-        return frozenset(spec.name for spec in specs if spec.name not in theirs)
+    def _opening(self) -> SystemMessage:
+        """What stands above the conversation; a model asked without our tools hears only theirs."""
+        session = self._session
+        if not self._request.uses_tools:
+            return SystemMessage(text=session.system)
+        has_skills = self._parts.offering.has_skills(session)
+        return prompt.opening(session.system, session.cwd, has_skills=has_skills)
 
     async def _wake(self, paths: Sequence[Path]) -> None:
         """Skills wake by the files that calls touched or named."""
@@ -300,23 +325,32 @@ class _Running:
     async def _spawn(self, request: SubagentRequest) -> str:
         """Give a task to a child session, and its last words back."""
         session = self._session
-        self._family.admit(session, request, self._parts.limits)
-        asked = TurnRequest(text=request.prompt, model=self._request.model, grants=request.grants)
-        with self._parts.child(session, request) as child:
-            record = TurnRecord.new(child.id)
+        self._family.admit(session, request, self._limits)
+        asked = replace(
+            TurnRequest(text=request.prompt, model=self._request.model, grants=request.grants),
+            limits=self._request.limits,
+            withheld=self._request.withheld,
+            approver=self._request.approver,
+            watch=self._request.watch,
+        )
+        with (
+            self._record.spanning("fork", name_of(request)),
+            self._parts.child(session, request) as child,
+        ):
+            record = self._record.below(child.id)
             try:
                 end = await self._agent.turn(
                     child, asked, self._emit, record=record, family=self._family
                 )
             finally:
-                self._record.calls += record.calls
+                self._record.take(record)
                 self._asking.spend(record.usage)
         if end.finish == "blocked":  # a hook that ends the turn of a child ends its parent's too
             self._stopped = end.text
         return end.text or f"(no answer: {end.finish})"
 
     async def _shorten(self) -> None:
-        limits, session = self._parts.limits, self._session
+        limits, session = self._limits, self._session
         if compaction.fits(session.messages, limits.window * limits.compact_at):
             return
         await self._fire(HookEvent.PRE_COMPACT, "", {})

@@ -1,12 +1,14 @@
 """What the model is told before it is asked: who it is, what it can use, which skills there are."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from apexbridge.activation.rendering import MARK
 from apexbridge.catalog.listing import Listing, one_line
 from apexbridge.messages import Message, SystemMessage, UserMessage
+from apexbridge.models.base import ABOUT_TOOLS
 
 _OPENING = """\
 You carry out what the user asks, with tools and with skills. A skill is a set of instructions for
@@ -71,4 +73,9 @@ def as_data(text: str) -> str:
 
 def conversation(system: SystemMessage, messages: Sequence[Message]) -> tuple[Message, ...]:
     """Everything as the model reads it."""
-    return (system, *messages)
+    return (system, *messages) if system.text else tuple(messages)
+
+
+def without_tools(extra: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Parameters for a request that names no tools: what speaks of them would be refused."""
+    return {name: value for name, value in extra.items() if name not in ABOUT_TOOLS}

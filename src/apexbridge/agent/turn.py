@@ -1,12 +1,18 @@
 """What a turn is asked for, what it came to, and the record it leaves."""
 
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
-from apexbridge.messages import ToolCall
-from apexbridge.models.base import Usage
+from apexbridge.agent.limits import TurnLimits
+from apexbridge.events import Event, EventSink, SkillActivated
+from apexbridge.messages import Message, ToolCall
+from apexbridge.models.base import FinishReason, ModelRequest, Usage
+from apexbridge.policy.engine import Approver
+from apexbridge.retrieval.results import Parts
 from apexbridge.tools.base import Grants, ToolSpec
 
 Fate = Literal["offered", "weak", "denied", "asleep", "known"]
@@ -15,6 +21,15 @@ Fate = Literal["offered", "weak", "denied", "asleep", "known"]
 Finish = Literal[
     "stop", "rounds", "tokens", "time", "repeats", "client_tools", "blocked", "skill",
 ]  # fmt: skip
+
+
+Watch = Callable[[ToolCall, str | None], None]
+"""Sees each call before it is carried out, and again with what it came to."""
+PLAIN = ModelRequest(model="", messages=())
+
+SpanKind = Literal["model", "tool", "search", "fork", "approval", "hook"]
+MAX_SPANS = 1_000
+_MAX_NAME = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +47,23 @@ class TurnRequest:
     grants: Grants = Grants()
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Parameters for the model, passed on as they are."""
+    like: ModelRequest = PLAIN
+    """What the model is asked for besides: its temperature, the form of its answer…"""
+    parts: str = ""
+    """The request in parts, where it is more than text; see `UserMessage`."""
+    before: tuple[Message, ...] = ()
+    """What comes before the request and is not in the session yet."""
+    continues: bool = False
+    """Whether there are no new words: a client's tools have answered, and the turn goes on."""
+    system: str | None = None
+    """What the model is told beforehand from now on; None leaves that as it is."""
+    limits: TurnLimits | None = None
+    """Other bounds than all turns have."""
+    withheld: frozenset[str] = frozenset()
+    """Tools of ours that whoever asks may not use, by name; skills are lent none of them."""
+    approver: Approver | None = None
+    """Who answers for a person in this turn, where it is not who does in all."""
+    watch: Watch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +72,7 @@ class Candidate:
 
     name: str
     score: float
-    parts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    parts: Parts = field(default_factory=Parts)
     fate: Fate = "offered"
 
 
@@ -54,6 +86,22 @@ class CallRecord:
     result_chars: int
     code: str = ""
     session_id: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Span:
+    """Something that took time: what it was, when in the turn it began, and how long it took."""
+
+    kind: SpanKind
+    name: str
+    start: float
+    """Seconds since the turn began; of a child session, since the turn it works for began."""
+    seconds: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    is_error: bool = False
+    depth: int = 0
+    """How many child sessions deep."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,11 +128,72 @@ class TurnRecord:
     search_seconds: float = 0.0
     seconds: float = 0.0
     finish: str = ""
+    skills: list[str] = field(default_factory=list[str])
+    """Those that were invoked, each once."""
+    spans: list[Span] = field(default_factory=list[Span])
+    """In the order in which they ended."""
+    spans_dropped: int = 0
+    """How many more there were than are kept."""
+    _began: float = field(default_factory=time.perf_counter, init=False, repr=False)
+    _depth: int = field(default=0, init=False, repr=False)
 
     @classmethod
     def new(cls, session_id: str) -> Self:
         """An empty record."""
         return cls(id=uuid.uuid4().hex[:12], session_id=session_id)
+
+    def begin(self) -> float:
+        """Begin the turn now; a child's lies on the line of time of its parent's."""
+        now = time.perf_counter()
+        if not self._depth:
+            self._began = now
+        return now
+
+    def below(self, session_id: str) -> "TurnRecord":
+        """An empty record for a child session: its spans lie on the same line of time."""
+        new = TurnRecord.new(session_id)
+        new._began, new._depth = self._began, self._depth + 1
+        return new
+
+    def take(self, child: "TurnRecord") -> None:
+        """Take in what a child session did."""
+        self.calls += child.calls
+        self.spans_dropped += child.spans_dropped
+        for span in child.spans:
+            self._keep(span)
+
+    @contextmanager
+    def spanning(self, kind: SpanKind, name: str) -> Generator[Span]:
+        """Note what happens in the block, whatever comes of it."""
+        start, before = time.perf_counter(), self.usage
+        span = Span(kind=kind, name=name[:_MAX_NAME], start=start - self._began, depth=self._depth)
+        try:
+            yield span
+        except BaseException:
+            span.is_error = True
+            raise
+        finally:
+            span.seconds = time.perf_counter() - start
+            if kind in ("model", "fork"):  # nothing else is spent meanwhile
+                span.input_tokens = self.usage.input_tokens - before.input_tokens
+                span.output_tokens = self.usage.output_tokens - before.output_tokens
+            self._keep(span)
+
+    def _keep(self, span: Span) -> None:
+        if len(self.spans) < MAX_SPANS:
+            self.spans.append(span)
+        else:
+            self.spans_dropped += 1
+
+    def hearing(self, emit: EventSink) -> EventSink:
+        """Note what of the events belongs here, and pass them all on."""
+
+        def hear(event: Event) -> None:
+            if isinstance(event, SkillActivated) and event.skill not in self.skills:
+                self.skills.append(event.skill)
+            emit(event)
+
+        return hear
 
     def spend(self, usage: Usage) -> None:
         """Add what a reply cost."""
@@ -107,3 +216,5 @@ class TurnEnd:
     finish: Finish
     record: TurnRecord
     client_calls: tuple[ToolCall, ...] = ()
+    reason: FinishReason = "stop"
+    """Why the model's last reply ended."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from apexbridge.catalog.merge import Snapshot, merge, switch_off
+from apexbridge.catalog.merge import Snapshot, fold, merge, switch_off
 from apexbridge.catalog.trust import TrustStore, settle
 from apexbridge.catalog.waking import Waking
 from apexbridge.errors import SkillNotFoundError, SkillNotInvocableError, SourceError
@@ -159,6 +159,16 @@ class Catalog:
             known = [skill.name for skill in self.snapshot.skills]
             raise SkillNotFoundError(wanted, near=_near(wanted, known))
         return skill
+
+    def find(self, name: str) -> Skill:
+        """Find a skill by its name as `get` does, also one that is switched off.
+
+        Raises:
+            SkillNotFoundError: With the names that come near.
+        """
+        wanted = fold(names.normalise(name).removeprefix("/"))
+        off = next((s for s in self.snapshot.disabled if fold(s.name) == wanted), None)
+        return self.get(name) if off is None else off
 
     def get_for_model(self, name: str, waking: Waking) -> Skill:
         """Find a skill for the model, which may not call all that a user may.

@@ -25,7 +25,7 @@ class Snapshot:
 
     def winner(self, name: str) -> Skill | None:
         """The skill that has the name, whatever the case and the form of its letters."""
-        return self.by_name.get(fold(name))
+        return self.by_name.get(name) or self.by_name.get(fold(name))
 
 
 def fold(name: str) -> str:

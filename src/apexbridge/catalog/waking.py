@@ -15,6 +15,11 @@ class Waking:
         self._awake: set[str] = set()
         self._compiled: dict[tuple[str, ...], Patterns] = {}
 
+    @property
+    def has_woken(self) -> bool:
+        """Whether any skill is awake that slept."""
+        return bool(self._awake)
+
     def is_asleep(self, skill: Skill) -> bool:
         """Say whether a skill waits for its files."""
         return skill.is_conditional and skill.name not in self._awake

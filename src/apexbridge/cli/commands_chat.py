@@ -1,4 +1,4 @@
-"""`chat` and `explain`, and their flags. The work comes late."""
+"""`chat`, `explain` and `runs`, and their flags. The work comes late."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from apexbridge.cli.flags import Json, Quiet
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the program's."""
-    for command in (chat, explain):
+    for command in (chat, explain, runs):
         app.command()(command)
 
 
@@ -49,3 +49,18 @@ def explain(
 
     with door("explain", as_json=json, is_quiet=quiet, flags=context.obj) as out:
         explaining.explain(out, turn)
+
+
+def runs(
+    context: typer.Context,
+    run: Annotated[str, typer.Argument(help="The run's id [list the latest].")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many, the latest.")] = 20,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """List the latest runs of scripts, or show one and the end of what it wrote."""
+    from apexbridge.cli import recording
+    from apexbridge.cli.output import door
+
+    with door("runs", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        recording.runs(out, run, limit)

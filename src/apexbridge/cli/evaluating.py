@@ -2,26 +2,25 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import anyio
 
 from apexbridge.cli.output import Exit, Out, visible
 from apexbridge.cli.progress import watching
-from apexbridge.errors import EvalInputError, SkillInvalidError
+from apexbridge.errors import SkillInvalidError
 from apexbridge.evals import coexistence as coexisting
 from apexbridge.evals import preview as previewing
 from apexbridge.evals import triggers as triggering
 from apexbridge.evals.corpus import CorpusSkill, EvalQuery, read_corpus, read_queries
 from apexbridge.evals.retrieval_eval import Figures, RetrievalReport, evaluate, index_of
 from apexbridge.evals.trial import with_text
-from apexbridge.lifecycle.vectorise import Tagging
 from apexbridge.retrieval.index import SkillIndex
-from apexbridge.retrieval.text import SkillText
 from apexbridge.runtime import Runtime
+from apexbridge.runtime.previewing import preview_description, skill_text
 from apexbridge.runtime.searching import open_embedder
-from apexbridge.skills.model import Origin, Problem, Skill
+from apexbridge.skills.model import Origin, Skill
 from apexbridge.skills.reader import read_skill
 from apexbridge.sources.base import SkillSource
 from apexbridge.sources.folders import FolderSource
@@ -145,7 +144,9 @@ async def _try_all(out: Out, wanted: Sequence[str], limit: int) -> list[triggeri
             queries = await triggering.saved_queries(source, skill)
             among = index
             if skill not in runtime.catalog.snapshot.skills:
-                among = await with_text(index, await _text(out, skill, source))
+                uses_tags = out.loaded.settings.index.tags
+                text = await skill_text(skill, source, uses_tags=uses_tags)
+                among = await with_text(index, text)
             reports.append(
                 await triggering.evaluate_triggers(
                     among, skill.name, queries, limit=limit, threshold=threshold
@@ -182,19 +183,6 @@ def _in_folder(runtime: Runtime, folder: Path) -> tuple[Skill, SkillSource]:
     if reading.skill is None:
         raise SkillInvalidError(str(folder), reading.problems)
     return reading.skill, source
-
-
-async def _text(out: Out, skill: Skill, source: SkillSource) -> SkillText:
-    """What the index would be given of a skill; no model is asked for its tags."""
-    body = (await source.content(skill)).body
-    tags = await Tagging(is_on=out.loaded.settings.index.tags).tags(skill, body)
-    return SkillText(
-        name=skill.name,
-        summary=skill.summary,
-        body=body,
-        tags=tags.tags,
-        other_language=tags.other_language,
-    )
 
 
 def coexistence(out: Out) -> None:
@@ -236,9 +224,7 @@ async def _coexist(out: Out) -> coexisting.Coexistence:
 
 def preview(out: Out, name: str, description: str) -> None:
     """Show what another description would do."""
-    if not description.strip():
-        raise SkillInvalidError(name, [Problem(code="description_empty", where=name)])
-    found = anyio.run(_preview, out, name, description.strip())
+    found = anyio.run(_preview, out, name, description)
 
     def render() -> None:
         heads = [out.word(key) for key in ("before", "after", "from", "query")]
@@ -258,19 +244,5 @@ def preview(out: Out, name: str, description: str) -> None:
 
 async def _preview(out: Out, name: str, description: str) -> previewing.Preview:
     async with Runtime.open(out.loaded) as runtime:
-        skill, source = _by_name(runtime, name)
-        index = await _index(out, runtime)
-        old = await _text(out, skill, source)
-        new = await _text(out, replace(skill, description=description), source)
-        saved = [one.query for one in await _saved(source, skill) if one.should_trigger]
-        return await previewing.preview(index, old, new, saved)
-
-
-async def _saved(source: SkillSource, skill: Skill) -> Sequence[triggering.TriggerQuery]:
-    """Queries help, and a skill need not have any; broken ones are told."""
-    try:
-        return await triggering.saved_queries(source, skill)
-    except EvalInputError as error:
-        if error.code != "eval_queries_missing":
-            raise
-        return ()
+        with watching(out) as watch:
+            return await preview_description(runtime, name, description, watch=watch)

@@ -12,7 +12,9 @@ from apexbridge.cli import (
     commands_catalog,
     commands_chat,
     commands_lifecycle,
+    commands_mcp,
     commands_search,
+    commands_serve,
     commands_versions,
 )
 from apexbridge.cli.flags import Json, Quiet
@@ -195,6 +197,8 @@ commands_catalog.register(app)
 commands_lifecycle.register(app)
 commands_versions.register(app)
 commands_chat.register(app)
+commands_mcp.register(app)
+commands_serve.register(app)
 commands_search.register(app)
 
 
@@ -206,6 +210,9 @@ def doctor(
     ] = False,
     fix: Annotated[
         bool, typer.Option("--fix", help="Make anew what is derived, then check the data folder.")
+    ] = False,
+    short: Annotated[
+        bool, typer.Option("--short", help="Only what does not work as it should.")
     ] = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -221,7 +228,7 @@ def doctor(
         else:
             from apexbridge.cli import health
 
-            health.doctor(out)
+            health.doctor(out, is_short=short)
 
 
 @app.command()

@@ -39,6 +39,7 @@ _CODES = {
     "path_missing": Exit.NOT_FOUND,
     "path_unreadable": Exit.DENIED,
     "version_unknown": Exit.NOT_FOUND,
+    "key_unknown": Exit.NOT_FOUND,
 }
 _KINDS: tuple[tuple[type[errors.ApexBridgeError], Exit], ...] = (
     (errors.SkillNotFoundError, Exit.NOT_FOUND),

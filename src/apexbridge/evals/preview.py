@@ -25,6 +25,10 @@ class Shift:
     kind: Kind
     before: int | None
     after: int | None
+    gains: tuple[str, ...] = ()
+    """Other skills that go up, by name."""
+    loses: tuple[str, ...] = ()
+    """Other skills that go down, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +69,21 @@ async def preview(
         before = (await ask(was, query, limit=DEPTH)).hits
         after = (await ask(would, query, limit=DEPTH)).hits
         ranks = rank_of(before, [name]), rank_of(after, [name])
-        shifts.append(Shift(query=query, kind=kind, before=ranks[0], after=ranks[1]))
-        for other, places in _moves(before, after):
+        moves = {other: by for other, by in _moves(before, after) if other != name}
+        shifts.append(
+            Shift(
+                query=query,
+                kind=kind,
+                before=ranks[0],
+                after=ranks[1],
+                gains=tuple(sorted(other for other, by in moves.items() if by < 0)),
+                loses=tuple(sorted(other for other, by in moves.items() if by > 0)),
+            )
+        )
+        for other, places in moves.items():
             (lost if places > 0 else gained)[other] += abs(places)
     others = [
-        Moved(name=other, lost=lost[other], gained=gained[other])
-        for other in {*lost, *gained} - {name}
+        Moved(name=other, lost=lost[other], gained=gained[other]) for other in {*lost, *gained}
     ]
     others.sort(key=lambda moved: (moved.gained - moved.lost, moved.name))
     return Preview(name=name, shifts=tuple(shifts), others=tuple(others))

@@ -4,13 +4,15 @@ Looking and unpacking are one reading, by our own code and not a library's: wher
 in what they see in a zip, it is refused.
 """
 
+import shutil
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from io import BytesIO
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from apexbridge.errors import ArchiveUnsafeError
 from apexbridge.lifecycle.plan import (
@@ -25,6 +27,7 @@ from apexbridge.lifecycle.zip_directory import read_entries
 from apexbridge.lifecycle.zip_layout import Layout, lay_out, named
 from apexbridge.lifecycle.zip_source import ZipSource, of_bytes, opened, shown
 from apexbridge.lifecycle.zip_writing import Write, nowhere, writing
+from apexbridge.paths import as_storage
 from apexbridge.skills import tree
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.package import Package
@@ -61,6 +64,33 @@ def pack(root: Path, name: str, *, with_evals: bool = False) -> bytes:
         raise too_large(f"more than {DEFAULT_LIMITS.packed_bytes} bytes")
     lay_out(read_entries(of_bytes(packed), DEFAULT_LIMITS), DEFAULT_LIMITS)
     return packed
+
+
+def pack_files(files: Iterable[tuple[str, BinaryIO]], target: Path) -> None:
+    """Make a zip of files under the names they came with, whatever these are.
+
+    Nothing is judged here but what a zip could not say truly: reading it judges the rest. Who has
+    no folder cannot say what may run, so what lies in `scripts/` may.
+
+    Raises:
+        ArchiveUnsafeError: If a name stands there twice, or cannot be written down.
+        StorageError: If the disk refuses.
+    """
+    seen = set[str]()
+    with as_storage(target), zipfile.ZipFile(target, "x", zipfile.ZIP_STORED) as archive:
+        for name, file in files:
+            if name in seen:
+                raise ArchiveUnsafeError(code="zip_duplicate_entry", name=shown(name))
+            if "\0" in name or name.endswith("/") or not name:
+                raise ArchiveUnsafeError("no file", code="zip_name_invalid", name=shown(name))
+            seen.add(name)
+            member = zipfile.ZipInfo(_encodable(name), _EPOCH)
+            member.create_system = 3  # Unix, whatever this machine is
+            _, *path = name.replace("\\", "/").split("/")
+            mode = 0o755 if path[:1] == ["scripts"] and len(path) > 1 else 0o644
+            member.external_attr = (stat.S_IFREG | mode) << 16
+            with archive.open(member, "w") as entry:
+                shutil.copyfileobj(file, entry)
 
 
 def _refuse_large(taken: list[tree.Entry], limits: ArchiveLimits) -> None:

@@ -14,9 +14,9 @@ from apexbridge.audit import AuditLog
 from apexbridge.catalog.merge import Snapshot
 from apexbridge.errors import (
     ApexBridgeError,
-    PermissionDeniedError,
     RetrievalError,
     SkillChangedError,
+    SkillDangerousError,
     SkillInvalidError,
     SkillReadOnlyError,
     SkillVersionError,
@@ -139,9 +139,7 @@ class Changes:
         if limit is None or worst is None or LEVELS.index(worst) < LEVELS.index(limit):
             return
         rules = ", ".join(dict.fromkeys(f.rule for f in report.findings if f.level == worst))
-        raise PermissionDeniedError(
-            code="skill_dangerous", name=skill.name, level=worst, rules=rules
-        )
+        raise SkillDangerousError(report, name=skill.name, level=worst, rules=rules)
 
     async def _embed(self, skill: Skill, body: str) -> tuple[Entry | None, RetrievalError | None]:
         """The entry before anything is changed; without one a skill is found by its words."""

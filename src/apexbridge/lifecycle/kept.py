@@ -24,6 +24,7 @@ from apexbridge.paths import (
     remove_tree,
 )
 from apexbridge.skills import tree
+from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import Fingerprint, Origin, Provenance
 from apexbridge.skills.reader import read_skill
 
@@ -48,6 +49,9 @@ class Version:
     """When it was put aside, in seconds since the epoch; 0 for the one in use."""
     is_current: bool = False
     is_pinned: bool = False
+    description: str = ""
+    created: float = 0.0
+    """When its files were written here, in seconds since the epoch; 0 where nobody knows."""
 
 
 class KeptVersions:
@@ -91,6 +95,40 @@ class KeptVersions:
             return found[0]
         known = ", ".join(f"{v.sha256[:12]} {v.declared}".strip() for v in kept) or "-"
         raise SkillVersionError(name=name, version=wanted or "-", known=known)
+
+    def created(self, name: str) -> dict[str, float]:
+        """When each kept version was made, by its hash; nothing is read but dates."""
+        return {place.name: written_at(place / name) for place in self._places(name)}
+
+    def add(self, name: str, staged: Path, sha256: str) -> None:
+        """Keep a built folder beside the skill in use. The second rename is the commit.
+
+        Raises:
+            StorageError: If the disk refuses.
+        """
+        place = self._root / name / f"{_NEW}{sha256}"
+        with as_storage(place):
+            remove_tree(place)  # what an earlier attempt may have left
+            place.mkdir(parents=True, mode=0o700)
+            try:
+                staged.rename(place / name)
+                place.rename(place.with_name(sha256))
+                fsync_folder(place.parent)
+            except OSError:
+                with suppress(OSError):
+                    remove_tree(place)
+                raise
+
+    def forget(self, name: str, sha256: str, staging: Path) -> None:
+        """Move a kept version where it will be removed. The rename in here is the commit.
+
+        Raises:
+            StorageError: If the disk refuses.
+        """
+        place = self._root / name / sha256
+        with as_storage(place):
+            place.rename(staging / sha256)
+            fsync_folder(place.parent)
 
     def bring(self, name: str, sha256: str) -> None:
         """Let a kept version and the one in use change places. The exchange is the commit.
@@ -183,6 +221,14 @@ def _sha256(root: Path) -> str:
     return found.sha256 if isinstance(found, Fingerprint) else ""
 
 
+def written_at(root: Path) -> float:
+    """When a skill's SKILL.md was written, in seconds since the epoch; 0 where there is none."""
+    try:
+        return (root / SKILL_MD).stat().st_mtime
+    except OSError:
+        return 0.0
+
+
 def _describe(place: Path, name: str) -> Version:
     skill = read_skill(place / name, _KEPT).skill
     size = skill.fingerprint.size if skill and skill.fingerprint else 0
@@ -191,4 +237,6 @@ def _describe(place: Path, name: str) -> Version:
         declared=(skill.manifest.version or "") if skill else "",
         size=size,
         at=place.stat().st_mtime,
+        description=skill.description if skill else "",
+        created=written_at(place / name),
     )

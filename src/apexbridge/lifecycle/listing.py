@@ -20,10 +20,14 @@ class Wanted:
     text: str = ""
     """Stands in the name or the description, in whatever letters."""
     origin: str = ""
+    without: str = ""
+    """An origin whose skills are not wanted."""
     state: State | Literal[""] = ""
     limit: int = 50
     after: str = ""
     """The `next` of the page before."""
+    descending: bool = False
+    """Whether the last name comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +56,10 @@ def list_skills(
     snapshot: Snapshot, wanted: Wanted, pinned: Collection[str], verdicts: Verdicts
 ) -> Page:
     """The page that is asked for; skills that come or go between two pages shift nothing."""
-    found = sorted(_matching(snapshot, wanted), key=lambda pair: _key(*pair))
-    rest = [pair for pair in found if pair[0].name > wanted.after]
+    found = sorted(
+        _matching(snapshot, wanted), key=lambda pair: _key(*pair), reverse=wanted.descending
+    )
+    rest = [pair for pair in found if _is_behind(pair[0].name, wanted)]
     room = max(1, min(wanted.limit, MAX_PAGE))
     while room < len(rest) and rest[room][0].name == rest[room - 1][0].name:
         room += 1  # those of one name stay together: the next page begins behind a name
@@ -81,8 +87,17 @@ def _matching(snapshot: Snapshot, wanted: Wanted) -> Iterator[tuple[Skill, State
         if wanted.state not in ("", state) or (not wanted.state and state == "shadowed"):
             continue
         for skill in skills:
-            if wanted.origin in ("", skill.provenance.origin) and has_text(skill, wanted.text):
+            origin = skill.provenance.origin
+            if origin == wanted.without or wanted.origin not in ("", origin):
+                continue
+            if has_text(skill, wanted.text):
                 yield skill, state
+
+
+def _is_behind(name: str, wanted: Wanted) -> bool:
+    if not wanted.after:
+        return True
+    return name < wanted.after if wanted.descending else name > wanted.after
 
 
 def _key(skill: Skill, state: State) -> tuple[str, ...]:

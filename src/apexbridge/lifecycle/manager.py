@@ -122,16 +122,15 @@ class SkillManager(Versioning):
             SkillNotFoundError: If there is nothing to bring back.
             SkillExistsError: If another skill has the name by now.
         """
-        async with (
-            self._recorded("undo", skill=name),
-            self._changing(name),
-            unstoppable(),
-        ):
-            gone = await anyio.to_thread.run_sync(self.store.last_trashed, name)
-            await anyio.to_thread.run_sync(self.store.refuse_taken, name)
-            await anyio.to_thread.run_sync(lambda: self._audit.record("undo", skill=name))
-            await anyio.to_thread.run_sync(self.store.bring_back, gone)
-            await self._settle(name, None, "install")
+        async with self._recorded("undo", skill=name):
+            # Only what was taken away is a name for sure; a lock is a file of that name.
+            await anyio.to_thread.run_sync(self.store.last_trashed, name)
+            async with self._changing(name), unstoppable():
+                gone = await anyio.to_thread.run_sync(self.store.last_trashed, name)
+                await anyio.to_thread.run_sync(self.store.refuse_taken, name)
+                await anyio.to_thread.run_sync(lambda: self._audit.record("undo", skill=name))
+                await anyio.to_thread.run_sync(self.store.bring_back, gone)
+                await self._settle(name, None, "install")
         return Done(skill=self._around.find(name))
 
     async def switch(self, name: str, *, is_on: bool) -> bool:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from apexbridge.errors import RetrievalError, SkillVersionError
+from apexbridge.errors import RetrievalError, SkillInvalidError, SkillVersionError
+from apexbridge.lifecycle.archive import pack
 from apexbridge.lifecycle.changes import (
     Blocks,
     Changes,
@@ -23,9 +24,9 @@ from apexbridge.lifecycle.changes import (
 )
 from apexbridge.lifecycle.difference import Difference, compare
 from apexbridge.lifecycle.intake import Intake, take_in
-from apexbridge.lifecycle.kept import Version
+from apexbridge.lifecycle.kept import Version, written_at
 from apexbridge.retrieval.base import Entry
-from apexbridge.skills.model import Skill
+from apexbridge.skills.model import Problem, Skill
 from apexbridge.skills.reader import read_skill
 from apexbridge.vetting.report import Finding
 
@@ -43,6 +44,16 @@ class _Offer:
     not_indexed: RetrievalError | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptVersion:
+    """A version that is kept, what is odd about it, and whether it was not before."""
+
+    sha256: str
+    problems: tuple[Problem, ...]
+    findings: tuple[Finding, ...]
+    is_new: bool
+
+
 class Versioning(Changes):
     """Updates skills, and keeps what they were by the hash of their files."""
 
@@ -50,13 +61,15 @@ class Versioning(Changes):
         self,
         path: Path,
         *,
+        only: str = "",
         seen: str = "",
         allows_older: bool = False,
         blocks_at: Blocks = "policy",
     ) -> Done:
         """Let an archive or folder take the place of the installed skill it names.
 
-        What was there is kept as a version. `seen` is the hash of it that the caller knows.
+        What was there is kept as a version. `seen` is the hash of it that the caller knows, and
+        `only` the one skill that may be meant.
 
         Raises:
             SkillNotFoundError: If no such skill is installed.
@@ -68,8 +81,7 @@ class Versioning(Changes):
             StorageError: If the disk refuses.
         """
         async with self._recorded("update", archive=path.name), held(self.store.staging()) as at:
-            take = partial(take_in, path, at, renames=True, limits=self.policy.limits)
-            intake = await anyio.to_thread.run_sync(take)
+            intake = await self._taken_for(only, path, at)
             name = intake.skill.name
             self._refuse_pinned(name)
             offer = await self._prepare(intake, blocks_at)
@@ -91,6 +103,87 @@ class Versioning(Changes):
             findings=offer.findings,
             not_indexed=offer.not_indexed,
         )
+
+    async def keep(self, name: str, path: Path, *, blocks_at: Blocks = "policy") -> KeptVersion:
+        """Keep an archive or folder as a version of a skill, without using it.
+
+        Raises:
+            SkillNotFoundError: If no such skill is installed.
+            SkillInvalidError: If it is another skill's, or a rule is broken.
+            PermissionDeniedError: If it looks too dangerous.
+            ArchiveError: If the archive is unsafe, broken or no skill's.
+            StorageError: If the disk refuses.
+        """
+        async with self._recorded("keep", skill=name), held(self.store.staging()) as at:
+            self._own(name)
+            intake = await self._taken_for(name, path, at)
+            report = await self._vet(intake.skill, intake.root, blocks_at)
+            sha256 = intake.skill.fingerprint.sha256 if intake.skill.fingerprint else ""
+            async with self._changing(name), unstoppable():
+                known = {version.sha256 for version in await self.versions(name)}
+                if sha256 not in known:
+                    await self._record("keep", intake.skill)
+                    add = partial(self.store.versions.add, name, intake.root, sha256)
+                    await anyio.to_thread.run_sync(add)
+                    await self._prune(name)
+        return KeptVersion(
+            sha256=sha256,
+            problems=intake.problems,
+            findings=report.findings,
+            is_new=sha256 not in known,
+        )
+
+    async def _taken_for(self, name: str, path: Path, staging: Path) -> Intake:
+        """Take in a version of one skill and of no other; of any if the name is empty."""
+        take = partial(take_in, path, staging, renames=True, limits=self.policy.limits)
+        intake = await anyio.to_thread.run_sync(take)
+        if name not in ("", intake.skill.name):
+            details = {"name": name, "other": intake.skill.name}
+            told = Problem(code="version_of_another", where=intake.skill.name, details=details)
+            raise SkillInvalidError(intake.skill.name, [told])
+        return intake
+
+    async def forget(self, name: str, version: str) -> Version:
+        """Keep a version no longer; the one in use cannot be forgotten.
+
+        Raises:
+            SkillNotFoundError: If no such skill is installed.
+            SkillVersionError: `version_unknown`, or `version_in_use`.
+            StorageError: If the disk refuses.
+        """
+        async with self._recorded("forget", skill=name, version=version), self._turn(name):
+            found = await self.version(name, version)
+            if found.is_current:
+                raise SkillVersionError(code="version_in_use", name=name, version=version)
+            async with held(self.store.staging()) as at, unstoppable():
+                facts = {"skill": name, "sha256": found.sha256}
+                await anyio.to_thread.run_sync(lambda: self._audit.record("forget", **facts))
+                go = partial(self.store.versions.forget, name, found.sha256, at)
+                await anyio.to_thread.run_sync(go)
+        return found
+
+    async def version(self, name: str, wanted: str) -> Version:
+        """The version that a hash, its beginning or a declared version means.
+
+        Raises:
+            SkillNotFoundError: If no such skill is installed.
+            SkillVersionError: `version_unknown`.
+        """
+        now, *_ = await self.versions(name)
+        if wanted and (now.declared == wanted or now.sha256.startswith(wanted)):
+            return now
+        return await anyio.to_thread.run_sync(self.store.versions.find, name, wanted)
+
+    async def export_version(self, name: str, wanted: str) -> bytes:
+        """A version as a zip, as `export` gives the one in use.
+
+        Raises:
+            SkillNotFoundError: If no such skill is installed.
+            SkillVersionError: `version_unknown`.
+            ArchiveError: If there is a link or device among its files.
+        """
+        root = await self._root_of(name, wanted)
+        return await anyio.to_thread.run_sync(partial(pack, root, name))
 
     async def _prepare(self, intake: Intake, blocks_at: Blocks) -> _Offer:
         """Judge and embed, before anybody has to wait for anything."""
@@ -115,6 +208,9 @@ class Versioning(Changes):
 
     async def _after(self, name: str, entry: Entry | None) -> None:
         await self._settle(name, entry, "update")
+        await self._prune(name)
+
+    async def _prune(self, name: str) -> None:
         prune = partial(self.store.versions.prune, name, self.policy.keep_versions)
         await anyio.to_thread.run_sync(prune)
 
@@ -195,6 +291,8 @@ class Versioning(Changes):
             at=0,
             is_current=True,
             is_pinned=self.states.pinned().get(name) == sha256,
+            description=skill.description,
+            created=await anyio.to_thread.run_sync(written_at, self.store.folder(name)),
         )
         return (current, *await anyio.to_thread.run_sync(self.store.versions.all, name))
 
@@ -210,11 +308,9 @@ class Versioning(Changes):
         return await anyio.to_thread.run_sync(compare, before, after)
 
     async def _root_of(self, name: str, version: str) -> Path:
-        now, *_ = await self.versions(name)
-        is_current = version and (version == now.declared or now.sha256.startswith(version))
-        if is_current:
+        found = await self.version(name, version)
+        if found.is_current:
             return self.store.folder(name)
-        found = await anyio.to_thread.run_sync(self.store.versions.find, name, version)
         return self.store.versions.folder(name, found.sha256)
 
     @asynccontextmanager

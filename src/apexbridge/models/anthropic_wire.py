@@ -15,6 +15,7 @@ from apexbridge.messages import (
 )
 from apexbridge.models.base import ModelRequest
 from apexbridge.models.openai_wire import object_of
+from apexbridge.models.turns import parts_of
 
 _NOT_IN_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _GO_ON = "(The conversation goes on.)"
@@ -88,8 +89,8 @@ def _blocks(message: Message, thought: str) -> Blocks:
     match message:
         case SystemMessage():
             return []
-        case UserMessage(text=text):
-            return [{"type": "text", "text": text}]
+        case UserMessage():
+            return list(map(_part, parts_of(message)))
         case AssistantMessage(text=text, tool_calls=calls):
             said: Blocks = [{"type": "text", "text": text.rstrip()}] if text.strip() else []
             before: Blocks = json.loads(thought) if thought else []
@@ -101,6 +102,20 @@ def _blocks(message: Message, thought: str) -> Blocks:
             return [{**result, "is_error": True} if is_error else result]
         case _:
             assert_never(message)
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    """A picture as this API writes it; what it does not know it refuses itself."""
+    match part:
+        case {"type": "image_url", "image_url": {"url": str(url)}}:
+            head, comma, data = url.partition(",")
+            if not (head.startswith("data:") and head.endswith(";base64") and comma):
+                return {"type": "image", "source": {"type": "url", "url": url}}
+            kind = head.removeprefix("data:").removesuffix(";base64")
+            source = {"type": "base64", "media_type": kind, "data": data}
+            return {"type": "image", "source": source}
+        case _:
+            return part
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

@@ -25,11 +25,14 @@ from apexbridge.models import wishes
 from apexbridge.models.base import ModelDelta, ModelRequest, Usage
 from apexbridge.models.embedded_words import say
 from apexbridge.models.named_files import named_files
+from apexbridge.models.script_options import script_options
 
 CLEARLY = 0.5
 """From this fit on a skill is taken without asking."""
 AHEAD = 0.1
 """By so much it must fit better than the next."""
+WORTH_NAMING = 0.02
+"""Below this a skill has nothing to do with the request."""
 
 _OFFER = re.compile(r"^- (?P<name>\S+) \((?:fit )?(?P<score>[01]\.\d+)\)", re.MULTILINE)
 _CHOSEN = re.compile(
@@ -166,6 +169,7 @@ def _first(turn: _Turn) -> str | ToolCall:
 def _after_search(turn: _Turn, last: _Step) -> str | ToolCall:
     text = last.result.text if last.result else ""
     found = [(m["name"], float(m["score"])) for m in _OFFER.finditer(text)]
+    found = [(name, score) for name, score in found if score >= WORTH_NAMING]
     best = _clearly_best(found)
     if best and "Skill" in turn.tools:
         return _call(turn, "Skill", {"skill": best, "arguments": turn.request})
@@ -186,16 +190,22 @@ def _clearly_best(found: Sequence[tuple[str, float]]) -> str:
 def _with_skill(turn: _Turn, skill: UserMessage) -> str | ToolCall:
     name = skill.skill or ""
     ran = [step for step in turn.steps if step.call.name == "SkillScript"]
-    if ran and ran[-1].result is not None:
-        result = ran[-1].result
-        key = "script_failed" if result.is_error else "script_ran"
-        return say(key, turn.request, name=name, text=result.text)
-    script = _script(skill.text)
-    if script and "SkillScript" in turn.tools:
-        files = list(named_files(turn.request))
-        arguments = {"skill": name, "script": script, "arguments": files, "files": files}
+    script, files = _script(skill.text), list(named_files(turn.request))
+    options = script_options(turn.request, skill.text, files)
+    if not script or "SkillScript" not in turn.tools:
+        return say("needs_model", turn.request, name=name)
+    sure = script_options(turn.request, skill.text, files, is_sure=True)
+    result = ran[-1].result if ran else None
+    if result is None or (result.is_error and options != sure and len(ran) == 1):
+        # What it was given of the request's words may mean nothing to it: then without them.
+        words = [*files, *(sure if ran else options)]
+        arguments = {"skill": name, "script": script, "arguments": words, "files": files}
         return _call(turn, "SkillScript", arguments)
-    return say("needs_model", turn.request, name=name)
+    if result.is_error:
+        return say("script_failed", turn.request, name=name, text=result.text)
+    lost = [word for word in options if word not in sure]
+    key = "script_ran" if len(ran) == 1 else "script_ran_plainly"
+    return say(key, turn.request, name=name, text=result.text, options=" ".join(lost))
 
 
 def _script(text: str) -> str:

@@ -12,6 +12,10 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     "result": ("{text}", "{text}"),
     "failed": ("{tool} did not work: {text}", "{tool} 没有成功：{text}"),
     "script_ran": ("{text}\n\n(by the skill {name})", "{text}\n\n（由技能 {name} 完成）"),
+    "script_ran_plainly": (
+        "{text}\n\n(by the skill {name}, which could do nothing with: {options})",
+        "{text}\n\n（由技能 {name} 完成；它无法使用：{options}）",
+    ),
     "script_failed": (
         "The script of the skill {name} did not succeed:\n{text}",
         "技能 {name} 的脚本没有成功：\n{text}",

@@ -161,7 +161,8 @@ class Reply:
         said = self._upstream.quoted(reason_of({"error": error}))
         kind = kind_of(error.get("code")) if isinstance(error, dict) else "unavailable"
         detail = f"its server gave up{said}"
-        return Fault(kind, detail, is_busy=kind == "unavailable")
+        status = 429 if isinstance(error, dict) and str(error.get("code")) == "429" else 0
+        return Fault(kind, detail, is_busy=kind == "unavailable", status=status)
 
     def _choice(self, choice: _Choice) -> _Said:
         if isinstance(choice.finish_reason, str) and choice.finish_reason:

@@ -30,6 +30,7 @@ _QUIRKS: dict[Quirk, re.Pattern[str]] = {
         "one call": r"single tool.?call|parallel tool|(multiple|one|more than one) tool.?calls?\b",
     }.items()
 }
+_MOST_WIRED = 500
 _FORGOTTEN = "(not kept)"
 
 
@@ -105,8 +106,8 @@ def _wire(message: Message) -> dict[str, Any]:
     match message:
         case SystemMessage(text=text):
             return {"role": "system", "content": text}
-        case UserMessage(text=text):
-            return {"role": "user", "content": text}
+        case UserMessage(text=text, parts=parts):
+            return {"role": "user", "content": json.loads(parts) if parts else text}
         case AssistantMessage(text=text, tool_calls=()):
             return {"role": "assistant", "content": text}
         case AssistantMessage(text=text, tool_calls=calls):
@@ -125,13 +126,26 @@ def _wire_call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": function}
 
 
+_wired: dict[int, tuple[ToolSpec, dict[str, Any]]] = {}
+"""Tools are the same in every request: the wire form of the latest, by where they are."""
+
+
 def _wire_tool(tool: ToolSpec) -> dict[str, Any]:
-    function = {
+    known = _wired.get(id(tool))
+    if known is not None and known[0] is tool:
+        return known[1]
+    function: dict[str, Any] = {
         "name": tool.name,
         "description": tool.description,
         "parameters": dict(tool.input_schema),
     }
-    return {"type": "function", "function": function}
+    if tool.strict is not None:
+        function["strict"] = tool.strict
+    wired: dict[str, Any] = {"type": "function", "function": function}
+    if len(_wired) >= _MOST_WIRED:
+        _wired.clear()
+    _wired[id(tool)] = (tool, wired)
+    return wired
 
 
 def is_object(arguments: str) -> bool:

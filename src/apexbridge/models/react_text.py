@@ -9,7 +9,14 @@ from dataclasses import replace
 
 from apexbridge.errors import ModelError
 from apexbridge.messages import AssistantMessage, SystemMessage, ToolCall, UserMessage
-from apexbridge.models.base import FinishReason, ModelClient, ModelDelta, ModelRequest, Usage
+from apexbridge.models.base import (
+    ABOUT_TOOLS,
+    FinishReason,
+    ModelClient,
+    ModelDelta,
+    ModelRequest,
+    Usage,
+)
 from apexbridge.models.react_prompt import MAX_EXAMPLES, in_words
 from apexbridge.models.react_reply import Verdict
 from apexbridge.models.react_schema import reply_format
@@ -92,7 +99,8 @@ class ReactTextModel:
             wanted = json.dumps(request.response_format, ensure_ascii=False)
             rule = SystemMessage(text=f"The text of an answer must itself fit: {wanted}")
             messages = (messages[0], rule, *messages[1:])
-        return replace(request, messages=messages, tools=(), response_format=schema)
+        extra = {key: told for key, told in request.extra.items() if key not in ABOUT_TOOLS}
+        return replace(request, messages=messages, tools=(), response_format=schema, extra=extra)
 
 
 class ToolFallbackModel:

@@ -1,7 +1,7 @@
 """Second tries: which faults are passing, how long to wait, and when to give up."""
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -16,6 +16,7 @@ _WHEN_DOWN = 2
 """A server that is not there at all is not waited for as long."""
 
 Kind = Literal["unavailable", "rejected", "unusable"]
+_STATUS: Mapping[Kind, int] = {"unavailable": 502, "rejected": 400, "unusable": 502}
 T = TypeVar("T")
 
 
@@ -41,23 +42,34 @@ class Blame:
     rejected: type[ApexBridgeError]
     unusable: type[ApexBridgeError]
 
-    def error(self, kind: Kind, detail: str) -> ApexBridgeError:
-        """The error for a fault."""
+    def error(self, fault: "Fault", asked: str = "") -> ApexBridgeError:
+        """The error for a fault; `status` in its details is what a gateway would answer."""
         kinds = {
             "unavailable": self.unavailable,
             "rejected": self.rejected,
             "unusable": self.unusable,
         }
-        return kinds[kind](detail, name=self.name)
+        status = fault.status or _STATUS[fault.kind]
+        error = kinds[fault.kind](fault.detail + asked, name=self.name, status=status)
+        if fault.after:
+            error.details["retry_after"] = math.ceil(fault.after)
+        return error
 
 
 class Fault(Exception):  # noqa: N818  # it becomes an error where the blame is known
     """What went wrong, and how many more tries it is worth, after how many seconds."""
 
     def __init__(
-        self, kind: Kind, detail: str, *, is_passing: bool = False, is_busy: bool = False
+        self,
+        kind: Kind,
+        detail: str,
+        *,
+        is_passing: bool = False,
+        is_busy: bool = False,
+        status: int = 0,
     ) -> None:
         super().__init__(detail)
+        self.status = status
         self.kind: Kind = kind
         self.detail = detail
         self.more_tries = _WHEN_BUSY if is_busy else _WHEN_DOWN if is_passing else 0
@@ -89,7 +101,7 @@ async def patiently(once: Callable[[], Awaitable[T]], blame: Blame, tries: Tries
             is_late = anyio.current_time() - start + wait > tries.within
             if pause is None or is_late or number >= fault.more_tries:
                 asked = f"; it asks to wait {fault.after:.0f} s" if fault.after else ""
-                raise blame.error(fault.kind, fault.detail + asked) from None
+                raise blame.error(fault, asked) from None
         await anyio.sleep(wait)
     raise AssertionError  # the last try returns or raises
 

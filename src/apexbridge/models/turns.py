@@ -1,6 +1,8 @@
 """A conversation put in the order that every server takes."""
 
+import json
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from apexbridge.messages import (
     AssistantMessage,
@@ -29,8 +31,8 @@ def mended(messages: Sequence[Message]) -> tuple[Message, ...]:
     for message in _with_results(messages):
         last = kept[-1] if kept else None
         match message:
-            case UserMessage(text=text) if isinstance(last, UserMessage):
-                kept[-1] = UserMessage(text=f"{last.text}\n\n{text}")
+            case UserMessage() if isinstance(last, UserMessage):
+                kept[-1] = _both(last, message)
             case AssistantMessage() if isinstance(last, AssistantMessage):
                 text = "\n\n".join(filter(None, (last.text, message.text)))
                 kept[-1] = AssistantMessage(text=text, tool_calls=message.tool_calls)
@@ -43,7 +45,7 @@ def _with_results(messages: Sequence[Message]) -> Iterable[Message]:
     """The messages that say something, with each call's result right behind it."""
     for at, message in enumerate(messages):
         match message:
-            case UserMessage(text=text) if text.strip():
+            case UserMessage(text=text, parts=parts) if text.strip() or parts:
                 yield message
             case AssistantMessage(tool_calls=()) if message.text.strip():
                 yield message
@@ -52,6 +54,18 @@ def _with_results(messages: Sequence[Message]) -> Iterable[Message]:
                 yield from _results(calls, messages[at + 1 :])
             case _:
                 pass
+
+
+def _both(one: UserMessage, other: UserMessage) -> UserMessage:
+    text = "\n\n".join(filter(None, (one.text, other.text)))
+    if not (one.parts or other.parts):
+        return UserMessage(text=text)
+    return UserMessage(text=text, parts=json.dumps([*parts_of(one), *parts_of(other)]))
+
+
+def parts_of(message: UserMessage) -> list[dict[str, Any]]:
+    """What a person said, in parts, as OpenAI writes them."""
+    return json.loads(message.parts) if message.parts else [{"type": "text", "text": message.text}]
 
 
 def _results(calls: Sequence[ToolCall], after: Sequence[Message]) -> Iterable[ToolMessage]:

@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
 import anyio
+import orjson
 from pydantic import JsonValue
 
 from apexbridge.models.trying import Blame, Fault, Kind, Patience, Tries, patiently, seconds_of
@@ -29,6 +30,9 @@ _NOT_FOUND = 404
 _AGAIN = frozenset({408, 429})
 _ABOUT_THE_KEY = frozenset({401, 407})
 """What the server says is about the key; others may say what to mend."""
+_OURS = frozenset({401, 402, 403, 407})
+_SAME = frozenset({404, 413, 429, 503, 504})
+_SLOW = 408
 _BAD_ADDRESS = "its address is not http:// or https:// and a host"
 A_PAGE = "a web page, not an answer: is the address right?"
 
@@ -155,16 +159,16 @@ class Upstream:
                 )
         except aiohttp.ConnectionTimeoutError:
             detail = f"no connection to {self.host} within {self._patience.connect_seconds:g} s"
-            fault = Fault("unavailable", detail, is_passing=is_slow_passing)
+            fault = Fault("unavailable", detail, is_passing=is_slow_passing, status=504)
         except TimeoutError:
             detail = f"no answer within {seconds or self._timeout_seconds:g} s"
-            fault = Fault("unavailable", detail, is_passing=is_slow_passing)
+            fault = Fault("unavailable", detail, is_passing=is_slow_passing, status=504)
         except aiohttp.ClientError as error:
             reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
             detail = f"{self.host} cannot be reached: {reason}"
-            fault = Fault("unavailable", detail, is_passing=True)
+            fault = Fault("unavailable", detail, is_passing=True, status=503)
         except ValueError:  # a host that no name server could be asked for
-            fault = Fault("rejected", _BAD_ADDRESS)
+            fault = Fault("rejected", _BAD_ADDRESS, status=502)
         else:
             if response.status == _OK:
                 return response
@@ -174,11 +178,12 @@ class Upstream:
 
     def _open(self) -> aiohttp.ClientSession:
         if not self.host:
-            raise Fault("rejected", _BAD_ADDRESS)
+            raise Fault("rejected", _BAD_ADDRESS, status=502)
         if not (self._key.isascii() and self._key.isprintable()):
-            raise Fault("rejected", "its key has characters no key has")
+            raise Fault("rejected", "its key has characters no key has", status=502)
         if self._key and self._has_user:
-            raise Fault("rejected", "its address has a user in it, and there is a key as well")
+            detail = "its address has a user in it, and there is a key as well"
+            raise Fault("rejected", detail, status=502)
         if self._session is None:
             headers = dict(self._headers)
             if self._key:
@@ -206,11 +211,14 @@ class Upstream:
 
     async def _next(self, response: aiohttp.ClientResponse, seconds: float | None) -> bytes:
         try:
+            there = _there(response.content)
+            if there is not None:
+                return there  # nothing to wait for, and no time to keep
             with anyio.fail_after(seconds):
                 return await response.content.readany()
         except TimeoutError:
             detail = f"no answer within {seconds or self._timeout_seconds:g} s"
-            fault = Fault("unavailable", detail, is_passing=seconds is not None)
+            fault = Fault("unavailable", detail, is_passing=seconds is not None, status=504)
         except aiohttp.ClientError:
             fault = Fault("unavailable", "its answer was cut off", is_passing=True)
         raise fault
@@ -219,14 +227,14 @@ class Upstream:
         status = response.status
         detail = f"{self.host} answered {status}"
         if 300 <= status < 400:
-            return Fault("rejected", f"{detail}: redirects are not followed")
+            return Fault("rejected", f"{detail}: redirects are not followed", status=502)
         if status not in _ABOUT_THE_KEY:
             detail += self.quoted(await _reason(response))
         if status in _AGAIN or status >= 500:
-            fault = Fault("unavailable", detail, is_busy=True)
+            fault = Fault("unavailable", detail, is_busy=True, status=passed_on(status))
             fault.after = seconds_of(response.headers.get("Retry-After", ""))
             return fault
-        return Fault("rejected", detail)
+        return Fault("rejected", detail, status=passed_on(status))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,11 +254,20 @@ async def _told(begun: _Begun[T], blame: Blame) -> AsyncGenerator[T]:
         async for item in begun.items:
             yield item
     except Fault as fault:
-        raise blame.error(fault.kind, fault.detail) from None
+        raise blame.error(fault) from None
+    if begun.response.content.at_eof():
+        return
     # A connection that is read to its end can be used again.
     with suppress(aiohttp.ClientError), anyio.move_on_after(_LINGER_SECONDS):
         while await begun.response.content.readany():
             pass
+
+
+def _there(content: aiohttp.StreamReader) -> bytes | None:
+    """What came already, or nothing at the end; None if there is something to wait for."""
+    if content.at_eof():
+        return b""
+    return content.read_nowait() or None
 
 
 async def _reason(response: aiohttp.ClientResponse) -> str:
@@ -285,6 +302,21 @@ def reason_of(document: JsonValue) -> str:
             return ""
 
 
+def passed_on(status: int) -> int:
+    """What a gateway answers where the server behind it answered this.
+
+    A key that is refused there is not the client's, and is none of its business.
+
+    >>> [passed_on(status) for status in (400, 401, 404, 408, 422, 429, 500, 503)]
+    [400, 502, 404, 504, 400, 429, 502, 503]
+    """
+    if status < 400 or status in _OURS or (status >= 500 and status not in _SAME):
+        return 502
+    if status == _SLOW:
+        return 504
+    return status if status in _SAME else 400
+
+
 def kind_of(status: object) -> Kind:
     """Whose fault an error is that comes inside an answer, by the status or code it tells."""
     number = int(status) if isinstance(status, int | str) and str(status).isdecimal() else 500
@@ -293,6 +325,8 @@ def kind_of(status: object) -> Kind:
 
 def _written(fields: Mapping[str, object]) -> bytes:
     """JSON in UTF-8, which cannot carry half a character."""
+    with suppress(orjson.JSONEncodeError):
+        return orjson.dumps(fields)
     return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
 
 

@@ -1,6 +1,6 @@
 """SkillIndex: every skill in memory, found by meaning and by words, each hit with its reasons."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import anyio
@@ -21,6 +21,7 @@ from apexbridge.retrieval.fuse import (
     standardise,
 )
 from apexbridge.retrieval.lexical import Matches
+from apexbridge.retrieval.remembered import Remembered
 from apexbridge.retrieval.results import Hit, Parts, Results
 from apexbridge.retrieval.shelf import Shelf, top
 from apexbridge.retrieval.stores.memory import MemoryStore
@@ -30,6 +31,8 @@ _BACKGROUND_IS_CHINESE = np.array(background.IS_CHINESE, np.bool_)
 _NO_VECTOR: Matrix = np.zeros(0, np.float32)
 _SLOW = 20_000
 """Skills so many that walking over them would hold up everything else."""
+_KEPT_VECTORS, _KEPT_RESULTS = 1_000, 200
+"""Requests are asked again: by other clients, in other turns, with other limits."""
 _QUERY_CHARACTERS = 8_000
 """More of a request is not read: no embedder reads it either, and its words take time."""
 
@@ -37,9 +40,12 @@ Usage = Callable[[], Mapping[str, float]]
 """How much each skill is used, in 0..1."""
 
 
+_UNUSED: Mapping[str, float] = {}
+
+
 def unused() -> Mapping[str, float]:
     """No skill is used more than another."""
-    return {}
+    return _UNUSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,9 @@ class SkillIndex:
         self._company: _Company | None = None
         self.is_loaded = False
         """Whether the shelf was ever filled; the first search does it, if nobody has before."""
+        self._vectors = Remembered[Matrix](_KEPT_VECTORS)
+        self._found = Remembered[Results](_KEPT_RESULTS)
+        self._found_in: tuple[Shelf, int, Mapping[str, float]] = (self.shelf, 0, _UNUSED)
         self.lock = anyio.Lock(fast_acquire=True)
         """Held while the shelf is walked over or changed."""
 
@@ -171,6 +180,10 @@ class SkillIndex:
         texts = list(dict.fromkeys(text for text in given if text.strip()))
         if not texts or not len(self.shelf) or limit < 1:
             return Results(searched=len(self.shelf))
+        usage, key = self._usage(), (tuple(texts), limit, fusion)
+        known = self._found.get(key) if self._is_the_same(usage) else None
+        if known is not None:
+            return known
         asked, problem = await self._embed(texts)
         async with self.lock:
             if not len(self.shelf):  # emptied meanwhile
@@ -179,10 +192,24 @@ class SkillIndex:
                 asked, problem = self._mismatch(asked)
             order = _Order(self.shelf, asked, self._company, fusion or self._fusion)
             if len(self.shelf) > _SLOW:
-                ranking = await anyio.to_thread.run_sync(self._rank, order)
+                ranking = await anyio.to_thread.run_sync(self._rank, order, usage)
             else:
-                ranking = self._rank(order)
-            return self._explain(ranking, limit, problem)
+                ranking = self._rank(order, usage)
+            found = self._explain(ranking, limit, problem)
+            if problem is None:
+                self._keep(key, found, usage)
+            return found
+
+    def _is_the_same(self, usage: Mapping[str, float]) -> bool:
+        """Whether what was found before would be found again."""
+        shelf, changes, used = self._found_in
+        return shelf is self.shelf and changes == shelf.changes and used == usage
+
+    def _keep(self, key: Hashable, found: Results, usage: Mapping[str, float]) -> None:
+        if not self._is_the_same(usage):
+            self._found.clear()
+            self._found_in = (self.shelf, self.shelf.changes, dict(usage))
+        self._found.put(key, found)
 
     def _mismatch(self, asked: list[_Asked]) -> tuple[list[_Asked], RetrievalError]:
         """The model behind a name was changed: its vectors say nothing about those stored."""
@@ -197,12 +224,19 @@ class SkillIndex:
         try:
             if self._company is None:
                 self._company = await _Company.of(self.embedder)
+            new = [text for text in texts if self._vectors.get(text) is None]
+            if not new:
+                kept = (self._vectors.get(text) for text in texts)
+                known = [vector for vector in kept if vector is not None]
+                return [_Asked(t, vector) for t, vector in zip(texts, known, strict=True)], None
             vectors = await embed_checked(self.embedder, texts, kind="query")
         except RetrievalError as error:
             return [_Asked(text, _NO_VECTOR) for text in texts], error
+        for text, vector in zip(texts, vectors, strict=True):
+            self._vectors.put(text, vector)
         return [_Asked(text, vector) for text, vector in zip(texts, vectors, strict=True)], None
 
-    def _rank(self, order: "_Order") -> "_Ranking":
+    def _rank(self, order: "_Order", used: Mapping[str, float]) -> "_Ranking":
         with one_thread():
             scored = [order.score(asked) for asked in order.asked]
         meaning, lexical = scored[0].meaning, scored[0].matches.scores
@@ -211,7 +245,7 @@ class SkillIndex:
             lexical = np.max([one.matches.scores for one in scored], axis=0)
         fitness = order.fusion.dense * meaning + order.fusion.lexical * lexical
         usage = np.zeros(len(fitness), np.float32)
-        for name, share in self._usage().items():
+        for name, share in used.items():
             row = order.shelf.row_of.get(name)
             if row is not None:
                 usage[row] = min(1.0, max(0.0, share))

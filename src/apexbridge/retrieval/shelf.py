@@ -73,6 +73,8 @@ class Shelf:
         self._numbers = Column(np.float32)
         self._firsts = Column(np.intp)
         self._used = 0
+        self.changes = 0
+        """How often anything was put in or taken out."""
 
     def __len__(self) -> int:
         return len(self.row_of)
@@ -129,6 +131,7 @@ class Shelf:
 
     def drop(self, names: Sequence[str]) -> None:
         """Forget; a name that is not there is no error."""
+        self.changes += 1
         for name in names:
             self.pending.discard(name)
             row = self.row_of.pop(name, None)

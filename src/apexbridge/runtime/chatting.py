@@ -1,15 +1,10 @@
 """Conversations: everything a turn needs, built when the first one begins."""
 
+import logging
+import math
 import time
 import uuid
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Generator,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +22,7 @@ from apexbridge.agent.history import SessionStore
 from apexbridge.agent.invoking import situation_of
 from apexbridge.agent.limits import TurnLimits
 from apexbridge.agent.loop import Agent, Parts
-from apexbridge.agent.offering import Offering
+from apexbridge.agent.offering import SKILL_TOOLS, Offering
 from apexbridge.agent.session import Session
 from apexbridge.agent.subagent import raise_child
 from apexbridge.agent.turn import TurnEnd, TurnRecord, TurnRequest
@@ -35,25 +30,21 @@ from apexbridge.catalog.catalog import Catalog, Touched
 from apexbridge.catalog.listing import ListingBudget
 from apexbridge.catalog.usage import UsageStore
 from apexbridge.catalog.waking import Waking
-from apexbridge.errors import SkillNotFoundError
-from apexbridge.events import Event, EventSink, TurnFinished
+from apexbridge.errors import SkillNotFoundError, StorageError
+from apexbridge.events import EventSink, TurnFinished
 from apexbridge.hooks import HookReply, HookRunner, in_workshop
+from apexbridge.messages import AssistantMessage
 from apexbridge.policy.approvals import Approvals
 from apexbridge.policy.engine import Approver, decide
-from apexbridge.policy.hookspec import Hook, parse_hooks
 from apexbridge.policy.judging import Standing
-from apexbridge.policy.rules import (
-    Effect,
-    PermissionRequest,
-    Rule,
-    ToolPattern,
-    follow_links,
-)
+from apexbridge.policy.rules import PermissionRequest, follow_links
 from apexbridge.policy.wildcards import Ground
 from apexbridge.retrieval.results import Results
+from apexbridge.runtime.conversations import Conversations
 from apexbridge.runtime.executing import Executing
 from apexbridge.runtime.inlining import run_inline
 from apexbridge.runtime.modelling import Opened, open_model
+from apexbridge.runtime.permitting import hooks_of, rules_of
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.settings import Loaded
 from apexbridge.skills.model import Skill
@@ -68,7 +59,13 @@ from apexbridge.toolbox.skills import (
 )
 from apexbridge.tools.base import SubagentRequest, Tool, ToolContext, ToolRegistry, ToolResult
 
+log = logging.getLogger(__name__)
+
 _MAX_REPLY = 1024 * 1024
+_HARMLESS = SKILL_TOOLS - {"SkillScript"} | {"Calculate", "Now", "Platform"}
+_USAGE_SECONDS = 5.0
+_FLUSH_SECONDS = 0.2
+"""Records of turns that are written later wait so long for others."""
 
 
 class Search(Protocol):
@@ -96,22 +93,48 @@ class Rooms:
     tools: Sequence[Tool] = ()
 
 
+class _Used:
+    """How much each skill is used; read from disk every few seconds at most."""
+
+    def __init__(self, store: UsageStore) -> None:
+        self._store = store
+        self._scores: Mapping[str, float] = {}
+        self._read_at = -math.inf
+
+    def scores(self) -> Mapping[str, float]:
+        """The same mapping for as long as it is good."""
+        now = time.monotonic()
+        if now - self._read_at > _USAGE_SECONDS:
+            self._scores, self._read_at = self._store.scores(time.time()), now
+        return self._scores
+
+    def record(self, name: str, now: float) -> bool:
+        """Count a use, which shows in the next list."""
+        self._read_at = -math.inf
+        return self._store.record(name, now)
+
+
 class Chatting:
     """All conversations of one runtime."""
 
     def __init__(self, loaded: Loaded, rooms: Rooms, approver: Approver | None = None) -> None:
         self._loaded, self._rooms = loaded, rooms
         self.store = SessionStore(loaded.data / "sessions.db")
-        self._sessions: dict[str, Session] = {}
-        self._turns: dict[str, anyio.Lock] = {}
-        self._hooks = tuple(_hooks(loaded))
+        self.conversations = Conversations(self.store, self._new, self._lend_again)
+        self._is_flushing = False
+        self._used = _Used(rooms.usage)
+        self._kept_parts: tuple[Opened, Approver | None, Parts] | None = None
+        self._hooks = tuple(hooks_of(loaded))
+        self._run_hook = in_workshop(rooms.executing.workshop)
         self._ground = Ground.of(loaded.project, loaded.home)
-        self._rules = follow_links(tuple(_rules(loaded)), self._ground)
+        self._rules = follow_links(tuple(rules_of(loaded)), self._ground)
         self._about_skills = tuple(rule for rule in self._rules if rule.pattern.names("Skill"))
         self.approvals = Approvals(loaded.data / "approvals.json", loaded.project)
         self.approver, self._asking = approver, anyio.Lock()
         self.model: Opened = open_model(loaded)
         self.registry = self._registry()
+        self.acting = frozenset(t.spec.name for t in self.registry) - _HARMLESS
+        """Tools that read or change files, or run something; and those of extensions."""
 
     def start(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         """Begin something that ends with the runtime at the latest."""
@@ -122,34 +145,60 @@ class Chatting:
         await self.model.close()
         await anyio.to_thread.run_sync(self.store.close)
 
-    async def turn(self, session_id: str, request: TurnRequest, emit: EventSink) -> TurnEnd:
+    async def turn(
+        self,
+        session_id: str,
+        request: TurnRequest,
+        emit: EventSink,
+        *,
+        record: TurnRecord | None = None,
+    ) -> TurnEnd:
         """One turn of a conversation, which is kept afterwards, whatever it came to.
 
         Raises:
             ApexBridgeError: If the model, or a skill that was asked for by name, cannot be used.
         """
-        async with self._turns.setdefault(session_id, anyio.Lock()):
-            session = await self.session(session_id)
-            agent, record = Agent(self._parts()), TurnRecord.new(session_id)
+        agent, record = Agent(self.parts), record or TurnRecord.new(session_id)
+        async with self.conversations.taken(session_id) as session:
             try:
                 end = await agent.turn(session, request, emit, record=record)
             finally:
                 await self._save(session, record)
-        finished = TurnFinished(
-            session_id=session_id, turn_id=end.record.id, finish=end.finish, text=end.text
-        )
-        emit(finished)
+        emit(_finished(end))
         return end
 
-    async def invoke(self, session_id: str, wish: Invocation, emit: EventSink) -> ToolResult:
+    async def turn_once(self, request: TurnRequest, emit: EventSink, record: TurnRecord) -> TurnEnd:
+        """One turn of a conversation that is whole in the request; only its record is kept.
+
+        Raises:
+            ApexBridgeError: If the model, or a skill that was asked for by name, cannot be used.
+        """
+        made = self._new(record.session_id)
+        made.is_started = any(isinstance(said, AssistantMessage) for said in request.before)
+        with self.conversations.passing(made) as session:
+            try:
+                end = await Agent(self.parts).turn(session, request, emit, record=record)
+            finally:
+                self.store.put(record)
+                self._flush_soon()
+        emit(_finished(end))
+        return end
+
+    async def invoke(
+        self,
+        session_id: str,
+        wish: Invocation,
+        emit: EventSink,
+        *,
+        approver: Approver | None = None,
+    ) -> ToolResult:
         """Invoke a skill in a conversation without asking the model.
 
         Raises:
             ApexBridgeError: If the skill cannot be used.
         """
-        async with self._turns.setdefault(session_id, anyio.Lock()):
-            session = await self.session(session_id)
-            result = await Agent(self._parts()).invoke(session, wish, emit)
+        async with self.conversations.taken(session_id) as session:
+            result = await Agent(self.parts).invoke(session, wish, emit, approver=approver)
             await self._save(session, replace(TurnRecord.new(session_id), finish="skill"))
         return result
 
@@ -157,19 +206,38 @@ class Chatting:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self.store.save, session, record)
 
+    def _flush_soon(self) -> None:
+        """Have records written together, a moment later, while nobody waits for it."""
+        if not self._is_flushing:
+            self._is_flushing = True
+            self.start(self._flush)
+
+    async def _flush(self) -> None:
+        try:
+            await anyio.sleep(_FLUSH_SECONDS)
+        finally:
+            self._is_flushing = False
+        try:
+            await anyio.to_thread.run_sync(self.store.flush)
+        except StorageError as error:  # a record is never worth failing for
+            log.warning("Records of turns are lost: %s", error)
+
     async def session(self, session_id: str, *, system: str = "") -> Session:
         """The conversation of that id: the one going on, the one that was kept, or a new one."""
-        found = self._sessions.get(session_id)
-        if found is None:
-            found = self._new(session_id)
-            found.system = system
-            if await anyio.to_thread.run_sync(self.store.load, found):
-                self._lend_again(found)
-            self._sessions[session_id] = found
+        found = await self.conversations.get(session_id)
+        found.system = system or found.system
         return found
 
+    async def forget(self, session_id: str) -> bool:
+        """Remove a conversation and the records of its turns; False if there was none.
+
+        Raises:
+            StorageError: If the disk refuses.
+        """
+        return await self.conversations.forget(session_id)
+
     def _new(self, session_id: str) -> Session:
-        hooks = HookRunner(in_workshop(self._rooms.executing.workshop), _post)
+        hooks = HookRunner(self._run_hook, _post)
         hooks.register(self._hooks, root=self._loaded.project)
         return Session(
             id=session_id,
@@ -191,11 +259,16 @@ class Chatting:
         """A session below another, known for as long as it is at work."""
         child = self._new(f"{parent.id}.{uuid.uuid4().hex[:6]}")
         raise_child(child, parent, request)
-        self._sessions[child.id] = child
-        try:
+        with self.conversations.passing(child):
             yield child
-        finally:
-            del self._sessions[child.id]
+
+    @property
+    def parts(self) -> Parts:
+        """What turns are made of; built anew only where somebody put another model here."""
+        kept = self._kept_parts
+        if kept is None or kept[0] is not self.model or kept[1] is not self.approver:
+            self._kept_parts = kept = (self.model, self.approver, self._parts())
+        return kept[2]
 
     def _parts(self) -> Parts:
         chosen, rooms = self._loaded.settings, self._rooms
@@ -210,7 +283,7 @@ class Chatting:
                 find=rooms.catalog.get,
                 search=partial(rooms.search, limit=8),
                 is_denied=self._is_denied,
-                usage=lambda: rooms.usage.scores(time.time()),
+                usage=self._used.scores,
                 threshold=chosen.index.threshold,
                 budget=ListingBudget.for_window(self.model.window),
             ),
@@ -234,7 +307,7 @@ class Chatting:
         return Activator(
             self._rooms.catalog,
             partial(run_inline, self._rooms.executing),
-            self._rooms.usage.record,
+            self._used.record,
             runs_commands=self._loaded.settings.agent.inline_commands,
         )
 
@@ -259,7 +332,7 @@ class Chatting:
         return decide(request, self._rules, (), standing).effect != "deny"
 
     def _situation(self, session_id: str) -> Situation:
-        return situation_of(self._sessions[session_id], self._loaded.project)
+        return situation_of(self.conversations.at_work(session_id), self._loaded.project)
 
     def _registry(self) -> ToolRegistry:
         rooms, registry = self._rooms, ToolRegistry()
@@ -300,58 +373,18 @@ class Chatting:
         return not self._loaded.settings.sandbox.allow_unsandboxed
 
 
+def _finished(end: TurnEnd) -> TurnFinished:
+    record = end.record
+    return TurnFinished(
+        session_id=record.session_id,
+        turn_id=record.id,
+        finish=end.finish,
+        text=end.text,
+        input_tokens=record.usage.input_tokens,
+        output_tokens=record.usage.output_tokens,
+    )
+
+
 async def _post(url: str, body: bytes, seconds: float) -> HookReply:
     limits = FetchLimits.of(seconds=seconds, max_bytes=_MAX_REPLY)
     return HookReply(*await post(url, body, limits))
-
-
-def _rules(loaded: Loaded) -> Generator[Rule]:
-    """What settings say; and nobody writes to approvals, skills and records but their keepers."""
-    own = ToolPattern("Write", f"/{loaded.data}/**")
-    yield Rule(effect="deny", pattern=own, reason="it is this program's own data")
-    chosen = loaded.settings.permissions
-    effects: dict[Effect, tuple[str, ...]] = {
-        "deny": chosen.deny,
-        "ask": chosen.ask,
-        "allow": chosen.allow,
-    }
-    for effect, patterns in effects.items():
-        for text in patterns:
-            yield Rule(effect=effect, pattern=ToolPattern.parse(text), reason="settings")
-
-
-def _hooks(loaded: Loaded) -> Generator[Hook]:
-    for event, declared in loaded.settings.hooks.items():
-        yield from parse_hooks(event, declared)
-
-
-async def stream_turn(
-    chatting: Chatting, session_id: str, request: TurnRequest
-) -> AsyncGenerator[Event]:
-    """A turn as the events that happen in it, the last of them `TurnFinished`.
-
-    Whoever stops reading ends the turn.
-    """
-    sender, receiver = anyio.create_memory_object_stream[Event](float("inf"))
-    scope, ended, failed = anyio.CancelScope(), anyio.Event(), list[Exception]()
-
-    async def work() -> None:
-        try:
-            with sender, scope:
-                await chatting.turn(session_id, request, sender.send_nowait)
-        except Exception as error:  # noqa: BLE001  # any: it is raised where the events are read
-            failed.append(error)
-        finally:
-            ended.set()
-
-    chatting.start(work)
-    with receiver:
-        try:
-            async for event in receiver:
-                yield event
-        finally:
-            scope.cancel()
-            with anyio.CancelScope(shield=True):
-                await ended.wait()
-    if failed:
-        raise failed[0]

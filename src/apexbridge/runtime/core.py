@@ -3,8 +3,8 @@
 import logging
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
-from contextlib import ExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Sequence
+from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from apexbridge.catalog.trust import TrustStore
 from apexbridge.catalog.usage import UsageStore
 from apexbridge.catalog.waking import Waking
 from apexbridge.errors import StorageError
-from apexbridge.events import Cause, Event
+from apexbridge.events import Cause, Event, EventSink
 from apexbridge.extensions import Extensions
 from apexbridge.lifecycle.states import States
 from apexbridge.lifecycle.store import SkillStore
@@ -47,7 +47,7 @@ class Runtime:
     def __init__(self, loaded: Loaded, extensions: Extensions) -> None:
         self.loaded = loaded
         self.extensions = extensions
-        self._sinks = extensions.event_sinks()
+        self._sinks = list(extensions.event_sinks())
         self.trust = TrustStore(loaded.data / "trust.db")
         self.usage = UsageStore(loaded.data / "usage.db")
         self.store = SkillStore(loaded.data / "skills")
@@ -143,7 +143,7 @@ class Runtime:
             self.states,
             self.audit,
             Surroundings(
-                find=self.catalog.get,
+                find=self.catalog.find,
                 known=lambda: {skill.name: skill.summary for skill in self.catalog.skills},
                 embed=lambda skill, body: self.searching.make_entry(skill, body),
                 put=lambda skill, entry: self.searching.put_entry(skill, entry),
@@ -198,11 +198,9 @@ class Runtime:
             ApexBridgeError: If the model, or a skill that was asked for by name, cannot be used.
         """
         from apexbridge.agent.turn import TurnRequest
-        from apexbridge.runtime.chatting import stream_turn
+        from apexbridge.runtime.streaming import stream_turn
 
-        if approver is not None:
-            self.chatting.approver = approver
-        request = TurnRequest(text=text, model=model, skills=tuple(skills))
+        request = TurnRequest(text=text, model=model, skills=tuple(skills), approver=approver)
         turn = stream_turn(self.chatting, session or uuid.uuid4().hex, request)
         async with aclosing(turn) as events:
             async for event in events:
@@ -223,10 +221,10 @@ class Runtime:
         """
         from apexbridge.activation.activator import Invocation
 
-        if approver is not None:
-            self.chatting.approver = approver
         wish = Invocation(name=name, arguments=arguments, trigger="api")
-        return await self.chatting.invoke(session or uuid.uuid4().hex, wish, self.emit)
+        return await self.chatting.invoke(
+            session or uuid.uuid4().hex, wish, self.emit, approver=approver
+        )
 
     async def touch(self, paths: Iterable[Path], waking: Waking) -> Touched:
         """Wake and find the skills that touched files concern; the index takes in new ones."""
@@ -239,9 +237,18 @@ class Runtime:
         """Scan every source again; one that is down is a problem beside the others."""
         await self.catalog.refresh()
 
+    @contextmanager
+    def listen(self, sink: EventSink) -> Generator[None]:
+        """Let somebody be told of everything that happens, for the length of the block."""
+        self._sinks.append(sink)
+        try:
+            yield
+        finally:
+            self._sinks.remove(sink)
+
     def emit(self, event: Event) -> None:
         """Tell every listener; one that fails keeps nothing from the others, and ends nothing."""
-        for sink in self._sinks:
+        for sink in tuple(self._sinks):
             try:
                 sink(event)
             except Exception:
@@ -301,6 +308,8 @@ class Runtime:
         found = await index.search(query, query_en=query_en, query_zh=query_zh, limit=limit)
         # A row that could not be dropped yet finds nothing that was taken away.
         known = self.catalog.snapshot.winner
+        if all(known(hit.name) for hit in found.hits):
+            return found
         return replace(found, hits=tuple(hit for hit in found.hits if known(hit.name)))
 
     async def execute_skill(

@@ -16,6 +16,7 @@ from apexbridge.audit import AuditLog
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.trust import TrustStore, refuse_untrusted
 from apexbridge.catalog.usage import UsageStore
+from apexbridge.runtime.runs import RunStore
 from apexbridge.sandbox import spawn
 from apexbridge.sandbox.base import MIB, ExecutionResult, Sandbox, SandboxLimits
 from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
@@ -67,13 +68,26 @@ class Executing:
         self._workshop: Workshop | None = None
         self._stack = ExitStack()
         self._workspaces = Workspaces(loaded.workspaces)
+        self._survey: Choice | None = None
+        self.runs = RunStore(loaded.data / "runs.db")
+        self._stack.callback(self.runs.close)
 
     def close(self) -> None:
         """Let go of everything."""
         self._stack.close()
 
+    @property
+    def sandbox_kind(self) -> str:
+        """The sandbox that scripts run in; empty as long as none was tried."""
+        if self._choice is None:
+            return ""
+        return self._choice.sandbox.name if self._choice.sandbox else "none"
+
     async def choose_sandbox(self, *, tries_all: bool = False) -> Choice:
-        """Find out, by trying, which sandbox works here; once."""
+        """Find out, by trying, which sandbox works here; once.
+
+        Whoever `tries_all` is told of the others too, also where one was chosen before.
+        """
         async with self._choosing:
             if self._choice is None:
                 await anyio.to_thread.run_sync(self._workspaces.sweep)
@@ -82,7 +96,10 @@ class Executing:
                 users = self.bounds.users
                 if users is not None and self._choice.sandbox is not None:
                     users.is_enabled = await can_run(self._choice.sandbox)
-            return self._choice
+                self._survey = self._choice if tries_all else None
+            if tries_all and self._survey is None:
+                self._survey = await choose(self._candidates(self.bounds), tries_all=True)
+            return self._survey if tries_all and self._survey else self._choice
 
     def _candidates(self, bounds: Bounds) -> list[Sandbox]:
         if sys.platform == "darwin":
@@ -110,9 +127,17 @@ class Executing:
         call = replace(call, hosts=(*call.hosts, *self._granted_hosts(call.skill)))
         choice = await self.choose_sandbox()
         is_allowed = self._loaded.settings.sandbox.allow_unsandboxed and choice.sandbox is None
-        if (is_unsafe or is_allowed) and spawn.is_supported():
-            return await self._execute_plain(call, "flag" if is_unsafe else "setting")
-        return await execute_skill(call, await self.workshop())
+        began, result = time.time(), None
+        try:
+            if (is_unsafe or is_allowed) and spawn.is_supported():
+                result = await self._execute_plain(call, "flag" if is_unsafe else "setting")
+            else:
+                result = await execute_skill(call, await self.workshop())
+        except anyio.get_cancelled_exc_class():
+            self.runs.put(call, None, began=began)
+            raise
+        self.runs.put(call, result, began=began)
+        return result
 
     async def workshop(self) -> Workshop:
         """Where commands are run: in the sandbox that works here.

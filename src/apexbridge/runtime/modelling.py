@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from apexbridge.models.aliased import AliasedModel
 from apexbridge.models.anthropic import AnthropicModel
 from apexbridge.models.base import ModelClient
 from apexbridge.models.embedded import EmbeddedModel
@@ -44,8 +45,9 @@ def open_model(loaded: Loaded) -> Opened:
     protocol = known.protocol if chosen.preset else chosen.protocol
     maker = AnthropicModel if protocol == "anthropic" else OpenAiModel
     inner = maker(address, api_key=key, patience=Patience(first_seconds=chosen.first_seconds))
+    aliases = dict(text.split("=", 1) for text in chosen.aliases)
     return Opened(
-        client=_with_tools(inner, loaded, known, address),
+        client=AliasedModel(_with_tools(inner, loaded, known, address), name, aliases),
         name=name,
         window=chosen.window,
         close=inner.close,

@@ -85,9 +85,14 @@ class Searching:
         kind = self._loaded.settings.index.store
         return self._loaded.data / ("index.lance" if kind == "lance" else "index.db")
 
+    @property
+    def size(self) -> int | None:
+        """How many entries the index has; None as long as it is not open."""
+        return None if self._opened is None else len(self._opened)
+
     async def index(self) -> SkillIndex:
         """The index, brought up to date once; while that goes on, what there was before."""
-        index = await self._open()
+        index = self._opened or await self._open()
         if self._syncing.locked():
             return index if self._old is None else self._old
         if not self._is_synced:

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Router
+from starlette.routing import BaseRoute, Mount, Router
 from starlette.routing import Route as Served
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from apexbridge import wording
 from apexbridge.errors import ApexBridgeError, RequestError
 from apexbridge.server.base import Call, Caller, House, Route
-from apexbridge.server.faults import error_response
+from apexbridge.server.examining import is_upload, unsupported
+from apexbridge.server.refusals import alone, refusal
+from apexbridge.server.replies import Reply
 from apexbridge.server.security import Checked
 
 log = logging.getLogger(__name__)
@@ -22,25 +23,55 @@ log = logging.getLogger(__name__)
 def build(
     house: House, routes: Iterable[Route], mounts: Mapping[str, ASGIApp] | None = None
 ) -> ASGIApp:
-    """Everything a server answers; `mounts` are whole applications, such as MCP's, by path."""
+    """Everything a server answers; `mounts` are whole applications, such as MCP's, by path.
+
+    A mounted application gets nobody who has no key; what each caller may do there it finds out
+    by itself.
+    """
     served = [
         Served(route.path, _endpoint(house, route), methods=[route.method]) for route in routes
     ]
-    whole = [Mount(path, app=mounted) for path, mounted in (mounts or {}).items()]
+    whole = list[BaseRoute]()
+    for path, mounted in (mounts or {}).items():
+        guarded = _KeyNeeded(mounted, path)
+        # A mount has what lies below its path; the path itself is another route.
+        whole += [Served(path, guarded), Mount(path, app=guarded)]
     router = Router([*served, *whole], redirect_slashes=False)
     return Checked(_Faults(router), house)
 
 
 def _endpoint(house: House, route: Route):  # starlette's own kind of function
     async def answer(request: Request) -> Response:
-        caller: Caller = request.scope["state"]["caller"]
-        if route.scope is not None and not caller.may(route.scope):
-            raise RequestError(
-                code="scope_missing" if caller.id else "key_missing", scope=route.scope
-            )
+        scope = request.scope
+        scope["state"]["route"] = route.path
+        caller: Caller = scope["state"]["caller"]
+        if not route.opens_to(caller):
+            raise _not_allowed(scope, route.scope or "")
+        if not route.uploads and is_upload(scope["state"]["seen"]):
+            raise unsupported("multipart/form-data")
         return await route.endpoint(Call(request, house, caller))
 
     return answer
+
+
+def _not_allowed(scope: Scope, wanted: str = "") -> RequestError:
+    if scope["state"]["caller"].id:
+        return RequestError(code="scope_missing", scope=wanted)
+    return RequestError(code="key_invalid" if scope["state"].get("has_key") else "key_missing")
+
+
+class _KeyNeeded:
+    """Stands before a whole application."""
+
+    def __init__(self, app: ASGIApp, path: str) -> None:
+        self._app, self._path = app, path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, if somebody known sent it."""
+        scope["state"]["route"] = self._path
+        if not scope["state"]["caller"].id:
+            raise _not_allowed(scope)
+        await self._app(scope, receive, send)
 
 
 class _Faults:
@@ -51,27 +82,13 @@ class _Faults:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
+        scope["app"] = self  # so that starlette raises what it finds, instead of saying it
         try:
             await self._app(scope, receive, send)
-        except Exception as error:  # whatever it is, the server goes on
+        except Exception as raised:  # whatever it is, the server goes on
+            error = alone(raised)
             if not isinstance(error, ApexBridgeError | HTTPException):
                 log.exception("A request failed")
-            await _as_response(error, scope)(scope, receive, send)
-
-
-def _as_response(error: Exception, scope: Scope) -> Response:
-    language = wording.language_of(Request(scope).headers.get("accept-language"))
-    match error:
-        case ApexBridgeError():
-            return error_response(error, language)
-        case HTTPException(status_code=405):
-            fault = RequestError(
-                code="method_not_allowed", method=scope["method"], path=scope["path"]
-            )
-        case HTTPException(status_code=404):
-            fault = RequestError(code="route_unknown", path=scope["path"])
-        case HTTPException():
-            fault = RequestError(str(error.detail))
-        case _:
-            fault = ApexBridgeError(code="server_failed")
-    return error_response(fault, language)
+            if isinstance(send, Reply) and send.is_started:
+                return  # the connection is closed, so that nobody takes a part for the whole
+            await refusal(error, scope)(scope, receive, send)

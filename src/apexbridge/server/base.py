@@ -1,7 +1,7 @@
 """What every route is given, and what a route says of itself."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -13,6 +13,10 @@ from apexbridge.keys import KeyStore, Scope
 from apexbridge.runtime import Runtime
 from apexbridge.server.approving import PendingApprovals
 from apexbridge.server.bodies import read_json
+from apexbridge.server.leaving import Leaving
+from apexbridge.server.limits import Traffic
+from apexbridge.server.metrics import Metrics
+from apexbridge.server.sessions import ConsoleSessions
 from apexbridge.settings import ServerSettings
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -39,6 +43,10 @@ class House:
     keys: KeyStore
     approvals: PendingApprovals
     settings: ServerSettings
+    leaving: Leaving = field(default_factory=Leaving)
+    sessions: ConsoleSessions = field(default_factory=ConsoleSessions)
+    traffic: Traffic = field(default_factory=Traffic)
+    metrics: Metrics = field(default_factory=Metrics)
 
 
 class Call:
@@ -87,12 +95,16 @@ class Route:
     summary: str
     scope: Scope | None
     """None for what is open to everybody, keyless."""
+    also: Scope | None = None
+    """Another scope that opens it as well."""
     takes: type[BaseModel] | None = None
     """The JSON body."""
     asks: type[BaseModel] | None = None
     """The query parameters."""
     gives: type[BaseModel] | None = None
     """The JSON reply."""
+    headers: tuple[str, ...] = ()
+    """The headers of a request that it heeds."""
     uploads: bool = False
     """Whether it takes files, as a form."""
     media: str = "application/json"
@@ -100,6 +112,12 @@ class Route:
     status: int = 200
     errors: tuple[int, ...] = ()
     """The refusals it has beyond 400, 401, 403, 429 and 500."""
+
+    def opens_to(self, caller: Caller) -> bool:
+        """Whether somebody may use it."""
+        if self.scope is None or caller.may(self.scope):
+            return True
+        return self.also is not None and caller.may(self.also)
 
 
 def checked(model: type[Model], value: object) -> Model:

@@ -3,6 +3,7 @@
 import json
 from typing import Any, NoReturn
 
+import orjson
 from starlette.requests import Request
 
 from apexbridge.errors import RequestError
@@ -28,6 +29,8 @@ def parse_json(data: bytes) -> object:
         value = json.loads(
             text, object_pairs_hook=_object, parse_constant=_refuse, parse_float=_finite
         )
+        if b"\\u" in data:
+            orjson.loads(data)  # half a character, written as an escape, is refused by this one
     except (ValueError, RecursionError) as error:
         raise RequestError(str(error) or "it is nested too deep") from None
     return value

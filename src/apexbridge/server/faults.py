@@ -19,28 +19,40 @@ from apexbridge.errors import (
     RetrievalError,
     SandboxUnavailableError,
     SkillChangedError,
+    SkillDangerousError,
     SkillExistsError,
     SkillInvalidError,
     SkillNotFoundError,
+    SkillNotInvocableError,
     SkillReadOnlyError,
     SkillVersionError,
+    SourceError,
     StorageError,
     ToolError,
     UnsafePathError,
 )
+from apexbridge.server.logs import redact
+from apexbridge.skills.model import Problem
 
 _BY_CODE: Mapping[str, int] = {
     "request_invalid": 400,
     "key_missing": 401,
     "key_invalid": 401,
+    "token_invalid": 401,
     "scope_missing": 403,
     "origin_refused": 403,
+    "websocket_refused": 403,
     "route_unknown": 404,
+    "record_unknown": 404,
     "model_unknown": 404,
     "method_not_allowed": 405,
     "request_slow": 408,
     "skill_pinned": 409,
+    "version_in_use": 409,
+    "version_older": 409,
+    "approval_settled": 409,
     "body_too_large": 413,
+    "zip_too_large": 413,
     "address_too_long": 414,
     "content_type_unsupported": 415,
     "host_unknown": 421,
@@ -58,11 +70,13 @@ _BY_KIND: tuple[tuple[type[ApexBridgeError], int], ...] = (
     (SkillVersionError, 404),
     (SkillReadOnlyError, 403),
     (PermissionDeniedError, 403),
+    (SkillNotInvocableError, 409),
     (SkillInvalidError, 422),
     (ArchiveError, 422),
     (UnsafePathError, 404),
     (EvalInputError, 422),
     (ToolError, 422),
+    (SourceError, 502),
     (ModelRejectedError, 400),
     (ModelError, 502),
     (RetrievalError, 503),
@@ -85,6 +99,9 @@ def status_of(error: ApexBridgeError) -> int:
     """The status that says best what happened."""
     if error.code in _BY_CODE:
         return _BY_CODE[error.code]
+    told = error.details.get("status")
+    if isinstance(error, ModelError) and isinstance(told, int):
+        return told
     cause = error.__cause__
     if isinstance(error, StorageError) and isinstance(cause, OSError) and cause.errno in _FULL:
         return 507
@@ -97,13 +114,30 @@ def error_body(error: ApexBridgeError, language: wording.Language = "en") -> dic
     kind = _KINDS.get(status, "invalid_request_error" if status < _SERVER else "server_error")
     return {
         "error": {
-            "message": phrase.message,
+            "message": redact(phrase.message),
             "type": kind,
             "param": error.details.get("param") or None,
             "code": error.code,
-            "hint": phrase.hint,
+            "hint": redact(phrase.hint),
+            **_reasons(error, language),
         }
     }
+
+
+def _reasons(error: ApexBridgeError, language: wording.Language) -> dict[str, object]:
+    """What a skill was refused for, one by one."""
+    if isinstance(error, SkillDangerousError):
+        return {"findings": error.report.to_json(language)["findings"]}
+    if isinstance(error, SkillInvalidError):
+        rules = [(problem, problem.said(language)) for problem in error.problems]
+        return {
+            "problems": [
+                {"code": rule.code, "where": rule.where, "message": said.message, "hint": said.hint}
+                for rule, said in rules
+                if isinstance(rule, Problem)
+            ]
+        }
+    return {}
 
 
 def error_response(error: ApexBridgeError, language: wording.Language = "en") -> Response:

@@ -11,6 +11,7 @@ from pydantic_settings import (
 )
 
 from apexbridge.settings.kinds import (
+    Aliases,
     Embedder,
     Hooks,
     HostGrants,
@@ -151,6 +152,9 @@ class ModelSettings(BaseModel):
     json_schema: bool = False
     """Whether the service holds replies to a JSON schema, which helps where tools are told in
     words; for a preset it is known."""
+    aliases: Aliases = ()
+    """Models by the names that skills have for them, each as `NAME=MODEL`; `sonnet`, `opus` and
+    `haiku` are the usual one where nothing is said."""
     window: int = Field(default=128_000, ge=1_000)
     """Its context window, in tokens."""
     first_seconds: float = Field(default=120, gt=0, le=3_600)

@@ -86,8 +86,17 @@ def _refuse_no_hook(written: dict[str, Any]) -> dict[str, Any]:
     return written
 
 
+def _refuse_no_alias(written: tuple[str, ...]) -> tuple[str, ...]:
+    for text in written:
+        name, _, model = text.partition("=")
+        if not (name and model):
+            raise ValueError(f"'{text}' is not NAME=MODEL")
+    return written
+
+
 Paths = Annotated[tuple[str, ...], BeforeValidator(_split), AfterValidator(_refuse_nul)]
 HostGrants = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_refuse_no_grant)]
+Aliases = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_refuse_no_alias)]
 Precedence = Annotated[tuple[Origin, ...], BeforeValidator(_words)]
 Embedder = Annotated[str, AfterValidator(_refuse_unknown_embedder)]
 Listed = Annotated[tuple[str, ...], BeforeValidator(_listed)]

@@ -30,7 +30,11 @@ class ServerSettings(BaseModel):
     """How long requests may go on when the server is told to stop."""
     approval_seconds: float = Field(default=120, gt=0, le=86_400)
     """How long a question waits for somebody's answer, before it is no."""
+    open_index: bool = False
+    """Whether everybody may see the index of skills and have them, also without a key."""
     console: bool = True
     """Whether the console is served."""
     mcp: bool = True
     """Whether MCP is served, at `/mcp`."""
+    mcp_tools: Listed = ("Calculate", "Now")
+    """Built-in tools that MCP clients may call, beside those about skills."""

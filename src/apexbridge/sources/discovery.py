@@ -18,7 +18,7 @@ from apexbridge.sources.addresses import shown
 WELL_KNOWN = "/.well-known/agent-skills/index.json"
 SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
 MAX_ENTRIES = 500
-_MAX_FILES = 200
+MAX_FILES = 200
 _MAX_NAME = 64
 _SKILL_TYPE = "skill-md"
 _DIGEST = r"^sha256:[0-9a-f]{64}$"
@@ -69,7 +69,7 @@ class _Entry(BaseModel):
     type: str = _SKILL_TYPE
     url: str = Field(min_length=1)
     digest: str = Field(pattern=_DIGEST)
-    files: list[_File] = Field(default_factory=list[_File], max_length=_MAX_FILES)
+    files: list[_File] = Field(default_factory=list[_File], max_length=MAX_FILES)
 
 
 class _Index(BaseModel):
@@ -121,7 +121,7 @@ def _read_entry(written: JsonValue, url: str, *, may_be_private: bool) -> Wanted
     if entry.type != _SKILL_TYPE:
         return _odd(url, name, f"type: only {_SKILL_TYPE} can be used, archives cannot")
     files = {file.path: file.digest.removeprefix("sha256:") for file in entry.files}
-    odd = [path for path in files if not _is_plain(path)]
+    odd = [path for path in files if not is_plain(path)]
     if odd:
         return _odd(url, name, f"files: '{shown(odd[0])}' is no plain path")
     files.pop("SKILL.md", None)
@@ -139,7 +139,7 @@ def _read_entry(written: JsonValue, url: str, *, may_be_private: bool) -> Wanted
     )
 
 
-def _is_plain(path: str) -> bool:
+def is_plain(path: str) -> bool:
     """Relative, in ASCII, and without anything that an address could be steered by."""
     parts = path.split("/")
     return (

@@ -19,8 +19,9 @@ from urllib.parse import unquote
 
 from pydantic import BaseModel, Field, ValidationError
 
+from apexbridge.policy.rules import split_patterns
 from apexbridge.skills.document import SKILL_MD
-from apexbridge.skills.manifest import Value
+from apexbridge.skills.manifest import SkillManifest, Value
 from apexbridge.skills.model import Fingerprint, Problem, Provenance, Skill
 from apexbridge.skills.reader import MAX_DESCRIPTION, MAX_SKILL_MD_BYTES, open_document, parse_skill
 from apexbridge.sources.mcp_address import clean, qualified
@@ -92,7 +93,7 @@ class ServedSkill:
         opened = open_document(data)
         if isinstance(opened, Problem):
             return None
-        is_same = _meaning(dict(opened[1].values)) == _meaning(dict(self.declared))
+        is_same = _declaration(opened[1].values) == _declaration(self.declared)
         return opened[0].body if is_same else None
 
 
@@ -193,6 +194,18 @@ def _fingerprint(files: Mapping[str, ServedFile]) -> Fingerprint:
         digest.update(f"{path}\0{file.sha256}\n".encode())
     size = sum(file.size for file in files.values())
     return Fingerprint(size=size, files=len(files), sha256=digest.hexdigest())
+
+
+def _declaration(values: Mapping[str, Value]) -> object:
+    """What frontmatter declares, whichever way servers write lists, nested and empty fields."""
+    given: dict[str, Value] = {key: value for key, value in values.items() if value is not None}
+    tools = given.get("allowed-tools")
+    if isinstance(tools, str | list):
+        given["allowed-tools"] = [*(split_patterns(tools) if isinstance(tools, str) else tools)]
+    if isinstance(given.get("metadata"), dict):
+        read = SkillManifest.model_validate({"metadata": given["metadata"]})
+        given["metadata"] = {**read.metadata}
+    return _meaning(given)
 
 
 def _meaning(value: Value) -> object:

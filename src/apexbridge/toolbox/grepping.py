@@ -276,6 +276,8 @@ def _told(search: _Search) -> str:
     if search.wanted.mode == "files":
         count = f"{len(search.files):,} files"
     notes = [count if search.files else "No line fits the pattern"]
+    if not search.files and not search.wanted.ignore_case:
+        notes.append("Capital letters counted; 'ignore_case' takes them for small ones")
     if search.is_full:
         notes = [f"{count}: the limit is reached, there may be more"]
     if search.too_large:

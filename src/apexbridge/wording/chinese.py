@@ -47,6 +47,13 @@ PHRASES = {
         "技能“{name}”的版本 {version} 比现有的 {now} 旧",
         "请用 apexbridge rollback 回退，或加 --allow-older。",
     ),
+    "version_in_use": Phrase(
+        "技能“{name}”的版本 {version} 正在使用，不能删除",
+        "请先改用其他版本，或卸载整个技能。",
+    ),
+    "version_of_another": Phrase(
+        "这是技能“{other}”，不是“{name}”的版本", "请把它作为单独的技能安装。"
+    ),
     "skill_pinned": Phrase(
         "技能“{name}”已固定在版本 {version}", "用 apexbridge pin {name} --off 解除固定。"
     ),

@@ -54,6 +54,14 @@ PHRASES = {
         "Version {version} of the skill '{name}' is older than {now}, which is there",
         "Go back with 'apexbridge rollback', or give --allow-older.",
     ),
+    "version_in_use": Phrase(
+        "Version {version} of the skill '{name}' is in use and cannot be removed",
+        "Let another version be used first, or remove the whole skill.",
+    ),
+    "version_of_another": Phrase(
+        "This is the skill '{other}' and no version of '{name}'",
+        "Install it as a skill of its own.",
+    ),
     "skill_pinned": Phrase(
         "The skill '{name}' is held to version {version}",
         "Let it go with 'apexbridge pin {name} --off'.",

@@ -1,0 +1,19 @@
+"""`mcp`, and its flags. The work comes late."""
+
+import typer
+
+from apexbridge.cli.flags import Quiet
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the program's."""
+    app.command()(mcp)
+
+
+def mcp(context: typer.Context, quiet: Quiet = False) -> None:
+    """Serve skills to an MCP client on standard input and output, which it starts this with."""
+    from apexbridge.cli import mcp_serving
+    from apexbridge.cli.output import door
+
+    with door("mcp", as_json=False, is_quiet=quiet, flags=context.obj) as out:
+        mcp_serving.mcp(out)

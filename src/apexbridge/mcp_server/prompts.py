@@ -1,0 +1,79 @@
+"""Prompts: one for each skill that a user may call, filled in as everywhere else."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+
+from mcp import types
+
+from apexbridge import wording
+from apexbridge.errors import RequestError, SkillNotInvocableError
+from apexbridge.messages import UserMessage
+from apexbridge.skills.model import Skill
+from apexbridge.tools.base import ToolResult
+
+ARGUMENTS = "arguments"
+MAX_ARGUMENT_CHARS = 100_000
+_MAX_DESCRIPTION = 1_024
+_NEEDED = re.compile(r"<([^<>\[\]]+)>")
+
+
+def prompt_of(skill: Skill, language: wording.Language) -> types.Prompt:
+    """How a client shows the skill: its arguments by the names that its author gave them."""
+    hint = skill.manifest.argument_hint or wording.say("prompt_arguments", {}, language).message
+    needed = set(_NEEDED.findall(skill.manifest.argument_hint or ""))
+    names = skill.manifest.arguments or (ARGUMENTS,)
+    return types.Prompt(
+        name=skill.name,
+        description=skill.summary[:_MAX_DESCRIPTION],
+        arguments=[
+            types.PromptArgument(name=name, description=hint, required=name in needed)
+            for name in names
+        ],
+    )
+
+
+def arguments_of(skill: Skill, given: Mapping[str, str]) -> str:
+    """What a user would have typed behind the skill's name.
+
+    Raises:
+        RequestError: If an argument is unknown, missing or far too long.
+    """
+    prompt = prompt_of(skill, "en").arguments or []
+    known = [argument.name for argument in prompt]
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        detail = f"'{unknown[0][:100]}' is no argument of it; there are: {', '.join(known)}"
+        raise RequestError(detail, param=unknown[0][:100])
+    if sum(map(len, given.values())) > MAX_ARGUMENT_CHARS:
+        raise RequestError(f"the arguments have more than {MAX_ARGUMENT_CHARS} characters")
+    for argument in prompt:
+        if argument.required and not given.get(argument.name, "").strip():
+            raise SkillNotInvocableError(
+                code="argument_missing",
+                name=skill.name,
+                argument=argument.name,
+                hint=skill.manifest.argument_hint or argument.name,
+            )
+    if not skill.manifest.arguments:
+        return given.get(ARGUMENTS, "")
+    return _typed([given.get(name, "") for name in known])
+
+
+def _typed(values: Sequence[str]) -> str:
+    """Values as words in turn; empty ones at the end were not given."""
+    while values and not values[-1]:
+        values = values[:-1]
+    return " ".join(map(shlex.quote, values))
+
+
+def filled(skill: Skill, result: ToolResult) -> types.GetPromptResult:
+    """What an invocation came to, as messages of a user."""
+    texts = [message.text for message in result.messages if isinstance(message, UserMessage)]
+    return types.GetPromptResult(
+        description=skill.summary[:_MAX_DESCRIPTION],
+        messages=[
+            types.PromptMessage(role="user", content=types.TextContent(type="text", text=text))
+            for text in texts or [result.text]
+        ],
+    )

@@ -1,0 +1,121 @@
+"""Conversations in memory: those at work, and of the others the ones that were used last."""
+
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import anyio.to_thread
+
+from apexbridge.agent.history import SessionStore
+from apexbridge.agent.session import Session
+
+ROOM = 256
+"""So many idle conversations stay in memory; the others are read again when they go on."""
+
+
+def _lock() -> anyio.Lock:
+    return anyio.Lock(fast_acquire=True)
+
+
+@dataclass(slots=True)
+class _Place:
+    """A conversation, and whose turn it is in it."""
+
+    turn: anyio.Lock = field(default_factory=_lock)
+    session: Session | None = None
+    users: int = 0
+
+
+class Conversations:
+    """Finds conversations by id, and lets go of those that nobody needs; the store has them all."""
+
+    def __init__(
+        self,
+        store: SessionStore,
+        make: Callable[[str], Session],
+        lend_again: Callable[[Session], None],
+        *,
+        room: int = ROOM,
+    ) -> None:
+        self._store, self._make, self._lend_again = store, make, lend_again
+        self._room = room
+        self._places = OrderedDict[str, _Place]()
+        self._passing: dict[str, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def at_work(self, session_id: str) -> Session:
+        """The conversation of that id, which has a turn now.
+
+        Raises:
+            KeyError: If there is none.
+        """
+        passing = self._passing.get(session_id)
+        if passing is not None:
+            return passing
+        found = self._places[session_id].session
+        if found is None:
+            raise KeyError(session_id)
+        return found
+
+    @asynccontextmanager
+    async def taken(self, session_id: str) -> AsyncGenerator[Session]:
+        """The conversation of that id for the length of the block, and for nobody else."""
+        place = self._places.setdefault(session_id, _Place())
+        self._places.move_to_end(session_id)
+        place.users += 1
+        try:
+            async with place.turn:
+                yield await self._fill(session_id, place)
+        finally:
+            place.users -= 1
+            self._make_room()
+
+    async def get(self, session_id: str) -> Session:
+        """The conversation of that id: the one going on, the one that was kept, or a new one."""
+        place = self._places.get(session_id)
+        if place is not None and place.session is not None:
+            return place.session
+        async with self.taken(session_id) as session:
+            return session
+
+    @contextmanager
+    def passing(self, session: Session) -> Generator[Session]:
+        """A conversation that is found by its id during the block, and kept nowhere."""
+        self._passing[session.id] = session
+        try:
+            yield session
+        finally:
+            del self._passing[session.id]
+
+    async def forget(self, session_id: str) -> bool:
+        """Remove a conversation, after the turn it may have now; False if there was none.
+
+        Raises:
+            StorageError: If the disk refuses.
+        """
+        async with self.taken(session_id):
+            is_gone = await anyio.to_thread.run_sync(self._store.forget, session_id)
+            self._places[session_id].session = None
+        return is_gone
+
+    async def _fill(self, session_id: str, place: _Place) -> Session:
+        if place.session is None:
+            made = self._make(session_id)
+            if await anyio.to_thread.run_sync(self._store.load, made):
+                self._lend_again(made)
+            place.session = made
+        return place.session
+
+    def _make_room(self) -> None:
+        """Let go of the idle ones that were used longest ago."""
+        while len(self._places) > self._room:
+            idle = (name for name, place in self._places.items() if not place.users)
+            oldest = next(idle, None)
+            if oldest is None:
+                return
+            del self._places[oldest]
+            self._store.let_go(oldest)

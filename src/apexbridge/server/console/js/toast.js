@@ -1,0 +1,43 @@
+/* Short notes at the edge of the page, one of which may offer a way back. */
+
+import { h } from "./dom.js";
+import { t } from "./i18n.js";
+import { pictureButton } from "./parts.js";
+
+const SECONDS = { note: 5, bad: 9, action: 12 };
+let shelf = null;
+
+/** Where notes appear; one for the whole page, told to whoever listens to it. */
+export function toastShelf() {
+  shelf = h("div.toasts", { role: "status", "aria-live": "polite" });
+  return shelf;
+}
+
+export function toast(text, { kind = "note", label = "", action = null } = {}) {
+  const close = () => note.remove();
+  const act = () => {
+    close();
+    action();
+  };
+  const note = h(
+    `div.toast.${kind}`,
+    h("p", text),
+    action && h("button.link", { type: "button", on: { click: act } }, label),
+    pictureButton("close", t("action.close"), close),
+  );
+  shelf.append(note);
+  leaveLater(note, SECONDS[action ? "action" : kind] * 1000);
+}
+
+export function toastError(error) {
+  toast([error.message, error.hint].filter(Boolean).join(" · "), { kind: "bad" });
+}
+
+/** A note stays while somebody points at it or has its button in focus. */
+function leaveLater(note, milliseconds) {
+  const leave = () => {
+    if (note.matches(":hover, :focus-within")) setTimeout(leave, 1000);
+    else note.remove();
+  };
+  setTimeout(leave, milliseconds);
+}

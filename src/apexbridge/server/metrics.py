@@ -1,0 +1,95 @@
+"""What is counted, in the form that Prometheus reads; nothing in it names a person or a skill."""
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+
+from apexbridge.events import Event, ToolFinished, TurnFinished
+
+MEDIA = "text/plain; version=0.0.4; charset=utf-8"
+OTHER = "other"
+"""The route of a request that had none: an address that somebody made up is no label."""
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_METHODS = frozenset({"GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"})
+
+
+class Metrics:
+    """The counters of one server, apart from those of any other in the process."""
+
+    def __init__(self) -> None:
+        self._registry = on = CollectorRegistry()
+        self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        ProcessCollector(registry=on)
+        self._requests = Counter(
+            "apexbridge_requests", "Requests answered.", ("method", "route", "status"), registry=on
+        )
+        self._seconds = Histogram(
+            "apexbridge_request_seconds",
+            "How long requests took, to the end of their answers.",
+            ("route",),
+            buckets=_BUCKETS,
+            registry=on,
+        )
+        self._turns = Counter("apexbridge_turns", "Turns, by their ends.", ("finish",), registry=on)
+        self._tools = Counter(
+            "apexbridge_tool_calls", "Tool calls, by how they went.", ("outcome",), registry=on
+        )
+        self._tokens = Counter(
+            "apexbridge_tokens", "Tokens that models told of.", ("direction",), registry=on
+        )
+        self._runs = Counter(
+            "apexbridge_runs",
+            "Scripts that were run, by their outcomes.",
+            ("outcome",),
+            registry=on,
+        )
+        self._going = Gauge("apexbridge_requests_going", "Requests worked on now.", registry=on)
+        self._skills = Gauge("apexbridge_skills", "Skills that can be used.", registry=on)
+        self._index = Gauge("apexbridge_index_entries", "Skills in the index.", registry=on)
+        self._sandbox = Gauge(
+            "apexbridge_sandbox", "The sandbox that scripts run in.", ("kind",), registry=on
+        )
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """A request came to its end; `route` is the pattern of its address."""
+        counts = self._known.get((method, route, status))
+        if counts is None:
+            known = method if method in _METHODS else OTHER
+            counts = (self._requests.labels(known, route, str(status)), self._seconds.labels(route))
+            self._known[known, route, status] = counts
+        counts[0].inc()
+        counts[1].observe(seconds)
+
+    def happened(self, event: Event) -> None:
+        """Something happened, whoever asked for it."""
+        match event:
+            case TurnFinished():
+                self._turns.labels(event.finish).inc()
+                self._tokens.labels("input").inc(event.input_tokens)
+                self._tokens.labels("output").inc(event.output_tokens)
+            case ToolFinished():
+                self._tools.labels("error" if event.is_error else "ok").inc()
+            case _:
+                pass
+
+    def ran(self, outcome: str) -> None:
+        """A script was run."""
+        self._runs.labels(outcome).inc()
+
+    def stands(self, *, going: int, skills: int, index: int | None, sandbox: str) -> None:
+        """How things stand now."""
+        self._going.set(going)
+        self._skills.set(skills)
+        if index is not None:
+            self._index.set(index)
+        if sandbox:
+            self._sandbox.labels(sandbox).set(1)
+
+    def text(self) -> bytes:
+        """Everything, as it is read."""
+        return generate_latest(self._registry)

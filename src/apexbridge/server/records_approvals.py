@@ -1,0 +1,56 @@
+"""Questions of running turns, and a person's answers to them."""
+
+from starlette.responses import Response
+
+from apexbridge.errors import RequestError
+from apexbridge.server.base import Call, Route
+from apexbridge.server.records_replies import reply, unknown
+from apexbridge.server.records_shapes import (
+    AnswerGiven,
+    ApprovalAnswered,
+    ApprovalList,
+    ApprovalShape,
+)
+
+
+async def list_approvals(call: Call) -> Response:
+    """Everything that waits for a person."""
+    waiting = call.house.approvals.pending()
+    return reply(ApprovalList(data=[ApprovalShape.model_validate(one) for one in waiting]))
+
+
+async def answer_approval(call: Call) -> Response:
+    """Settle one question; its turn goes on at once.
+
+    Raises:
+        RequestError: If there is no such question, or it waits no more.
+    """
+    given, approvals = await call.body(AnswerGiven), call.house.approvals
+    approval_id = call.at("id")
+    if not approvals.answer(approval_id, given.answer):
+        if approvals.is_settled(approval_id):
+            raise RequestError(code="approval_settled", id=approval_id)
+        raise unknown("approval", approval_id)
+    return reply(ApprovalAnswered(id=approval_id, answer=given.answer))
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(
+        method="GET",
+        path="/v1/approvals",
+        endpoint=list_approvals,
+        summary="List the questions that wait for an answer",
+        scope="admin",
+        gives=ApprovalList,
+    ),
+    Route(
+        method="POST",
+        path="/v1/approvals/{id}",
+        endpoint=answer_approval,
+        summary="Answer a question: once, always, or no",
+        scope="admin",
+        takes=AnswerGiven,
+        gives=ApprovalAnswered,
+        errors=(404, 409),
+    ),
+)

@@ -1,0 +1,200 @@
+"""A server's life: it listens, it works, it comes to rest, and nothing of it is left."""
+
+import logging
+import resource
+import signal
+import socket
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import anyio
+import uvicorn
+from anyio.abc import TaskGroup, TaskStatus
+from starlette.types import ASGIApp
+
+from apexbridge.errors import ApexBridgeError, ConfigError
+from apexbridge.keys import KeyStore
+from apexbridge.runtime import Runtime
+from apexbridge.server.addresses import in_url, is_everywhere
+from apexbridge.server.app import build
+from apexbridge.server.approving import PendingApprovals
+from apexbridge.server.base import House
+from apexbridge.server.connections import Patient, close_late
+from apexbridge.server.logs import write_logs
+from apexbridge.server.routes import ROUTES
+from apexbridge.settings import ServerSettings
+
+log = logging.getLogger(__name__)
+
+Mounted = ASGIApp
+"""A whole application at a path of the server."""
+
+_MOST_HEAD_SECONDS = 10.0
+_STUCK_SECONDS = 60.0
+_LAST_SECONDS = 10.0
+_BACKLOG = 2_048
+_WANTED_FILES = 65_536
+_SPARE_FILES = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a server listens, and the token that opens its console once."""
+
+    url: str
+    token: str
+
+    @property
+    def console(self) -> str:
+        """The console, opened."""
+        return f"{self.url}/console/#token={self.token}"
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave them alone."""
+        yield
+
+
+async def serve(
+    runtime: Runtime,
+    settings: ServerSettings,
+    *,
+    mounts: Mapping[str, Mounted],
+    announce: Callable[[Address], None],
+) -> signal.Signals | None:
+    """Serve until a signal says to stop, and all that was begun is done.
+
+    A second signal ends what is still going on at once, and is what this gives.
+
+    Raises:
+        ConfigError: `bind_failed` if the address cannot be had.
+    """
+    house = House(
+        runtime=runtime,
+        keys=KeyStore(runtime.loaded.data / "keys.json"),
+        approvals=PendingApprovals(settings.approval_seconds),
+        settings=settings,
+    )
+    with _listening(settings) as listener, runtime.listen(house.metrics.happened):
+        server = _Server(_config(build(house, ROUTES, mounts), settings))
+        life = _Life(house, server)
+        runtime.executing.runs.listener = house.metrics.ran
+        house.traffic.is_starting = True
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(life.warm)
+            tasks.start_soon(life.sweep)
+            await tasks.start(life.heed, tasks)
+            announce(Address(url=_url(listener, settings), token=house.sessions.offer()))
+            await server.serve([listener])
+            tasks.cancel_scope.cancel()
+    return life.second
+
+
+class _Life:
+    """What goes on beside the answering of requests."""
+
+    def __init__(self, house: House, server: uvicorn.Server) -> None:
+        self._house, self._server = house, server
+        self.second: signal.Signals | None = None
+
+    async def warm(self) -> None:
+        """Do beforehand what the first requests would wait for; a failure is told again then."""
+        runtime = self._house.runtime
+        for make in (runtime.executing.choose_sandbox, runtime.searching.index):
+            try:
+                await make()
+            except ApexBridgeError as error:
+                log.warning("Not ready as it should be: %s", error)
+        self._house.traffic.is_starting = False
+
+    async def sweep(self) -> None:
+        """Close the connections of clients that are late."""
+        head = min(_MOST_HEAD_SECONDS, self._house.settings.body_seconds)
+        while True:
+            await anyio.sleep(min(1.0, head / 2))
+            write_logs()
+            self._house.traffic.stop_late(time.monotonic())
+            late = close_late(self._server, head_seconds=head, stuck_seconds=_STUCK_SECONDS)
+            if late:
+                log.info("Closed %d connections that were late", late)
+
+    async def heed(self, tasks: TaskGroup, *, task_status: TaskStatus[None]) -> None:
+        """At the first signal begin to stop, at the second be done with it."""
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            task_status.started()  # before anybody is told of the server, who could stop it
+            async for number in signals:
+                if self._house.traffic.is_stopping:
+                    self.second = number
+                    self._house.traffic.cut_off()
+                    return  # a third one finds the system's own answer
+                log.info("Stopping: %s", number.name)
+                self._house.traffic.stop()
+                tasks.start_soon(self._drain)
+
+    async def _drain(self) -> None:
+        """Let requests come to their ends; those that do not are ended."""
+        traffic = self._house.traffic
+        if not await traffic.rest(self._house.settings.drain_seconds):
+            log.warning("Cutting off %d requests", len(traffic))
+            traffic.cut_off()
+            await traffic.rest(_LAST_SECONDS)
+        self._server.should_exit = True
+
+
+def _config(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
+    class Bounded(Patient):
+        most = _most_connections(settings.concurrency)
+
+    return uvicorn.Config(
+        app,
+        http=Bounded,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=int(_LAST_SECONDS),
+        backlog=_BACKLOG,
+    )
+
+
+def _most_connections(concurrency: int) -> int:
+    """More than are worked on, so that the others are told to come back; fewer than files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return max(16, min(concurrency * 4 + 2_048, wanted - _SPARE_FILES))
+
+
+@contextmanager
+def _listening(settings: ServerSettings) -> Generator[socket.socket]:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        listener = socket.create_server(
+            (settings.host.strip("[]"), settings.port), family=family, backlog=_BACKLOG
+        )
+    except OSError as error:
+        address = f"{in_url(settings.host)}:{settings.port}"
+        detail = error.strerror or str(error)
+        raise ConfigError(detail, code="bind_failed", address=address) from error
+    with listener:
+        yield listener
+
+
+def _url(listener: socket.socket, settings: ServerSettings) -> str:
+    """How somebody on this machine reaches it."""
+    port = listener.getsockname()[1]
+    is_six = listener.family == socket.AF_INET6
+    anywhere = "[::1]" if is_six else "127.0.0.1"
+    host = anywhere if is_everywhere(settings.host) else in_url(settings.host)
+    return f"http://{host}:{port}"

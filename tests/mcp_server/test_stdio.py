@@ -1,0 +1,157 @@
+"""`apexbridge mcp` as clients start it: a process of its own, and its standard streams."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, types
+from mcp.client.context import ClientRequestContext
+
+from tests.mcp_server.house import SLOW, furnish, is_running, process, put, words
+
+pytestmark = pytest.mark.anyio
+
+
+def start(home: Path, **variables: str) -> subprocess.Popen[str]:
+    """The process with plain pipes."""
+    wanted = process(home, **variables)
+    return subprocess.Popen(
+        [wanted.command, *wanted.args],
+        cwd=wanted.cwd,
+        env=wanted.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+@pytest.mark.needs("sandbox")
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_the_official_client_works_with_the_process(home: Path, mode: str) -> None:
+    furnish(home)
+    heard = anyio.Event()
+
+    async def hear(message: Any) -> None:
+        if isinstance(message, types.PromptListChangedNotification):
+            heard.set()
+
+    async with Client(process(home), mode=mode, message_handler=hear, cache=None) as client:
+        found = await client.call_tool("search_skills", {"query": "greet", "limit": 1})
+        assert found.structured_content["hits"][0]["name"] == "greet"
+        ran = await client.call_tool("run_skill", {"name": "greet", "arguments": ["you"]})
+        assert ran.structured_content["stdout"] == "hello you \n"
+        assert (await client.get_prompt("greet", {"who": "Ann"})).messages
+        assert (await client.read_resource("skill://greet/SKILL.md")).contents
+        with anyio.fail_after(30):
+            if mode == "legacy":  # such a client is told unasked
+                put(home, "new", words("new"))
+                await heard.wait()
+            else:
+                async with client.listen(prompts_list_changed=True) as changes:
+                    put(home, "new", words("new"))
+                    await anext(aiter(changes))
+        assert "new" in [prompt.name for prompt in (await client.list_prompts()).prompts]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_person_is_asked_through_the_client(home: Path, mode: str) -> None:
+    yes = types.ElicitResult(action="accept", content={"allow": True})
+    no = types.ElicitResult(action="accept", content={"allow": False})
+    answers = [yes, no, types.ElicitResult(action="decline")]
+    asked = list[str]()
+
+    async def ask(
+        context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult:
+        asked.append(params.message)
+        return answers[len(asked) - 1]
+
+    started = process(home, APEXBRIDGE_PERMISSIONS__ASK="Calculate")
+    codes = list[str | None]()
+    async with Client(started, mode=mode, elicitation_callback=ask, cache=None) as client:
+        for _ in answers:  # a yes is for one call
+            result = await client.call_tool("Calculate", {"expression": "1 + 2"})
+            codes.append((result.meta or {}).get("code"))
+    assert codes == [None, "person_denied", "person_denied"]
+    assert len(asked) == 3
+    assert "Calculate" in asked[0]
+
+
+def test_nothing_but_the_protocol_is_on_standard_output(home: Path) -> None:
+    furnish(home)
+    put(home, "broken", "no frontmatter and \x00")
+    lines = [
+        "this is no JSON",
+        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "nothing/here"}),
+        json.dumps({"jsonrpc": "2.0", "id": 2, "method": "initialize", "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"}}}),
+        json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json.dumps({"jsonrpc": "2.0", "id": 3, "method": "prompts/list"}),
+    ]  # fmt: skip
+    done = start(home)
+    out, _ = done.communicate("\n".join(lines) + "\n", timeout=60)
+    replies = {reply.get("id"): reply for reply in map(json.loads, out.splitlines())}
+    assert done.returncode == 0
+    assert all(reply["jsonrpc"] == "2.0" for reply in replies.values())
+    assert "error" in replies[1]
+    assert replies[2]["result"]["serverInfo"]["name"] == "apexbridge"
+
+
+def test_settings_that_make_no_sense_are_told_on_standard_error(home: Path) -> None:
+    done = start(home, APEXBRIDGE_SERVER__MCP_TOOLS="Nothing")
+    out, err = done.communicate("", timeout=60)
+    assert (done.returncode, out) == (2, "")
+    assert "config_invalid" in err
+
+
+@pytest.mark.needs("sandbox")
+@pytest.mark.parametrize("end", ["leaves", "SIGTERM"])
+async def test_a_script_dies_with_the_process_or_its_client(home: Path, end: str) -> None:
+    name = f"slow-{end.lower()}"
+    put(home, name, words(name), {"scripts/main.py": SLOW})
+    begun = anyio.Event()
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        if message == "begun":
+            begun.set()
+
+    async def ask(client: Client) -> None:
+        await client.call_tool("run_skill", {"name": name}, progress_callback=hear)
+
+    script = f"{name}/scripts/main.py"
+    with anyio.fail_after(60):
+        async with Client(process(home), cache=None) as client, anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, client)
+            await begun.wait()
+            assert is_running(script)
+            if end != "leaves":
+                tasks.cancel_scope.shield = True
+                for server in _servers(home):
+                    os.kill(server, getattr(signal, end))
+                while is_running(script):
+                    await anyio.sleep(0.02)
+            tasks.cancel_scope.cancel()
+        while is_running(script):
+            await anyio.sleep(0.02)
+
+
+def _servers(home: Path) -> list[int]:
+    """The processes that serve this home."""
+    found = list[int]()
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            is_ours = place.read_bytes().endswith(b"-m\0apexbridge\0mcp\0")
+            if is_ours and f"HOME={home}\0".encode() in place.with_name("environ").read_bytes():
+                found.append(int(place.parent.name))
+        except OSError:
+            continue
+    assert found
+    return found

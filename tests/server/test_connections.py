@@ -1,0 +1,84 @@
+"""Connections that are too many, or whose clients take nothing."""
+
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.lowlevel
+import pytest
+import uvicorn
+from starlette.responses import Response, StreamingResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from apexbridge.server.connections import Patient, close_late
+from tests.server.raw import ask, connected, head, parse, rest_of
+
+pytestmark = pytest.mark.anyio
+
+
+class Two(Patient):
+    """Two connections are all it can do."""
+
+    most = 2
+
+
+@asynccontextmanager
+async def _serving(app: ASGIApp) -> AsyncGenerator[tuple[str, uvicorn.Server]]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(app, http=Two, log_config=None, lifespan="off")
+    server = uvicorn.Server(config)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server._serve, [listener])  # pyright: ignore[reportPrivateUsage]  # no signals
+        with anyio.fail_after(10):
+            while not server.started:
+                await anyio.sleep(0.01)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", server
+        server.should_exit = True
+
+
+@pytest.mark.promise("S09")
+async def test_one_connection_too_many_is_told_to_come_back() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await Response(b"hello")(scope, receive, send)
+
+    async with _serving(app) as (url, server):
+        async with connected(url), connected(url):
+            with anyio.fail_after(10):
+                while len(server.server_state.connections) < 2:
+                    await anyio.sleep(0.01)
+            async with connected(url) as third:
+                answer = parse(await rest_of(third))
+            assert (answer.status, answer.code) == (503, "server_busy")
+            assert answer.headers["retry-after"] == "1"
+        with anyio.fail_after(10):
+            while server.server_state.connections:
+                await anyio.sleep(0.01)
+        assert (await ask(url)).body == b"hello"
+
+
+async def test_a_client_that_takes_nothing_is_left_after_a_while() -> None:
+    ended = anyio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        async def flood() -> AsyncGenerator[bytes]:
+            while True:
+                await anyio.lowlevel.checkpoint()
+                yield b"x" * 65_536
+
+        try:
+            await StreamingResponse(flood())(scope, receive, send)
+        finally:
+            ended.set()
+
+    async with _serving(app) as (url, server), connected(url) as stream:
+        await stream.send(head(url, "GET", "/", {}))
+        (connection,) = server.server_state.connections
+        with anyio.fail_after(20):
+            while not connection.flow.write_paused:  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType]
+                await anyio.sleep(0.01)
+        assert close_late(server, head_seconds=0, stuck_seconds=60) == 0
+        with anyio.fail_after(20):
+            while not close_late(server, head_seconds=60, stuck_seconds=0):
+                await anyio.sleep(0.01)
+            await ended.wait()

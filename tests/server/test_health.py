@@ -1,0 +1,99 @@
+"""Whether it lives, whether it is ready; and what it counts, which names nobody."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from apexbridge.events import CatalogChanged, ToolFinished, TurnFinished
+from apexbridge.server import health
+from apexbridge.server.metrics import Metrics
+from apexbridge.settings import load
+from apexbridge.testing import make_skill
+from tests.server.raw import ask
+from tests.server.serving import Serving, serving
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncGenerator[Serving]:
+    (tmp_path / "project").mkdir()
+    make_skill(tmp_path / ".claude/skills", "very-private")
+    environment = {"HOME": str(tmp_path), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
+    loaded = load(project=tmp_path / "project", environment=environment)
+    async with serving(loaded, health.ROUTES) as made:
+        yield made
+
+
+async def test_it_lives_and_is_ready_unless_it_begins_or_ends(server: Serving) -> None:
+    async def said(path: str) -> tuple[int, str]:
+        answer = await ask(server.url, path)
+        return answer.status, answer.json["status"]
+
+    assert await said("/healthz") == (200, "ok")
+    assert await said("/readyz") == (200, "ready")
+    server.house.traffic.is_starting = True
+    assert await said("/readyz") == (503, "starting")
+    server.house.traffic.stop()
+    assert await said("/readyz") == (503, "stopping")
+    assert await said("/healthz") == (200, "ok")
+    refused = await ask(server.url, "/v1/models")
+    assert (refused.status, refused.code) == (503, "server_stopping")
+
+
+async def test_what_is_counted_names_no_skill_and_no_address_that_somebody_made_up(
+    server: Serving,
+) -> None:
+    await server.house.runtime.search("anything")
+    await ask(server.url, "/healthz")
+    await ask(server.url, "/secret-address")
+    await ask(server.url, "/healthz", method="BREW")
+    answer = await ask(server.url, "/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    text = answer.body.decode()
+    assert 'apexbridge_requests_total{method="GET",route="/healthz",status="200"} 1.0' in text
+    assert 'route="other",status="404"' in text
+    assert 'apexbridge_request_seconds_count{route="/healthz"}' in text
+    assert "apexbridge_requests_going 1.0" in text
+    assert "process_resident_memory_bytes" in text
+    skills = len(server.house.runtime.catalog.skills)
+    assert f"apexbridge_skills {float(skills)}" in text
+    assert f"apexbridge_index_entries {float(skills)}" in text
+    for private in ("very-private", "secret-address", "BREW"):
+        assert private not in text
+
+
+async def test_the_sandbox_is_told_once_it_is_known(server: Serving) -> None:
+    assert "apexbridge_sandbox{" not in (await ask(server.url, "/metrics")).body.decode()
+    choice = await server.house.runtime.executing.choose_sandbox()
+    kind = choice.sandbox.name if choice.sandbox else "none"
+    told = (await ask(server.url, "/metrics")).body.decode()
+    assert f'apexbridge_sandbox{{kind="{kind}"}} 1.0' in told
+
+
+def test_turns_tools_tokens_and_runs_are_counted() -> None:
+    metrics = Metrics()
+    metrics.happened(
+        TurnFinished(
+            session_id="s", turn_id="t", finish="stop", text="", input_tokens=7, output_tokens=3
+        )
+    )
+    for fails in (True, False, False):
+        metrics.happened(
+            ToolFinished(session_id="s", call_id="c", tool="Mine", seconds=1, is_error=fails)
+        )
+    metrics.happened(CatalogChanged(added=("very-private",), cause="install"))
+    metrics.ran("timeout")
+    text = metrics.text().decode()
+    for line in (
+        'apexbridge_turns_total{finish="stop"} 1.0',
+        'apexbridge_tokens_total{direction="input"} 7.0',
+        'apexbridge_tokens_total{direction="output"} 3.0',
+        'apexbridge_tool_calls_total{outcome="ok"} 2.0',
+        'apexbridge_tool_calls_total{outcome="error"} 1.0',
+        'apexbridge_runs_total{outcome="timeout"} 1.0',
+    ):
+        assert line in text
+    assert "Mine" not in text
+    assert "very-private" not in text

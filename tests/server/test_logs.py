@@ -1,0 +1,107 @@
+"""Lines of the log: one each, without secrets, whatever is in them."""
+
+import io
+import json
+import logging
+from collections.abc import Generator
+
+import pytest
+
+from apexbridge.server.logs import HIDDEN, REQUEST, Batched, JsonLines, log_to, redact, write_logs
+
+KEY = "sk-proj-0123456789abcdef"
+
+
+@pytest.mark.promise("S12")
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"Incorrect API key provided: {KEY}.", f"Incorrect API key provided: {HIDDEN}."),
+        ("Authorization: Bearer abcdefghij", f"Authorization: Bearer {HIDDEN}"),
+        ("authorization: bearer abcdefghij, x", f"authorization: bearer {HIDDEN}, x"),
+        ("apx_abcdefghij and more", f"{HIDDEN} and more"),
+        ("http://me:secret1@host/path", f"http://{HIDDEN}@host/path"),
+        ("x-api-key: whatever123", HIDDEN),
+        ('{"password": "hunter2222"}', f'{{"{HIDDEN}"}}'),
+        ("Cookie: apexbridge_session=abcdef", f"Cookie: {HIDDEN}"),
+        ("GET /v1?a=1&token=abc&b=2", f"GET /v1?a=1&{HIDDEN}&b=2"),
+        ("Send it as 'Authorization: Bearer KEY'", "Send it as 'Authorization: Bearer KEY'"),
+        ("task-list and risk-0 are words", "task-list and risk-0 are words"),
+        ("nothing to hide 你好", "nothing to hide 你好"),
+    ],
+)
+def test_what_looks_like_a_secret_is_hidden(text: str, shown: str) -> None:
+    assert redact(text) == shown
+
+
+def test_hiding_takes_no_longer_than_reading() -> None:
+    for text in ("a" * 200_000, "://" * 50_000, "Bearer " * 30_000, "key=" * 50_000):
+        redact(text[:20_000])
+
+
+def _record(message: str, *values: object, **more: object) -> logging.LogRecord:
+    record = logging.LogRecord("a.b", logging.INFO, "", 0, message, values, None)
+    vars(record).update(more)
+    return record
+
+
+@pytest.mark.promise("S14")
+def test_a_line_is_one_line_of_plain_letters() -> None:
+    hostile = 'x\n{"level": "error"}\x1b[2J\x7f\x9b\u202e\u2028你好\udcff'
+    line = JsonLines().format(_record("%s", hostile, fields={"path": hostile, "status": 200}))
+    assert line.isascii()
+    assert line.isprintable()
+    read = json.loads(line)
+    assert (read["level"], read["path"], read["message"]) == ("info", hostile, hostile)
+
+
+def test_a_failure_is_told_without_its_secrets() -> None:
+    record, error = _record("It failed"), ValueError(f"no such key: {KEY}")
+    record.exc_info = (type(error), error, None)
+    token = REQUEST.set("r1")
+    read = json.loads(JsonLines().format(record))
+    REQUEST.reset(token)
+    assert read["request_id"] == "r1"
+    assert "ValueError: no such key: [hidden]" in read["trace"]
+
+
+@pytest.mark.promise("S16")
+def test_times_are_universal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    record = _record("x")
+    for created, told in ((0.25, "1970-01-01T00:00:00.250Z"), (-1.5, "1969-12-31T23:59:59.500Z")):
+        record.created = created
+        assert json.loads(JsonLines().format(record))["at"] == told
+
+
+@pytest.fixture
+def root() -> Generator[logging.Logger]:
+    logger = logging.getLogger()
+    before, level = logger.handlers[:], logger.level
+    yield logger
+    logger.handlers[:] = before
+    logger.setLevel(level)
+
+
+def test_lines_wait_a_moment_and_warnings_do_not(root: logging.Logger) -> None:
+    stream, log = io.StringIO(), logging.getLogger("waiting")
+    root.handlers.clear()
+    log_to(stream)
+    log.info("one")
+    assert stream.getvalue() == ""
+    write_logs()
+    assert len(stream.getvalue().splitlines()) == 1
+    log.info("two")
+    log.warning("three")
+    assert len(stream.getvalue().splitlines()) == 3
+    for at in range(64):
+        log.info("many %d", at)
+    assert len(stream.getvalue().splitlines()) == 67
+
+
+def test_nobody_reading_the_log_ends_nothing() -> None:
+    stream = io.StringIO()
+    lines = Batched(stream)
+    stream.close()
+    lines.handle(_record("x", levelno=logging.ERROR))
+    lines.flush()
