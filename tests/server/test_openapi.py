@@ -2,23 +2,27 @@
 
 import functools
 import json
+import warnings
 from collections.abc import Generator, Iterator
 from typing import Any
 
 import jsonschema_rs
 import pytest
 import requests
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from schemathesis import GenerationMode
-from schemathesis import checks as common
-from schemathesis.specs.openapi import checks
 
 from apexbridge.server.base import Route
 from apexbridge.server.openapi import document
 from apexbridge.server.routes import ROUTES
 from tests.server.skills_house import Served, loaded_in, served
+
+with warnings.catch_warnings():  # it opens a file of its own without an encoding
+    warnings.simplefilter("ignore", EncodingWarning)
+    import schemathesis
+    from schemathesis import GenerationMode
+    from schemathesis import checks as common
+    from schemathesis.specs.openapi import checks
 
 _ENDLESS = "text/event-stream"
 _TRIED = [route for route in ROUTES if route.media != _ENDLESS]

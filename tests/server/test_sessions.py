@@ -104,6 +104,7 @@ async def test_who_has_the_token_is_signed_in(server: Serving) -> None:
     nobody = await ask(server.url, PATH)
     assert nobody.json == {
         "signed_in": False,
+        "id": "",
         "scopes": [],
         "version": "0.1.0",
         "language": "en",

@@ -68,7 +68,12 @@ class OpenAiModel:
         fields = fields_of(request, messages, thoughts=thoughts, quirks=quirks)
         while True:
             answer = self._upstream.streamed(
-                "/chat/completions", fields, room=ROOM, blame=blame, read=read
+                "/chat/completions",
+                fields,
+                room=ROOM,
+                blame=blame,
+                read=read,
+                is_whole=request.is_whole,
             )
             try:
                 deltas = await stack.enter_async_context(answer)

@@ -171,6 +171,8 @@ class Reply:
         said = choice.delta or choice.message or _Said()
         self._thoughts.append(said.reasoning_content or "")
         for piece in said.tool_calls or ():
+            if choice.delta is None:  # of an answer in one piece each is a call of its own
+                piece.index = len(self._calls)
             self._take_call(piece)
         return said
 

@@ -54,8 +54,8 @@ def fields_of(
     fields: dict[str, Any] = {
         "model": request.model,
         "messages": _wire_all(messages, thoughts, quirks),
-        "stream": True,
-        "stream_options": {"include_usage": True},
+        "stream": None if request.is_whole else True,
+        "stream_options": None if request.is_whole else {"include_usage": True},
         "tools": [_wire_tool(tool) for tool in request.tools] or None,
         "reasoning_effort": request.effort or None,
         "temperature": request.temperature,

@@ -27,6 +27,8 @@ class Patience:
     connect_seconds: float = 10
     first_seconds: float = 120
     """For the first byte of an answer: a large prompt on a small machine takes long."""
+    whole_seconds: float = 600
+    """For the first byte of an answer that comes in one piece, when all of it is thought out."""
     between_seconds: float = 60
     """Between two pieces of an answer."""
     retry_seconds: float = 30

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, Literal, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -102,6 +102,7 @@ class Upstream:
         room: int,
         blame: Blame,
         read: Reader[T],
+        is_whole: bool = False,
     ) -> AsyncGenerator[AsyncIterator[T]]:
         """Post, and give what `read` makes of the answer as it comes.
 
@@ -109,7 +110,11 @@ class Upstream:
         connection.
         """
         tries = Tries(pauses=_STREAM_PAUSES, within=self._patience.retry_seconds)
-        begin = partial(self._begin, path, _written(fields), room, read)
+        patience = self._patience
+        if is_whole:
+            seconds = max(patience.whole_seconds, patience.first_seconds)
+            patience = replace(patience, first_seconds=seconds)
+        begin = partial(self._begin, path, _written(fields), room, read, patience)
         begun = await patiently(begin, blame, tries)
         async with begun.stack, aclosing(_told(begun, blame)) as told:
             yield told
@@ -128,9 +133,10 @@ class Upstream:
         plain = "".join(letter if letter.isprintable() else " " for letter in start)
         return f": {_STARRED.sub('…', plain)[:_MAX_REASON]}" if plain.strip() else ""
 
-    async def _begin(self, path: str, payload: bytes, room: int, read: Reader[T]) -> "_Begun[T]":
+    async def _begin(
+        self, path: str, payload: bytes, room: int, read: Reader[T], patience: Patience
+    ) -> "_Begun[T]":
         """Post, and wait for the first item."""
-        patience = self._patience
         limits = aiohttp.ClientTimeout(total=None, sock_connect=patience.connect_seconds)
         async with AsyncExitStack() as stack:
             response = await self._send(path, payload, limits, seconds=patience.first_seconds)

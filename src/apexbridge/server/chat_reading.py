@@ -129,6 +129,7 @@ def _like(asked: ChatRequest) -> ModelRequest:
         seed=asked.seed,
         stop=(asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop or ()),
         response_format=asked.response_format,
+        is_whole=not asked.stream,
     )
 
 
