@@ -10,7 +10,7 @@ class Repeats:
 
     def __init__(self, allowed: int) -> None:
         self._allowed = allowed
-        self._counts = Counter[tuple[str, str]]()
+        self._counts: Counter[tuple[str, str]] = Counter()
 
     def note(self, call: ToolCall) -> int:
         """How often this very call was made, this time included."""

@@ -1,5 +1,6 @@
 """SkillIndex: every skill in memory, found by meaning and by words, each hit with its reasons."""
 
+import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -112,6 +113,9 @@ class SkillIndex:
         self._company: _Company | None = None
         self.is_loaded = False
         """Whether the shelf was ever filled; the first search does it, if nobody has before."""
+        self.look_seconds = 0.0
+        """How long a search may do without looking for what other processes changed."""
+        self._look_again = 0.0
         self._vectors = Remembered[Matrix](_KEPT_VECTORS)
         self._found = Remembered[Results](_KEPT_RESULTS)
         self._found_in: tuple[Shelf, int, Mapping[str, float]] = (self.shelf, 0, _UNUSED)
@@ -175,7 +179,9 @@ class SkillIndex:
         Without vectors (the embedder is down) the words alone decide, and `problem` says so.
         """
         await anyio.lowlevel.checkpoint()  # what follows may not wait for anything
-        await self.refresh()
+        if (now := time.monotonic()) >= self._look_again or not self.is_loaded:
+            self._look_again = now + self.look_seconds
+            await self.refresh()
         given = (text[:_QUERY_CHARACTERS] for text in (query, query_en, query_zh) if text)
         texts = list(dict.fromkeys(text for text in given if text.strip()))
         if not texts or not len(self.shelf) or limit < 1:

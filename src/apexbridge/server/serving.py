@@ -1,5 +1,6 @@
 """A server's life: it listens, it works, it comes to rest, and nothing of it is left."""
 
+import gc
 import logging
 import resource
 import signal
@@ -37,6 +38,8 @@ _LAST_SECONDS = 10.0
 _BACKLOG = 2_048
 _WANTED_FILES = 65_536
 _SPARE_FILES = 256
+_LOOK_SECONDS = 0.05
+_GARBAGE = (20_000, 20, 100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,8 @@ async def serve(
         approvals=PendingApprovals(settings.approval_seconds),
         settings=settings,
     )
-    with _listening(settings) as listener, runtime.listen(house.metrics.happened):
+    hearing = runtime.listen(house.metrics.happened)
+    with _listening(settings) as listener, hearing, _seldom_collecting():
         server = _Server(_config(build(house, ROUTES, mounts), settings))
         life = _Life(house, server)
         runtime.executing.runs.listener = house.metrics.ran
@@ -106,12 +110,19 @@ class _Life:
     async def warm(self) -> None:
         """Do beforehand what the first requests would wait for; a failure is told again then."""
         runtime = self._house.runtime
-        for make in (runtime.executing.choose_sandbox, runtime.searching.index):
+        for make in (runtime.executing.choose_sandbox, self._warm_index):
             try:
                 await make()
             except ApexBridgeError as error:
                 log.warning("Not ready as it should be: %s", error)
         self._house.traffic.is_starting = False
+        # What is there by now stays: to look for garbage among it takes longer than requests do.
+        gc.collect()
+        gc.freeze()
+
+    async def _warm_index(self) -> None:
+        index = await self._house.runtime.searching.index()
+        index.look_seconds = _LOOK_SECONDS
 
     async def sweep(self) -> None:
         """Close the connections of clients that are late."""
@@ -145,6 +156,18 @@ class _Life:
             traffic.cut_off()
             await traffic.rest(_LAST_SECONDS)
         self._server.should_exit = True
+
+
+@contextmanager
+def _seldom_collecting() -> Generator[None]:
+    """Requests leave little that goes round in circles: look for it less often."""
+    before = gc.get_threshold()
+    gc.set_threshold(*_GARBAGE)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def _config(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
