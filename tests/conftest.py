@@ -35,6 +35,7 @@ _MEASURING = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rounds", type=int, help="how often tests/crash kills")
     parser.addoption("--measure-all", action="store_true", help="let no test be unmeasured")
+    parser.addoption("--pictures", action="store_true", help="keep the screens in build/screens")
 
 
 @pytest.hookimpl(wrapper=True)

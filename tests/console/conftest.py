@@ -1,4 +1,4 @@
-"""One browser and one house for all tests of a module."""
+"""One browser for all tests here, and one house for all tests of a module."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, sync_playwright
 from tests.console.house import House, furnish, house, launch
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Generator[Browser]:
     with sync_playwright() as playwright:
         opened = launch(playwright)

@@ -9,7 +9,7 @@ from apexbridge.testing import make_skill
 from tests.console.house import House, visit
 from tests.server.talking import calls, says
 
-pytestmark = pytest.mark.needs("chromium")
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.unmeasured]
 HOSTILE = """# Nice <script>window.taken = 1</script> title
 
 <script>window.taken = 2</script>

@@ -12,7 +12,7 @@ from apexbridge.testing import BrokenStream, make_zip, skill_md
 from tests.console.house import House, Visit, visit
 from tests.server.talking import calls, says
 
-pytestmark = pytest.mark.needs("chromium")
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.unmeasured]
 _BASH = ("Bash", '{"command": "echo hello from the shell"}')
 
 

@@ -6,7 +6,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.console.house import House, visit
 from tests.server.talking import calls, says
 
-pytestmark = pytest.mark.needs("chromium")
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.unmeasured]
 _MOST = 40
 
 

@@ -1,6 +1,7 @@
-"""Every screen, in both languages and both themes: whole, named, readable, and seen in pictures."""
+"""Every screen, in both languages and both themes: whole, named, readable; seen, if one asks."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -11,8 +12,9 @@ from tests.console import standin
 from tests.console.house import House, Visit, visit
 from tests.server.talking import calls, says
 
-pytestmark = pytest.mark.needs("chromium")
+pytestmark = [pytest.mark.needs("chromium"), pytest.mark.unmeasured]
 PICTURES = Path(__file__).parents[2] / "build" / "screens"
+_Seen = Callable[[Visit, str], None]
 _CHECKS = Path(__file__).with_name("checks.js")
 _THEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
 _LOCALES = {"en": "en-GB", "zh": "zh-CN"}
@@ -67,23 +69,31 @@ def _first(here: Visit, screen: str) -> None:
     _settled(here.page)
 
 
-def _seen(here: Visit, name: str) -> None:
-    """Look at a screen by day and by night."""
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    _settled(here.page)
-    for theme in _THEMES:
-        here.page.emulate_media(color_scheme=theme)
-        _judged(here.page)
-        here.page.screenshot(path=PICTURES / f"{name}-{theme}.png")
+@pytest.fixture(scope="module")
+def seen(request: pytest.FixtureRequest) -> _Seen:
+    """Look at a screen by day and by night; a picture takes longer than all checks of it."""
+    has_pictures: bool = request.config.getoption("--pictures")
+
+    def look(here: Visit, name: str) -> None:
+        _settled(here.page)
+        for theme in _THEMES:
+            here.page.emulate_media(color_scheme=theme)
+            _judged(here.page)
+            if has_pictures:
+                here.page.screenshot(path=PICTURES / f"{name}-{theme}.png")
+
+    return look
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_every_screen_can_be_read(browser: Browser, lived_in: House, language: str) -> None:
+def test_every_screen_can_be_read(
+    browser: Browser, lived_in: House, seen: _Seen, language: str
+) -> None:
     with visit(browser, lived_in, locale=_LOCALES[language]) as here:
         page, name = here.page, language
         page.goto(lived_in.url)
         expect(page.locator("#token")).to_be_visible()
-        _seen(here, f"signin-{name}")
+        seen(here, f"signin-{name}")
         here.enter()
         expect(page.locator("html")).to_have_attribute(
             "lang", {"en": "en", "zh": "zh-CN"}[language]
@@ -92,33 +102,33 @@ def test_every_screen_can_be_read(browser: Browser, lived_in: House, language: s
             [re.compile(f"^{title}") for title in _TITLES[language]]
         )
         here.go("chat/new")
-        _seen(here, f"chat-empty-{name}")
+        seen(here, f"chat-empty-{name}")
         page.locator(".sessions a").first.click()
         expect(page.locator(".turn .prose table").first).to_be_visible()
-        _seen(here, f"chat-{name}")
+        seen(here, f"chat-{name}")
         here.go("skills/garden")
         expect(page.locator(".skill .prose")).to_be_visible()
-        _seen(here, f"skills-{name}")
+        seen(here, f"skills-{name}")
         here.go("playground?query=water%20the%20garden%20beds")
         expect(page.locator(".hit").first).to_be_visible()
-        _seen(here, f"playground-{name}")
+        seen(here, f"playground-{name}")
         _first(here, "runs")
         expect(page.locator(".run pre").first).to_contain_text("dry: peas")
-        _seen(here, f"runs-{name}")
+        seen(here, f"runs-{name}")
         _first(here, "traces")
         expect(page.locator(".timeline .row").first).to_be_visible()
-        _seen(here, f"traces-{name}")
+        seen(here, f"traces-{name}")
         here.go("approvals")
-        _seen(here, f"approvals-empty-{name}")
+        seen(here, f"approvals-empty-{name}")
         here.go("doctor")
         expect(page.locator(".checks li").first).to_be_visible()
-        _seen(here, f"doctor-{name}")
+        seen(here, f"doctor-{name}")
         page.keyboard.press("Tab")
         page.locator(".doctor .tab").nth(1).click()
         expect(page.locator(".doctor td code").first).to_be_visible()
-        _seen(here, f"settings-{name}")
+        seen(here, f"settings-{name}")
         page.locator(".doctor .tab").nth(2).click()
-        _seen(here, f"audit-{name}")
+        seen(here, f"audit-{name}")
 
 
 def _told(route: Route, replies: standin.Replies) -> None:
@@ -131,7 +141,7 @@ def _told(route: Route, replies: standin.Replies) -> None:
         )
 
 
-def test_a_small_screen_shows_one_thing_at_a_time(browser: Browser, at: House) -> None:
+def test_a_small_screen_shows_one_thing_at_a_time(browser: Browser, at: House, seen: _Seen) -> None:
     """With a house in which more has happened than a test would wait for."""
     small = {"width": 390, "height": 760}
     with visit(browser, at, viewport=small, locale="en-GB") as here:
@@ -143,23 +153,23 @@ def test_a_small_screen_shows_one_thing_at_a_time(browser: Browser, at: House) -
         page.route(re.compile("/v1/(?!events)"), lambda route: _told(route, replies))
         here.go("chat")
         expect(page.locator(".nav .count")).to_contain_text("1")
-        _seen(here, "small-chat")
+        seen(here, "small-chat")
         here.go("skills")
         expect(page.locator(".split-list")).to_be_visible()
         expect(page.locator(".split-detail")).to_be_hidden()
-        _seen(here, "small-skills")
+        seen(here, "small-skills")
         here.go("skills/gone")
         expect(page.locator(".problem")).to_contain_text("Look elsewhere.")
-        _seen(here, "small-problem")
+        seen(here, "small-problem")
         page.click(".back")
         expect(page.locator(".split-list")).to_be_visible()
         here.go("traces/4be19c22d0a1")
         expect(page.locator(".timeline .row")).to_have_count(10)
         expect(page.locator(".span.failed")).to_have_count(1)
-        _seen(here, "small-traces")
+        seen(here, "small-traces")
         here.go("approvals")
         expect(page.locator(".question")).to_contain_text("git push --force")
-        _seen(here, "small-approvals")
+        seen(here, "small-approvals")
         replies["/v1/sessions"] = standin.listed()
         here.go("chat/new")
         expect(page.locator(".thread .empty")).to_be_visible()

@@ -24,6 +24,7 @@ async def test_a_command_without_a_folder_is_a_prompt_and_has_no_files(home: Pat
             await client.read_resource("skill://tidy/SKILL.md")
 
 
+@pytest.mark.unmeasured
 async def test_what_another_server_offers_is_not_served_again(home: Path) -> None:
     furnish(home)
     inner = home / "inner"

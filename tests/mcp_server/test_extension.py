@@ -103,7 +103,7 @@ async def test_an_edited_skill_is_listed_with_its_new_digest(home: Path) -> None
         assert after.resources != before.resources
 
 
-@pytest.mark.parametrize("way", ["http", "stdio"])
+@pytest.mark.parametrize("way", ["http", pytest.param("stdio", marks=pytest.mark.unmeasured)])
 async def test_our_own_source_reads_back_what_we_serve(home: Path, way: str) -> None:
     furnish(home)
     put(home, "listed", LISTED)

@@ -33,7 +33,7 @@ def start(home: Path, **variables: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.needs("sandbox")
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("mode", ["auto", pytest.param("legacy", marks=pytest.mark.unmeasured)])
 async def test_the_official_client_works_with_the_process(home: Path, mode: str) -> None:
     furnish(home)
     heard = anyio.Event()
@@ -60,6 +60,7 @@ async def test_the_official_client_works_with_the_process(home: Path, mode: str)
         assert "new" in [prompt.name for prompt in (await client.list_prompts()).prompts]
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_person_is_asked_through_the_client(home: Path, mode: str) -> None:
     yes = types.ElicitResult(action="accept", content={"allow": True})
@@ -84,6 +85,7 @@ async def test_a_person_is_asked_through_the_client(home: Path, mode: str) -> No
     assert "Calculate" in asked[0]
 
 
+@pytest.mark.unmeasured
 def test_nothing_but_the_protocol_is_on_standard_output(home: Path) -> None:
     furnish(home)
     put(home, "broken", "no frontmatter and \x00")
@@ -105,6 +107,7 @@ def test_nothing_but_the_protocol_is_on_standard_output(home: Path) -> None:
     assert replies[2]["result"]["serverInfo"]["name"] == "apexbridge"
 
 
+@pytest.mark.unmeasured
 def test_settings_that_make_no_sense_are_told_on_standard_error(home: Path) -> None:
     done = start(home, APEXBRIDGE_SERVER__MCP_TOOLS="Nothing")
     out, err = done.communicate("", timeout=60)
@@ -112,6 +115,7 @@ def test_settings_that_make_no_sense_are_told_on_standard_error(home: Path) -> N
     assert "config_invalid" in err
 
 
+@pytest.mark.unmeasured
 @pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("end", ["leaves", "SIGTERM"])
 async def test_a_script_dies_with_the_process_or_its_client(home: Path, end: str) -> None:

@@ -57,6 +57,7 @@ def _stream_request(server: Started) -> bytes:
     return head(server.url, "POST", "/v1/chat/completions", told) + body
 
 
+@pytest.mark.unmeasured
 @pytest.mark.promise("S11")
 async def test_a_stream_goes_on_to_its_end_and_nobody_else_is_let_in(home: Path) -> None:
     slow = SlowStream(deltas=WORDS, bytes_at_once=64, pause_seconds=0.05)
@@ -103,6 +104,7 @@ async def test_a_stream_that_takes_too_long_is_told_why_it_ends(home: Path) -> N
         assert _children(server) == []
 
 
+@pytest.mark.unmeasured
 @pytest.mark.promise("S11")
 async def test_a_second_signal_ends_it_at_once(home: Path) -> None:
     async with (
@@ -121,6 +123,7 @@ async def test_a_second_signal_ends_it_at_once(home: Path) -> None:
         assert _children(server) == []
 
 
+@pytest.mark.unmeasured
 @pytest.mark.promise("S11", "X14")
 @pytest.mark.needs("sandbox")
 async def test_a_script_dies_with_its_server(home: Path) -> None:

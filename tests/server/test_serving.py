@@ -18,7 +18,7 @@ from apexbridge.testing import BrokenStream, RawAnswer, ScriptedServer
 from tests.server.process import Started, started
 from tests.server.raw import Answer, answer_of, ask, connected, head, parse, rest_of
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
 
 JSON = {"Content-Type": "application/json"}
 LIMITS = {

@@ -1,15 +1,16 @@
 """Models behind any server that speaks OpenAI's `/chat/completions`."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
+from typing import Any, TypeVar
 
 from apexbridge.errors import ModelOutputError, ModelRejectedError, ModelUnavailableError
 from apexbridge.messages import Message
 from apexbridge.models.base import ModelDelta, ModelRequest
 from apexbridge.models.openai_reply import Reply
 from apexbridge.models.openai_wire import Quirk, fields_of, quirks_told
-from apexbridge.models.sse import EventReader, documents
+from apexbridge.models.sse import EventReader, all_documents, batches
 from apexbridge.models.thoughts import Thoughts
 from apexbridge.models.trying import Blame, Fault, Patience
 from apexbridge.models.turns import mended
@@ -17,6 +18,8 @@ from apexbridge.models.upstream import Upstream
 
 ROOM = 32 * 1024 * 1024
 """Bytes of the longest answer."""
+_PATH = "/chat/completions"
+T = TypeVar("T")
 
 
 class OpenAiModel:
@@ -50,33 +53,58 @@ class OpenAiModel:
             ModelRejectedError: If it refuses the request; its reason is passed on.
             ModelOutputError: If the answer makes no sense.
         """
+        blame = blame_for(request.model)
+        if request.is_whole:
+            yield _each(await self._asked(request, partial(self._whole, blame)))
+            return
         async with AsyncExitStack() as stack:
-            yield await self._begin(request, blame_for(request.model), stack)
+            begin = partial(self._begin, blame, stack)
+            yield await self._asked(request, begin)
 
     async def close(self) -> None:
         """Close the connections; may be called twice."""
         await self._upstream.close()
 
+    async def _whole(
+        self,
+        blame: Blame,
+        messages: Sequence[Message],
+        fields: Mapping[str, Any],
+    ) -> Sequence[ModelDelta]:
+        """Ask for an answer in one piece."""
+
+        def read(data: bytes) -> list[ModelDelta]:
+            reader, reply = EventReader(), Reply(self._upstream)
+            deltas = list(reply.take_all(all_documents(data, reader)))
+            return [*deltas, self._last(messages, reply, reader)]
+
+        return await self._upstream.answer(_PATH, fields, room=ROOM, blame=blame, read=read)
+
     async def _begin(
-        self, request: ModelRequest, blame: Blame, stack: AsyncExitStack
+        self,
+        blame: Blame,
+        stack: AsyncExitStack,
+        messages: Sequence[Message],
+        fields: Mapping[str, Any],
     ) -> AsyncIterator[ModelDelta]:
+        """Ask for an answer as it comes."""
+        read = partial(self._deltas, messages)
+        answer = self._upstream.streamed(_PATH, fields, room=ROOM, blame=blame, read=read)
+        return await stack.enter_async_context(answer)
+
+    async def _asked(
+        self,
+        request: ModelRequest,
+        ask: Callable[[Sequence[Message], Mapping[str, Any]], Awaitable[T]],
+    ) -> T:
         """Ask; what this server refuses by name is put another way from then on."""
         messages = mended(request.messages)
         thoughts = list(self._thoughts.recall(messages))
         quirks = self._quirks.get(request.model, frozenset())
-        read = partial(self._deltas, messages)
         fields = fields_of(request, messages, thoughts=thoughts, quirks=quirks)
         while True:
-            answer = self._upstream.streamed(
-                "/chat/completions",
-                fields,
-                room=ROOM,
-                blame=blame,
-                read=read,
-                is_whole=request.is_whole,
-            )
             try:
-                deltas = await stack.enter_async_context(answer)
+                deltas = await ask(messages, fields)
             except ModelRejectedError as error:
                 quirks |= quirks_told(error.message)
                 other = fields_of(request, messages, thoughts=thoughts, quirks=quirks)
@@ -91,17 +119,25 @@ class OpenAiModel:
         self, messages: Sequence[Message], pieces: AsyncIterator[bytes]
     ) -> AsyncGenerator[ModelDelta]:
         reader, reply = EventReader(), Reply(self._upstream)
-        async with aclosing(documents(pieces, reader)) as told:
+        async with aclosing(batches(pieces, reader)) as told:
             try:
-                async for document in told:
-                    if delta := reply.take(document):
+                async for batch in told:
+                    for delta in reply.take_all(batch):
                         yield delta
             except Fault as fault:
                 if not (reply.is_complete and fault.kind == "unavailable"):
                     raise  # else only the usage can be missing
+        yield self._last(messages, reply, reader)
+
+    def _last(self, messages: Sequence[Message], reply: Reply, reader: EventReader) -> ModelDelta:
         last = reply.end(is_done=reader.is_done)
         self._thoughts.keep(messages, last.tool_calls, reply.thought)
-        yield last
+        return last
+
+
+async def _each(deltas: Sequence[ModelDelta]) -> AsyncGenerator[ModelDelta]:
+    for delta in deltas:
+        yield delta
 
 
 def blame_for(model: str) -> Blame:

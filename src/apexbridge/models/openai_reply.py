@@ -2,9 +2,10 @@
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import orjson
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from apexbridge.messages import ToolCall
@@ -21,6 +22,7 @@ _FINISHES: Mapping[str, FinishReason] = {
     "content_filter": "content_filter",
     "sensitive": "content_filter",
 }
+_SPEAKER = frozenset({"role"})
 _GAVE_UP = frozenset({"error", "network_error", "insufficient_system_resource"})
 """Ends that some servers tell where others break off."""
 
@@ -86,6 +88,24 @@ class _Call:
     arguments: list[str] = field(default_factory=list[str])
 
 
+def plain_text(document: bytes) -> str | None:
+    """The text of a piece that has nothing else; most have not, and need no closer look."""
+    try:
+        match orjson.loads(document):
+            case {"choices": [{"delta": {"content": str(text), **others}, **beside}], **above}:
+                pass
+            case _:
+                return None
+    except orjson.JSONDecodeError:
+        return None
+    is_plain = (
+        others.keys() <= _SPEAKER
+        and not (beside.get("finish_reason") or beside.get("usage"))
+        and not (above.get("usage") or above.get("error"))
+    )
+    return text if is_plain else None
+
+
 class Reply:
     """What a reply comes to: its text at once, its tool calls and its usage at the end."""
 
@@ -102,6 +122,26 @@ class Reply:
     def thought(self) -> str:
         """What was thought under the name that servers want back."""
         return "".join(self._thoughts)
+
+    def take_all(self, documents: Iterable[bytes]) -> Iterator[ModelDelta]:
+        """Take documents that came together; what is said in one go is one piece.
+
+        Raises:
+            Fault: If one of them makes no sense, or tells an error; what came before is given.
+        """
+        texts = list[str]()
+        for document in documents:
+            text = plain_text(document)
+            if text is not None:
+                texts.append(text)
+                continue
+            if any(texts):
+                yield ModelDelta(text="".join(texts))
+            texts.clear()
+            if delta := self.take(document):
+                yield delta
+        if any(texts):
+            yield ModelDelta(text="".join(texts))
 
     def take(self, document: bytes) -> ModelDelta | None:
         """Take a document; the text in it.

@@ -1,7 +1,8 @@
 """Server-sent events, cut out of bytes in whatever pieces they come."""
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
 
 from apexbridge.models.trying import Fault
 from apexbridge.models.upstream import A_PAGE
@@ -71,14 +72,46 @@ async def documents(pieces: AsyncIterator[bytes], reader: EventReader) -> AsyncG
     Raises:
         Fault: If a line is too long, or the answer is a web page.
     """
+    async with aclosing(batches(pieces, reader)) as found:
+        async for batch in found:
+            for document in batch:
+                yield document
+
+
+async def batches(
+    pieces: AsyncIterator[bytes], reader: EventReader
+) -> AsyncGenerator[Sequence[bytes]]:
+    """The same, those that came together together.
+
+    Raises:
+        Fault: If a line is too long, or the answer is a web page.
+    """
     while not reader.is_done and (piece := await anext(pieces, b"")):
-        try:
-            whole = reader.feed(piece)
-        except ValueError as error:
-            raise Fault("unusable", str(error)) from None
-        for document in whole:
-            yield document
-    for document in reader.rest():
-        if document.startswith(b"<"):
-            raise Fault("unusable", A_PAGE)
-        yield document
+        whole = _fed(reader, piece)
+        if whole:
+            yield whole
+    if last := _rest(reader):
+        yield last
+
+
+def all_documents(data: bytes, reader: EventReader) -> Sequence[bytes]:
+    """The documents of an answer that came in one piece.
+
+    Raises:
+        Fault: If a line is too long, or the answer is a web page.
+    """
+    return (*_fed(reader, data), *_rest(reader))
+
+
+def _fed(reader: EventReader, piece: bytes) -> list[bytes]:
+    try:
+        return reader.feed(piece)
+    except ValueError as error:
+        raise Fault("unusable", str(error)) from None
+
+
+def _rest(reader: EventReader) -> list[bytes]:
+    last = reader.rest()
+    if any(document.startswith(b"<") for document in last):
+        raise Fault("unusable", A_PAGE)
+    return last

@@ -27,12 +27,15 @@ class Patience:
     connect_seconds: float = 10
     first_seconds: float = 120
     """For the first byte of an answer: a large prompt on a small machine takes long."""
-    whole_seconds: float = 600
-    """For the first byte of an answer that comes in one piece, when all of it is thought out."""
     between_seconds: float = 60
     """Between two pieces of an answer."""
     retry_seconds: float = 30
     """Nothing is tried again that would start later than this."""
+
+    @property
+    def whole_seconds(self) -> float:
+        """For an answer in one piece, whose first byte comes when all of it is thought out."""
+        return 5 * self.first_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

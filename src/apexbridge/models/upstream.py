@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Literal, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -93,6 +93,41 @@ class Upstream:
 
         return await patiently(once, blame, Tries(longest=_LONGEST_PAUSE))
 
+    async def answer(
+        self,
+        path: str,
+        fields: Mapping[str, object],
+        *,
+        room: int,
+        blame: Blame,
+        read: Callable[[bytes], T],
+    ) -> T:
+        """Post, and give what `read` makes of the whole answer; asked again as a stream is."""
+        patience, payload = self._patience, _written(fields)
+        limits = aiohttp.ClientTimeout(
+            total=patience.whole_seconds, sock_connect=patience.connect_seconds
+        )
+
+        async def once() -> T:
+            response = await self._send(path, payload, limits)
+            with closing(response):
+                return read(await self._all(response, room))
+
+        tries = Tries(pauses=_STREAM_PAUSES, within=patience.retry_seconds)
+        return await patiently(once, blame, tries)
+
+    async def _all(self, response: aiohttp.ClientResponse, room: int) -> bytes:
+        size = response.content_length
+        if size is None or size > room:
+            return b"".join([piece async for piece in self._pieces(response, room)])
+        try:
+            return await response.read()
+        except TimeoutError:
+            fault = Fault("unavailable", "its answer took too long", is_passing=True, status=504)
+        except aiohttp.ClientError:
+            fault = Fault("unavailable", "its answer was cut off", is_passing=True)
+        raise fault
+
     @asynccontextmanager
     async def streamed(
         self,
@@ -102,7 +137,6 @@ class Upstream:
         room: int,
         blame: Blame,
         read: Reader[T],
-        is_whole: bool = False,
     ) -> AsyncGenerator[AsyncIterator[T]]:
         """Post, and give what `read` makes of the answer as it comes.
 
@@ -110,11 +144,7 @@ class Upstream:
         connection.
         """
         tries = Tries(pauses=_STREAM_PAUSES, within=self._patience.retry_seconds)
-        patience = self._patience
-        if is_whole:
-            seconds = max(patience.whole_seconds, patience.first_seconds)
-            patience = replace(patience, first_seconds=seconds)
-        begin = partial(self._begin, path, _written(fields), room, read, patience)
+        begin = partial(self._begin, path, _written(fields), room, read)
         begun = await patiently(begin, blame, tries)
         async with begun.stack, aclosing(_told(begun, blame)) as told:
             yield told
@@ -133,10 +163,9 @@ class Upstream:
         plain = "".join(letter if letter.isprintable() else " " for letter in start)
         return f": {_STARRED.sub('…', plain)[:_MAX_REASON]}" if plain.strip() else ""
 
-    async def _begin(
-        self, path: str, payload: bytes, room: int, read: Reader[T], patience: Patience
-    ) -> "_Begun[T]":
+    async def _begin(self, path: str, payload: bytes, room: int, read: Reader[T]) -> "_Begun[T]":
         """Post, and wait for the first item."""
+        patience = self._patience
         limits = aiohttp.ClientTimeout(total=None, sock_connect=patience.connect_seconds)
         async with AsyncExitStack() as stack:
             response = await self._send(path, payload, limits, seconds=patience.first_seconds)

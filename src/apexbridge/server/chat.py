@@ -1,7 +1,6 @@
 """Chat completions in OpenAI's shape, with our tools and skills behind them."""
 
 import re
-import uuid
 from dataclasses import replace
 from functools import partial
 
@@ -36,9 +35,10 @@ async def complete(call: Call) -> Response:
     )
     request = turn_of(asked, bounds, is_kept=bool(session))
     # A caller's conversations have names of its own: nobody can go on with another's.
-    kept_as = f"{call.caller.id}:{session or f'once-{uuid.uuid4().hex}'}"
+    record = TurnRecord.new("")
+    record.session_id = f"{call.caller.id}:{session or f'once-{record.id}'}"
     telling = Telling(
-        record=TurnRecord.new(kept_as),
+        record=record,
         model=asked.model or chatting.model.name,
         session=session or None,
         explains=asked.ours.explain,

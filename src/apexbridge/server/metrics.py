@@ -9,7 +9,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from apexbridge.events import Event, ToolFinished, TurnFinished
+from apexbridge.events import Event, TextDelta, ToolFinished, TurnFinished
 
 MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 OTHER = "other"
@@ -42,6 +42,7 @@ class Metrics:
         self._tokens = Counter(
             "apexbridge_tokens", "Tokens that models told of.", ("direction",), registry=on
         )
+        self._given, self._got = self._tokens.labels("input"), self._tokens.labels("output")
         self._runs = Counter(
             "apexbridge_runs",
             "Scripts that were run, by their outcomes.",
@@ -68,10 +69,12 @@ class Metrics:
     def happened(self, event: Event) -> None:
         """Something happened, whoever asked for it."""
         match event:
+            case TextDelta():
+                pass  # by far the most frequent
             case TurnFinished():
                 self._turns.labels(event.finish).inc()
-                self._tokens.labels("input").inc(event.input_tokens)
-                self._tokens.labels("output").inc(event.output_tokens)
+                self._given.inc(event.input_tokens)
+                self._got.inc(event.output_tokens)
             case ToolFinished():
                 self._tools.labels("error" if event.is_error else "ok").inc()
             case _:

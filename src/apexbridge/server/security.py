@@ -14,7 +14,7 @@ from apexbridge.server.callers import NOBODY, Callers
 from apexbridge.server.examining import Examiner, Seen, watched
 from apexbridge.server.incoming import Body
 from apexbridge.server.limits import Flight, Rates, stopping
-from apexbridge.server.logs import REQUEST
+from apexbridge.server.logs import REQUEST, log_request
 from apexbridge.server.metrics import OTHER
 from apexbridge.server.refusals import last_event, refusal
 from apexbridge.server.replies import Reply
@@ -106,16 +106,15 @@ class Checked:
         state, status = scope["state"], reply.status or 499  # nobody was there to take a reply
         route: str = state.get("route", OTHER)
         self._house.metrics.answered(scope["method"], route, status, seconds)
-        if log.isEnabledFor(logging.INFO):
-            caller: Caller = state["caller"]
-            fields = {
-                "method": scope["method"],
-                "path": scope["path"][:_SHOWN],
-                "status": status,
-                "seconds": round(seconds, 6),
-                "key": caller.id,
-            }
-            log.info("request", extra={"fields": fields})
+        caller: Caller = state["caller"]
+        fields = {
+            "method": scope["method"],
+            "path": scope["path"][:_SHOWN],
+            "status": status,
+            "seconds": round(seconds, 6),
+            "key": caller.id,
+        }
+        log_request(log, state["request_id"], fields)
 
 
 async def _refuse_other(scope: Scope, receive: Receive, send: Send) -> None:
