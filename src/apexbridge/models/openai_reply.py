@@ -22,7 +22,7 @@ _FINISHES: Mapping[str, FinishReason] = {
     "content_filter": "content_filter",
     "sensitive": "content_filter",
 }
-_SPEAKER = frozenset({"role"})
+_PLAIN = frozenset({"role", "content"})
 _GAVE_UP = frozenset({"error", "network_error", "insufficient_system_resource"})
 """Ends that some servers tell where others break off."""
 
@@ -91,19 +91,16 @@ class _Call:
 def plain_text(document: bytes) -> str | None:
     """The text of a piece that has nothing else; most have not, and need no closer look."""
     try:
-        match orjson.loads(document):
-            case {"choices": [{"delta": {"content": str(text), **others}, **beside}], **above}:
-                pass
-            case _:
-                return None
-    except orjson.JSONDecodeError:
+        chunk = orjson.loads(document)
+        (choice,) = chunk["choices"]
+        delta = choice["delta"]
+        text = delta["content"]
+        more = choice.get("finish_reason") or choice.get("usage")
+        more = more or chunk.get("usage") or chunk.get("error")
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
         return None
-    is_plain = (
-        others.keys() <= _SPEAKER
-        and not (beside.get("finish_reason") or beside.get("usage"))
-        and not (above.get("usage") or above.get("error"))
-    )
-    return text if is_plain else None
+    is_plain = isinstance(text, str) and (len(delta) == 1 or delta.keys() <= _PLAIN)
+    return text if is_plain and not more else None
 
 
 class Reply:
