@@ -68,6 +68,12 @@ async def test_a_command_that_a_rule_asks_about_runs_after_a_yes(home: Path) -> 
         assert await _pending(at, 0) == []
         code, told = await _answer(at, question["id"], "no")
         assert (code, told["error"]["code"]) == (409, "approval_settled")
+        (record,) = at.runtime.audit.latest(1)
+        assert (record.action, record.facts["answer"], record.facts["argument"]) == (
+            "approval",
+            "once",
+            "echo hi",
+        )
 
 
 async def test_a_no_is_told_to_the_model_and_nothing_is_written(home: Path) -> None:

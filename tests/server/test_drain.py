@@ -7,7 +7,10 @@ from pathlib import Path
 from signal import SIGINT, SIGTERM
 
 import anyio
+import httpx2
 import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 
 from apexbridge.models.base import ModelDelta
 from apexbridge.testing import BrokenStream, ScriptedServer, make_skill
@@ -152,3 +155,15 @@ async def test_a_script_dies_with_its_server(home: Path) -> None:
         assert processes_with(mark) == []
         assert _children(server) == []
         assert _left(server) == []
+
+
+@pytest.mark.unmeasured
+async def test_who_only_listens_over_mcp_holds_nobody_up(home: Path) -> None:
+    with anyio.fail_after(45):  # and not as long as requests are waited for
+        async with (
+            started(home, APEXBRIDGE_SERVER__DRAIN_SECONDS="300") as server,
+            httpx2.AsyncClient(headers=server.auth, timeout=30) as http,
+            Client(streamable_http_client(f"{server.url}/mcp", http_client=http)) as client,
+            client.listen(prompts_list_changed=True),
+        ):
+            assert await server.ends(SIGTERM) == 0

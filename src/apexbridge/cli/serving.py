@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -44,13 +45,16 @@ async def _serve(out: Out) -> signal.Signals | None:
     ):
         place = loaded.data / "first-key"
         key = make_first_key(store_of(loaded), place)
+        at_stop = list[Callable[[], None]]()
         if settings.mcp:
-            mounts["/mcp"] = await stack.enter_async_context(mcp_mount(runtime, settings))
+            mounts["/mcp"] = mcp = await stack.enter_async_context(mcp_mount(runtime, settings))
+            at_stop.append(mcp.stop_telling)
         return await serving.serve(
             runtime,
             settings,
             mounts=mounts,
             announce=lambda address: _announce(out, address, place if key else None, key or ""),
+            at_stop=at_stop,
         )
 
 

@@ -1,5 +1,8 @@
 """Questions of running turns, and a person's answers to them."""
 
+from functools import partial
+
+import anyio.to_thread
 from starlette.responses import Response
 
 from apexbridge.errors import RequestError
@@ -27,6 +30,11 @@ async def answer_approval(call: Call) -> Response:
     """
     given, approvals = await call.body(AnswerGiven), call.house.approvals
     approval_id = call.at("id")
+    asked = next((one for one in approvals.pending() if one.id == approval_id), None)
+    if asked is not None:  # before it takes effect: what cannot be recorded does not happen
+        facts = {"tool": asked.tool, "argument": asked.argument, "key": call.caller.id}
+        record = partial(call.runtime.audit.record, "approval", answer=given.answer, **facts)
+        await anyio.to_thread.run_sync(record)
     if not approvals.answer(approval_id, given.answer):
         if approvals.is_settled(approval_id):
             raise RequestError(code="approval_settled", id=approval_id)

@@ -6,7 +6,7 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -70,8 +70,11 @@ async def serve(
     *,
     mounts: Mapping[str, Mounted],
     announce: Callable[[Address], None],
+    at_stop: Sequence[Callable[[], None]] = (),
 ) -> signal.Signals | None:
     """Serve until a signal says to stop, and all that was begun is done.
+
+    `at_stop` are called at the first signal: mounts let go of those that only listen.
 
     A second signal ends what is still going on at once, and is what this gives.
 
@@ -87,7 +90,7 @@ async def serve(
     hearing = runtime.listen(house.metrics.happened)
     with _listening(settings) as listener, hearing, _seldom_collecting():
         server = _Server(_config(build(house, ROUTES, mounts), settings))
-        life = _Life(house, server)
+        life = _Life(house, server, at_stop)
         runtime.executing.runs.listener = house.metrics.ran
         house.traffic.is_starting = True
         async with anyio.create_task_group() as tasks:
@@ -103,8 +106,10 @@ async def serve(
 class _Life:
     """What goes on beside the answering of requests."""
 
-    def __init__(self, house: House, server: uvicorn.Server) -> None:
-        self._house, self._server = house, server
+    def __init__(
+        self, house: House, server: uvicorn.Server, at_stop: Sequence[Callable[[], None]]
+    ) -> None:
+        self._house, self._server, self._at_stop = house, server, at_stop
         self.second: signal.Signals | None = None
 
     async def warm(self) -> None:
@@ -146,6 +151,8 @@ class _Life:
                     return  # a third one finds the system's own answer
                 log.info("Stopping: %s", number.name)
                 self._house.traffic.stop()
+                for let_go in self._at_stop:
+                    let_go()
                 tasks.start_soon(self._drain)
 
     async def _drain(self) -> None:
