@@ -1,10 +1,9 @@
 """What other packages can add."""
 
+import sys
 from collections.abc import Sequence
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
-import pluggy
 import pytest
 
 from apexbridge.errors import ConfigError
@@ -49,17 +48,40 @@ async def test_an_extension_adds_skills_and_hears_of_them(home: Path) -> None:
     assert "from-home" in event.added
 
 
-def test_installed_extensions_are_loaded() -> None:
-    assert Extensions.installed().sources(Path()) == ()
+def _install(place: Path, package: str, **points: str) -> None:
+    """A package beside us that names modules as extensions."""
+    folder = place / f"{package}-1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Name: {package}\nVersion: 1\n", encoding="utf-8")
+    lines = [f"{name} = {module}" for name, module in points.items()]
+    text = "\n".join(("[apexbridge]", *lines, ""))
+    (folder / "entry_points.txt").write_text(text, encoding="utf-8")
+
+
+def test_installed_extensions_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Extensions.installed()
+    assert before.sources(Path()) == ()
+    (tmp_path / "installed_beside.py").write_text(
+        "from apexbridge.extensions import hook\n"
+        "@hook\n"
+        "def apexbridge_event_sinks():\n"
+        "    return (print,)\n",
+        encoding="utf-8",
+    )
+    _install(tmp_path, "first", mine="installed_beside")
+    _install(tmp_path, "second", mine="installed_beside")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    for _ in range(2):
+        loaded = Extensions.installed()
+        assert loaded.names == (*before.names, "mine")
+        assert loaded.event_sinks() == (print,)
 
 
 def test_an_extension_that_cannot_be_loaded_is_a_clear_error(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: object) -> None:
-        EntryPoint("x", "no_such_module_anywhere", "apexbridge").load()
-
-    monkeypatch.setattr(pluggy.PluginManager, "load_setuptools_entrypoints", broken)
+    _install(tmp_path, "broken", x="no_such_module_anywhere")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with pytest.raises(ConfigError) as caught:
         Extensions.installed()
     assert caught.value.code == "extension_failed"

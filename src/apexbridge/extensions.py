@@ -12,7 +12,10 @@ and implements any of these functions there, each marked with `@extensions.hook`
     apexbridge_tools(project)        more tools for the model
 """
 
+import functools
+import sys
 from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import pluggy
@@ -58,7 +61,9 @@ class Extensions:
         """
         extensions = cls()
         try:
-            extensions._plugins.load_setuptools_entrypoints(GROUP)
+            for point in _named(tuple(sys.path)):
+                if not extensions._plugins.has_plugin(point.name):
+                    extensions._plugins.register(point.load(), point.name)
         except Exception as error:  # a stranger's module may raise anything when it is imported
             raise ConfigError(str(error), code="extension_failed", name=GROUP) from error
         return extensions
@@ -86,3 +91,9 @@ class Extensions:
         """All tools that extensions give."""
         given: list[Sequence[Tool]] = self._plugins.hook.apexbridge_tools(project=project)
         return tuple(tool for tools in given for tool in tools)
+
+
+@functools.cache
+def _named(_: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """What is installed in these places: it stays so while a process runs, and is slow to find."""
+    return tuple(entry_points(group=GROUP))

@@ -264,6 +264,7 @@ async def test_a_conversation_on_a_terminal(home: Path, project: Path) -> None:
     assert "Who am I?" in history.read_text(encoding="utf-8")
 
 
+@pytest.mark.unmeasured
 async def test_a_conversation_ends_with_the_input(home: Path, project: Path) -> None:
     project.mkdir()
     async with at_a_terminal("chat", cwd=project, variables=environment(home)) as screen:
@@ -304,6 +305,7 @@ async def test_a_person_is_asked_and_the_answer_counts(home: Path, project: Path
         assert await screen.ends() == 0
 
 
+@pytest.mark.unmeasured
 async def test_what_was_typed_before_a_question_does_not_answer_it(
     home: Path, project: Path
 ) -> None:
@@ -350,6 +352,7 @@ async def test_ctrl_c_ends_the_turn_and_the_conversation_goes_on(home: Path, pro
     assert not (project / "made.txt").exists()
 
 
+@pytest.mark.unmeasured
 async def test_a_conversation_is_ended_from_outside(home: Path, project: Path) -> None:
     project.mkdir()
     hanging = BrokenStream(deltas=[ModelDelta(text="begun")], then="hang")
@@ -365,6 +368,7 @@ async def test_a_conversation_is_ended_from_outside(home: Path, project: Path) -
     assert "Traceback" not in screen.screen
 
 
+@pytest.mark.unmeasured
 @pytest.mark.needs("sandbox")
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

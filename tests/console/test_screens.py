@@ -72,7 +72,7 @@ def _first(here: Visit, screen: str) -> None:
 @pytest.fixture(scope="module")
 def seen(request: pytest.FixtureRequest) -> _Seen:
     """Look at a screen by day and by night; a picture takes longer than all checks of it."""
-    has_pictures: bool = request.config.getoption("--pictures")
+    has_pictures = bool(request.config.getoption("--pictures"))
 
     def look(here: Visit, name: str) -> None:
         _settled(here.page)

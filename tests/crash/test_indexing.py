@@ -68,6 +68,7 @@ def _change_some(skills: Path, chance: random.Random, number: int) -> None:
     make_skill(skills, f"new-{number}", description=f"Added in round {number}.")
 
 
+@pytest.mark.unmeasured
 async def test_a_kill_at_any_moment_leaves_rows_that_are_folders(
     home: Path, tmp_path: Path, rounds: int, indexer: "subprocess.Popen[str]"
 ) -> None:

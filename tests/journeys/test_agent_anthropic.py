@@ -24,7 +24,7 @@ from tests.journeys.talking import (
     turns_running,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("home")]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("home"), pytest.mark.unmeasured]
 
 CLAUDE = {"protocol": "anthropic"}
 

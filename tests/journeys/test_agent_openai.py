@@ -40,7 +40,7 @@ from tests.journeys.talking import (
 )
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("home")]
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("home"), pytest.mark.unmeasured]
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ async def test_search_skill_script_and_answer(project: Path) -> None:
         record = talking.runtime.chatting.store.turn(end_of(events).turn_id)
     assert tools_of(events) == [("SkillSearch", False), ("Skill", False), ("SkillScript", False)]
     assert [e.skill for e in events if isinstance(e, SkillActivated)] == ["csv-report"]
-    assert pieces_of(events) == ["The mean ", "is 3.50."]
+    assert "".join(pieces_of(events)) == "The mean is 3.50."
     assert (end_of(events).text, end_of(events).finish) == ("The mean is 3.50.", "stop")
     roles = [message["role"] for message in server.requests[3]["messages"]]
     assert roles[:2] == ["system", "user"]

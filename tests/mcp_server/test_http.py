@@ -142,6 +142,7 @@ async def test_what_a_call_cannot_do_is_told_with_a_code(home: Path) -> None:
         assert "by-hand" not in [hit["name"] for hit in hits["hits"]]
 
 
+@pytest.mark.unmeasured
 async def test_calls_side_by_side_get_each_their_own_answer(home: Path) -> None:
     async with opened(home) as door, door.client() as client:
         answers = dict[int, str]()

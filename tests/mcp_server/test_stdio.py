@@ -16,6 +16,8 @@ from tests.mcp_server.house import SLOW, furnish, is_running, process, put, word
 
 pytestmark = pytest.mark.anyio
 
+MODES = ["auto", pytest.param("legacy", marks=pytest.mark.unmeasured)]
+
 
 def start(home: Path, **variables: str) -> subprocess.Popen[str]:
     """The process with plain pipes."""
@@ -33,7 +35,7 @@ def start(home: Path, **variables: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.needs("sandbox")
-@pytest.mark.parametrize("mode", ["auto", pytest.param("legacy", marks=pytest.mark.unmeasured)])
+@pytest.mark.parametrize("mode", MODES)
 async def test_the_official_client_works_with_the_process(home: Path, mode: str) -> None:
     furnish(home)
     heard = anyio.Event()
@@ -60,8 +62,7 @@ async def test_the_official_client_works_with_the_process(home: Path, mode: str)
         assert "new" in [prompt.name for prompt in (await client.list_prompts()).prompts]
 
 
-@pytest.mark.unmeasured
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("mode", MODES)
 async def test_a_person_is_asked_through_the_client(home: Path, mode: str) -> None:
     yes = types.ElicitResult(action="accept", content={"allow": True})
     no = types.ElicitResult(action="accept", content={"allow": False})

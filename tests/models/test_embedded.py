@@ -279,6 +279,7 @@ async def _chat(
     return said, used
 
 
+@pytest.mark.unmeasured
 @pytest.mark.needs("sandbox")
 async def test_requests_in_both_languages_go_through_the_whole_house(
     home: Path, project: Path

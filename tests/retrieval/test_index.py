@@ -158,6 +158,7 @@ async def test_each_hit_says_why_it_is_there() -> None:
     assert exact.hits[0].parts.view_text == ""
 
 
+@pytest.mark.unmeasured
 @given(
     st.dictionaries(
         st.sampled_from([*(skill.name for skill in SKILLS), "unknown"]),

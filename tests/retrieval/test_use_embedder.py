@@ -87,6 +87,7 @@ def _theirs(package: ModuleType, texts: list[str]) -> Matrix:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
+@pytest.mark.unmeasured
 async def test_the_forward_pass_is_the_packages_own(raw: UseEmbedder, package: ModuleType) -> None:
     ours = await raw.embed(TEXTS, kind="document")
     cosines = np.einsum("ij,ij->i", ours, _theirs(package, TEXTS))

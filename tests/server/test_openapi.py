@@ -89,6 +89,7 @@ def _tries() -> Iterator[Any]:
                 yield pytest.param(route, mode, id=f"{route.method} {route.path} {mode}")
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize(("route", "mode"), list(_tries()))
 def test_a_route_answers_as_the_document_says(
     house: Served, session: requests.Session, route: Route, mode: str

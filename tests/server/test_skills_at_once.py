@@ -45,6 +45,7 @@ def test_a_taken_name_is_a_conflict_and_the_one_there_stays(house: Served) -> No
     assert _staged(house) == [".lock"]
 
 
+@pytest.mark.unmeasured
 @pytest.mark.promise("L02")
 def test_of_fifty_clients_that_install_one_name_one_wins(house: Served) -> None:
     def install(at: int) -> httpx2.Response:
@@ -64,6 +65,7 @@ def test_of_fifty_clients_that_install_one_name_one_wins(house: Served) -> None:
     assert _staged(house) == [".lock"]
 
 
+@pytest.mark.unmeasured
 @pytest.mark.promise("L03")
 def test_clients_that_change_one_skill_at_once_take_turns(house: Served) -> None:
     def take_part(seed: int) -> Counter[int]:

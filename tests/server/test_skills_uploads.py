@@ -275,6 +275,7 @@ def test_a_folder_is_held_to_what_an_archive_is(
     assert _refused(house, *files) == (status, code)
 
 
+@pytest.mark.unmeasured
 def test_a_folder_with_more_files_than_can_be_open_is_taken(house: Served) -> None:
     files = [("many/SKILL.md", skill_md("many"))]
     files += [(f"many/references/{number}.md", b"x") for number in range(400)]

@@ -3,6 +3,7 @@
 import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, ValidationError
@@ -64,6 +65,7 @@ class TypedTool(ABC, Generic[ArgumentsT]):
         ...
 
 
+@cache
 def schema_of(arguments: type[BaseModel]) -> dict[str, Any]:
     """The JSON schema that a model is shown: no titles, which cost tokens and say nothing."""
     return _untitled(arguments.model_json_schema())
