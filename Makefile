@@ -55,7 +55,7 @@ test-as-nobody: $(TEST)/.ready
 test-without-bubblewrap: $(TEST)/.ready
 	@scripts/elsewhere --without-bubblewrap $(BIN)/python -m pytest -n 2 -q -p no:cacheprovider
 
-# The tests with made-up examples, with forty times as many of them as in `make test`.
+# The tests with made-up examples, with sixty times as many of them as in `make test`.
 fuzz: $(TEST)/.ready
 	@$(BIN)/python -m pytest -n 2 -q -p no:cacheprovider -m hypothesis --hypothesis-profile=fuzz
 
@@ -84,5 +84,5 @@ $(RUN)/.ready: pyproject.toml scripts/environment
 
 $(TEST)/.ready: pyproject.toml scripts/environment scripts/system-packages scripts/node-packages
 	@scripts/system-packages
-	@scripts/environment $(TEST) '.[dev]'
+	@scripts/environment $(TEST) '.[dev]' --no-compile # the tests keep what they compile elsewhere
 	@scripts/node-packages || true # the tests that use them say so

@@ -23,11 +23,15 @@ from apexbridge.sandbox.launcher import Launcher
 from tests.hostile.rows import APART, ROWS, kind_of
 
 # `make fuzz` chooses the other.
-settings.register_profile("quick", max_examples=50, deadline=None)
+settings.register_profile("quick", max_examples=30, deadline=None)
 settings.register_profile(
     "fuzz", max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("quick")
+
+# Fixtures of a whole module have no `home` yet: places of the machine must not be theirs.
+for _name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+    os.environ.pop(_name, None)
 
 _MEASURING = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 
