@@ -1,0 +1,1 @@
+"""How the retriever that ships with us is made: from data files to weights, one command a step."""

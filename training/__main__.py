@@ -1,0 +1,112 @@
+"""Each step is a command: prepare, begin, train, thin, export."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from training.material import Sources, prepare
+
+
+def main() -> None:
+    """Run one step."""
+    parser = argparse.ArgumentParser(prog="python -m training", description=__doc__)
+    steps = parser.add_subparsers(dest="step", required=True)
+    _add_prepare(steps.add_parser("prepare", help="data files to clean training texts"))
+    _add_begin(steps.add_parser("begin", help="vocabulary and where its new words start"))
+    _add_train(steps.add_parser("train", help="the whole encoder"))
+    _add_thin(steps.add_parser("thin", help="one with fewer layers, taught by the whole one"))
+    _add_export(steps.add_parser("export", help="weights to the files that ship"))
+    given = parser.parse_args()
+    given.run(given)
+
+
+def _add_prepare(parser: argparse.ArgumentParser) -> None:
+    for name in ("skills", "phrases", "segments", "descriptions", "held-out"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--requests", type=Path, default=Path(__file__).parent / "requests")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.set_defaults(run=_prepare)
+
+
+def _prepare(given: argparse.Namespace) -> None:
+    names = ("skills", "phrases", "segments", "descriptions", "held_out", "requests")
+    sources = Sources(**{name: getattr(given, name) for name in names})
+    for what, count in prepare(sources, given.out).items():
+        _say(f"{what}: {count:,}")
+
+
+def _add_begin(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--base", type=Path, required=True, help="folder with tokenizer.json")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--requests", type=Path, default=Path(__file__).parent / "requests")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.set_defaults(run=_begin)
+
+
+def _begin(given: argparse.Namespace) -> None:
+    from training.beginning import begin
+    from training.colloquial import Products
+
+    products = Products.read(given.requests / "products.jsonl")
+    _say(f"{begin(given.base, given.data, products, given.out):,} new words")
+
+
+def _add_train(parser: argparse.ArgumentParser) -> None:
+    _add_common(parser)
+    parser.add_argument("--base", type=Path, required=True, help="model.onnx, or weights.npz")
+    parser.add_argument("--chinese", type=int, default=300, help="steps of the first stage")
+    parser.add_argument("--answers", type=int, default=200, help="steps of the second stage")
+    parser.add_argument("--chinese-rate", type=float, default=4e-4)
+    parser.add_argument("--answers-rate", type=float, default=1e-4)
+    parser.set_defaults(run=_train)
+
+
+def _add_thin(parser: argparse.ArgumentParser) -> None:
+    _add_common(parser)
+    parser.add_argument("--whole", type=Path, required=True, help="weights of the whole encoder")
+    parser.add_argument("--layers", type=int, nargs="+", required=True, help="layers that are kept")
+    parser.add_argument("--steps", type=int, default=600)
+    parser.set_defaults(run=_thin)
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--weights", type=Path, required=True)
+    parser.add_argument("--tokenizer", type=Path, required=True, help="folder that `begin` wrote")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the files")
+    parser.set_defaults(run=_export)
+
+
+def _export(given: argparse.Namespace) -> None:
+    from training.release import release
+
+    for name, digest in release(given.weights, given.tokenizer, given.out).items():
+        _say(f"{name}: {digest}")
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--tokenizer", type=Path, required=True, help="folder that `begin` wrote")
+    parser.add_argument("--out", type=Path, required=True, help="weights, as .npz")
+    parser.add_argument("--batch", type=int, default=4_096)
+    parser.add_argument("--processes", type=int, default=1)
+
+
+def _train(given: argparse.Namespace) -> None:
+    from training.course import train
+
+    train(given)
+
+
+def _thin(given: argparse.Namespace) -> None:
+    from training.course import thin
+
+    thin(given)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""The two courses: the whole encoder from its base, and a thinner one from the whole."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from training.beginning import first_rows, swaps_of
+from training.encoder import Encoder, State, build, layers_in, read_base, thinned
+from training.judging import judge
+from training.lesson import Lesson, Numbers, read_lesson
+from training.stages import (
+    Plan,
+    School,
+    hand_down,
+    learn_answers,
+    learn_chinese,
+    vectors_of,
+)
+from training.texts import DOCUMENT_TOKENS
+
+
+class Remembered:
+    """A teacher's vectors of all texts that are learnt from, computed once."""
+
+    def __init__(self, school: School, numbers: Numbers) -> None:
+        self._places = np.full(len(school.lesson.texts), -1, np.int64)
+        self._places[numbers] = np.arange(len(numbers))
+        self._vectors = vectors_of(school, numbers, DOCUMENT_TOKENS)
+
+    def __call__(self, numbers: Numbers) -> Tensor:
+        """Vectors by the texts' numbers."""
+        return self._vectors[torch.as_tensor(self._places[numbers]).to(self._vectors.device)]
+
+
+def train(given: argparse.Namespace) -> None:
+    """Learn Chinese from the base, then what answers what."""
+    device = _device()
+    lesson = _read(given)
+    begun = read_weights(given.base)
+    table = first_rows(begun["words.weight"].numpy(), given.tokenizer / "start.npz")
+    begun["words.weight"] = torch.as_tensor(table)
+    english = np.unique(np.concatenate((lesson.parallel[:, 0], lesson.alone)))
+    teacher = Remembered(School(build(begun), lesson, device), english)
+    school = School(build(begun), lesson, device, swaps_of(given.tokenizer / "start.npz"))
+    say(f"before: {judge(school)}")
+    learn_chinese(
+        school, teacher, Plan(steps=given.chinese, batch=given.batch, rate=given.chinese_rate)
+    )
+    say(f"chinese: {judge(school)}")
+    learn_answers(
+        school, teacher, Plan(steps=given.answers, batch=given.batch, rate=given.answers_rate)
+    )
+    say(f"answers: {judge(school)}")
+    write_weights(school.encoder, given.out)
+
+
+def thin(given: argparse.Namespace) -> None:
+    """Keep some layers of the whole encoder and teach them its vectors."""
+    device = _device()
+    lesson = _read(given)
+    whole = read_weights(given.whole)
+    numbers = np.unique(np.concatenate((lesson.pairs[:, :2].ravel(), lesson.parallel.ravel())))
+    numbers = np.union1d(numbers, np.concatenate(lesson.none))
+    teaching = School(build(whole), lesson, device)
+    say(f"whole, {layers_in(whole)} layers: {judge(teaching)}")
+    teacher = Remembered(teaching, numbers)
+    school = School(build(thinned(whole, tuple(given.layers))), lesson, device)
+    hand_down(school, teacher, Plan(steps=given.steps, batch=given.batch))
+    say(f"{len(given.layers)} layers: {judge(school)}")
+    write_weights(school.encoder, given.out)
+
+
+def read_weights(path: Path) -> State:
+    """Weights we wrote, or those of a base in ONNX."""
+    if path.suffix == ".onnx":
+        return read_base(path)
+    with np.load(path) as kept:
+        return {name: torch.as_tensor(kept[name].astype(np.float32)) for name in kept.files}
+
+
+def write_weights(encoder: Encoder, path: Path) -> None:
+    """Half precision is as exact as what they were trained in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    state = encoder.state_dict()
+    np.savez(path, **{name: part.cpu().numpy().astype(np.float16) for name, part in state.items()})
+
+
+def say(text: str) -> None:
+    """Tell how it goes, at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _device() -> torch.device:
+    torch.manual_seed(1)
+    torch.set_float32_matmul_precision("high")
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _read(given: argparse.Namespace) -> Lesson:
+    lesson = read_lesson(given.data, given.tokenizer, processes=given.processes)
+    say(
+        f"{len(lesson.texts):,} texts, {len(lesson.pairs):,} pairs, "
+        f"{len(lesson.parallel):,} translations"
+    )
+    return lesson

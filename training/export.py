@@ -1,0 +1,178 @@
+"""An encoder as an ONNX file of eight-bit weights, one text at a time.
+
+The graph is written by hand with onnxruntime's own fused steps. A matrix has one scale a column,
+the table of words one a row. Weights keep to seven bits: older processors add two products in
+sixteen bits, and with eight they would overflow there and not elsewhere, so that vectors differed.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+Array = NDArray[np.generic]
+Weights = Mapping[str, NDArray[np.float32]]
+
+_OURS = "com.microsoft"
+_LARGEST = 63
+_WORD_LARGEST = 127
+_EPSILON = 1e-12
+_OPSET, _IR = 17, 9
+
+
+def export(weights: Weights, path: Path) -> int:
+    """Write the file; tells its size in bytes."""
+    graph = _Graph()
+    given = _embedded(graph, weights)
+    for layer in range(_layers(weights)):
+        given = _layer(graph, weights, f"layers.{layer}.", given)
+    mean = graph.add("ReduceMean", [given], axes=[1], keepdims=0)
+    length = graph.add("ReduceL2", [mean], axes=[1], keepdims=1)
+    graph.add("Div", [mean, length], out="embedding")
+    width = weights["words.weight"].shape[1]
+    model = helper.make_model(
+        helper.make_graph(
+            graph.nodes,
+            "retriever",
+            [helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "length"])],
+            [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, [1, width])],
+            graph.constants,
+        ),
+        opset_imports=[helper.make_opsetid("", _OPSET), helper.make_opsetid(_OURS, 1)],
+        producer_name="apexbridge",
+        ir_version=_IR,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, str(path))
+    return path.stat().st_size
+
+
+class _Graph:
+    """Steps and constants, each result under a name of its own."""
+
+    def __init__(self) -> None:
+        self.nodes = list[onnx.NodeProto]()
+        self.constants = list[onnx.TensorProto]()
+
+    def add(
+        self,
+        step: str,
+        given: Sequence[str],
+        *,
+        out: str | Sequence[str] = "",
+        domain: str = "",
+        **options: Any,
+    ) -> str:
+        """A step; its first result's name."""
+        outs = [out] if isinstance(out, str) else list(out)
+        outs = [name or f"{step}_{len(self.nodes)}" for name in outs]
+        self.nodes.append(helper.make_node(step, list(given), outs, domain=domain, **options))
+        return outs[0]
+
+    def constant(self, name: str, value: Array) -> str:
+        """A constant's name."""
+        self.constants.append(numpy_helper.from_array(value, name))
+        return name
+
+
+def quantised(
+    matrix: NDArray[np.float32], axis: int, largest: int
+) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Whole numbers, and what one of them is worth along the other axis."""
+    scale = np.maximum(np.abs(matrix).max(axis=axis, keepdims=True), 1e-8) / largest
+    return np.rint(matrix / scale).astype(np.int8), scale.astype(np.float32)
+
+
+def _layers(weights: Weights) -> int:
+    return 1 + max(int(name.split(".")[1]) for name in weights if name.startswith("layers."))
+
+
+def _embedded(graph: _Graph, weights: Weights) -> str:
+    table, scales = quantised(weights["words.weight"], 1, _WORD_LARGEST)
+    rows = graph.add("Gather", [graph.constant("words", table), "input_ids"])
+    worth = graph.add("Gather", [graph.constant("words.scale", scales), "input_ids"])
+    words = graph.add("Mul", [graph.add("Cast", [rows], to=TensorProto.FLOAT), worth])
+    shape = graph.add("Shape", ["input_ids"])
+    length = graph.add("Slice", [shape, *(_whole(graph, f"one.{n}", n) for n in (1, 2))])
+    start = _whole(graph, "zero", 0)
+    seen = graph.add("Slice", [graph.constant("places", weights["places.weight"]), start, length])
+    given = graph.add("Add", [words, seen])
+    gain = graph.constant("norm.gain", weights["norm.weight"])
+    bias = graph.constant("norm.bias", weights["norm.bias"])
+    return graph.add("LayerNormalization", [given, gain, bias], axis=-1, epsilon=_EPSILON)
+
+
+def _whole(graph: _Graph, name: str, value: int) -> str:
+    return graph.constant(name, np.array([value], np.int64))
+
+
+def _layer(graph: _Graph, weights: Weights, head: str, given: str) -> str:
+    attended = _attention(graph, weights, head, given)
+    joined = _dense(graph, weights, f"{head}joined", attended)
+    first = _added(graph, weights, f"{head}first_norm", given, joined)
+    wide = _dense(graph, weights, f"{head}wide", first)
+    bent = graph.add("Gelu", [wide], domain=_OURS)
+    narrow = _dense(graph, weights, f"{head}narrow", bent)
+    return _added(graph, weights, f"{head}last_norm", first, narrow)
+
+
+def _attention(graph: _Graph, weights: Weights, head: str, given: str) -> str:
+    parts = ("query", "key", "value")
+    matrix = np.concatenate([weights[f"{head}{part}.weight"].T for part in parts], axis=1)
+    bias = np.concatenate([weights[f"{head}{part}.bias"] for part in parts])
+    whole, scale = quantised(matrix, 0, _LARGEST)
+    name = f"{head}attention"
+    value, worth, zero = _small(graph, given)
+    return graph.add(
+        "QAttention",
+        [
+            value,
+            graph.constant(name, whole),
+            graph.constant(f"{name}.bias", bias),
+            worth,
+            graph.constant(f"{name}.scale", scale.ravel()),
+            "",
+            zero,
+            graph.constant(f"{name}.zero", np.zeros(scale.size, np.int8)),
+        ],
+        domain=_OURS,
+        num_heads=matrix.shape[0] // 32,
+    )
+
+
+def _dense(graph: _Graph, weights: Weights, name: str, given: str) -> str:
+    whole, scale = quantised(weights[f"{name}.weight"].T, 0, _LARGEST)
+    value, worth, zero = _small(graph, given)
+    return graph.add(
+        "MatMulIntegerToFloat",
+        [
+            value,
+            graph.constant(name, whole),
+            worth,
+            graph.constant(f"{name}.scale", scale.ravel()),
+            zero,
+            graph.constant(f"{name}.zero", np.zeros(scale.size, np.int8)),
+            graph.constant(f"{name}.bias", weights[f"{name}.bias"]),
+        ],
+        domain=_OURS,
+    )
+
+
+def _small(graph: _Graph, given: str) -> tuple[str, str, str]:
+    """A result as whole numbers, what one is worth, and which one is nothing."""
+    place = len(graph.nodes)
+    names = (f"small_{place}", f"worth_{place}", f"zero_{place}")
+    graph.add("DynamicQuantizeLinear", [given], out=names)
+    return names
+
+
+def _added(graph: _Graph, weights: Weights, name: str, before: str, after: str) -> str:
+    gain = graph.constant(f"{name}.gain", weights[f"{name}.weight"])
+    bias = graph.constant(f"{name}.bias", weights[f"{name}.bias"])
+    return graph.add(
+        "SkipLayerNormalization", [before, after, gain, bias], domain=_OURS, epsilon=_EPSILON
+    )

@@ -1,0 +1,110 @@
+"""Which texts must not be trained on: all that belongs to the library retrieval is judged by.
+
+A text belongs to it if its skill bears the name of a held-out skill, or if its description is one
+of theirs or nearly so. Translations carry this on: whoever is left out takes the other-language
+side along, which leaves out its own near-duplicates, and so on until nobody new is found.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+_NEAR = 0.6
+"""Share of its shingles that a near-duplicate has in common with one held-out text."""
+_WORDS, _CHARACTERS = 4, 6
+_LEAST = 5
+"""With fewer shingles in common, two texts just use the same phrase."""
+_CHINESE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+_SEPARATORS = re.compile(r"[-_:./\s]+")
+
+
+def spoken(name: str) -> str:
+    """A name as words.
+
+    >>> spoken("PDF-form_filler")
+    'pdf form filler'
+    """
+    return _SEPARATORS.sub(" ", name.lower()).strip()
+
+
+def letters(text: str) -> str:
+    """What is left of a text when only its letters count."""
+    return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", text).lower())
+
+
+def shingles(text: str) -> set[int]:
+    """Hashes of every few words in a row; of characters where the text is Chinese."""
+    folded = unicodedata.normalize("NFKC", text).lower()
+    if _CHINESE.search(folded):
+        run = re.sub(r"[\W_]+", "", folded)
+        return {hash(run[at : at + _CHARACTERS]) for at in range(len(run) - _CHARACTERS + 1)}
+    words = re.findall(r"\w+", folded)
+    return {hash(tuple(words[at : at + _WORDS])) for at in range(len(words) - _WORDS + 1)}
+
+
+@dataclass(slots=True)
+class HeldOut:
+    """Names and descriptions to be left out, and whatever is found to belong to them."""
+
+    names: set[str] = field(default_factory=set[str])
+    _texts: set[str] = field(default_factory=set[str])
+    _owners: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+    _sizes: list[int] = field(default_factory=list[int])
+
+    def add(self, name: str, *texts: str) -> None:
+        """Leave out this name and these descriptions from now on."""
+        self.names.add(spoken(name))
+        for text in texts:
+            plain = letters(text)
+            if not plain or plain in self._texts:
+                continue
+            self._texts.add(plain)
+            found = shingles(text)
+            for shingle in found:
+                self._owners.setdefault(shingle, []).append(len(self._sizes))
+            self._sizes.append(len(found))
+
+    def covers(self, name: str, *texts: str) -> bool:
+        """Whether a skill of this name, or with one of these texts, is to be left out."""
+        return (bool(name) and spoken(name) in self.names) or any(map(self.covers_text, texts))
+
+    def covers_text(self, text: str) -> bool:
+        """Whether this is a held-out description, a part of one, or nearly so."""
+        plain = letters(text)
+        return bool(plain) and (plain in self._texts or self._is_near(shingles(text)))
+
+    def _is_near(self, found: set[int]) -> bool:
+        if len(found) < _LEAST:
+            return False
+        shared = Counter(owner for shingle in found for owner in self._owners.get(shingle, ()))
+        return any(
+            count >= _LEAST and count >= _NEAR * min(len(found), self._sizes[owner])
+            for owner, count in shared.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A skill's name and its description, in one language or in two."""
+
+    name: str
+    texts: tuple[str, ...]
+
+
+def close_over(held_out: HeldOut, known: Iterable[Described]) -> Iterator[int]:
+    """Leave out translations and near-duplicates too; tells how many each round found."""
+    rest = list(known)
+    while rest:
+        left, found = list[Described](), 0
+        for skill in rest:
+            if held_out.covers(skill.name, *skill.texts):
+                held_out.add(skill.name, *skill.texts)
+                found += 1
+            else:
+                left.append(skill)
+        rest = left
+        yield found
+        if not found:
+            return

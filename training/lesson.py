@@ -1,0 +1,74 @@
+"""What a stage draws its batches from: numbers of texts, in arrays."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training.files import Row, read_rows
+from training.texts import Texts
+
+Numbers = NDArray[np.int64]
+
+_KEPT_BACK = 5
+"""Of the small talk, every so many is kept for validation."""
+NO_SKILL = -1
+"""The group of all small talk: none of it is a wrong answer to the other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """Texts by number, and how they belong together."""
+
+    texts: Texts
+    pairs: Numbers
+    """Request, document, group."""
+    parallel: Numbers
+    """English, Chinese."""
+    alone: Numbers
+    none: tuple[Numbers, ...]
+    """Small talk by kind."""
+    idle: Numbers
+    """Small talk for validation only."""
+    asked: Numbers
+    """Request, its place in the library, whether it is Chinese; for validation only."""
+    library: Numbers
+
+
+def read_lesson(data: Path, tokenizer: Path, *, processes: int = 1) -> Lesson:
+    """Read what `prepare` wrote and cut it into tokens."""
+    texts = Texts()
+    add = texts.add
+    documents = [add(row["text"]) for row in _rows(data, "documents")]
+    pairs = [(add(row["q"]), documents[int(row["d"])], row["g"]) for row in _rows(data, "pairs")]
+    parallel = [(add(row["en"]), add(row["zh"])) for row in _rows(data, "parallel")]
+    alone = [add(row["en"]) for row in _rows(data, "alone")]
+    kinds = defaultdict[str, list[int]](list)
+    idle = list[int]()
+    for place, row in enumerate(_rows(data, "none")):
+        held = idle if place % _KEPT_BACK == 0 else kinds[row["kind"]]
+        held += (add(row["en"]), add(row["zh"]))
+    asked = [
+        (add(row["query"]), row["target"], row["lang"] == "zh") for row in _rows(data, "validation")
+    ]
+    library = [add(row["text"]) for row in _rows(data, "library")]
+    words: list[str] = json.loads((tokenizer / "cjk.json").read_text(encoding="utf-8"))
+    texts.cut(tokenizer / "tokenizer.json", words, processes)
+    return Lesson(
+        texts=texts,
+        pairs=np.array(pairs, np.int64).reshape(-1, 3),
+        parallel=np.array(parallel, np.int64).reshape(-1, 2),
+        alone=np.array(alone, np.int64),
+        none=tuple(np.array(part, np.int64) for part in kinds.values()),
+        idle=np.array(idle, np.int64),
+        asked=np.array(asked, np.int64).reshape(-1, 3),
+        library=np.array(library, np.int64),
+    )
+
+
+def _rows(data: Path, name: str) -> Iterator[Row]:
+    return read_rows(data / f"{name}.jsonl.xz")

@@ -1,0 +1,30 @@
+"""The files that ship, and their hashes."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from training.export import export
+from training.texts import DOCUMENT_TOKENS, QUERY_TOKENS
+
+_RECIPE = {
+    "max_query_tokens": QUERY_TOKENS,
+    "max_document_tokens": DOCUMENT_TOKENS,
+    "pooling": "none",
+}
+
+
+def release(weights: Path, tokenizer: Path, out: Path) -> dict[str, str]:
+    """Write model, tokenizer, words and recipe to a folder; tells each one's SHA-256."""
+    with np.load(weights) as kept:
+        export(
+            {name: kept[name].astype(np.float32) for name in kept.files}, out / "model_int8.onnx"
+        )
+    for name in ("tokenizer.json", "cjk.json"):
+        shutil.copyfile(tokenizer / name, out / name)
+    (out / "embedder.json").write_text(json.dumps(_RECIPE), encoding="utf-8")
+    names = ("model_int8.onnx", "tokenizer.json", "cjk.json", "embedder.json")
+    return {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in names}

@@ -1,0 +1,201 @@
+"""The stages of training: learn Chinese from the base, learn what answers what, hand it down."""
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from training.encoder import Encoder
+from training.lesson import NO_SKILL, Lesson, Numbers
+from training.texts import DOCUMENT_TOKENS, QUERY_TOKENS
+
+_PARTS = 3
+"""Parts of similar length that a batch is encoded in: more would be less to compute, and slower."""
+_NEAR_DUPLICATE = 0.97
+_HEAT = 0.03
+_PULL, _SPREAD = 4.0, 0.25
+"""What being near the teacher counts, and being nearer to its own than to others'."""
+_NO_SKILL_SHARE = 0.03
+_SWAPPED_ROWS, _SWAPPED_WORDS = 0.5, 0.15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How long a stage takes, and how boldly it moves."""
+
+    steps: int
+    batch: int = 4_096
+    rate: float = 4e-4
+    distil: float = 1.0
+    """What staying near the teacher counts beside answering; only where both are done."""
+
+
+class School:
+    """An encoder, what it learns from, and the device it learns on."""
+
+    def __init__(
+        self, encoder: Encoder, lesson: Lesson, device: torch.device, swaps: Numbers | None = None
+    ) -> None:
+        self.encoder = encoder.to(device)
+        self.lesson = lesson
+        self.device = device
+        self.chance = np.random.default_rng(1)
+        self._swaps = None if swaps is None else torch.as_tensor(swaps).to(device)
+        """For each word the one that means the same in the other language, or itself."""
+
+    def encode(self, numbers: Numbers, limit: int, *, is_mixed: bool = False) -> Tensor:
+        """Unit vectors of texts; mixed, some words of some rows stand in the other language."""
+        parts, order = list[Tensor](), list[Numbers]()
+        for places, ids, is_word in self.lesson.texts.groups(numbers, limit, _PARTS):
+            given = ids.to(self.device, non_blocking=True)
+            if is_mixed and self._swaps is not None:
+                given = self._mix(given)
+            with torch.autocast(self.device.type, torch.bfloat16):
+                parts.append(self.encoder(given, is_word.to(self.device, non_blocking=True)))
+            order.append(places)
+        back = torch.as_tensor(np.argsort(np.concatenate(order))).to(self.device)
+        return torch.cat(parts)[back]
+
+    def _mix(self, ids: Tensor) -> Tensor:
+        assert self._swaps is not None  # noqa: S101  # the only caller looked
+        rows = torch.rand(len(ids), 1, device=self.device) < _SWAPPED_ROWS
+        chosen = rows & (torch.rand(ids.shape, device=self.device) < _SWAPPED_WORDS)
+        return torch.where(chosen, self._swaps[ids], ids)
+
+    def run(self, plan: Plan, loss: Callable[[], Tensor], name: str) -> None:
+        """Take the steps of a stage, the rate rising shortly and falling long."""
+        tables = [self.encoder.words.weight]
+        others = [p for p in self.encoder.parameters() if p is not tables[0]]
+        optimiser = torch.optim.AdamW(
+            [{"params": others, "lr": plan.rate}, {"params": tables, "lr": 2 * plan.rate}],
+            betas=(0.9, 0.98),
+            weight_decay=0.01,
+            fused=True,
+        )
+        warm = max(1, plan.steps // 20)
+
+        def pace(step: int) -> float:
+            if step < warm:
+                return (step + 1) / warm
+            return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * (step - warm) / (plan.steps - warm)))
+
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, pace)
+        begun, shown = time.monotonic(), 0.0
+        for step in range(plan.steps):
+            lost = loss()
+            optimiser.zero_grad(set_to_none=True)
+            lost.backward()
+            torch.nn.utils.clip_grad_norm_(self.encoder.parameters(), 1.0)
+            optimiser.step()
+            schedule.step()
+            shown = lost.item() if step % 50 == 0 or step == plan.steps - 1 else shown
+            if step % 50 == 0 or step == plan.steps - 1:
+                took = time.monotonic() - begun
+                sys.stdout.write(f"{name}: step {step}, loss {shown:.3f}, {took:.0f} s\n")
+                sys.stdout.flush()
+
+
+def vectors_of(school: School, numbers: Numbers, limit: int, batch: int = 4_096) -> Tensor:
+    """Vectors of many texts, without learning from them."""
+    school.encoder.eval()
+    with torch.no_grad():
+        parts = [
+            school.encode(numbers[start : start + batch], limit).half()
+            for start in range(0, len(numbers), batch)
+        ]
+    school.encoder.train()
+    return torch.cat(parts)
+
+
+def learn_chinese(school: School, teacher: Callable[[Numbers], Tensor], plan: Plan) -> None:
+    """Both sides of a translation come to where the teacher sees its English side."""
+    lesson, chance = school.lesson, school.chance
+
+    def loss() -> Tensor:
+        rows = lesson.parallel[chance.integers(len(lesson.parallel), size=plan.batch)]
+        more = lesson.alone[chance.integers(len(lesson.alone), size=plan.batch // 4)]
+        english = np.concatenate((rows[:, 0], more))
+        goal = teacher(english).float()
+        own = school.encode(english, DOCUMENT_TOKENS)
+        chinese = school.encode(rows[:, 1], DOCUMENT_TOKENS, is_mixed=True)
+        near = (1 - (own * goal).sum(1)).mean() + (1 - (chinese * goal[: plan.batch]).sum(1)).mean()
+        return _PULL * near + _SPREAD * _apart(chinese, goal[: plan.batch], rows[:, 0])
+
+    school.run(plan, loss, "chinese")
+
+
+def learn_answers(school: School, teacher: Callable[[Numbers], Tensor], plan: Plan) -> None:
+    """A request comes nearer to its skill than to any other, in either language."""
+    lesson, chance = school.lesson, school.chance
+
+    def loss() -> Tensor:
+        pairs = _with_small_talk(lesson, plan.batch, chance)
+        asked = school.encode(pairs[:, 0], QUERY_TOKENS, is_mixed=True)
+        found = school.encode(pairs[:, 1], DOCUMENT_TOKENS)
+        lost = contrast(asked, found, pairs)
+        if plan.distil:
+            lost = lost + plan.distil * _stay(school, teacher, plan.batch // 4)
+        return lost
+
+    school.run(plan, loss, "answers")
+
+
+def hand_down(school: School, teacher: Callable[[Numbers], Tensor], plan: Plan) -> None:
+    """A smaller encoder learns the vectors of a larger one, and to answer as well."""
+    lesson, chance = school.lesson, school.chance
+
+    def loss() -> Tensor:
+        pairs = _with_small_talk(lesson, plan.batch, chance)
+        asked = school.encode(pairs[:, 0], QUERY_TOKENS)
+        found = school.encode(pairs[:, 1], DOCUMENT_TOKENS)
+        own = torch.cat((asked, found))
+        goal = teacher(np.concatenate((pairs[:, 0], pairs[:, 1]))).float()
+        near = (1 - (own * goal).sum(1)).mean()
+        rows = lesson.parallel[chance.integers(len(lesson.parallel), size=plan.batch // 4)].ravel()
+        more = school.encode(rows, DOCUMENT_TOKENS)
+        near = near + 0.5 * (1 - (more * teacher(rows).float()).sum(1)).mean()
+        return plan.distil * _PULL * near + contrast(asked, found, pairs)
+
+    school.run(plan, loss, "handed down")
+
+
+def _with_small_talk(lesson: Lesson, batch: int, chance: np.random.Generator) -> Numbers:
+    pairs = lesson.pairs[chance.integers(len(lesson.pairs), size=batch)].copy()
+    for place in range(int(batch * _NO_SKILL_SHARE)):
+        kind = lesson.none[chance.integers(len(lesson.none))]
+        one, other = chance.choice(kind, 2)
+        pairs[place] = (one, other, NO_SKILL)
+    return pairs
+
+
+def _stay(school: School, teacher: Callable[[Numbers], Tensor], count: int) -> Tensor:
+    lesson = school.lesson
+    rows = lesson.parallel[school.chance.integers(len(lesson.parallel), size=count)]
+    goal = teacher(rows[:, 0]).float()
+    own = school.encode(rows.T.ravel(), DOCUMENT_TOKENS)
+    return (1 - (own * goal.repeat(2, 1)).sum(1)).mean()
+
+
+def _apart(own: Tensor, goal: Tensor, numbers: Numbers) -> Tensor:
+    """The share of each goal among all goals; the same text twice is no other."""
+    same = torch.as_tensor(numbers).to(own.device)
+    is_same = (same[:, None] == same[None, :]).fill_diagonal_(fill_value=False)
+    scores = (own @ goal.T / _HEAT).masked_fill(is_same, -1e4)
+    return functional.cross_entropy(scores, torch.arange(len(own), device=own.device))
+
+
+def contrast(asked: Tensor, found: Tensor, pairs: Numbers) -> Tensor:
+    """Symmetric InfoNCE; what belongs to the same skill or request, or nearly so, is no mistake."""
+    rows = torch.as_tensor(pairs).to(asked.device)
+    same = (rows[:, 2, None] == rows[None, :, 2]) | (rows[:, 0, None] == rows[None, :, 0])
+    same = same | (found.detach() @ found.detach().T > _NEAR_DUPLICATE)
+    same.fill_diagonal_(fill_value=False)
+    scores = (asked @ found.T / _HEAT).masked_fill(same, -1e4)
+    goal = torch.arange(len(rows), device=asked.device)
+    return (functional.cross_entropy(scores, goal) + functional.cross_entropy(scores.T, goal)) / 2

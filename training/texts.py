@@ -1,0 +1,82 @@
+"""Texts as rows of token ids, kept flat: a million of them fit where lists would not."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from apexbridge.retrieval.embedders.texts import encodable, spaced
+
+QUERY_TOKENS, DOCUMENT_TOKENS = 64, 96
+_PART = 20_000
+
+
+class Texts:
+    """Each text once, by number."""
+
+    def __init__(self) -> None:
+        self._numbers = dict[str, int]()
+        self.starts: NDArray[np.int64] = np.zeros(1, np.int64)
+        self.flat: NDArray[np.int32] = np.zeros(0, np.int32)
+
+    def add(self, text: str) -> int:
+        """The text's number."""
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def cut(self, tokenizer: Path, words: Sequence[str], processes: int = 1) -> None:
+        """Turn all texts into token ids."""
+        texts = list(self._numbers)
+        parts = [texts[start : start + _PART] for start in range(0, len(texts), _PART)]
+        work = partial(_tokens, str(tokenizer), frozenset(words))
+        if processes > 1:
+            with ProcessPoolExecutor(processes) as pool:
+                done = list(pool.map(work, parts))
+        else:
+            done = list(map(work, parts))
+        lengths = np.concatenate([lengths for lengths, _ in done])
+        self.starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+        self.flat = np.concatenate([flat for _, flat in done])
+
+    def rows(self, numbers: Sequence[int] | NDArray[np.int64], limit: int) -> tuple[Tensor, Tensor]:
+        """Padded ids of some texts, and where they are words; the end stays where a text is cut."""
+        chosen = np.asarray(numbers)
+        lengths = np.minimum(self.starts[chosen + 1] - self.starts[chosen], limit)
+        longest = int(lengths.max())
+        reach = np.arange(longest)
+        is_word = reach < lengths[:, None]
+        places = np.where(is_word, self.starts[chosen][:, None] + reach, 0)
+        ids = np.where(is_word, self.flat[places], 0)
+        ids[np.arange(len(chosen)), lengths - 1] = self.flat[self.starts[chosen + 1] - 1]
+        return torch.as_tensor(ids.astype(np.int64)), torch.as_tensor(is_word)
+
+    def groups(
+        self, numbers: NDArray[np.int64], limit: int, parts: int
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor]]:
+        """The same in parts of similar length, so that little is padded; each with its places."""
+        lengths = self.starts[numbers + 1] - self.starts[numbers]
+        for part in np.array_split(np.argsort(lengths, kind="stable"), parts):
+            if len(part):
+                ids, is_word = self.rows(numbers[part], limit)
+                yield part, ids, is_word
+
+
+def _tokens(
+    path: str, words: frozenset[str], texts: Sequence[str]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    tokenizer = Tokenizer.from_file(path)
+    said = [spaced(encodable(text), words) for text in texts]
+    ids = [encoding.ids[:DOCUMENT_TOKENS] for encoding in tokenizer.encode_batch(said)]
+    last = tokenizer.get_vocab()["[SEP]"]
+    for row in ids:
+        row[-1] = last
+    flat = np.fromiter((one for row in ids for one in row), np.int32)
+    return np.fromiter(map(len, ids), np.int64, len(ids)), flat
