@@ -79,10 +79,10 @@ clean:
 	rm -rf $(RUN) $(TEST) build dist .coverage* .pytest_cache .ruff_cache .hypothesis
 
 # An environment is made anew when what it must hold changes; a second run costs nothing.
-$(RUN)/.ready: pyproject.toml scripts/environment
+$(RUN)/.ready: pyproject.toml retriever/pyproject.toml scripts/environment
 	@scripts/environment $(RUN) .
 
-$(TEST)/.ready: pyproject.toml scripts/environment scripts/system-packages scripts/node-packages
+$(TEST)/.ready: pyproject.toml retriever/pyproject.toml scripts/environment scripts/system-packages scripts/node-packages
 	@scripts/system-packages
 	@scripts/environment $(TEST) '.[dev]' --no-compile # the tests keep what they compile elsewhere
 	@scripts/node-packages || true # the tests that use them say so

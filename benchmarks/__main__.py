@@ -6,6 +6,7 @@ from pathlib import Path
 from benchmarks import (
     agent_loop,
     doors,
+    embedders,
     indexing,
     installing,
     reading,
@@ -27,11 +28,17 @@ def main() -> None:
         "installing": installing.main,
         "scanning": lambda: scanning.main(options.corpus),
         "retrieval_quality": lambda: retrieval_quality.main(
-            options.corpus,
-            options.queries,
-            options.minilm,
-            cross_validates=options.cross_validate,
+            retrieval_quality.Wanted(
+                corpus=options.corpus,
+                queries=options.queries,
+                minilm=options.minilm,
+                toole=options.toole,
+                sample=options.sample,
+                ours=options.embedder,
+                cross_validates=options.cross_validate,
+            )
         ),
+        "embedders": lambda: embedders.main(options.minilm),
         "retrieval_speed": lambda: retrieval_speed.main(options.chroma),
         "indexing": lambda: indexing.main(options.corpus),
         "agent_loop": agent_loop.main,
@@ -56,6 +63,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--minilm", type=Path, help="a folder with all-MiniLM-L6-v2 as ONNX and tokenizer.json"
+    )
+    parser.add_argument(
+        "--embedder", choices=("own", "use"), default="own", help="which is measured as ours"
+    )
+    parser.add_argument("--toole", type=Path, help="a checkout of MetaTool, for its ToolE requests")
+    parser.add_argument(
+        "--sample", type=int, default=0, help="how many requests of ToolE; all unless given"
     )
     parser.add_argument("--litellm", type=Path, help="an environment that has LiteLLM's proxy")
     parser.add_argument("--chroma", type=Path, help="a Python that has chromadb, as a peer")

@@ -15,6 +15,7 @@ from apexbridge.retrieval.embedders.fastembed import FastembedEmbedder
 from apexbridge.retrieval.embedders.hashing import HashEmbedder
 from apexbridge.retrieval.embedders.http import HttpEmbedder
 from apexbridge.retrieval.embedders.onnx import OnnxEmbedder
+from apexbridge.retrieval.embedders.own import OwnEmbedder
 from apexbridge.retrieval.embedders.use import UseEmbedder
 from tests.retrieval.embeddings_server import serving
 from tests.retrieval.tiny_onnx import write_tiny
@@ -29,6 +30,7 @@ IMPLEMENTATIONS: dict[str, Make] = {
     "http": lambda address, _: HttpEmbedder(address, "tiny", api_key="secret", batch=3),
     "fastembed": lambda _, models: FastembedEmbedder("tiny", folder=models / "plain"),
     "use": lambda _, __: UseEmbedder(),
+    "own": lambda _, __: OwnEmbedder(),
 }
 PARAMS = [
     "hash",
@@ -43,6 +45,7 @@ PARAMS = [
         ],
     ),
     "use",
+    "own",
 ]
 TEXTS = [
     "read pdf",
@@ -67,8 +70,9 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def loaded_use() -> UseEmbedder:
-    return UseEmbedder()  # loading takes seconds, so that most tests share one
+def shared() -> dict[str, Embedder]:
+    """Those that take long to load; most tests share one."""
+    return {"use": UseEmbedder(), "own": OwnEmbedder()}
 
 
 @pytest.fixture(params=PARAMS)
@@ -90,8 +94,8 @@ async def make(which: str, models: Path) -> AsyncGenerator[Callable[[], Embedder
 
 
 @pytest.fixture
-def embedder(which: str, make: Callable[[], Embedder], loaded_use: UseEmbedder) -> Embedder:
-    return loaded_use if which == "use" else make()
+def embedder(which: str, make: Callable[[], Embedder], shared: dict[str, Embedder]) -> Embedder:
+    return shared.get(which) or make()
 
 
 def _same(left: Matrix, right: Matrix) -> bool:

@@ -27,7 +27,7 @@ def _environment(home: Path) -> dict[str, str]:
 @pytest.mark.needs("sandbox")
 def test_the_five_minutes_of_the_readme_work(home: Path, tmp_path: Path) -> None:
     (block,) = [b for b in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) if "init" in b]
-    commands = block.split("pip install .\n")[1]
+    commands = block.split("pip install ./retriever .\n")[1]
     place = tmp_path / "project"
     place.mkdir()
     done = subprocess.run(

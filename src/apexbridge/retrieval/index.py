@@ -13,12 +13,12 @@ from apexbridge.errors import IndexMismatchError, RetrievalError
 from apexbridge.retrieval import background
 from apexbridge.retrieval.base import Changes, Embedder, Entry, Matrix, VectorStore
 from apexbridge.retrieval.blas import one_thread
+from apexbridge.retrieval.company import Judges
 from apexbridge.retrieval.embedders.checked import embed_checked
 from apexbridge.retrieval.fuse import (
     Calibration,
     Company,
     Fusion,
-    Ruler,
     standardise,
 )
 from apexbridge.retrieval.lexical import Matches
@@ -26,6 +26,7 @@ from apexbridge.retrieval.remembered import Remembered
 from apexbridge.retrieval.results import Hit, Parts, Results
 from apexbridge.retrieval.shelf import Shelf, top
 from apexbridge.retrieval.stores.memory import MemoryStore
+from apexbridge.retrieval.tuning import tuning_of
 from apexbridge.retrieval.words import is_chinese, words
 
 _BACKGROUND_IS_CHINESE = np.array(background.IS_CHINESE, np.bool_)
@@ -72,26 +73,6 @@ class _Scored:
         return (float(self.dense[row]) + view * float(self.view[row])) / (1 + view)
 
 
-@dataclass(frozen=True, slots=True)
-class _Company:
-    """Vectors of texts that requests are judged by."""
-
-    skills: Matrix
-    small_talk: Matrix
-    ruler: Ruler
-
-    @classmethod
-    async def of(cls, embedder: Embedder) -> "_Company":
-        texts = (*background.TEXTS, *background.SMALL_TALK)
-        vectors = await embed_checked(embedder, texts, kind="document")
-        skills, small_talk = np.split(vectors, [len(background.TEXTS)])
-        return cls(skills, small_talk, Ruler.of(skills, small_talk))
-
-    def small_talk_near(self, vector: Matrix) -> float:
-        """How near a request is to the small talk it is most like."""
-        return float(np.sort(self.small_talk @ vector)[-3:].mean())
-
-
 class SkillIndex:
     """Searches what a store keeps; `retrieval.sync` brings the store up to date with the skills."""
 
@@ -107,10 +88,13 @@ class SkillIndex:
         self.embedder = embedder
         self.store = store
         self.shelf = Shelf()
-        self._fusion = fusion or Fusion()
-        self._calibration = calibration or Calibration()
+        tuning = tuning_of(store.embedder_id)  # known even where the embedder is not there
+        self._fusion = fusion or tuning.fusion
+        self._calibration = calibration or tuning.calibration
+        self.views = tuning.views
+        """How many views of a skill get a vector of their own."""
         self._usage = usage
-        self._company: _Company | None = None
+        self._company: Judges | None = None
         self.is_loaded = False
         """Whether the shelf was ever filled; the first search does it, if nobody has before."""
         self.look_seconds = 0.0
@@ -206,6 +190,25 @@ class SkillIndex:
                 self._keep(key, found, usage)
             return found
 
+    async def weigh(self, query: str) -> tuple[Matrix, float, Matrix]:
+        """How near each row is, how near small talk is, and each row's score; for calibration.
+
+        Nearness is told in the embedder's own spread, as the confidence takes it.
+
+        Raises:
+            RetrievalError: If the embedder fails.
+        """
+        asked, problem = await self._embed([query])
+        if problem is not None:
+            raise problem
+        company = self._company or await Judges.of(self.embedder)
+        ranking = self._rank(_Order(self.shelf, asked, company, self._fusion), {})
+        scored, ruler = ranking.scored[0], company.ruler
+        view = self._fusion.view
+        near = (scored.dense + view * scored.view) / (1 + view)
+        spread = (near - ruler.mean) / ruler.spread
+        return spread.astype(np.float32), ruler.measure(ranking.small_talk), ranking.total
+
     def _is_the_same(self, usage: Mapping[str, float]) -> bool:
         """Whether what was found before would be found again."""
         shelf, changes, used = self._found_in
@@ -229,7 +232,7 @@ class SkillIndex:
     async def _embed(self, texts: list[str]) -> tuple[list[_Asked], RetrievalError | None]:
         try:
             if self._company is None:
-                self._company = await _Company.of(self.embedder)
+                self._company = await Judges.of(self.embedder)
             new = [text for text in texts if self._vectors.get(text) is None]
             if not new:
                 kept = (self._vectors.get(text) for text in texts)
@@ -286,7 +289,7 @@ class _Order:
 
     shelf: Shelf
     asked: Sequence[_Asked]
-    company: "_Company | None"
+    company: Judges | None
     fusion: Fusion
 
     @property

@@ -144,14 +144,14 @@ async def _work(
 ) -> None:
     """One batch after the other: cutting one while another is embedded took longer than both."""
     for items in _batches(todo):
-        batch = await _prepare(items)
+        batch = await _prepare(items, index.views)
         tally.failed += batch.failed
         await _finish(index, batch, known, tally, watch)
         tally.done += len(items)
         watch.progress(Progress(done=tally.done, total=len(todo)))
 
 
-async def _prepare(items: list[Item]) -> _Batch:
+async def _prepare(items: list[Item], views: int) -> _Batch:
     texts, failed = dict[str, SkillText](), list[str]()
     for item in items:
         try:
@@ -160,7 +160,7 @@ async def _prepare(items: list[Item]) -> _Batch:
             log.warning("%s cannot be indexed: %s", item.name, error)
             failed.append(item.name)
     readable = [item for item in items if item.name in texts]
-    cut = partial(_cut, [texts[item.name] for item in readable])
+    cut = partial(_cut, [texts[item.name] for item in readable], views)
     return _Batch(readable, await anyio.to_thread.run_sync(cut), failed)
 
 
@@ -169,8 +169,8 @@ def _batches(todo: list[Item]) -> Iterator[list[Item]]:
         yield todo[first : first + BATCH]
 
 
-def _cut(texts: list[SkillText]) -> list[Digest]:
-    return [digest(text) for text in texts]
+def _cut(texts: list[SkillText], views: int) -> list[Digest]:
+    return [digest(text, views=views) for text in texts]
 
 
 async def _finish(

@@ -65,8 +65,8 @@ class Digest:
     counts: NDArray[np.uint8]
 
 
-def digest(text: SkillText) -> Digest:
-    """Cut a skill's texts up for the index."""
+def digest(text: SkillText, *, views: int = MAX_VIEWS) -> Digest:
+    """Cut a skill's texts up for the index, with at most so many views."""
     prose = _Prose(text.body)
     headings = islice(prose.headings(), _MAX_HEADINGS)
     read = (text.summary, *text.tags[:_MAX_TAGS], text.other_language, *headings)
@@ -77,7 +77,7 @@ def digest(text: SkillText) -> Digest:
     )
     return Digest(
         whole=whole(text),
-        views=tuple(islice(_views(text, prose), MAX_VIEWS)),
+        views=tuple(islice(_views(text, prose), views)),
         terms=terms,
         counts=counts,
     )

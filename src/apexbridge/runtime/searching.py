@@ -254,18 +254,23 @@ def open_embedder(chosen: IndexSettings, loaded: Loaded) -> Embedder:
                 api_key=chosen.embedder_key.get_secret_value(),
                 dimensions=chosen.embedder_dimensions,
             )
-        case _:
+        case "use":
             from apexbridge.retrieval.embedders.use import UseEmbedder
 
             return UseEmbedder()
+        case _:
+            from apexbridge.retrieval.embedders.own import OwnEmbedder
+
+            return OwnEmbedder()
 
 
 def offline_embedders() -> list[Embedder]:
     """Those that need nothing but themselves."""
     from apexbridge.retrieval.embedders.hashing import HashEmbedder
+    from apexbridge.retrieval.embedders.own import OwnEmbedder
     from apexbridge.retrieval.embedders.use import UseEmbedder
 
-    return [UseEmbedder(), UseEmbedder(is_adapted=False), HashEmbedder()]
+    return [OwnEmbedder(), UseEmbedder(), UseEmbedder(is_adapted=False), HashEmbedder()]
 
 
 def open_store(chosen: IndexSettings, place: Path, embedder_id: str) -> VectorStore:

@@ -110,9 +110,10 @@ class IndexSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    embedder: Embedder = "use"
-    """What turns texts into vectors: `use` (offline, English and Chinese), `onnx:FOLDER`,
-    `fastembed:MODEL`, `http` (the `embedder_*` settings below), `hash` (for tests)."""
+    embedder: Embedder = "own"
+    """What turns texts into vectors: `own` (ours: offline, English and Chinese), `use` (offline,
+    sixteen languages), `onnx:FOLDER`, `fastembed:MODEL`, `http` (the `embedder_*` settings below),
+    `hash` (for tests)."""
     embedder_url: str = ""
     """The address of an OpenAI-compatible service, used as given."""
     embedder_model: str = ""

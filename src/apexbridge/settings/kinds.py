@@ -51,11 +51,15 @@ def _refuse_no_grant(grants: tuple[str, ...]) -> tuple[str, ...]:
     return grants
 
 
+_PLAIN = frozenset({"own", "use", "hash", "http"})
+"""The embedders that are named by a word alone."""
+
+
 def _refuse_unknown_embedder(written: str) -> str:
     kind, _, rest = written.partition(":")
-    if (kind in {"use", "hash", "http"} and not rest) or (kind in {"onnx", "fastembed"} and rest):
+    if (kind in _PLAIN and not rest) or (kind in {"onnx", "fastembed"} and rest):
         return written
-    raise ValueError(f"'{written}' is none of use, hash, http, onnx:FOLDER, fastembed:MODEL")
+    raise ValueError(f"'{written}' is none of own, use, hash, http, onnx:FOLDER, fastembed:MODEL")
 
 
 def _refuse_no_network(written: tuple[str, ...]) -> tuple[str, ...]:

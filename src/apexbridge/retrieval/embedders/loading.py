@@ -1,7 +1,7 @@
 """What embedders that load a model share: its files, its packages, and what it raises."""
 
 import hashlib
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -32,12 +32,32 @@ def find_model(folder: Path, *, name: str) -> Path:
 
 def fingerprint(files: Iterable[Path]) -> str:
     """Twelve digits that change with any of the files that are there."""
+    there = sorted(path for path in files if path.is_file())
+    return fingerprint_of({path.name: _digest(path) for path in there})
+
+
+def fingerprint_of(digests: Mapping[str, str]) -> str:
+    """The same, of files whose digests are known, in the order they are given in."""
     whole = hashlib.sha256()
-    for path in sorted(path for path in files if path.is_file()):
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        whole.update(f"{path.name}\0{digest}\n".encode("utf-8", "surrogateescape"))
+    for name, digest in digests.items():
+        whole.update(f"{name}\0{digest}\n".encode("utf-8", "surrogateescape"))
     return whole.hexdigest()[:12]
+
+
+def expect(path: Path, digest: str) -> None:
+    """Read a file to its end to see that it is the one that was measured.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is another.
+    """
+    if _digest(path) != digest:
+        raise ValueError(f"{path.name} is not the file it should be")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def optional(package: str, *, extra: str, name: str) -> ModuleType:
@@ -46,10 +66,19 @@ def optional(package: str, *, extra: str, name: str) -> ModuleType:
     Raises:
         EmbedderUnavailableError: Saying how to get it.
     """
+    return needed(package, install=f"'apexbridge[{extra}]'", name=name)
+
+
+def needed(package: str, *, install: str, name: str) -> ModuleType:
+    """Import a package only now that it is needed.
+
+    Raises:
+        EmbedderUnavailableError: Saying what to install.
+    """
     try:
         return import_module(package)
     except ImportError as error:
-        detail = f"{package} cannot be imported: pip install 'apexbridge[{extra}]'"
+        detail = f"{package} cannot be imported: pip install {install}"
         raise EmbedderUnavailableError(detail, name=name) from error
 
 

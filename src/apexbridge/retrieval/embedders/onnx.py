@@ -78,7 +78,7 @@ class _Tokenizer(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Encoder:
+class Encoder:
     """A loaded model; safe in several threads at once."""
 
     session: _Session
@@ -131,7 +131,7 @@ class OnnxEmbedder:
         self._name = f"onnx:{folder.resolve().name}"
         self._id = ""
         self._dimensions = 0
-        self._encoder: _Encoder | None = None
+        self._encoder: Encoder | None = None
         self._loading = threading.Lock()
 
     @property
@@ -172,17 +172,17 @@ class OnnxEmbedder:
         """Let go of the model."""
         self._encoder = None
 
-    def _prepare(self, texts: Sequence[str], kind: Kind) -> tuple[_Encoder, list[list[int]]]:
+    def _prepare(self, texts: Sequence[str], kind: Kind) -> tuple[Encoder, list[list[int]]]:
         with self._loading:
             if self._encoder is None:
-                self._encoder = _load(self._folder, self._threads, self._name)
+                self._encoder = load_encoder(self._folder, self._threads, self._name)
                 size = self._encoder.output.shape[-1]
                 self._dimensions = self._dimensions or (size if isinstance(size, int) else 0)
             encoder, _ = self._encoder, self.id
         with told("the tokenizer failed", self._name):
             return encoder, [encoder.tokens(text, kind) for text in texts]
 
-    def _rows(self, encoder: _Encoder, texts: Sequence[list[int]]) -> Matrix:
+    def _rows(self, encoder: Encoder, texts: Sequence[list[int]]) -> Matrix:
         with told("the model failed", self._name):
             rows = encoder.rows(texts)
         checked = unit_rows(rows, count=len(texts), dimensions=self._dimensions, name=self.id)
@@ -190,7 +190,12 @@ class OnnxEmbedder:
         return checked
 
 
-def _load(folder: Path, threads: int, name: str) -> _Encoder:
+def load_encoder(folder: Path, threads: int, name: str) -> Encoder:
+    """Load the model in a folder, and all that lies beside it.
+
+    Raises:
+        EmbedderUnavailableError: If a file or a package is missing or broken.
+    """
     model = find_model(folder, name=name)
     if not (folder / "tokenizer.json").is_file():
         raise EmbedderUnavailableError(f"there is no tokenizer.json in {folder}", name=name)
@@ -212,7 +217,7 @@ def _load(folder: Path, threads: int, name: str) -> _Encoder:
             str(model), options, providers=["CPUExecutionProvider"]
         )
         inputs = _inputs(session)
-        return _Encoder(
+        return Encoder(
             session=session,
             tokenizer=tokenizer,
             recipe=recipe,

