@@ -134,7 +134,9 @@ async def test_what_the_model_gives_is_checked(tiny: Tiny) -> None:
 async def test_what_the_model_raises_is_told_by_itself(tiny: Tiny) -> None:
     path = tiny.folder / "tokenizer.json"
     text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace('"read":4', '"read":999').replace('"read": 4', '"read": 999'))
+    path.write_text(
+        text.replace('"read":4', '"read":999').replace('"read": 4', '"read": 999'), encoding="utf-8"
+    )
     own.HASHES["tokenizer.json"] = _sha256(path)  # beyond the model's table
     await _refused(OwnEmbedder(), "the model failed", EmbedderUnavailableError)
 
