@@ -1,4 +1,4 @@
-"""Each step is a command: prepare, begin, train, thin, export."""
+"""Each step is a command: prepare, begin, chinese, answers, mean, thin, export."""
 
 import argparse
 import sys
@@ -13,7 +13,9 @@ def main() -> None:
     steps = parser.add_subparsers(dest="step", required=True)
     _add_prepare(steps.add_parser("prepare", help="data files to clean training texts"))
     _add_begin(steps.add_parser("begin", help="vocabulary and where its new words start"))
-    _add_train(steps.add_parser("train", help="the whole encoder"))
+    _add_chinese(steps.add_parser("chinese", help="the base learns Chinese"))
+    _add_answers(steps.add_parser("answers", help="what knows Chinese learns what answers what"))
+    _add_mean(steps.add_parser("mean", help="the mean of weights from the same beginning"))
     _add_thin(steps.add_parser("thin", help="one with fewer layers, taught by the whole one"))
     _add_export(steps.add_parser("export", help="weights to the files that ship"))
     given = parser.parse_args()
@@ -51,14 +53,29 @@ def _begin(given: argparse.Namespace) -> None:
     _say(f"{begin(given.base, given.data, products, given.out):,} new words")
 
 
-def _add_train(parser: argparse.ArgumentParser) -> None:
+def _add_chinese(parser: argparse.ArgumentParser) -> None:
     _add_common(parser)
+    _add_stage(parser, steps=300, rate=4e-4)
+    parser.set_defaults(run=_course, course="chinese")
+
+
+def _add_answers(parser: argparse.ArgumentParser) -> None:
+    _add_common(parser)
+    _add_stage(parser, steps=200, rate=1e-4)
+    parser.add_argument("--whole", type=Path, required=True, help="weights that `chinese` wrote")
+    parser.set_defaults(run=_course, course="answers")
+
+
+def _add_stage(parser: argparse.ArgumentParser, *, steps: int, rate: float) -> None:
     parser.add_argument("--base", type=Path, required=True, help="model.onnx, or weights.npz")
-    parser.add_argument("--chinese", type=int, default=300, help="steps of the first stage")
-    parser.add_argument("--answers", type=int, default=200, help="steps of the second stage")
-    parser.add_argument("--chinese-rate", type=float, default=4e-4)
-    parser.add_argument("--answers-rate", type=float, default=1e-4)
-    parser.set_defaults(run=_train)
+    parser.add_argument("--steps", type=int, default=steps)
+    parser.add_argument("--rate", type=float, default=rate)
+
+
+def _add_mean(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--weights", type=Path, nargs="+", required=True)
+    parser.add_argument("--out", type=Path, required=True, help="weights, as .npz")
+    parser.set_defaults(run=_course, course="mean")
 
 
 def _add_thin(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +83,10 @@ def _add_thin(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--whole", type=Path, required=True, help="weights of the whole encoder")
     parser.add_argument("--layers", type=int, nargs="+", required=True, help="layers that are kept")
     parser.add_argument("--steps", type=int, default=600)
-    parser.set_defaults(run=_thin)
+    parser.add_argument(
+        "--requests-only", action="store_true", help="documents stay with the whole encoder"
+    )
+    parser.set_defaults(run=_course, course="thin")
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
@@ -89,18 +109,19 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, help="weights, as .npz")
     parser.add_argument("--batch", type=int, default=4_096)
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1)
 
 
-def _train(given: argparse.Namespace) -> None:
-    from training.course import train
+def _course(given: argparse.Namespace) -> None:
+    from training import course
 
-    train(given)
-
-
-def _thin(given: argparse.Namespace) -> None:
-    from training.course import thin
-
-    thin(given)
+    courses = {
+        "chinese": course.chinese,
+        "answers": course.answers,
+        "mean": course.mean,
+        "thin": course.thin,
+    }
+    courses[given.course](given)
 
 
 def _say(text: str) -> None:

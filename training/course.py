@@ -1,4 +1,4 @@
-"""The two courses: the whole encoder from its base, and a thinner one from the whole."""
+"""The courses: Chinese from the base, answers after that, the mean of some, and a thinner one."""
 
 import argparse
 import sys
@@ -16,6 +16,7 @@ from training.stages import (
     Plan,
     School,
     hand_down,
+    hand_down_requests,
     learn_answers,
     learn_chinese,
     vectors_of,
@@ -36,31 +37,42 @@ class Remembered:
         return self._vectors[torch.as_tensor(self._places[numbers]).to(self._vectors.device)]
 
 
-def train(given: argparse.Namespace) -> None:
-    """Learn Chinese from the base, then what answers what."""
-    device = _device()
+def chinese(given: argparse.Namespace) -> None:
+    """The base, with its new words, learns Chinese from itself."""
+    device = _device(given.seed)
     lesson = _read(given)
-    begun = read_weights(given.base)
-    table = first_rows(begun["words.weight"].numpy(), given.tokenizer / "start.npz")
-    begun["words.weight"] = torch.as_tensor(table)
-    english = np.unique(np.concatenate((lesson.parallel[:, 0], lesson.alone)))
-    teacher = Remembered(School(build(begun), lesson, device), english)
+    begun = _begun(given)
+    teacher = _base_teacher(given, lesson, device)
     school = School(build(begun), lesson, device, swaps_of(given.tokenizer / "start.npz"))
     say(f"before: {judge(school)}")
-    learn_chinese(
-        school, teacher, Plan(steps=given.chinese, batch=given.batch, rate=given.chinese_rate)
-    )
+    learn_chinese(school, teacher, Plan(steps=given.steps, batch=given.batch, rate=given.rate))
     say(f"chinese: {judge(school)}")
-    learn_answers(
-        school, teacher, Plan(steps=given.answers, batch=given.batch, rate=given.answers_rate)
-    )
+    write_weights(school.encoder, given.out)
+
+
+def answers(given: argparse.Namespace) -> None:
+    """What knows Chinese learns what answers what, and stays near the base meanwhile."""
+    device = _device(given.seed)
+    lesson = _read(given)
+    teacher = _base_teacher(given, lesson, device)
+    learner = build(read_weights(given.whole))
+    swaps = swaps_of(given.tokenizer / "start.npz")
+    school = School(learner, lesson, device, swaps, seed=given.seed)
+    learn_answers(school, teacher, Plan(steps=given.steps, batch=given.batch, rate=given.rate))
     say(f"answers: {judge(school)}")
     write_weights(school.encoder, given.out)
 
 
+def mean(given: argparse.Namespace) -> None:
+    """The mean of weights that began at the same ones, which is steadier than each."""
+    every = [read_weights(path) for path in given.weights]
+    middle = {name: sum(one[name] for one in every) / len(every) for name in every[0]}
+    write_weights(build({name: torch.as_tensor(part) for name, part in middle.items()}), given.out)
+
+
 def thin(given: argparse.Namespace) -> None:
     """Keep some layers of the whole encoder and teach them its vectors."""
-    device = _device()
+    device = _device(given.seed)
     lesson = _read(given)
     whole = read_weights(given.whole)
     numbers = np.unique(np.concatenate((lesson.pairs[:, :2].ravel(), lesson.parallel.ravel())))
@@ -69,8 +81,9 @@ def thin(given: argparse.Namespace) -> None:
     say(f"whole, {layers_in(whole)} layers: {judge(teaching)}")
     teacher = Remembered(teaching, numbers)
     school = School(build(thinned(whole, tuple(given.layers))), lesson, device)
-    hand_down(school, teacher, Plan(steps=given.steps, batch=given.batch))
-    say(f"{len(given.layers)} layers: {judge(school)}")
+    lesson_of = hand_down_requests if given.requests_only else hand_down
+    lesson_of(school, teacher, Plan(steps=given.steps, batch=given.batch))
+    say(f"{len(given.layers)} layers: {judge(school, teaching if given.requests_only else None)}")
     write_weights(school.encoder, given.out)
 
 
@@ -95,8 +108,19 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _device() -> torch.device:
-    torch.manual_seed(1)
+def _begun(given: argparse.Namespace) -> State:
+    begun = read_weights(given.base)
+    table = first_rows(begun["words.weight"].numpy(), given.tokenizer / "start.npz")
+    return begun | {"words.weight": torch.as_tensor(table)}
+
+
+def _base_teacher(given: argparse.Namespace, lesson: Lesson, device: torch.device) -> Remembered:
+    english = np.unique(np.concatenate((lesson.parallel[:, 0], lesson.alone)))
+    return Remembered(School(build(_begun(given)), lesson, device), english)
+
+
+def _device(seed: int) -> torch.device:
+    torch.manual_seed(seed)
     torch.set_float32_matmul_precision("high")
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 

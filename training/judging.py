@@ -25,10 +25,10 @@ class Marks:
         return ", ".join((*parts, f"AUROC {self.small_talk:.3f}"))
 
 
-def judge(school: School) -> Marks:
-    """Validation requests against the whole library."""
+def judge(school: School, documents: School | None = None) -> Marks:
+    """Validation requests against the whole library, which another encoder may have read."""
     lesson: Lesson = school.lesson
-    library = vectors_of(school, lesson.library, DOCUMENT_TOKENS).float()
+    library = vectors_of(documents or school, lesson.library, DOCUMENT_TOKENS).float()
     asked = vectors_of(school, lesson.asked[:, 0], QUERY_TOKENS).float()
     scores = asked @ library.T
     goal = torch.as_tensor(lesson.asked[:, 1]).to(scores.device)

@@ -9,6 +9,7 @@ from pathlib import Path
 from training.colloquial import Products, framed
 from training.files import Row, read_rows, write_rows
 from training.held_out import Described, HeldOut, close_over, letters, spoken
+from training.things import read_things, skills_about
 
 LANGUAGES = ("en", "zh")
 _DOCUMENT = 900
@@ -21,6 +22,7 @@ _FRAMED_SHARE = 0.35
 _NAMED_SHARE = 0.5
 _WRITTEN_TIMES = 6
 _NAMES_TIMES = 4
+_THING_TIMES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class Sources:
     descriptions: Path
     held_out: Path
     requests: Path
-    """Our own: `written-*.jsonl`, `validation-*.jsonl`, `none.jsonl`, `products.jsonl`."""
+    """Our own: `written-*`, `validation-*`, `things-*`, `none` and `products`."""
 
 
 @dataclass(slots=True)
@@ -83,6 +85,7 @@ def prepare(sources: Sources, out: Path) -> dict[str, int]:
     _add_segments(material, sources, held_out, translated, chance)
     _add_names(material, clean, chance)
     _add_written(material, sources, {row["id"]: row for row in clean}, held_out)
+    _add_things(material, sources, clean, held_out, chance)
     for _ in range(_NAMES_TIMES):
         material.parallel += products.pairs()
     chance.shuffle(material.pairs)
@@ -217,6 +220,25 @@ def _add_written(
             if not held_out.covers_text(row[language]):
                 for _ in range(_WRITTEN_TIMES):
                     material.pair(row[language], text, skill["description"], "written")
+
+
+def _add_things(
+    material: Material,
+    sources: Sources,
+    clean: list[Row],
+    held_out: HeldOut,
+    chance: random.Random,
+) -> None:
+    """A thing asked for without its name: what it is answers that, and skills about it do."""
+    things = read_things(sources.requests)
+    for thing, skills in zip(things, skills_about(things, clean, chance), strict=True):
+        texts = list(thing.texts())
+        answers = texts + [document(row["name"], row["description"]) for row in skills]
+        material.parallel += [tuple[str, str](texts)] * _NAMES_TIMES
+        for request in thing.requests:
+            if not held_out.covers_text(request):
+                for text in answers * _THING_TIMES:
+                    material.pair(request, text, f"thing {thing.names[0]}", "thing")
 
 
 def _write(

@@ -40,12 +40,18 @@ class School:
     """An encoder, what it learns from, and the device it learns on."""
 
     def __init__(
-        self, encoder: Encoder, lesson: Lesson, device: torch.device, swaps: Numbers | None = None
+        self,
+        encoder: Encoder,
+        lesson: Lesson,
+        device: torch.device,
+        swaps: Numbers | None = None,
+        *,
+        seed: int = 1,
     ) -> None:
         self.encoder = encoder.to(device)
         self.lesson = lesson
         self.device = device
-        self.chance = np.random.default_rng(1)
+        self.chance = np.random.default_rng(seed)
         self._swaps = None if swaps is None else torch.as_tensor(swaps).to(device)
         """For each word the one that means the same in the other language, or itself."""
 
@@ -163,6 +169,20 @@ def hand_down(school: School, teacher: Callable[[Numbers], Tensor], plan: Plan) 
         return plan.distil * _PULL * near + contrast(asked, found, pairs)
 
     school.run(plan, loss, "handed down")
+
+
+def hand_down_requests(school: School, teacher: Callable[[Numbers], Tensor], plan: Plan) -> None:
+    """A small encoder learns where a large one sees requests; documents are left to the large one."""
+    lesson, chance = school.lesson, school.chance
+
+    def loss() -> Tensor:
+        pairs = _with_small_talk(lesson, plan.batch, chance)
+        asked = school.encode(pairs[:, 0], QUERY_TOKENS)
+        near = (1 - (asked * teacher(pairs[:, 0]).float()).sum(1)).mean()
+        found = teacher(pairs[:, 1]).float()
+        return plan.distil * _PULL * near + contrast(asked, found, pairs)
+
+    school.run(plan, loss, "requests handed down")
 
 
 def _with_small_talk(lesson: Lesson, batch: int, chance: np.random.Generator) -> Numbers:

@@ -72,6 +72,14 @@ def sources(folder: Path) -> Sources:
     write_rows(requests / "none.jsonl", small_talk)
     product = {"zh": ["飞书"], "en": ["Feishu"], "what_en": "team chat", "what_zh": "团队聊天"}
     write_rows(requests / "products.jsonl", [product])
+    thing = {
+        "names": ["PDF", ".pdf"],
+        "what_en": "document format that looks the same everywhere",
+        "what_zh": "到处看起来都一样的文档格式",
+        "en": ["the format nobody can edit, put mine together"],
+        "zh": ["那种改不了的文档，合到一起"],
+    }
+    write_rows(requests / "things-a.jsonl", [thing])
     return Sources(**paths, requests=requests)
 
 

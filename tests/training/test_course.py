@@ -14,7 +14,7 @@ from apexbridge.retrieval.embedders.onnx import OnnxEmbedder
 from tests.training import small
 from training.beginning import begin, first_rows, swaps_of
 from training.colloquial import Products
-from training.course import read_weights, thin, train
+from training.course import answers, chinese, mean, read_weights, thin
 from training.encoder import Encoder, Shape, build, layers_in, read_base, thinned
 from training.files import read_rows
 from training.lesson import NO_SKILL, read_lesson
@@ -22,7 +22,7 @@ from training.material import prepare
 from training.release import release
 from training.stages import contrast
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
 
 
 @pytest.fixture(scope="module")
@@ -38,21 +38,47 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def trained(folder: Path) -> Path:
-    """Weights after a few steps of both stages."""
-    given = argparse.Namespace(
-        base=folder / "base/weights.npz",
-        data=folder / "data",
-        tokenizer=folder / "begin",
-        out=folder / "whole.npz",
-        batch=16,
-        processes=1,
-        chinese=12,
-        answers=12,
-        chinese_rate=4e-4,
-        answers_rate=1e-4,
+    """Weights after a few steps of both stages: the mean of two."""
+    given = _given(folder, base=folder / "base/weights.npz", steps=12, rate=4e-4)
+    given.out = folder / "chinese.npz"
+    chinese(given)
+    given.whole, given.rate = given.out, 1e-4
+    weights = [folder / f"answers-{seed}.npz" for seed in (1, 2)]
+    for seed, given.out in enumerate(weights, start=1):
+        given.seed = seed
+        answers(given)
+    mean(argparse.Namespace(weights=weights, out=folder / "whole.npz"))
+    return folder / "whole.npz"
+
+
+def test_other_seeds_train_other_weights_and_the_mean_lies_between(
+    folder: Path, trained: Path
+) -> None:
+    name = "layers.0.wide.weight"
+    one, other, middle = (
+        read_weights(folder / file)[name] for file in ("answers-1.npz", "answers-2.npz", trained)
     )
-    train(given)
-    return given.out
+    assert not torch.equal(one, other)
+    assert torch.allclose(middle, (one + other) / 2, atol=1e-3)
+
+
+def test_a_thing_is_asked_for_without_its_name(folder: Path) -> None:
+    documents = [row["text"] for row in read_rows(folder / "data/documents.jsonl.xz")]
+    answers_to = {
+        documents[row["d"]]
+        for row in read_rows(folder / "data/pairs.jsonl.xz")
+        if row["q"] == "the format nobody can edit, put mine together"
+    }
+    assert answers_to == {
+        "PDF. document format that looks the same everywhere",
+        "PDF. 到处看起来都一样的文档格式",
+        "merge pdf. Merge several PDF files into one document",
+    }
+
+
+def _given(folder: Path, **more: object) -> argparse.Namespace:
+    common = {"data": folder / "data", "tokenizer": folder / "begin"}
+    return argparse.Namespace(**common, batch=16, processes=1, seed=1, **more)
 
 
 def test_nothing_of_a_held_out_skill_is_trained_on(folder: Path) -> None:
@@ -131,17 +157,9 @@ def test_training_moves_translations_together(folder: Path, trained: Path) -> No
 
 
 async def test_a_thinner_one_is_taught_exported_and_embeds(folder: Path, trained: Path) -> None:
-    given = argparse.Namespace(
-        whole=trained,
-        layers=[1],
-        data=folder / "data",
-        tokenizer=folder / "begin",
-        out=folder / "thin.npz",
-        batch=16,
-        processes=1,
-        steps=4,
-    )
-    thin(given)
+    given = _given(folder, whole=trained, layers=[1], steps=4, out=folder / "thin.npz")
+    for given.requests_only in (True, False):
+        thin(given)
     assert layers_in(read_weights(given.out)) == 1
     hashes = release(given.out, folder / "begin", folder / "release")
     assert all(len(digest) == 64 for digest in hashes.values())
