@@ -37,7 +37,9 @@ DOCUMENTS = [" ".join(background.TEXTS[at : at + 4]) for at in range(len(backgro
 
 def main(minilm: Path | None = None) -> None:
     """Print the table."""
-    folders = {"own": None, "use": None} | ({} if minilm is None else {"MiniLM-L6": minilm})
+    folders: dict[str, Path | None] = dict.fromkeys(("own", "own-quick", "use"))
+    if minilm is not None:
+        folders["MiniLM-L6"] = minilm
     print(f"\nEmbedders: one request (least / median of {ROUNDS} interleaved rounds, ms, checked),")
     print(f"loading with its libraries (least of {LOADS} processes), memory it adds, documents")
     names = "".join(f"{name:>16}" for name in REQUESTS)
@@ -79,7 +81,9 @@ async def _latencies(embedders: Mapping[str, Embedder]) -> dict[tuple[str, str],
 def _embedder(name: str, folder: Path | None) -> Embedder:
     if folder is not None:
         return OnnxEmbedder(folder)
-    return OwnEmbedder() if name == "own" else UseEmbedder()
+    if name == "use":
+        return UseEmbedder()
+    return OwnEmbedder(is_quick=name == "own-quick")
 
 
 def _load(name: str, folder: Path | None) -> tuple[float, float]:

@@ -41,7 +41,7 @@ from benchmarks.toole import show_toole
 RANK_CONSTANT = 60
 WORDS_ALONE = Fusion(dense=0, lexical=1)
 WITH_VIEWS = Fusion(lexical=0, language=0)
-Kind = Literal["own", "use"]
+Kind = Literal["own", "own-quick", "use"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +60,12 @@ class Wanted:
     @property
     def embedders(self) -> dict[str, Embedder]:
         """Ours first, then its peers."""
-        both: dict[Kind, Embedder] = {"own": OwnEmbedder(), "use": UseEmbedder()}
-        found: dict[str, Embedder] = {self.ours: both.pop(self.ours), **both}
+        every: dict[Kind, Embedder] = {
+            "own": OwnEmbedder(),
+            "own-quick": OwnEmbedder(is_quick=True),
+            "use": UseEmbedder(),
+        }
+        found: dict[str, Embedder] = {self.ours: every.pop(self.ours), **every}
         if self.minilm is not None:
             found["MiniLM-L6"] = OnnxEmbedder(self.minilm)
         return found
@@ -96,8 +100,9 @@ async def _measure(wanted: Wanted, corpus: Path, queries: Path) -> None:
     groups = ("EN R@5", "R@10", "ZH R@5", "R@10", "both R@5", "R@10", "hit@1", "MRR")
     print(f"{'':32}" + "".join(f"{group:>9}" for group in groups))
     ours: SkillIndex | None = None
+    made = dict[str, SkillIndex]()
     for name, embedder in wanted.embedders.items():
-        index = await index_of(skills, embedder)
+        index = made[embedder.id] = await _index(skills, embedder, made.get(embedder.id))
         await _compare(_systems(name, index, is_ours=ours is None), questions)
         ours = ours or index
     plain = await _whole_texts(skills, UseEmbedder(is_adapted=False))
@@ -108,6 +113,18 @@ async def _measure(wanted: Wanted, corpus: Path, queries: Path) -> None:
         if wanted.cross_validates:
             await cross_validate(ours, questions)
             await calibrate(ours, asked)
+
+
+async def _index(
+    skills: Sequence[CorpusSkill], embedder: Embedder, made: SkillIndex | None
+) -> SkillIndex:
+    """Those whose documents have the same vectors share them."""
+    if made is None:
+        return await index_of(skills, embedder)
+    index = SkillIndex(embedder, MemoryStore(embedder.id))
+    await index.refresh()
+    index.shelf = made.shelf
+    return index
 
 
 def _systems(name: str, index: SkillIndex, *, is_ours: bool) -> dict[str, Find]:

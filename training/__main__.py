@@ -93,13 +93,14 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--tokenizer", type=Path, required=True, help="folder that `begin` wrote")
     parser.add_argument("--out", type=Path, required=True, help="folder for the files")
+    parser.add_argument("--model", default="model_int8.onnx", help="the model's file in it")
     parser.set_defaults(run=_export)
 
 
 def _export(given: argparse.Namespace) -> None:
     from training.release import release
 
-    for name, digest in release(given.weights, given.tokenizer, given.out).items():
+    for name, digest in release(given.weights, given.tokenizer, given.out, given.model).items():
         _say(f"{name}: {digest}")
 
 

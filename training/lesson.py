@@ -30,6 +30,7 @@ class Lesson:
     parallel: Numbers
     """English, Chinese."""
     alone: Numbers
+    """English without a translation: descriptions and requests."""
     none: tuple[Numbers, ...]
     """Small talk by kind."""
     idle: Numbers
@@ -44,9 +45,13 @@ def read_lesson(data: Path, tokenizer: Path, *, processes: int = 1) -> Lesson:
     texts = Texts()
     add = texts.add
     documents = [add(row["text"]) for row in _rows(data, "documents")]
-    pairs = [(add(row["q"]), documents[int(row["d"])], row["g"]) for row in _rows(data, "pairs")]
+    pairs, said = list[tuple[int, int, int]](), set[int]()
+    for row in _rows(data, "pairs"):
+        pairs.append((add(row["q"]), documents[int(row["d"])], row["g"]))
+        if row["q"].isascii():
+            said.add(pairs[-1][0])
     parallel = [(add(row["en"]), add(row["zh"])) for row in _rows(data, "parallel")]
-    alone = [add(row["en"]) for row in _rows(data, "alone")]
+    alone = [*(add(row["en"]) for row in _rows(data, "alone")), *sorted(said)]
     kinds = defaultdict[str, list[int]](list)
     idle = list[int]()
     for place, row in enumerate(_rows(data, "none")):

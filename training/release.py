@@ -17,14 +17,14 @@ _RECIPE = {
 }
 
 
-def release(weights: Path, tokenizer: Path, out: Path) -> dict[str, str]:
+def release(
+    weights: Path, tokenizer: Path, out: Path, model: str = "model_int8.onnx"
+) -> dict[str, str]:
     """Write model, tokenizer, words and recipe to a folder; tells each one's SHA-256."""
     with np.load(weights) as kept:
-        export(
-            {name: kept[name].astype(np.float32) for name in kept.files}, out / "model_int8.onnx"
-        )
+        export({name: kept[name].astype(np.float32) for name in kept.files}, out / model)
     for name in ("tokenizer.json", "cjk.json"):
         shutil.copyfile(tokenizer / name, out / name)
     (out / "embedder.json").write_text(json.dumps(_RECIPE), encoding="utf-8")
-    names = ("model_int8.onnx", "tokenizer.json", "cjk.json", "embedder.json")
+    names = (model, "tokenizer.json", "cjk.json", "embedder.json")
     return {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in names}

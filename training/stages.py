@@ -172,7 +172,7 @@ def hand_down(school: School, teacher: Callable[[Numbers], Tensor], plan: Plan) 
 
 
 def hand_down_requests(school: School, teacher: Callable[[Numbers], Tensor], plan: Plan) -> None:
-    """A small encoder learns where a large one sees requests; documents are left to the large one."""
+    """A small encoder learns where a large one sees requests; documents stay with that one."""
     lesson, chance = school.lesson, school.chance
 
     def loss() -> Tensor:

@@ -26,6 +26,7 @@ PAIRS = [
     ("Find out why the web page is slow.", "找出网页加载缓慢的原因。"),
 ]
 MANY = ["read", "pdf", "mail", "文件"] * 20
+QUICK = "quick_int8.onnx"
 
 
 class Tiny:
@@ -45,6 +46,8 @@ class Tiny:
         names = ("cjk.json", "embedder.json", "model_int8.onnx", "tokenizer.json")
         hashes = {name: _sha256(self.folder / name) for name in names}
         self._monkeypatch.setattr(own, "HASHES", hashes)
+        write_tiny(self.folder, "flat", name=QUICK)
+        self._monkeypatch.setattr(own, "QUICK_HASHES", {QUICK: _sha256(self.folder / QUICK)})
 
 
 def _sha256(path: Path) -> str:
@@ -62,7 +65,7 @@ def test_every_file_of_the_package_that_is_data_is_listed_with_its_hash() -> Non
         for path in apexbridge_retriever.FOLDER.iterdir()
         if path.suffix in {".onnx", ".json", ".npy"}
     ]
-    assert {path.name: _sha256(path) for path in files} == own.HASHES
+    assert {path.name: _sha256(path) for path in files} == own.HASHES | own.QUICK_HASHES
 
 
 async def test_the_same_said_in_two_languages_is_nearest() -> None:
@@ -72,6 +75,29 @@ async def test_the_same_said_in_two_languages_is_nearest() -> None:
     near = english @ chinese.T
     assert near.argmax(axis=0).tolist() == near.argmax(axis=1).tolist() == [*range(len(PAIRS))]
     await embedder.close()
+
+
+async def test_a_request_read_quickly_is_near_to_the_same_request_read_wholly() -> None:
+    whole, quick = OwnEmbedder(), OwnEmbedder(is_quick=True)
+    assert quick.id == whole.id
+    texts = [text for pair in PAIRS for text in pair]
+    wholly, quickly = [await one.embed(texts, kind="query") for one in (whole, quick)]
+    near = wholly @ quickly.T
+    assert near.argmax(axis=1).tolist() == [*range(len(texts))]
+    assert not np.allclose(wholly, quickly)
+
+
+async def test_only_requests_are_read_quickly_and_each_loads_what_it_needs(tiny: Tiny) -> None:
+    whole, quick = OwnEmbedder(), OwnEmbedder(is_quick=True)
+    for texts in (["read"], MANY):
+        wholly = await whole.embed(texts, kind="document")
+        assert np.array_equal(await quick.embed(texts, kind="document"), wholly)
+        assert not np.allclose(await quick.embed(texts, kind="query"), wholly)
+    (tiny.folder / "model_int8.onnx").unlink()
+    assert len(await OwnEmbedder(is_quick=True).embed(MANY, kind="query")) == len(MANY)
+    (tiny.folder / QUICK).write_bytes(b"other")
+    with pytest.raises(EmbedderUnavailableError, match=f"{QUICK} is not the file"):
+        await OwnEmbedder(is_quick=True).embed(["read"], kind="query")
 
 
 def test_id_and_size_are_known_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -261,7 +261,7 @@ def open_embedder(chosen: IndexSettings, loaded: Loaded) -> Embedder:
         case _:
             from apexbridge.retrieval.embedders.own import OwnEmbedder
 
-            return OwnEmbedder()
+            return OwnEmbedder(is_quick=kind == "own-quick")
 
 
 def offline_embedders() -> list[Embedder]:

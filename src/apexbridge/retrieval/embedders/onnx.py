@@ -190,13 +190,13 @@ class OnnxEmbedder:
         return checked
 
 
-def load_encoder(folder: Path, threads: int, name: str) -> Encoder:
-    """Load the model in a folder, and all that lies beside it.
+def load_encoder(folder: Path, threads: int, name: str, *, model: str = "") -> Encoder:
+    """Load the model in a folder, or the one of this name, and all that lies beside it.
 
     Raises:
         EmbedderUnavailableError: If a file or a package is missing or broken.
     """
-    model = find_model(folder, name=name)
+    path = folder / model if model else find_model(folder, name=name)
     if not (folder / "tokenizer.json").is_file():
         raise EmbedderUnavailableError(f"there is no tokenizer.json in {folder}", name=name)
     load = partial(optional, extra="onnx", name=name)
@@ -209,12 +209,12 @@ def load_encoder(folder: Path, threads: int, name: str) -> Encoder:
         recipe = _recipe(folder / "embedder.json")
     with told(f"{folder / 'cjk.json'} makes no sense", name):
         words = _words(folder / "cjk.json")
-    with told(f"{model} cannot be loaded", name):
+    with told(f"{path} cannot be loaded", name):
         options = runtime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 4  # what goes wrong is raised; nothing is to be printed
         session: _Session = runtime.InferenceSession(
-            str(model), options, providers=["CPUExecutionProvider"]
+            str(path), options, providers=["CPUExecutionProvider"]
         )
         inputs = _inputs(session)
         return Encoder(
@@ -224,7 +224,7 @@ def load_encoder(folder: Path, threads: int, name: str) -> Encoder:
             words=words,
             inputs=inputs,
             output=_output(session, recipe),
-            takes_one=_is_dynamically_quantised(model) or "attention_mask" not in inputs,
+            takes_one=_is_dynamically_quantised(path) or "attention_mask" not in inputs,
         )
 
 
