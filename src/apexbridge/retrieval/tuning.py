@@ -24,10 +24,10 @@ class Tuning:
 GENERAL = Tuning(fusion=Fusion(), calibration=Calibration())
 OWN = Tuning(
     views=2,
-    fusion=Fusion(view=0.5, lexical=2.0),
+    fusion=Fusion(view=1.0, lexical=3.0),
     calibration=Calibration(
-        is_task=Curve(near=1.5, small_talk=-3.7, size=-0.3, bias=8.6),
-        is_fitting=Curve(near=2.44, bias=-3.4),
+        is_task=Curve(near=1.51, small_talk=-7.71, size=-0.19, bias=16.02),
+        is_fitting=Curve(near=2.82, bias=-3.85),
     ),
 )
 USE = Tuning(

@@ -24,14 +24,14 @@ from apexbridge.retrieval.embedders.onnx import Encoder, load_encoder
 
 DIMENSIONS = 384
 HASHES = {
-    "cjk.json": "2c37dcb80e8a616cd5c07b3559fb9558dc1ff7af8097001967da59e4b3eef9c3",
+    "cjk.json": "19832757f4f1fbb5defdb6e0ed6beb9aae9a87c1aad1cc0749a17fdaafe656b0",
     "embedder.json": "13c2841b56b8b5c28f79c6244650f3998f9b0e0ad62a65794d816d1c46d9de96",
-    "model_int8.onnx": "44c99cf410b896271148339396ffc6b87f1a17a303c492926364eb7fa166f7da",
-    "tokenizer.json": "44db07b6185d69fbbc2eb303724919137c0531ad05eaf6c3a055d0b62d24828d",
+    "model_int8.onnx": "30d5f7334e7b669d3ff05fcc710699eabb1cae7cb5c26a926604b0358d09405d",
+    "tokenizer.json": "54e54ed9497356363d053e60289f33c8b2a0c02964e57a585ba5ecdc4a782e2d",
 }
 """Every file that changes the vectors of documents; the embedder's id is made of them."""
 QUICK_HASHES = {
-    "quick_int8.onnx": "0",
+    "quick_int8.onnx": "7a7f1f13f425c23726758c01d64debd864326376f1a0466c03e359cbd8a20d1d",
 }
 """What is read for requests in the place of the whole model."""
 _WHOLE, _QUICK = "model_int8.onnx", "quick_int8.onnx"
