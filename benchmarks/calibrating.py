@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from apexbridge.evals.corpus import EvalQuery
 from apexbridge.retrieval.fuse import Calibration, Curve
 from apexbridge.retrieval.index import SkillIndex
+from apexbridge.retrieval.tuning import tuning_of
 from benchmarks.needing import auroc, requests_in
 
 SIZES = (6, 50, 600)
@@ -56,6 +57,10 @@ async def calibrate(index: SkillIndex, asked: Sequence[EvalQuery]) -> None:
     for count in sorted({case.count for case in cases}):
         _show([(case, sure) for case, sure in held_out if case.count == count], count)
     print(f"is_task={fitted.is_task}\nis_fitting={fitted.is_fitting}")
+    built_in = tuning_of(index.store.embedder_id).calibration
+    print("as built in, on all requests")
+    for count in sorted({case.count for case in cases}):
+        _show([(case, _sure(built_in, case)) for case in cases if case.count == count], count)
 
 
 def fit(cases: Sequence[Case]) -> Calibration:

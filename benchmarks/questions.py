@@ -82,12 +82,11 @@ async def rank(find: Find, question: Question) -> Rank:
 
 
 def figures(ranks: Sequence[tuple[Question, Rank]]) -> Iterator[float]:
-    """R@5 and R@10 of each way, then hit@1 and MRR over the requests in one language."""
+    """Hit@1, R@5 and R@10 of each way, then MRR over the requests in one language."""
     for way in WAYS:
         of_way = [rank for question, rank in ranks if question.way == way]
-        yield from (share(of_way, 5), share(of_way, 10))
-    single = [rank for question, rank in ranks if question.way != "both"]
-    yield from (share(single, 1), mrr(single))
+        yield from (share(of_way, 1), share(of_way, 5), share(of_way, 10))
+    yield mrr([rank for question, rank in ranks if question.way != "both"])
 
 
 def share(ranks: Sequence[Rank], limit: int) -> float:

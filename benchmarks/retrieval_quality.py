@@ -96,8 +96,8 @@ async def _measure(wanted: Wanted, corpus: Path, queries: Path) -> None:
     questions = questions_of(asked)
     counts = Counter(question.way for question in questions)
     told = ", ".join(f"{counts[way]} {way}" for way in WAYS)
-    print(f"{len(skills)} skills; requests: {told}; hit@1 and MRR@{DEPTH} over EN and ZH")
-    groups = ("EN R@5", "R@10", "ZH R@5", "R@10", "both R@5", "R@10", "hit@1", "MRR")
+    print(f"{len(skills)} skills; requests: {told}; MRR@{DEPTH} over EN and ZH")
+    groups = [part for way in WAYS for part in (f"{way} @1", "R@5", "R@10")] + ["MRR"]
     print(f"{'':32}" + "".join(f"{group:>9}" for group in groups))
     ours: SkillIndex | None = None
     made = dict[str, SkillIndex]()
