@@ -1,6 +1,7 @@
 """What goes wrong before, behind and in the middle of a reply, and how a client hears of it."""
 
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,8 @@ async def test_what_fails_behind_before_the_first_word_is_told_by_the_status(
 
 @pytest.mark.promise("S10")
 async def test_a_passing_fault_is_tried_again_and_nobody_hears_of_it(talk: Talk) -> None:
-    reply = await talk.post("Go", _refused(500), says("Well"))
+    async with _asking(talk, OpenAiModel(talk.script.base_url)):  # however busy the machine is
+        reply = await talk.post("Go", _refused(500), says("Well"))
     assert reply.json()["choices"][0]["message"]["content"] == "Well"
     assert len(talk.script.requests) == 2
 
@@ -188,15 +190,21 @@ async def test_what_fails_in_the_middle_ends_the_stream_with_an_error(
 
 
 async def test_a_model_server_that_is_not_there_is_told(talk: Talk) -> None:
-    chatting = talk.serving.house.runtime.chatting
-    before, nobody = chatting.model, OpenAiModel("http://127.0.0.1:9", patience=_PATIENCE)
-    chatting.model = replace(before, client=nobody)
-    try:
+    async with _asking(talk, OpenAiModel("http://127.0.0.1:9", patience=_PATIENCE)):
         reply = await talk.post("Go")
+    assert reply.status_code == 503
+
+
+@asynccontextmanager
+async def _asking(talk: Talk, model: OpenAiModel) -> AsyncGenerator[None]:
+    """Another model is asked for a while."""
+    chatting = talk.serving.house.runtime.chatting
+    before, chatting.model = chatting.model, replace(chatting.model, client=model)
+    try:
+        yield
     finally:
         chatting.model = before
-        await nobody.close()
-    assert reply.status_code == 503
+        await model.close()
 
 
 async def test_silence_is_broken_by_comments_and_a_late_fault_ends_the_stream(
