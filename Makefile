@@ -5,6 +5,9 @@ RUN  := .venv
 TEST := .venv-test
 BIN  := $(TEST)/bin
 
+# What the tests compile is kept apart from the code and from what is installed.
+COMPILED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache
+
 # The main job: the server and its console; with ASK="…" it answers that, which no shell and no make reads on the way.
 run: export QUESTION = $(value ASK)
 run: $(RUN)/.ready
@@ -15,12 +18,14 @@ else
 	@exec $(RUN)/bin/apexbridge serve
 endif
 
-# Types are judged beside the tests: that takes one core, and a core would be idle.
+# Types are judged beside the tests: that takes one core, and a core would be idle. The first time all
+# is imported once before, so that not every worker compiles it.
 test: style
 	@PYTHONWARNDEFAULTENCODING=1 $(BIN)/coverage erase
 	@$(BIN)/pyright --pythonpath $(BIN)/python > build/types.log 2>&1 & types=$$!; \
-	  PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache PYTHONWARNDEFAULTENCODING=1 \
-	    $(BIN)/coverage run -m pytest -n 3 --dist worksteal -q $(MEASURE); tests=$$?; \
+	  [ -d build/pycache$(CURDIR)/tests ] || \
+	    $(COMPILED) $(BIN)/python -m pytest --collect-only -q > build/collect.log 2>&1; \
+	  $(COMPILED) PYTHONWARNDEFAULTENCODING=1 $(BIN)/coverage run -m pytest -n 4 --dist worksteal -q $(MEASURE); tests=$$?; \
 	  wait $$types; judged=$$?; cat build/types.log; [ $$tests = 0 ] && [ $$judged = 0 ]
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/python scripts/check_coverage.py
