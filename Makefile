@@ -25,7 +25,7 @@ test: style
 	@$(BIN)/pyright --pythonpath $(BIN)/python > build/types.log 2>&1 & types=$$!; \
 	  [ -d build/pycache$(CURDIR)/tests ] || \
 	    $(COMPILED) $(BIN)/python -m pytest --collect-only -q > build/collect.log 2>&1; \
-	  $(COMPILED) PYTHONWARNDEFAULTENCODING=1 $(BIN)/coverage run -m pytest -n 4 --dist worksteal -q $(MEASURE); tests=$$?; \
+	  $(COMPILED) PYTHONWARNDEFAULTENCODING=1 $(BIN)/coverage run -m pytest -n 3 --dist worksteal -q $(MEASURE); tests=$$?; \
 	  wait $$types; judged=$$?; cat build/types.log; [ $$tests = 0 ] && [ $$judged = 0 ]
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/python scripts/check_coverage.py
