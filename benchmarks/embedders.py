@@ -37,7 +37,7 @@ DOCUMENTS = [" ".join(background.TEXTS[at : at + 4]) for at in range(len(backgro
 
 def main(minilm: Path | None = None) -> None:
     """Print the table."""
-    folders: dict[str, Path | None] = dict.fromkeys(("own", "own-quick", "use"))
+    folders: dict[str, Path | None] = dict.fromkeys(("own", "use"))
     if minilm is not None:
         folders["MiniLM-L6"] = minilm
     print(f"\nEmbedders: one request (least / median of {ROUNDS} interleaved rounds, ms, checked),")
@@ -83,7 +83,7 @@ def _embedder(name: str, folder: Path | None) -> Embedder:
         return OnnxEmbedder(folder)
     if name == "use":
         return UseEmbedder()
-    return OwnEmbedder(is_quick=name == "own-quick")
+    return OwnEmbedder()
 
 
 def _load(name: str, folder: Path | None) -> tuple[float, float]:

@@ -41,7 +41,7 @@ from benchmarks.toole import show_toole
 RANK_CONSTANT = 60
 WORDS_ALONE = Fusion(dense=0, lexical=1)
 WITH_VIEWS = Fusion(lexical=0, language=0)
-Kind = Literal["own", "own-quick", "use"]
+Kind = Literal["own", "use"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,6 @@ class Wanted:
         """Ours first, then its peers."""
         every: dict[Kind, Embedder] = {
             "own": OwnEmbedder(),
-            "own-quick": OwnEmbedder(is_quick=True),
             "use": UseEmbedder(),
         }
         found: dict[str, Embedder] = {self.ours: every.pop(self.ours), **every}
@@ -100,9 +99,8 @@ async def _measure(wanted: Wanted, corpus: Path, queries: Path) -> None:
     groups = [part for way in WAYS for part in (f"{way} @1", "R@5", "R@10")] + ["MRR"]
     print(f"{'':32}" + "".join(f"{group:>9}" for group in groups))
     ours: SkillIndex | None = None
-    made = dict[str, SkillIndex]()
     for name, embedder in wanted.embedders.items():
-        index = made[embedder.id] = await _index(skills, embedder, made.get(embedder.id))
+        index = await index_of(skills, embedder)
         await _compare(_systems(name, index, is_ours=ours is None), questions)
         ours = ours or index
     plain = await _whole_texts(skills, UseEmbedder(is_adapted=False))
@@ -113,18 +111,6 @@ async def _measure(wanted: Wanted, corpus: Path, queries: Path) -> None:
         if wanted.cross_validates:
             await cross_validate(ours, questions)
             await calibrate(ours, asked)
-
-
-async def _index(
-    skills: Sequence[CorpusSkill], embedder: Embedder, made: SkillIndex | None
-) -> SkillIndex:
-    """Those whose documents have the same vectors share them."""
-    if made is None:
-        return await index_of(skills, embedder)
-    index = SkillIndex(embedder, MemoryStore(embedder.id))
-    await index.refresh()
-    index.shelf = made.shelf
-    return index
 
 
 def _systems(name: str, index: SkillIndex, *, is_ours: bool) -> dict[str, Find]:

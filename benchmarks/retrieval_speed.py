@@ -168,12 +168,11 @@ def _unit(rows: Matrix) -> Matrix:
 
 
 async def _speed(library: Library, chroma: Path | None) -> None:
-    own, quick = OwnEmbedder(), OwnEmbedder(is_quick=True)
+    own = OwnEmbedder()
     vectors = await own.embed(library.requests, kind="query")
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         contenders = await _ours(library, own, vectors)
-        contenders |= await _quick(library, quick)
         contenders |= _lance(place / "lance", library, vectors)
         contenders |= _chroma(chroma, place, library.matrix, vectors, stack)
         times = await _rounds(contenders)
@@ -223,14 +222,6 @@ async def _ours(library: Library, own: OwnEmbedder, vectors: Matrix) -> dict[str
         "ours, search with a given vector": _searching(given, library.requests),
         "ours, whole search from text": _searching(embedding, library.requests),
         "embedding a request": _embedding(own, library.requests),
-    }
-
-
-async def _quick(library: Library, quick: OwnEmbedder) -> dict[str, Contender]:
-    index = await _index(library, quick)
-    return {
-        "own-quick, whole search from text": _searching(index, library.requests),
-        "own-quick, embedding a request": _embedding(quick, library.requests),
     }
 
 

@@ -81,11 +81,10 @@ def _add_mean(parser: argparse.ArgumentParser) -> None:
 def _add_thin(parser: argparse.ArgumentParser) -> None:
     _add_common(parser)
     parser.add_argument("--whole", type=Path, required=True, help="weights of the whole encoder")
-    parser.add_argument("--layers", type=int, nargs="+", required=True, help="layers that are kept")
-    parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument(
-        "--requests-only", action="store_true", help="documents stay with the whole encoder"
-    )
+    for name, reads in (("--layers", "requests"), ("--document-layers", "documents")):
+        parser.add_argument(name, type=int, nargs="+", required=True, help=f"kept for {reads}")
+    parser.add_argument("--documents-out", type=Path, required=True, help="weights, as .npz")
+    parser.add_argument("--steps", type=int, default=2_000)
     parser.set_defaults(run=_course, course="thin")
 
 

@@ -10,13 +10,14 @@ from torch import Tensor
 
 from training.beginning import first_rows, swaps_of
 from training.encoder import Encoder, State, build, layers_in, read_base, thinned
+from training.export import WORDS, restored
 from training.judging import judge
 from training.lesson import Lesson, Numbers, read_lesson
 from training.stages import (
+    Elder,
     Plan,
     School,
     hand_down,
-    hand_down_requests,
     learn_answers,
     learn_chinese,
     vectors_of,
@@ -71,7 +72,7 @@ def mean(given: argparse.Namespace) -> None:
 
 
 def thin(given: argparse.Namespace) -> None:
-    """Keep some layers of the whole encoder and teach them its vectors."""
+    """Some layers of the whole encoder for requests, some for documents; all share its words."""
     device = _device(given.seed)
     lesson = _read(given)
     whole = read_weights(given.whole)
@@ -79,17 +80,26 @@ def thin(given: argparse.Namespace) -> None:
     numbers = np.union1d(numbers, np.concatenate(lesson.none))
     teaching = School(build(whole), lesson, device)
     say(f"whole, {layers_in(whole)} layers: {judge(teaching)}")
-    teacher = Remembered(teaching, numbers)
-    school = School(build(thinned(whole, tuple(given.layers))), lesson, device)
-    lesson_of = hand_down_requests if given.requests_only else hand_down
-    lesson_of(school, teacher, Plan(steps=given.steps, batch=given.batch))
-    say(f"{len(given.layers)} layers: {judge(school, teaching if given.requests_only else None)}")
-    write_weights(school.encoder, given.out)
+    elder = Elder(teaching.encoder, Remembered(teaching, numbers))
+    requests, documents = (
+        School(build(thinned(whole, tuple(layers))), lesson, device, seed=given.seed)
+        for layers in (given.layers, given.document_layers)
+    )
+    for school in (requests, documents):
+        school.encoder.words.weight.requires_grad_(False)
+    hand_down(requests, documents, elder, Plan(steps=given.steps, batch=given.batch))
+    say(f"requests thin, documents whole: {judge(requests, teaching)}")
+    say(f"requests whole, documents thin: {judge(teaching, documents)}")
+    say(f"both thin: {judge(requests, documents)}")
+    write_weights(requests.encoder, given.out)
+    write_weights(documents.encoder, given.documents_out)
 
 
 def read_weights(path: Path) -> State:
-    """Weights we wrote, or those of a base in ONNX."""
+    """Weights we wrote, those that ship, or those of a base in ONNX."""
     if path.suffix == ".onnx":
+        if (path.parent / WORDS).is_file():
+            return {name: torch.as_tensor(part) for name, part in restored(path).items()}
         return read_base(path)
     with np.load(path) as kept:
         return {name: torch.as_tensor(kept[name].astype(np.float32)) for name in kept.files}
@@ -99,7 +109,14 @@ def write_weights(encoder: Encoder, path: Path) -> None:
     """Half precision is as exact as what they were trained in."""
     path.parent.mkdir(parents=True, exist_ok=True)
     state = encoder.state_dict()
-    np.savez(path, **{name: part.cpu().numpy().astype(np.float16) for name, part in state.items()})
+    exact = {"words.weight"}  # shared, so that it must come out the same in each
+    np.savez(
+        path,
+        **{
+            name: part.cpu().numpy().astype(np.float32 if name in exact else np.float16)
+            for name, part in state.items()
+        },
+    )
 
 
 def say(text: str) -> None:

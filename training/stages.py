@@ -3,7 +3,7 @@
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,9 @@ _PULL, _SPREAD = 4.0, 0.25
 """What being near the teacher counts, and being nearer to its own than to others'."""
 _NO_SKILL_SHARE = 0.03
 _SWAPPED_ROWS, _SWAPPED_WORDS = 0.5, 0.15
+_STIRRED_WORDS = 0.2
+_FIRST_WORD = 4
+"""Below are marks, in the smallest vocabulary too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +36,7 @@ class Plan:
     batch: int = 4_096
     rate: float = 4e-4
     distil: float = 1.0
-    """What staying near the teacher counts beside answering; only where both are done."""
+    """What staying near the base counts beside answering; only where both are done."""
 
 
 class School:
@@ -54,19 +57,47 @@ class School:
         self.chance = np.random.default_rng(seed)
         self._swaps = None if swaps is None else torch.as_tensor(swaps).to(device)
         """For each word the one that means the same in the other language, or itself."""
+        flat = lesson.texts.flat
+        self._every = torch.as_tensor(flat[flat >= _FIRST_WORD].astype(np.int64)).to(device)
+        """Words as often as they are used."""
 
     def encode(self, numbers: Numbers, limit: int, *, is_mixed: bool = False) -> Tensor:
         """Unit vectors of texts; mixed, some words of some rows stand in the other language."""
         parts, order = list[Tensor](), list[Numbers]()
-        for places, ids, is_word in self.lesson.texts.groups(numbers, limit, _PARTS):
-            given = ids.to(self.device, non_blocking=True)
-            if is_mixed and self._swaps is not None:
-                given = self._mix(given)
-            with torch.autocast(self.device.type, torch.bfloat16):
-                parts.append(self.encoder(given, is_word.to(self.device, non_blocking=True)))
+        for places, given, is_word in self._given(numbers, limit):
+            ids = self._mix(given) if is_mixed and self._swaps is not None else given
+            parts.append(self._vectors(self.encoder, ids, is_word))
             order.append(places)
-        back = torch.as_tensor(np.argsort(np.concatenate(order))).to(self.device)
-        return torch.cat(parts)[back]
+        return torch.cat(parts)[self._back(order)]
+
+    def encode_stirred(
+        self, numbers: Numbers, limit: int, teacher: Encoder
+    ) -> tuple[Tensor, Tensor]:
+        """Texts in which some words are others by chance: our vectors, and a teacher's."""
+        own, goal, order = list[Tensor](), list[Tensor](), list[Numbers]()
+        for places, given, is_word in self._given(numbers, limit):
+            ids = self._stir(given, is_word)
+            own.append(self._vectors(self.encoder, ids, is_word))
+            with torch.no_grad():
+                goal.append(self._vectors(teacher, ids, is_word))
+            order.append(places)
+        back = self._back(order)
+        return torch.cat(own)[back], torch.cat(goal)[back]
+
+    def _given(self, numbers: Numbers, limit: int) -> Iterator[tuple[Numbers, Tensor, Tensor]]:
+        for places, ids, is_word in self.lesson.texts.groups(numbers, limit, _PARTS):
+            yield (
+                places,
+                ids.to(self.device, non_blocking=True),
+                is_word.to(self.device, non_blocking=True),
+            )
+
+    def _vectors(self, encoder: Encoder, ids: Tensor, is_word: Tensor) -> Tensor:
+        with torch.autocast(self.device.type, torch.bfloat16):
+            return encoder(ids, is_word)
+
+    def _back(self, order: list[Numbers]) -> Tensor:
+        return torch.as_tensor(np.argsort(np.concatenate(order))).to(self.device)
 
     def _mix(self, ids: Tensor) -> Tensor:
         assert self._swaps is not None  # noqa: S101  # the only caller looked
@@ -74,37 +105,48 @@ class School:
         chosen = rows & (torch.rand(ids.shape, device=self.device) < _SWAPPED_WORDS)
         return torch.where(chosen, self._swaps[ids], ids)
 
-    def run(self, plan: Plan, loss: Callable[[], Tensor], name: str) -> None:
-        """Take the steps of a stage, the rate rising shortly and falling long."""
-        tables = [self.encoder.words.weight]
-        others = [p for p in self.encoder.parameters() if p is not tables[0]]
-        optimiser = torch.optim.AdamW(
-            [{"params": others, "lr": plan.rate}, {"params": tables, "lr": 2 * plan.rate}],
-            betas=(0.9, 0.98),
-            weight_decay=0.01,
-            fused=True,
-        )
-        warm = max(1, plan.steps // 20)
+    def _stir(self, ids: Tensor, is_word: Tensor) -> Tensor:
+        """Put words of anywhere in the place of some; the marks at both ends stay."""
+        inner = is_word.clone()
+        inner[:, 0] = False
+        inner[:, :-1] &= is_word[:, 1:]
+        inner[:, -1] = False
+        chosen = inner & (torch.rand(ids.shape, device=self.device) < _STIRRED_WORDS)
+        others = self._every[torch.randint(len(self._every), ids.shape, device=self.device)]
+        return torch.where(chosen, others, ids)
 
-        def pace(step: int) -> float:
-            if step < warm:
-                return (step + 1) / warm
-            return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * (step - warm) / (plan.steps - warm)))
 
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, pace)
-        begun, shown = time.monotonic(), 0.0
-        for step in range(plan.steps):
-            lost = loss()
-            optimiser.zero_grad(set_to_none=True)
-            lost.backward()
-            torch.nn.utils.clip_grad_norm_(self.encoder.parameters(), 1.0)
-            optimiser.step()
-            schedule.step()
-            shown = lost.item() if step % 50 == 0 or step == plan.steps - 1 else shown
-            if step % 50 == 0 or step == plan.steps - 1:
-                took = time.monotonic() - begun
-                sys.stdout.write(f"{name}: step {step}, loss {shown:.3f}, {took:.0f} s\n")
-                sys.stdout.flush()
+def run(plan: Plan, encoders: Sequence[Encoder], loss: Callable[[], Tensor], name: str) -> None:
+    """Take the steps of a stage, the rate rising shortly and falling long."""
+    every = [p for encoder in encoders for p in encoder.parameters() if p.requires_grad]
+    tables = [encoder.words.weight for encoder in encoders if encoder.words.weight.requires_grad]
+    others = [p for p in every if not any(p is table for table in tables)]
+    optimiser = torch.optim.AdamW(
+        [{"params": others, "lr": plan.rate}, {"params": tables, "lr": 2 * plan.rate}],
+        betas=(0.9, 0.98),
+        weight_decay=0.01,
+        fused=True,
+    )
+    warm = max(1, plan.steps // 20)
+
+    def pace(step: int) -> float:
+        if step < warm:
+            return (step + 1) / warm
+        return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * (step - warm) / (plan.steps - warm)))
+
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, pace)
+    begun = time.monotonic()
+    for step in range(plan.steps):
+        lost = loss()
+        optimiser.zero_grad(set_to_none=True)
+        lost.backward()
+        torch.nn.utils.clip_grad_norm_(every, 1.0)
+        optimiser.step()
+        schedule.step()
+        if step % 50 == 0 or step == plan.steps - 1:
+            took = time.monotonic() - begun
+            sys.stdout.write(f"{name}: step {step}, loss {lost.item():.3f}, {took:.0f} s\n")
+            sys.stdout.flush()
 
 
 def vectors_of(school: School, numbers: Numbers, limit: int, batch: int = 4_096) -> Tensor:
@@ -133,7 +175,7 @@ def learn_chinese(school: School, teacher: Callable[[Numbers], Tensor], plan: Pl
         near = (1 - (own * goal).sum(1)).mean() + (1 - (chinese * goal[: plan.batch]).sum(1)).mean()
         return _PULL * near + _SPREAD * _apart(chinese, goal[: plan.batch], rows[:, 0])
 
-    school.run(plan, loss, "chinese")
+    run(plan, [school.encoder], loss, "chinese")
 
 
 def learn_answers(school: School, teacher: Callable[[Numbers], Tensor], plan: Plan) -> None:
@@ -149,40 +191,52 @@ def learn_answers(school: School, teacher: Callable[[Numbers], Tensor], plan: Pl
             lost = lost + plan.distil * _stay(school, teacher, plan.batch // 4)
         return lost
 
-    school.run(plan, loss, "answers")
+    run(plan, [school.encoder], loss, "answers")
 
 
-def hand_down(school: School, teacher: Callable[[Numbers], Tensor], plan: Plan) -> None:
-    """A smaller encoder learns the vectors of a larger one, and to answer as well."""
-    lesson, chance = school.lesson, school.chance
+class Elder:
+    """The whole encoder as a teacher: of texts as they are, remembered, and of any others."""
 
-    def loss() -> Tensor:
-        pairs = _with_small_talk(lesson, plan.batch, chance)
-        asked = school.encode(pairs[:, 0], QUERY_TOKENS)
-        found = school.encode(pairs[:, 1], DOCUMENT_TOKENS)
-        own = torch.cat((asked, found))
-        goal = teacher(np.concatenate((pairs[:, 0], pairs[:, 1]))).float()
-        near = (1 - (own * goal).sum(1)).mean()
-        rows = lesson.parallel[chance.integers(len(lesson.parallel), size=plan.batch // 4)].ravel()
-        more = school.encode(rows, DOCUMENT_TOKENS)
-        near = near + 0.5 * (1 - (more * teacher(rows).float()).sum(1)).mean()
-        return plan.distil * _PULL * near + contrast(asked, found, pairs)
-
-    school.run(plan, loss, "handed down")
+    def __init__(self, encoder: Encoder, remembered: Callable[[Numbers], Tensor]) -> None:
+        self.encoder = encoder.eval()
+        self.of = remembered
 
 
-def hand_down_requests(school: School, teacher: Callable[[Numbers], Tensor], plan: Plan) -> None:
-    """A small encoder learns where a large one sees requests; documents stay with that one."""
-    lesson, chance = school.lesson, school.chance
+def hand_down(requests: School, documents: School, elder: Elder, plan: Plan) -> None:
+    """Two small encoders learn to read as the whole one does: one requests, the other documents.
+
+    Each learns where the whole one sees its texts, and both together to find what it finds, in the
+    same order. Requests with words of anywhere in them, of which there is no end, teach most.
+    """
+    lesson, chance = requests.lesson, requests.chance
 
     def loss() -> Tensor:
         pairs = _with_small_talk(lesson, plan.batch, chance)
-        asked = school.encode(pairs[:, 0], QUERY_TOKENS)
-        near = (1 - (asked * teacher(pairs[:, 0]).float()).sum(1)).mean()
-        found = teacher(pairs[:, 1]).float()
-        return plan.distil * _PULL * near + contrast(asked, found, pairs)
+        asked = requests.encode(pairs[:, 0], QUERY_TOKENS)
+        found = documents.encode(pairs[:, 1], DOCUMENT_TOKENS)
+        goal, place = (elder.of(pairs[:, side]).float() for side in (0, 1))
+        lost = contrast(asked, found, pairs) + _PULL * (_near(asked, goal) + _near(found, place))
+        lost = lost + _order(asked @ found.T, goal @ place.T)
+        lost = lost + _order(found @ asked.T, place @ goal.T)
+        other = lesson.pairs[chance.integers(len(lesson.pairs), size=plan.batch), 0]
+        own, theirs = requests.encode_stirred(other, QUERY_TOKENS, elder.encoder)
+        lost = lost + _PULL * _near(own, theirs) + _order(own @ found.T, theirs @ place.T)
+        rows = lesson.parallel[chance.integers(len(lesson.parallel), size=plan.batch // 8)].ravel()
+        more = documents.encode(rows, DOCUMENT_TOKENS)
+        return lost + _PULL * _near(more, elder.of(rows).float())
 
-    school.run(plan, loss, "requests handed down")
+    run(plan, [requests.encoder, documents.encoder], loss, "handed down")
+
+
+def _near(own: Tensor, goal: Tensor) -> Tensor:
+    """How far they lie from where the teacher sees them."""
+    return (1 - (own * goal).sum(1)).mean()
+
+
+def _order(own: Tensor, goal: Tensor) -> Tensor:
+    """How far they are from finding what the teacher finds, as much above the rest."""
+    ours, theirs = (functional.log_softmax(scores / _HEAT, dim=1) for scores in (own, goal))
+    return functional.kl_div(ours, theirs, reduction="batchmean", log_target=True)
 
 
 def _with_small_talk(lesson: Lesson, batch: int, chance: np.random.Generator) -> Numbers:

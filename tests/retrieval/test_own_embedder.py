@@ -26,7 +26,7 @@ PAIRS = [
     ("Find out why the web page is slow.", "找出网页加载缓慢的原因。"),
 ]
 MANY = ["read", "pdf", "mail", "文件"] * 20
-QUICK = "quick_int8.onnx"
+DOCUMENTS, REQUESTS = "documents_int8.onnx", "requests_int8.onnx"
 
 
 class Tiny:
@@ -40,14 +40,16 @@ class Tiny:
         self.write("quantised")
 
     def write(self, shape: Shape) -> None:
-        write_tiny(self.folder, shape, name="model_int8.onnx")
+        for name in (REQUESTS, DOCUMENTS):
+            write_tiny(self.folder, shape, name=name)
         (self.folder / "cjk.json").write_text('["读取", "文件"]', encoding="utf-8")
         (self.folder / "embedder.json").write_text("{}", encoding="utf-8")
-        names = ("cjk.json", "embedder.json", "model_int8.onnx", "tokenizer.json")
+        (self.folder / "words.bin").write_bytes(b"")
+        names = ("cjk.json", "embedder.json", DOCUMENTS, "tokenizer.json", "words.bin")
         hashes = {name: _sha256(self.folder / name) for name in names}
         self._monkeypatch.setattr(own, "HASHES", hashes)
-        write_tiny(self.folder, "flat", name=QUICK)
-        self._monkeypatch.setattr(own, "QUICK_HASHES", {QUICK: _sha256(self.folder / QUICK)})
+        asked = {REQUESTS: _sha256(self.folder / REQUESTS)}
+        self._monkeypatch.setattr(own, "REQUEST_HASHES", asked)
 
 
 def _sha256(path: Path) -> str:
@@ -63,9 +65,9 @@ def test_every_file_of_the_package_that_is_data_is_listed_with_its_hash() -> Non
     files = [
         path
         for path in apexbridge_retriever.FOLDER.iterdir()
-        if path.suffix in {".onnx", ".json", ".npy"}
+        if path.suffix in {".onnx", ".json", ".npy", ".bin"}
     ]
-    assert {path.name: _sha256(path) for path in files} == own.HASHES | own.QUICK_HASHES
+    assert {path.name: _sha256(path) for path in files} == own.HASHES | own.REQUEST_HASHES
 
 
 async def test_the_same_said_in_two_languages_is_nearest() -> None:
@@ -77,27 +79,37 @@ async def test_the_same_said_in_two_languages_is_nearest() -> None:
     await embedder.close()
 
 
-async def test_a_request_read_quickly_is_near_to_the_same_request_read_wholly() -> None:
-    whole, quick = OwnEmbedder(), OwnEmbedder(is_quick=True)
-    assert quick.id == whole.id
+async def test_what_reads_requests_and_what_reads_documents_see_the_same_space() -> None:
+    embedder = OwnEmbedder()
     texts = [text for pair in PAIRS for text in pair]
-    wholly, quickly = [await one.embed(texts, kind="query") for one in (whole, quick)]
-    near = wholly @ quickly.T
-    assert near.argmax(axis=1).tolist() == [*range(len(texts))]
-    assert not np.allclose(wholly, quickly)
+    asked, found = [await embedder.embed(texts, kind=kind) for kind in ("query", "document")]
+    assert (asked @ found.T).argmax(axis=1).tolist() == [*range(len(texts))]
+    assert not np.allclose(asked, found)
 
 
-async def test_only_requests_are_read_quickly_and_each_loads_what_it_needs(tiny: Tiny) -> None:
-    whole, quick = OwnEmbedder(), OwnEmbedder(is_quick=True)
-    for texts in (["read"], MANY):
-        wholly = await whole.embed(texts, kind="document")
-        assert np.array_equal(await quick.embed(texts, kind="document"), wholly)
-        assert not np.allclose(await quick.embed(texts, kind="query"), wholly)
-    (tiny.folder / "model_int8.onnx").unlink()
-    assert len(await OwnEmbedder(is_quick=True).embed(MANY, kind="query")) == len(MANY)
-    (tiny.folder / QUICK).write_bytes(b"other")
-    with pytest.raises(EmbedderUnavailableError, match=f"{QUICK} is not the file"):
-        await OwnEmbedder(is_quick=True).embed(["read"], kind="query")
+async def test_each_kind_of_text_loads_the_model_it_needs_and_no_other(tiny: Tiny) -> None:
+    right = (tiny.folder / DOCUMENTS).read_bytes()
+    (tiny.folder / DOCUMENTS).unlink()
+    embedder = OwnEmbedder()
+    assert len(await embedder.embed(MANY, kind="query")) == len(MANY)
+    with pytest.raises(EmbedderUnavailableError, match=DOCUMENTS):
+        await embedder.embed(["read"], kind="document")
+    (tiny.folder / DOCUMENTS).write_bytes(b"other")
+    with pytest.raises(EmbedderUnavailableError, match=f"{DOCUMENTS} is not the file"):
+        await embedder.embed(["read"], kind="document")
+    (tiny.folder / DOCUMENTS).write_bytes(right)
+    (tiny.folder / REQUESTS).write_bytes(b"other")
+    assert len(await embedder.embed(MANY, kind="document")) == len(MANY)
+    assert len(await OwnEmbedder().embed(["read"], kind="document")) == 1
+    with pytest.raises(EmbedderUnavailableError, match=f"{REQUESTS} is not the file"):
+        await OwnEmbedder().embed(["read"], kind="query")
+
+
+async def test_a_second_model_reads_no_tokenizer_again(tiny: Tiny) -> None:
+    embedder = OwnEmbedder()
+    await embedder.embed(["read"], kind="document")
+    (tiny.folder / "tokenizer.json").write_bytes(b"")
+    assert len(await embedder.embed(["read"], kind="query")) == 1
 
 
 def test_id_and_size_are_known_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +143,7 @@ async def test_a_package_that_is_not_there_says_how_to_get_it(
     await _refused(OwnEmbedder(), "pip install apexbridge-retriever", EmbedderUnavailableError)
 
 
-@pytest.mark.parametrize("name", own.HASHES)
+@pytest.mark.parametrize("name", [name for name in own.HASHES if name not in {DOCUMENTS, REQUESTS}])
 async def test_files_other_than_those_measured_are_refused(tiny: Tiny, name: str) -> None:
     with (tiny.folder / name).open("ab") as file:
         file.write(b"\n")

@@ -157,9 +157,10 @@ def test_training_moves_translations_together(folder: Path, trained: Path) -> No
 
 
 async def test_a_thinner_one_is_taught_exported_and_embeds(folder: Path, trained: Path) -> None:
-    given = _given(folder, whole=trained, layers=[1], steps=4, out=folder / "thin.npz")
-    for given.requests_only in (True, False):
-        thin(given)
+    outs = {"out": folder / "thin.npz", "documents_out": folder / "documents.npz"}
+    given = _given(folder, whole=trained, layers=[1], document_layers=[0, 1], steps=4, **outs)
+    thin(given)
+    assert layers_in(read_weights(given.documents_out)) == 2
     assert layers_in(read_weights(given.out)) == 1
     hashes = release(given.out, folder / "begin", folder / "release")
     assert all(len(digest) == 64 for digest in hashes.values())

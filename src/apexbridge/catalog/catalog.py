@@ -19,7 +19,7 @@ from apexbridge.errors import SkillNotFoundError, SkillNotInvocableError, Source
 from apexbridge.events import CatalogChanged, Cause, EventSink
 from apexbridge.skills import names
 from apexbridge.skills.model import Origin, Problem, Skill, SkillContent
-from apexbridge.sources.base import Scan, SkillSource
+from apexbridge.sources.base import AtOnce, Scan, SkillSource
 from apexbridge.sources.nested import NestedRoot, Nesting
 from apexbridge.sources.walking import really
 
@@ -199,6 +199,11 @@ class Catalog:
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
         """Read a skill's body through the source that listed it."""
         return await self.source_of(skill).source.content(skill, arguments)
+
+    def content_at_once(self, skill: Skill) -> SkillContent | None:
+        """The same on a thread of the caller's; nothing where the source must be waited for."""
+        source = self.source_of(skill).source
+        return source.content_at_once(skill) if isinstance(source, AtOnce) else None
 
     def due(self, now: float) -> list[str]:
         """The sources that are down and should be asked again."""

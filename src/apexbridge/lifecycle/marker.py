@@ -87,7 +87,8 @@ def write_marker(root: Path, marker: Marker) -> None:
     # By the skill's name: what a kill leaves here is taken up when the skill is done again.
     temporary = staging / f"{root.name}.marker"
     try:
-        staging.mkdir(mode=0o700, exist_ok=True)
+        if not staging.is_dir():
+            staging.mkdir(mode=0o700, exist_ok=True)
         temporary.write_bytes(_bytes(marker))
         temporary.replace(root / MARKER)
     except OSError as error:

@@ -16,7 +16,7 @@ _HEADINGS = 12
 """Characters of a Chinese phrase, words of an English one."""
 _HAN = "\u3400-\u9fff\uf900-\ufaff"
 _PIECE = re.compile(
-    rf"(?P<han>[{_HAN}])|(?P<word>[^\W_{_HAN}]+[+#]*)[ \t-]*|(?P<gap>[ \t-]+)|(?P<end>.)"
+    rf"([{_HAN}])|([^\W_{_HAN}]+[+#]*)[ \t-]*|([ \t-]+)|(.)"  # Chinese, a word, a gap, an end
 )
 _HEADING = re.compile(r"#{1,6}[ \t]+(.{1,200})")
 _QUOTED = re.compile(
@@ -58,8 +58,9 @@ def phrases(*, name: str, summary: str, body: str) -> Iterator[str]:
     title = spoken(name)
     yield from (found[found.lastindex or 0] for found in _QUOTED.finditer(summary))
     said = ""
-    again = _repeated(f"{title}\n{summary}", islice(_headings(body), _HEADINGS))
-    for phrase in chain(again, _repeated(title, [summary])):
+    named, told = list(_runs(title)), list(_runs(summary))
+    below = chain.from_iterable(map(_runs, islice(_headings(body), _HEADINGS)))
+    for phrase in chain(_repeated((*named, *told), below), _repeated(named, told)):
         compared = f" {' '.join(word.compared for word in phrase)} "
         if compared not in said:  # neither alone nor within a longer one
             said += f"{compared}\n"
@@ -80,29 +81,31 @@ def _headings(body: str) -> Iterator[str]:
             yield plain(heading[1])
 
 
-def _repeated(said: str, lines: Iterable[str]) -> Iterator[_Run]:
+def _repeated(said: Iterable[_Run], lines: Iterable[_Run]) -> Iterator[_Run]:
     """The longest phrases of the lines that were said before."""
-    known = {
-        tuple([word.compared for word in run[at : at + size]])
-        for run in _runs(said)
-        for at in range(len(run))
-        for size in range(1, _LONGEST[run[0].is_han] + 1)
-    }
-    for line in lines:
-        for run in _runs(line):
-            yield from _phrases(run, known)
+    known = set[tuple[str, ...]]()
+    for run in said:
+        compared, longest = _compared(run), _LONGEST[run[0].is_han]
+        known.update(
+            compared[at : at + size] for at in range(len(run)) for size in range(1, longest + 1)
+        )
+    for run in lines:
+        yield from _phrases(run, known)
+
+
+def _compared(run: _Run) -> tuple[str, ...]:
+    return tuple([word.compared for word in run])
 
 
 def _phrases(run: _Run, known: set[tuple[str, ...]]) -> Iterator[_Run]:
-    is_han, at = run[0].is_han, 0
-    shortest = 2 if is_han else 1
+    is_han, at, every = run[0].is_han, 0, _compared(run)
+    shortest, longest = 2 if is_han else 1, _LONGEST[is_han]
     while at < len(run):
-        for size in range(min(_LONGEST[is_han], len(run) - at), shortest - 1, -1):
-            part = run[at : at + size]
-            compared = tuple([word.compared for word in part])
+        for size in range(min(longest, len(run) - at), shortest - 1, -1):
+            compared = every[at : at + size]
             if compared in known:
                 if "".join(compared) not in _SAID_OF_SKILLS:
-                    yield part
+                    yield run[at : at + size]
                 at += size - 1
                 break
         at += 1
@@ -111,23 +114,24 @@ def _phrases(run: _Run, known: set[tuple[str, ...]]) -> Iterator[_Run]:
 def _runs(text: str) -> Iterator[list[_Word]]:
     """Telling words that stand together, all of them Chinese or none."""
     run: list[_Word] = []
-    for piece in _PIECE.finditer(text):
-        kind = piece.lastgroup or ""
-        if kind == "gap" and run and not run[0].is_han:
+    is_han = False
+    for han, written, gap, _ in _PIECE.findall(text):
+        if gap and run and not is_han:
             continue
-        word = _word(piece[kind], kind) if kind in {"han", "word"} else None
-        if run and (word is None or word.is_han != run[0].is_han):
+        word = _word(han or written, bool(han)) if han or written else None
+        if run and (word is None or word.is_han != is_han):
             yield run
             run = []
         if word is not None:
+            is_han = word.is_han
             run.append(word)
     if run:
         yield run
 
 
 @lru_cache(maxsize=16_384)
-def _word(written: str, kind: str) -> _Word | None:
-    if kind == "han":
+def _word(written: str, is_han: bool) -> _Word | None:
+    if is_han:
         compared = words(written, kind="document")[0]
         is_telling_one = written not in _PARTICLES
         return _Word(written=written, compared=compared, is_han=True) if is_telling_one else None

@@ -27,6 +27,12 @@ from apexbridge.skills.model import Skill, SkillContent
 log = logging.getLogger(__name__)
 
 Read = Callable[[Skill], Awaitable[SkillContent]]
+ReadAtOnce = Callable[[Skill], SkillContent | None]
+"""On a thread, where nothing must be waited for; else nothing."""
+
+
+def _nothing_at_once(_: Skill) -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,25 +47,31 @@ class Tagging:
         """Part of the fingerprint: tags made another way make another entry."""
         if not self.is_on:
             return "none"
-        asks = self.tagger is not None and self._asks_for(skill)
+        asks = self.asks_for(skill)
         return f"model {self.tagger.model_name}" if self.tagger and asks else "text"
 
-    def _asks_for(self, skill: Skill) -> bool:
-        return self.tagger is not None and self.store is not None and skill.provenance.writable
+    def asks_for(self, skill: Skill) -> bool:
+        """Whether a model makes the tags of this skill."""
+        has_model = self.is_on and self.tagger is not None and self.store is not None
+        return has_model and skill.provenance.writable
 
     def lacks(self, skill: Skill) -> bool:
         """Whether the model is still to be asked, because it could not answer before."""
-        if not self.is_on or self.store is None or not self._asks_for(skill):
+        if self.store is None or not self.asks_for(skill):
             return False
         return skill.fingerprint is not None and self.store.get(skill.fingerprint.sha256) is None
 
-    async def tags(self, skill: Skill, body: str) -> Tags:
-        """The tags of a skill; a model that cannot answer is no obstacle."""
+    def mined(self, skill: Skill, body: str) -> Tags:
+        """The tags that the skill's own text gives."""
         if not self.is_on:
             return Tags(tags=())
         declared = declared_tags(skill)
-        mined = mine_tags(name=skill.name, summary=skill.summary, body=body, declared=declared)
-        if not self._asks_for(skill) or self.store is None or skill.fingerprint is None:
+        return mine_tags(name=skill.name, summary=skill.summary, body=body, declared=declared)
+
+    async def tags(self, skill: Skill, body: str) -> Tags:
+        """The tags of a skill; a model that cannot answer is no obstacle."""
+        mined, declared = self.mined(skill, body), declared_tags(skill)
+        if not self.asks_for(skill) or self.store is None or skill.fingerprint is None:
             return mined
         known = await anyio.to_thread.run_sync(self.store.get, skill.fingerprint.sha256)
         if known is None and self.tagger is not None:
@@ -94,12 +106,16 @@ class Texts:
     """Where the texts of skills come from."""
 
     read: Read
+    read_at_once: ReadAtOnce = _nothing_at_once
     tagging: Tagging = NO_TAGGING
 
     def item(self, skill: Skill) -> Item:
         """A skill as the index takes it."""
         return Item(
-            name=skill.name, fingerprint=self.fingerprint(skill), read=partial(self._of, skill)
+            name=skill.name,
+            fingerprint=self.fingerprint(skill),
+            read=partial(self._of, skill),
+            read_at_once=partial(self._at_once, skill),
         )
 
     def fingerprint(self, skill: Skill) -> str:
@@ -110,14 +126,21 @@ class Texts:
 
     async def _of(self, skill: Skill) -> SkillText:
         content = await self.read(skill)
-        tags = await self.tagging.tags(skill, content.body)
-        return SkillText(
-            name=skill.name,
-            summary=skill.summary,
-            body=content.body,
-            tags=tags.tags,
-            other_language=tags.other_language,
-        )
+        return _text(skill, content, await self.tagging.tags(skill, content.body))
+
+    def _at_once(self, skill: Skill) -> SkillText | None:
+        content = None if self.tagging.asks_for(skill) else self.read_at_once(skill)
+        return content and _text(skill, content, self.tagging.mined(skill, content.body))
+
+
+def _text(skill: Skill, content: SkillContent, tags: Tags) -> SkillText:
+    return SkillText(
+        name=skill.name,
+        summary=skill.summary,
+        body=content.body,
+        tags=tags.tags,
+        other_language=tags.other_language,
+    )
 
 
 async def vectorise(

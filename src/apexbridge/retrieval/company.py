@@ -36,13 +36,24 @@ class Judges:
         """
         vectors = kept_for(embedder.id)
         if vectors is None:
-            vectors = await embed_checked(embedder, TEXTS, kind="document")
+            vectors = await make_company(embedder)
         skills, small_talk = np.split(vectors, [len(background.TEXTS)])
         return cls(skills, small_talk, Ruler.of(skills, small_talk))
 
     def small_talk_near(self, vector: Matrix) -> float:
         """How near a request is to the small talk it is most like."""
         return float(np.sort(self.small_talk @ vector)[-3:].mean())
+
+
+async def make_company(embedder: Embedder) -> Matrix:
+    """Skills are read as documents, and what people say as requests.
+
+    Raises:
+        RetrievalError: If the embedder fails.
+    """
+    skills = await embed_checked(embedder, background.TEXTS, kind="document")
+    small_talk = await embed_checked(embedder, background.SMALL_TALK, kind="query")
+    return np.concatenate((skills, small_talk))
 
 
 def name_of(embedder_id: str) -> str:

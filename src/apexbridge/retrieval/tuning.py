@@ -23,11 +23,11 @@ class Tuning:
 
 GENERAL = Tuning(fusion=Fusion(), calibration=Calibration())
 OWN = Tuning(
-    views=2,
-    fusion=Fusion(view=1.0, lexical=3.0),
+    views=0,
+    fusion=Fusion(view=0.0, lexical=3.0),
     calibration=Calibration(
-        is_task=Curve(near=1.51, small_talk=-7.71, size=-0.19, bias=16.02),
-        is_fitting=Curve(near=2.82, bias=-3.85),
+        is_task=Curve(near=1.47, small_talk=-14.53, size=0.4, bias=21.08),
+        is_fitting=Curve(near=3.56, bias=-3.6),
     ),
 )
 USE = Tuning(

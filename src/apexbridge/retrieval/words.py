@@ -8,9 +8,9 @@ import re
 import threading
 import unicodedata
 import zlib
-from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +26,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _IS_HAN = re.compile(rf"[{_HAN}]")
 _LONGEST = 64
 _MOST = 255
+_REMEMBERED = 65_536
 
 Counted = tuple[NDArray[np.uint32], NDArray[np.uint8]]
 """Terms in rising order, and how often each is there."""
@@ -81,7 +82,7 @@ def _runs(text: str) -> list[str]:
     return _RUN.findall(text if text.isascii() else unicodedata.normalize("NFKC", text))
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=_REMEMBERED)
 def _stems(run: str) -> tuple[str, ...]:
     """Kept for short runs only: a long one, or one of Chinese, is seldom met again."""
     return _cut(run)
@@ -110,7 +111,7 @@ def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)]
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=_REMEMBERED)
 def _stem(word: str) -> str:
     if not word.isascii():
         return word
@@ -126,37 +127,34 @@ def term(word: str) -> int:
 
 def count(found: Iterable[str]) -> Counted:
     """The terms in rising order, and how often each is there (at most 255 times)."""
-    return _sorted((term(word), often) for word, often in Counter(found).items())
+    return _counted(map(term, found))
 
 
 def count_words(text: str, *, title: str = "", weight: int = 1) -> Counted:
-    """The same for the words of a document; its title's count `weight` times.
+    """The same for the words of a document; its title's count `weight` times."""
+    runs = (*_runs(title) * weight, *_runs(text))
+    return _counted(chain.from_iterable(map(_numbers.__getitem__, runs)))
 
-    A run of letters is cut and numbered once, however often it is there.
+
+class _Numbers(dict[str, tuple[int, ...]]):
+    """The terms of a run of letters; what was cut before is found without a call.
+
+    Kept for short runs only: a long one, or one of Chinese, is seldom met again.
     """
-    runs = Counter(_runs(title) * weight)
-    runs.update(_runs(text))
-    return _sorted(
-        (number, often)
-        for run, often in runs.items()
-        for number in (
-            _numbers(run) if run.isascii() and len(run) <= _LONGEST else map(term, _cut(run))
-        )
-    )
+
+    def __missing__(self, run: str) -> tuple[int, ...]:
+        numbers = tuple(map(term, _cut(run)))
+        if run.isascii() and len(run) <= _LONGEST:
+            if len(self) >= _REMEMBERED:
+                self.clear()
+            self[run] = numbers
+        return numbers
 
 
-@lru_cache(maxsize=65_536)
-def _numbers(run: str) -> tuple[int, ...]:
-    """Kept for short runs only, as above."""
-    return tuple(map(term, _cut(run)))
+_numbers = _Numbers()
 
 
-def _sorted(pairs: Iterable[tuple[int, int]]) -> Counted:
+def _counted(numbers: Iterable[int]) -> Counted:
     # Two words may be one number; what is there twice would count as two texts that have it.
-    counted: dict[int, int] = defaultdict(int)
-    for number, often in pairs:
-        counted[number] += often
-    terms = np.fromiter(counted.keys(), np.uint32, len(counted))
-    counts = np.minimum(np.fromiter(counted.values(), np.int64, len(counted)), _MOST)
-    order = np.argsort(terms)
-    return terms[order], counts[order].astype(np.uint8)
+    terms, counts = np.unique(np.fromiter(numbers, np.uint32), return_counts=True)
+    return terms, np.minimum(counts, _MOST).astype(np.uint8)

@@ -163,7 +163,9 @@ def _unreadable(place: Path, catalog: Catalog, error: StorageError) -> IndexStat
 
 def _searching(loaded: Loaded, catalog: Catalog) -> Searching:
     usage = UsageStore(loaded.data / "usage.db")  # never opened: nobody searches
-    return Searching(loaded, lambda: catalog.snapshot.skills, catalog.content, usage)
+    return Searching(
+        loaded, lambda: catalog.snapshot.skills, catalog.content, catalog.content_at_once, usage
+    )
 
 
 def _copy_index(source: Path, copy: Path) -> bool:

@@ -293,7 +293,13 @@ class Runtime:
         from apexbridge.runtime.searching import Searching
 
         catalog = self.catalog
-        return Searching(self.loaded, lambda: catalog.snapshot.skills, catalog.content, self.usage)
+        return Searching(
+            self.loaded,
+            lambda: catalog.snapshot.skills,
+            catalog.content,
+            catalog.content_at_once,
+            self.usage,
+        )
 
     async def search(
         self,

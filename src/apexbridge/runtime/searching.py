@@ -19,6 +19,7 @@ from apexbridge.errors import RetrievalError, StorageError
 from apexbridge.lifecycle.tagging import Tagger, TagStore
 from apexbridge.lifecycle.vectorise import (
     Read,
+    ReadAtOnce,
     Tagging,
     Texts,
     make_skill_entry,
@@ -65,12 +66,13 @@ class Searching:
         loaded: Loaded,
         skills: Callable[[], Sequence[Skill]],
         read: Read,
+        read_at_once: ReadAtOnce,
         usage: UsageStore,
     ) -> None:
         self._loaded = loaded
         self._used = UsedSkills(usage)
         self._skills = skills
-        self._texts = Texts(read=read)
+        self._texts = Texts(read=read, read_at_once=read_at_once)
         self._opened: SkillIndex | None = None
         self._old: SkillIndex | None = None
         self._is_synced = False
@@ -261,7 +263,7 @@ def open_embedder(chosen: IndexSettings, loaded: Loaded) -> Embedder:
         case _:
             from apexbridge.retrieval.embedders.own import OwnEmbedder
 
-            return OwnEmbedder(is_quick=kind == "own-quick")
+            return OwnEmbedder()
 
 
 def offline_embedders() -> list[Embedder]:

@@ -111,10 +111,9 @@ class IndexSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     embedder: Embedder = "own"
-    """What turns texts into vectors: `own` (ours: offline, English and Chinese), `own-quick` (the
-    same index, requests read in a quarter of the time), `use` (offline, sixteen languages),
-    `onnx:FOLDER`, `fastembed:MODEL`, `http` (the `embedder_*` settings below), `hash`
-    (for tests)."""
+    """What turns texts into vectors: `own` (ours: offline, English and Chinese), `use`
+    (offline, sixteen languages), `onnx:FOLDER`, `fastembed:MODEL`, `http` (the `embedder_*`
+    settings below), `hash` (for tests)."""
     embedder_url: str = ""
     """The address of an OpenAI-compatible service, used as given."""
     embedder_model: str = ""

@@ -51,7 +51,7 @@ def _refuse_no_grant(grants: tuple[str, ...]) -> tuple[str, ...]:
     return grants
 
 
-_PLAIN = frozenset({"own", "own-quick", "use", "hash", "http"})
+_PLAIN = frozenset({"own", "use", "hash", "http"})
 """The embedders that are named by a word alone."""
 
 
@@ -59,7 +59,7 @@ def _refuse_unknown_embedder(written: str) -> str:
     kind, _, rest = written.partition(":")
     if (kind in _PLAIN and not rest) or (kind in {"onnx", "fastembed"} and rest):
         return written
-    every = "own, own-quick, use, hash, http, onnx:FOLDER, fastembed:MODEL"
+    every = "own, use, hash, http, onnx:FOLDER, fastembed:MODEL"
     raise ValueError(f"'{written}' is none of {every}")
 
 

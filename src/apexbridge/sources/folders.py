@@ -105,7 +105,7 @@ class FolderSource:
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
         """Read the body."""
-        return await anyio.to_thread.run_sync(self._content, skill)
+        return await anyio.to_thread.run_sync(self.content_at_once, skill)
 
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
         """Read a file beside SKILL.md."""
@@ -220,7 +220,8 @@ class FolderSource:
             raise SkillNotFoundError(skill.name)
         return skill.root
 
-    def _content(self, skill: Skill) -> SkillContent:
+    def content_at_once(self, skill: Skill) -> SkillContent:
+        """Read the body, on a thread of the caller's."""
         file = read_skill_file(self._folder_of(skill))
         opened = file if isinstance(file, Problem) else open_document(file.data)
         if isinstance(opened, Problem):

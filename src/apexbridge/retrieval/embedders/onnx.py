@@ -10,7 +10,6 @@ import mmap
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -190,25 +189,19 @@ class OnnxEmbedder:
         return checked
 
 
-def load_encoder(folder: Path, threads: int, name: str, *, model: str = "") -> Encoder:
+def load_encoder(
+    folder: Path, threads: int, name: str, *, model: str = "", beside: Encoder | None = None
+) -> Encoder:
     """Load the model in a folder, or the one of this name, and all that lies beside it.
+
+    What another encoder of the same folder has read already need not be read again.
 
     Raises:
         EmbedderUnavailableError: If a file or a package is missing or broken.
     """
     path = folder / model if model else find_model(folder, name=name)
-    if not (folder / "tokenizer.json").is_file():
-        raise EmbedderUnavailableError(f"there is no tokenizer.json in {folder}", name=name)
-    load = partial(optional, extra="onnx", name=name)
-    runtime, tokenizers = load("onnxruntime"), load("tokenizers")
-    with told(f"{folder / 'tokenizer.json'} cannot be read", name):
-        tokenizer: _Tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-    with told(f"{folder / 'embedder.json'} makes no sense", name):
-        recipe = _recipe(folder / "embedder.json")
-    with told(f"{folder / 'cjk.json'} makes no sense", name):
-        words = _words(folder / "cjk.json")
+    runtime = optional("onnxruntime", extra="onnx", name=name)
+    reading = beside or _load_reading(folder, name)
     with told(f"{path} cannot be loaded", name):
         options = runtime.SessionOptions()
         options.intra_op_num_threads = threads
@@ -219,13 +212,37 @@ def load_encoder(folder: Path, threads: int, name: str, *, model: str = "") -> E
         inputs = _inputs(session)
         return Encoder(
             session=session,
-            tokenizer=tokenizer,
-            recipe=recipe,
-            words=words,
+            tokenizer=reading.tokenizer,
+            recipe=reading.recipe,
+            words=reading.words,
             inputs=inputs,
-            output=_output(session, recipe),
+            output=_output(session, reading.recipe),
             takes_one=_is_dynamically_quantised(path) or "attention_mask" not in inputs,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """How texts become tokens, whatever model they are for."""
+
+    tokenizer: _Tokenizer
+    recipe: Recipe
+    words: Collection[str] | None
+
+
+def _load_reading(folder: Path, name: str) -> _Reading:
+    if not (folder / "tokenizer.json").is_file():
+        raise EmbedderUnavailableError(f"there is no tokenizer.json in {folder}", name=name)
+    tokenizers = optional("tokenizers", extra="onnx", name=name)
+    with told(f"{folder / 'tokenizer.json'} cannot be read", name):
+        tokenizer: _Tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+    with told(f"{folder / 'embedder.json'} makes no sense", name):
+        recipe = _recipe(folder / "embedder.json")
+    with told(f"{folder / 'cjk.json'} makes no sense", name):
+        words = _words(folder / "cjk.json")
+    return _Reading(tokenizer=tokenizer, recipe=recipe, words=words)
 
 
 def _recipe(path: Path) -> Recipe:

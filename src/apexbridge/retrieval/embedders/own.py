@@ -1,11 +1,11 @@
 """The default embedder: our own encoder of requests and skills, in English and Chinese.
 
-Its files come with the package `apexbridge-retriever`, and only those listed here are loaded: other
-files give other vectors. Each text goes through the model alone (`onnx` says why), in two threads
-where there are several; a thread for one short text would take longer to wake than it saves.
+It is two models in one space: one reads requests, and a thinner one documents, of which there are
+many and which say plainly what they are about. They share their words. The files come with the
+package `apexbridge-retriever`, and only those listed here are loaded: others give other vectors.
 
-A quick model, a quarter as deep, was taught where the whole one sees requests. It answers in the
-same space, so that both find the same documents, and which is used may change at any time.
+Each text goes through its model alone (`onnx` says why), in two threads where there are several; a
+thread for one short text would take longer to wake than it saves.
 """
 
 import threading
@@ -25,16 +25,17 @@ from apexbridge.retrieval.embedders.onnx import Encoder, load_encoder
 DIMENSIONS = 384
 HASHES = {
     "cjk.json": "19832757f4f1fbb5defdb6e0ed6beb9aae9a87c1aad1cc0749a17fdaafe656b0",
+    "documents_int8.onnx": "6882e5eb05f880cd1261d1982c4873cfde13727ce230fa9a0b92cfca407b6bca",
     "embedder.json": "13c2841b56b8b5c28f79c6244650f3998f9b0e0ad62a65794d816d1c46d9de96",
-    "model_int8.onnx": "30d5f7334e7b669d3ff05fcc710699eabb1cae7cb5c26a926604b0358d09405d",
     "tokenizer.json": "54e54ed9497356363d053e60289f33c8b2a0c02964e57a585ba5ecdc4a782e2d",
+    "words.bin": "b768e4d7364a7edef82145b4d306903d6fa55fddd36764de3ddb66bbaa671224",
 }
 """Every file that changes the vectors of documents; the embedder's id is made of them."""
-QUICK_HASHES = {
-    "quick_int8.onnx": "7a7f1f13f425c23726758c01d64debd864326376f1a0466c03e359cbd8a20d1d",
+REQUEST_HASHES = {
+    "requests_int8.onnx": "b3bf902e6f9bbf34a3661455c2733856a265b5ee24eb067cfea0b9caf870869d",
 }
-"""What is read for requests in the place of the whole model."""
-_WHOLE, _QUICK = "model_int8.onnx", "quick_int8.onnx"
+"""What reads requests: another one would find the same documents, and none is embedded anew."""
+_MODELS: dict[Kind, str] = {"document": "documents_int8.onnx", "query": "requests_int8.onnx"}
 _NAME = "apexbridge-retriever"
 _SHORT = 40
 """Characters that hold nobody up for long, so that they need no thread."""
@@ -45,11 +46,10 @@ _BATCH = 8
 class OwnEmbedder:
     """Needs no server and no key; one object serves any number of callers."""
 
-    def __init__(self, threads: int = 2, *, is_quick: bool = False) -> None:
+    def __init__(self, threads: int = 2) -> None:
         self._threads = max(1, threads)
-        self._is_quick = is_quick
         self._loading = threading.Lock()
-        self._encoders = dict[str, Encoder]()
+        self._encoders = dict[Kind, Encoder]()
 
     @property
     def dimensions(self) -> int:
@@ -66,12 +66,11 @@ class OwnEmbedder:
         out: Matrix = np.empty((len(texts), DIMENSIONS), np.float32)
         if not texts:
             return out
-        model = _QUICK if self._is_quick and kind == "query" else _WHOLE
-        encoder = self._encoders.get(model)
+        encoder = self._encoders.get(kind)
         if encoder is not None and len(texts) == 1 and len(texts[0]) <= _SHORT:
             self._fill(encoder, texts, kind, out)
             return out
-        encoder = await anyio.to_thread.run_sync(self._load, model)
+        encoder = await anyio.to_thread.run_sync(self._load, kind)
         await self._share(encoder, texts, kind, out)
         return out
 
@@ -110,20 +109,23 @@ class OwnEmbedder:
                 row = encoder.rows([tokens])
             out[at] = unit_rows(row, count=1, dimensions=DIMENSIONS, name=name)[0]
 
-    def _load(self, model: str) -> Encoder:
+    def _load(self, kind: Kind) -> Encoder:
         with self._loading:
-            if model not in self._encoders:
+            if kind not in self._encoders:
                 package = needed("apexbridge_retriever", install=_NAME, name=self.id)
-                self._encoders[model] = _load_checked(Path(package.FOLDER), model, self.id)
-            return self._encoders[model]
+                beside = next(iter(self._encoders.values()), None)
+                self._encoders[kind] = _load_checked(
+                    Path(package.FOLDER), _MODELS[kind], self.id, beside
+                )
+            return self._encoders[kind]
 
 
-def _load_checked(folder: Path, model: str, name: str) -> Encoder:
-    """Only what this model reads is checked: the other one's file takes longer than its own."""
+def _load_checked(folder: Path, model: str, name: str, beside: Encoder | None) -> Encoder:
+    """Only what is read is checked: what the other model brought along was, and its own is not."""
     try:
-        for file, digest in {**HASHES, **QUICK_HASHES}.items():
-            if file == model or not file.endswith(".onnx"):
+        for file, digest in {**HASHES, **REQUEST_HASHES}.items():
+            if file == model or (beside is None and not file.endswith(".onnx")):
                 expect(folder / file, digest)
     except (OSError, ValueError) as error:
         raise EmbedderUnavailableError(str(error), name=name) from error
-    return load_encoder(folder, 1, name, model=model)
+    return load_encoder(folder, 1, name, model=model, beside=beside)
