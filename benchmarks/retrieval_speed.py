@@ -118,7 +118,7 @@ class StoredVectors:
 
     async def embed(self, texts: Sequence[str], *, kind: Kind) -> Matrix:
         """A request's own vector; for anything else any."""
-        if kind == "query":
+        if kind == "query" and self._vectors.keys() >= set(texts):
             return np.stack([self._vectors[text] for text in texts])
         return _unit(self._chance.standard_normal((len(texts), DIMENSIONS), np.float32))
 

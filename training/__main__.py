@@ -83,6 +83,11 @@ def _add_thin(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--whole", type=Path, required=True, help="weights of the whole encoder")
     for name, reads in (("--layers", "requests"), ("--document-layers", "documents")):
         parser.add_argument(name, type=int, nargs="+", required=True, help=f"kept for {reads}")
+    parser.add_argument(
+        "--documents-only", action="store_true", help="requests were handed down before"
+    )
+    parser.add_argument("--documents-from", type=Path, help="weights to go on from")
+    parser.add_argument("--rate", type=float, default=4e-4)
     parser.add_argument("--documents-out", type=Path, required=True, help="weights, as .npz")
     parser.add_argument("--steps", type=int, default=2_000)
     parser.set_defaults(run=_course, course="thin")

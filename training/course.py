@@ -18,6 +18,7 @@ from training.stages import (
     Plan,
     School,
     hand_down,
+    hand_down_documents,
     learn_answers,
     learn_chinese,
     vectors_of,
@@ -81,18 +82,22 @@ def thin(given: argparse.Namespace) -> None:
     teaching = School(build(whole), lesson, device)
     say(f"whole, {layers_in(whole)} layers: {judge(teaching)}")
     elder = Elder(teaching.encoder, Remembered(teaching, numbers))
-    requests, documents = (
-        School(build(thinned(whole, tuple(layers))), lesson, device, seed=given.seed)
-        for layers in (given.layers, given.document_layers)
-    )
+    begun = [thinned(whole, tuple(layers)) for layers in (given.layers, given.document_layers)]
+    if given.documents_from is not None:
+        begun[1] = read_weights(given.documents_from)
+    requests, documents = (School(build(one), lesson, device, seed=given.seed) for one in begun)
     for school in (requests, documents):
         school.encoder.words.weight.requires_grad_(False)
-    hand_down(requests, documents, elder, Plan(steps=given.steps, batch=given.batch))
+    plan = Plan(steps=given.steps, batch=given.batch, rate=given.rate)
+    if given.documents_only:
+        hand_down_documents(documents, elder, plan)
+    else:
+        hand_down(requests, documents, elder, plan)
+        write_weights(requests.encoder, given.out)
+    write_weights(documents.encoder, given.documents_out)
     say(f"requests thin, documents whole: {judge(requests, teaching)}")
     say(f"requests whole, documents thin: {judge(teaching, documents)}")
     say(f"both thin: {judge(requests, documents)}")
-    write_weights(requests.encoder, given.out)
-    write_weights(documents.encoder, given.documents_out)
 
 
 def read_weights(path: Path) -> State:

@@ -228,6 +228,36 @@ def hand_down(requests: School, documents: School, elder: Elder, plan: Plan) -> 
     run(plan, [requests.encoder, documents.encoder], loss, "handed down")
 
 
+def hand_down_documents(documents: School, elder: Elder, plan: Plan) -> None:
+    """A small encoder learns to read documents as the whole one does, for any request.
+
+    Not only those of the lesson: with words of anywhere in them, and short ones too, which other
+    libraries are full of.
+    """
+    lesson, chance = documents.lesson, documents.chance
+
+    def loss() -> Tensor:
+        pairs = _with_small_talk(lesson, plan.batch, chance)
+        found = documents.encode(pairs[:, 1], DOCUMENT_TOKENS)
+        goal, place = (elder.of(pairs[:, side]).float() for side in (0, 1))
+        lost = contrast(goal, found, pairs) + _PULL * _near(found, place)
+        lost = (
+            lost + _order(goal @ found.T, goal @ place.T) + _order(found @ goal.T, place @ goal.T)
+        )
+        for side, size, limit in (
+            (0, plan.batch, QUERY_TOKENS),
+            (1, plan.batch // 2, DOCUMENT_TOKENS),
+        ):
+            some = lesson.pairs[chance.integers(len(lesson.pairs), size=size), side]
+            own, theirs = documents.encode_stirred(some, limit, elder.encoder)
+            lost = lost + _PULL * _near(own, theirs) + _order(own @ goal.T, theirs @ goal.T)
+        rows = lesson.parallel[chance.integers(len(lesson.parallel), size=plan.batch // 8)].ravel()
+        more = documents.encode(rows, DOCUMENT_TOKENS)
+        return lost + _PULL * _near(more, elder.of(rows).float())
+
+    run(plan, [documents.encoder], loss, "documents handed down")
+
+
 def _near(own: Tensor, goal: Tensor) -> Tensor:
     """How far they lie from where the teacher sees them."""
     return (1 - (own * goal).sum(1)).mean()

@@ -159,6 +159,10 @@ def test_training_moves_translations_together(folder: Path, trained: Path) -> No
 async def test_a_thinner_one_is_taught_exported_and_embeds(folder: Path, trained: Path) -> None:
     outs = {"out": folder / "thin.npz", "documents_out": folder / "documents.npz"}
     given = _given(folder, whole=trained, layers=[1], document_layers=[0, 1], steps=4, **outs)
+    given.rate = 4e-4
+    given.documents_only, given.documents_from = False, None
+    thin(given)
+    given.documents_only, given.documents_from = True, given.documents_out
     thin(given)
     assert layers_in(read_weights(given.documents_out)) == 2
     assert layers_in(read_weights(given.out)) == 1

@@ -309,7 +309,9 @@ class _Order:
                 background=weight * (self.company.skills @ asked.vector),
                 background_is_chinese=_BACKGROUND_IS_CHINESE,
             )
-            both = (dense + self.fusion.view * view).astype(np.float32)
+            both = dense
+            if self.fusion.view:
+                both = (dense + self.fusion.view * view).astype(np.float32)
             meaning = standardise(both, company, self.language)
         matches = self.shelf.lexicon.match(words(asked.text, kind="query"))
         return _Scored(asked, dense, view, meaning, matches)

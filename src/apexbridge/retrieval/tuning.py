@@ -26,8 +26,8 @@ OWN = Tuning(
     views=0,
     fusion=Fusion(view=0.0, lexical=3.0),
     calibration=Calibration(
-        is_task=Curve(near=1.47, small_talk=-14.53, size=0.4, bias=21.08),
-        is_fitting=Curve(near=3.56, bias=-3.6),
+        is_task=Curve(near=1.05, small_talk=-13.74, size=0.47, bias=23.69),
+        is_fitting=Curve(near=3.19, bias=-3.8),
     ),
 )
 USE = Tuning(

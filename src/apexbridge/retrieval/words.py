@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain
+from operator import add
 from typing import Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ _RUN = re.compile(rf"[{_HAN}]+|[^\W_{_HAN}]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _IS_HAN = re.compile(rf"[{_HAN}]")
 _LONGEST = 64
+_LONGEST_HAN = 8
 _MOST = 255
 _REMEMBERED = 65_536
 
@@ -108,7 +110,7 @@ def _parts(run: str) -> list[str]:
 
 
 def _pairs(run: str) -> list[str]:
-    return [run[at : at + 2] for at in range(len(run) - 1)]
+    return list(map(add, run, run[1:]))
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -139,12 +141,12 @@ def count_words(text: str, *, title: str = "", weight: int = 1) -> Counted:
 class _Numbers(dict[str, tuple[int, ...]]):
     """The terms of a run of letters; what was cut before is found without a call.
 
-    Kept for short runs only: a long one, or one of Chinese, is seldom met again.
+    Kept for short runs only: a long one is seldom met again.
     """
 
     def __missing__(self, run: str) -> tuple[int, ...]:
         numbers = tuple(map(term, _cut(run)))
-        if run.isascii() and len(run) <= _LONGEST:
+        if len(run) <= (_LONGEST if run.isascii() else _LONGEST_HAN):
             if len(self) >= _REMEMBERED:
                 self.clear()
             self[run] = numbers

@@ -105,12 +105,20 @@ class Encoder:
         """One vector for each."""
         if self.takes_one and len(texts) > 1:
             return np.concatenate([self.rows([text]) for text in texts])
+        if self.inputs.keys() == {"input_ids"}:  # then each comes alone, and nothing is padded
+            feed = {"input_ids": np.array(texts, self.inputs["input_ids"])}
+            return self._pooled(feed, np.ones((1, len(texts[0])), np.int64))
         longest = max(map(len, texts))
         ids = np.array([text + [0] * (longest - len(text)) for text in texts])
         mask = np.array([[1] * len(text) + [0] * (longest - len(text)) for text in texts])
         every = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         feed = {name: every[name].astype(kind) for name, kind in self.inputs.items()}
-        found = self.session.run([self.output.name], feed)[0].astype(np.float32)
+        return self._pooled(feed, mask)
+
+    def _pooled(
+        self, feed: Mapping[str, NDArray[np.integer]], mask: NDArray[np.int64]
+    ) -> NDArray[np.floating]:
+        found = self.session.run([self.output.name], feed)[0].astype(np.float32, copy=False)
         if found.ndim != 3:  # already one vector a text
             return found
         if self.recipe.pooling == "cls":

@@ -25,7 +25,7 @@ from apexbridge.retrieval.embedders.onnx import Encoder, load_encoder
 DIMENSIONS = 384
 HASHES = {
     "cjk.json": "19832757f4f1fbb5defdb6e0ed6beb9aae9a87c1aad1cc0749a17fdaafe656b0",
-    "documents_int8.onnx": "6882e5eb05f880cd1261d1982c4873cfde13727ce230fa9a0b92cfca407b6bca",
+    "documents_int8.onnx": "ae92c28175611cb0b79e997da020ec4fbfeccf051be03f3b0d6d76cb3c64745e",
     "embedder.json": "13c2841b56b8b5c28f79c6244650f3998f9b0e0ad62a65794d816d1c46d9de96",
     "tokenizer.json": "54e54ed9497356363d053e60289f33c8b2a0c02964e57a585ba5ecdc4a782e2d",
     "words.bin": "b768e4d7364a7edef82145b4d306903d6fa55fddd36764de3ddb66bbaa671224",
@@ -106,8 +106,8 @@ class OwnEmbedder:
             with told("the tokenizer failed", name):
                 tokens = encoder.tokens(text, kind)
             with told("the model failed", name):
-                row = encoder.rows([tokens])
-            out[at] = unit_rows(row, count=1, dimensions=DIMENSIONS, name=name)[0]
+                out[at] = encoder.rows([tokens])[0]
+        out[:] = unit_rows(out, count=len(texts), dimensions=DIMENSIONS, name=name)
 
     def _load(self, kind: Kind) -> Encoder:
         with self._loading:
