@@ -153,18 +153,18 @@ async def _work(
     """One batch is read and cut while the one before is embedded."""
     problem: Exception | None = None
     give, take = anyio.create_memory_object_stream[_Batch](0)
-    with _taking_turns():
-        async with anyio.create_task_group() as group:
-            group.start_soon(_prepare_all, todo, index.views, give)
-            try:
+    async with take, anyio.create_task_group() as group:
+        group.start_soon(_prepare_all, todo, index.views, give)
+        try:
+            with _taking_turns():
                 async for batch in take:
                     tally.failed += batch.failed
                     await _finish(index, batch, known, tally, watch)
                     tally.done += len(batch.items) + len(batch.failed)
                     watch.progress(Progress(done=tally.done, total=len(todo)))
-            except Exception as error:  # noqa: BLE001  # raised below, as it is and not in a group
-                problem = error
-                group.cancel_scope.cancel()
+        except Exception as error:  # noqa: BLE001  # raised below, as it is and not in a group
+            problem = error
+            group.cancel_scope.cancel()
     if problem is not None:
         raise problem
 
