@@ -87,7 +87,9 @@ clean:
 $(RUN)/.ready: pyproject.toml retriever/pyproject.toml scripts/environment
 	@scripts/environment $(RUN) .
 
+# Commands of the system come beside the packages of Python: neither needs the other. The tests keep
+# what they compile elsewhere; those that use packages of Node.js say so where there are none.
 $(TEST)/.ready: pyproject.toml retriever/pyproject.toml scripts/environment scripts/system-packages scripts/node-packages
-	@scripts/system-packages
-	@scripts/environment $(TEST) '.[dev]' --no-compile # the tests keep what they compile elsewhere
-	@scripts/node-packages || true # the tests that use them say so
+	@scripts/system-packages & system=$$!; \
+	  scripts/environment $(TEST) '.[dev]' --no-compile && { scripts/node-packages || true; }; made=$$?; \
+	  wait $$system; exit $$made

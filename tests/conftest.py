@@ -42,13 +42,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--pictures", action="store_true", help="keep the screens in build/screens")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """What only hands tests out to workers runs nothing of ours: there is nothing to measure."""
+    measured = coverage.Coverage.current()
+    if measured is not None and config.getoption("numprocesses", default=None):
+        measured.stop()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Thousands of tests stay to the end: garbage is not looked for among them."""
+    """Thousands of tests stay to the end: garbage is not looked for among them.
+
+    Every worker imports the same: what that runs is measured in the first of them alone.
+    """
     gc.disable()
+    is_first = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"
+    measured = None if is_first else coverage.Coverage.current()
+    if measured is not None:
+        measured.stop()
     try:
         return (yield)
     finally:
+        if measured is not None:
+            measured.start()
         gc.freeze()
         gc.enable()
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,15 @@ from training.release import release
 from training.stages import contrast
 
 pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Generator[None]:
+    """Threads that spin while they wait for each other take many times as long beside others."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -193,7 +193,7 @@ class _Builder:
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
-    return yaml.parse(text, Loader=_LOADER)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return yaml.parse(text, Loader=_LOADER)
 
 
 def _build(text: str) -> Frontmatter | Problem:
