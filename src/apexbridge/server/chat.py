@@ -19,8 +19,6 @@ from apexbridge.server.chat_wire import ChatReply, ChatRequest
 
 _SESSION = "x-apexbridge-session"
 _NAME = re.compile(r"[^\s.]{1,128}")
-_GONE = 499
-"""What nobody reads any more."""
 
 
 async def complete(call: Call) -> Response:
@@ -44,7 +42,8 @@ async def complete(call: Call) -> Response:
         explains=asked.ours.explain,
     )
     carry_out = partial(_carry_out, call, telling.record, is_kept=bool(session))
-    watched = partial(call.house.leaving.watched, call.request.receive, chatting.start)
+    receive, flight = call.request.receive, call.flight
+    watched = partial(call.house.leaving.watched, receive, flight, chatting.start)
     waits = asked.ours.approvals == "wait"
     if asked.stream:
         stream = TurnStream(telling, _manner(call, asked))
@@ -55,8 +54,7 @@ async def complete(call: Call) -> Response:
     request = _approved(call, request, telling, telling.hear) if waits else request
     with watched():
         end = await carry_out(request, telling.hear)
-        return Response(telling.whole(end), media_type="application/json")
-    return Response(status_code=_GONE)
+    return Response(telling.whole(end), media_type="application/json")
 
 
 def _session(call: Call, asked: ChatRequest) -> str:

@@ -4,13 +4,15 @@ The parser of requests waits for ever, and takes whatever comes. So each connect
 when it owes something, and the one that owes it for too long is closed.
 """
 
+import asyncio
 import time
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _MAX_HEAD = 65_536
+_GATHERED = 65_536
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
     b"retry-after: 1\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s"
@@ -19,6 +21,42 @@ _BUSY_BODY = (
     b'{"error":{"message":"The server has all it can do","type":"server_error","param":null,'
     b'"code":"server_busy","hint":"Try again in 1 seconds."}}'
 )
+
+
+class Gathering:
+    """A transport that sends what is written in one go in one go: a head goes with its body.
+
+    To the system, and to the client that it wakes, each piece costs as much as a whole answer.
+    """
+
+    __slots__ = ("_loop", "_pieces", "_size", "_transport", "is_closing")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._pieces, self._size = list[bytes](), 0
+        self.is_closing = transport.is_closing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send something, as soon as whoever writes lets others go on."""
+        if not self._pieces:
+            self._loop.call_soon(self._send)
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > _GATHERED:
+            self._send()  # or a client that reads slowly would never hold its writer up
+
+    def close(self) -> None:
+        """Close it when everything is sent."""
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        pieces, self._pieces, self._size = self._pieces, list[bytes](), 0
+        if pieces and not self.is_closing():
+            self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
 
 class Patient(HttpToolsProtocol):
@@ -36,7 +74,7 @@ class Patient(HttpToolsProtocol):
 
     def connection_made(self, transport: object) -> None:
         """Somebody came."""
-        super().connection_made(transport)  # pyright: ignore[reportArgumentType]
+        super().connection_made(Gathering(transport, self.loop))  # pyright: ignore[reportArgumentType]
         self.owing = time.monotonic()
         if len(self.connections) > self.most:
             self.transport.write(_BUSY % (len(_BUSY_BODY), _BUSY_BODY))
