@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from apexbridge.errors import ModelOutputError, ModelRejectedError, ModelUnavailableError
@@ -75,8 +75,10 @@ class OpenAiModel:
 
         def read(data: bytes) -> list[ModelDelta]:
             reader, reply = EventReader(), Reply(self._upstream)
-            deltas = list(reply.take_all(all_documents(data, reader)))
-            return [*deltas, self._last(messages, reply, reader)]
+            documents = all_documents(data, reader)
+            is_one = len(documents) == 1  # as it should be; some send pieces nevertheless
+            deltas = map(reply.take, documents) if is_one else reply.take_all(documents)
+            return [*filter(None, deltas), self._last(messages, reply, reader)]
 
         return await self._upstream.answer(_PATH, fields, room=ROOM, blame=blame, read=read)
 
@@ -140,6 +142,7 @@ async def _each(deltas: Sequence[ModelDelta]) -> AsyncGenerator[ModelDelta]:
         yield delta
 
 
+@lru_cache(maxsize=64)
 def blame_for(model: str) -> Blame:
     """The errors of a model."""
     return Blame(
