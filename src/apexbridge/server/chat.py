@@ -18,6 +18,7 @@ from apexbridge.server.chat_telling import Telling
 from apexbridge.server.chat_wire import ChatReply, ChatRequest
 
 _SESSION = "x-apexbridge-session"
+_HEADER = _SESSION.encode()
 _NAME = re.compile(r"[^\s.]{1,128}")
 
 
@@ -59,9 +60,10 @@ async def complete(call: Call) -> Response:
 
 def _session(call: Call, asked: ChatRequest) -> str:
     """The conversation that the header or the body names; nothing is kept without a name."""
-    named = call.request.headers.get(_SESSION)
-    if named is None:
+    sent = next((value for name, value in call.request.scope["headers"] if name == _HEADER), None)
+    if sent is None:
         return asked.session
+    named = sent.decode("latin-1")
     if not _NAME.fullmatch(named) or not named.isprintable():
         detail = f"{_SESSION}: up to 128 characters without blanks and full stops"
         raise RequestError(detail, param=_SESSION)
