@@ -366,9 +366,10 @@ def kind_of(status: object) -> Kind:
 
 def _written(fields: Mapping[str, object]) -> bytes:
     """JSON in UTF-8, which cannot carry half a character."""
-    with suppress(orjson.JSONEncodeError):
+    try:
         return orjson.dumps(fields)
-    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
+    except orjson.JSONEncodeError:
+        return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _split(base_url: str) -> SplitResult | None:
