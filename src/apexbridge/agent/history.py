@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ CREATE TABLE IF NOT EXISTS kept_turns (
 CREATE INDEX IF NOT EXISTS kept_turns_by_time ON kept_turns (at);
 """
 _FIELDS = "id, session, at, record"
-_PUT_TURN = f"INSERT OR REPLACE INTO kept_turns ({_FIELDS}) VALUES (?, ?, ?, ?)"
+_PUT_TURNS = f"INSERT OR REPLACE INTO kept_turns ({_FIELDS}) VALUES "
 """Records lie in the order in which they came: sorted by id, each would lie on a page of its own,
 and to write a thousand would be to write all pages there are."""
 _LAYOUT_BEFORE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'turns'"
@@ -54,6 +55,7 @@ _NAMES: Mapping[type[Message], str] = {
     ToolMessage: "tool",
 }
 _MAX_TITLE = 80
+_AT_ONCE = 50
 _KEPT_TURNS = 1_000
 
 
@@ -159,7 +161,12 @@ class SessionStore:
         self, connection: sqlite3.Connection, records: Sequence[tuple[float, TurnRecord]]
     ) -> None:
         rows = [(record.id, record.session_id, at, record_json(record)) for at, record in records]
-        connection.executemany(_PUT_TURN, rows)
+        # Between any two statements everybody else may get a turn, and this thread waits for its
+        # own again: many rows at once hold up neither.
+        for start in range(0, len(rows), _AT_ONCE):
+            part = rows[start : start + _AT_ONCE]
+            places = ", ".join(["(?, ?, ?, ?)"] * len(part))
+            connection.execute(_PUT_TURNS + places, list(chain.from_iterable(part)))
         connection.execute(
             "DELETE FROM kept_turns WHERE at <"
             " (SELECT at FROM kept_turns ORDER BY at DESC LIMIT 1 OFFSET ?)",

@@ -89,7 +89,7 @@ class OpenAiModel:
             reader, reply = EventReader(), Reply(self._upstream)
             documents = all_documents(data, reader)
             is_one = len(documents) == 1  # as it should be; some send pieces nevertheless
-            deltas = map(reply.take, documents) if is_one else reply.take_all(documents)
+            deltas = map(reply.take_whole, documents) if is_one else reply.take_all(documents)
             return [*filter(None, deltas), self._last(messages, reply, reader)]
 
         return await self._upstream.answer(_PATH, fields, room=ROOM, blame=blame, read=read)

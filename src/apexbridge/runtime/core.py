@@ -307,9 +307,10 @@ class Runtime:
         index = await self.searching.index()
         found = await index.search(query, query_en=query_en, query_zh=query_zh, limit=limit)
         # A row that could not be dropped yet finds nothing that was taken away.
-        known = self.catalog.snapshot.winner
-        if all(known(hit.name) for hit in found.hits):
+        snapshot = self.catalog.snapshot
+        if all(hit.name in snapshot.by_name for hit in found.hits):
             return found
+        known = snapshot.winner
         return replace(found, hits=tuple(hit for hit in found.hits if known(hit.name)))
 
     async def execute_skill(
