@@ -28,7 +28,7 @@ from apexbridge.lifecycle.store import SkillStore
 from apexbridge.policy.engine import Approver
 from apexbridge.retrieval.results import Results
 from apexbridge.runtime.executing import Books, Executing
-from apexbridge.runtime.instance import sole_instance
+from apexbridge.runtime.instance import make_room, sole_instance
 from apexbridge.runtime.living import Living, beside
 from apexbridge.runtime.places import Places
 from apexbridge.sandbox.base import ExecutionResult
@@ -96,6 +96,7 @@ class Runtime:
         with runtime._stack as stack:
             if is_server:
                 stack.enter_context(sole_instance(runtime.loaded.data))
+                make_room(runtime.store.root)
             try:
                 await runtime._recover()
                 if lives:
