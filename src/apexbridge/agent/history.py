@@ -36,12 +36,14 @@ CREATE TABLE IF NOT EXISTS kept_turns (
 );
 CREATE INDEX IF NOT EXISTS kept_turns_by_time ON kept_turns (at);
 """
-_FIELDS = "id, session, at, record"
-_PUT_TURNS = f"INSERT OR REPLACE INTO kept_turns ({_FIELDS}) VALUES "
+_PUT_TURNS = "INSERT OR REPLACE INTO kept_turns (id, session, at, record) VALUES "
 """Records lie in the order in which they came: sorted by id, each would lie on a page of its own,
 and to write a thousand would be to write all pages there are."""
 _LAYOUT_BEFORE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'turns'"
-_TAKE_OVER = f"INSERT OR IGNORE INTO kept_turns ({_FIELDS}) SELECT {_FIELDS} FROM turns ORDER BY at"
+_TAKE_OVER = """
+INSERT OR IGNORE INTO kept_turns (id, session, at, record)
+SELECT id, session, at, record FROM turns ORDER BY at
+"""
 _KINDS: Mapping[str, TypeAdapter[Message]] = {
     "system": TypeAdapter(SystemMessage),
     "user": TypeAdapter(UserMessage),

@@ -16,6 +16,15 @@ from apexbridge.tools.base import ToolSpec
 
 _SYSTEM = frozenset({"system", "developer"})
 _OLD = frozenset({"functions", "function_call"})
+_PLAIN = ModelRequest(model="", messages=())
+_WHOLE = ModelRequest(model="", messages=(), is_whole=True)
+_WISHES = frozenset(
+    {
+        "reasoning_effort", "max_completion_tokens", "max_tokens", "temperature", "seed", "stop",
+        "response_format",
+    }
+)  # fmt: skip
+"""What the model is asked for besides; most requests have none of it."""
 _NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
@@ -120,6 +129,8 @@ def _spec(tool: OwnTool) -> ToolSpec:
 
 
 def _like(asked: ChatRequest) -> ModelRequest:
+    if _WISHES.isdisjoint(asked.model_fields_set):
+        return _PLAIN if asked.stream else _WHOLE
     return ModelRequest(
         model="",
         messages=(),

@@ -4,9 +4,9 @@ The parser of requests waits for ever, and takes whatever comes. So each connect
 when it owes something, and the one that owes it for too long is closed.
 """
 
-import asyncio
 import time
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -23,16 +23,36 @@ _BUSY_BODY = (
 )
 
 
+class Transport(Protocol):
+    """What is used of a transport here, whichever loop it belongs to."""
+
+    def write(self, data: bytes) -> None:
+        """Send something."""
+        ...
+
+    def close(self) -> None:
+        """Close it when everything is sent."""
+        ...
+
+    def is_closing(self) -> bool:
+        """Whether it is closed, or about to be."""
+        ...
+
+
+Later = Callable[[Callable[[], None]], object]
+"""Calls something as soon as others have had their turns."""
+
+
 class Gathering:
     """A transport that sends what is written in one go in one go: a head goes with its body.
 
     To the system, and to the client that it wakes, each piece costs as much as a whole answer.
     """
 
-    __slots__ = ("_loop", "_pieces", "_size", "_transport", "is_closing")
+    __slots__ = ("_later", "_pieces", "_size", "_transport", "is_closing")
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
+    def __init__(self, transport: Transport, later: Later) -> None:
+        self._transport, self._later = transport, later
         self._pieces, self._size = list[bytes](), 0
         self.is_closing = transport.is_closing
 
@@ -42,7 +62,7 @@ class Gathering:
     def write(self, data: bytes) -> None:
         """Send something, as soon as whoever writes lets others go on."""
         if not self._pieces:
-            self._loop.call_soon(self._send)
+            self._later(self._send)
         self._pieces.append(data)
         self._size += len(data)
         if self._size > _GATHERED:
@@ -72,9 +92,10 @@ class Patient(HttpToolsProtocol):
     _is_in_head = True
     _head = 0
 
-    def connection_made(self, transport: object) -> None:
+    def connection_made(self, transport: Transport) -> None:
         """Somebody came."""
-        super().connection_made(Gathering(transport, self.loop))  # pyright: ignore[reportArgumentType]
+        gathering = Gathering(transport, self.loop.call_soon)
+        super().connection_made(gathering)  # pyright: ignore[reportArgumentType]
         self.owing = time.monotonic()
         if len(self.connections) > self.most:
             self.transport.write(_BUSY % (len(_BUSY_BODY), _BUSY_BODY))
