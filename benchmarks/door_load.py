@@ -112,6 +112,9 @@ class Seen:
     median_ms: float
     least_ms: float
     failures: int
+    answers: int = 0
+    cpu_ms: float = 0.0
+    """What a request took of the cores, which tells more where others use them too."""
 
 
 class Client(asyncio.Protocol):
@@ -188,6 +191,7 @@ async def load(port: int, requests: Sequence[bytes], clients: int, seconds: floa
         median_ms=statistics.median(times) * 1_000,
         least_ms=min(times) * 1_000,
         failures=failures,
+        answers=len(times),
     )
 
 

@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import uvloop
@@ -38,6 +38,8 @@ class Door:
 
     name: str
     port: int
+    process: int
+    """Its number; the time that its threads take is read from the system."""
     key: str = ""
     model: str = "bench"
     is_slow: bool = False
@@ -45,6 +47,12 @@ class Door:
     def requests(self, texts: Sequence[str], *, stream: bool) -> list[bytes]:
         """The requests as they go over the wire."""
         return [self._request(text, stream=stream) for text in texts]
+
+    def cpu_seconds(self) -> float:
+        """How long it was at work so far, on all cores together."""
+        times = Path(f"/proc/{self.process}/stat").read_text(encoding="ascii", errors="replace")
+        user, system = times.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def _request(self, text: str, *, stream: bool) -> bytes:
         asked = {"model": self.model, "messages": [{"role": "user", "content": text}]}
@@ -62,11 +70,11 @@ def main(litellm: Path | None = None) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         upstream = free_port()
-        stack.enter_context(
+        model = stack.enter_context(
             _process([sys.executable, "-m", "benchmarks.door_load", "serve", str(upstream)])
         )
         wait_for(f"http://127.0.0.1:{upstream}/v1/models")
-        doors = [Door(name="direct", port=upstream), _bare(stack, upstream)]
+        doors = [Door(name="direct", port=upstream, process=model), _bare(stack, upstream)]
         doors.append(_ours(stack, upstream, folder))
         if litellm is not None:
             doors.append(_litellm(stack, upstream, folder, litellm))
@@ -77,8 +85,11 @@ async def _compare(doors: Sequence[Door]) -> None:
     varied = [f"Please make a {_WORDS[n % 12]} number {n} for me" for n in range(TEXTS)]
     print(f"\nChat through a door, {ROUNDS} rounds of {SECONDS:.0f} s in turn, best round of each")
     print(f"(ours: key checked, {SKILLS} skills and the bundled ones searched and listed)")
-    print(f"{'':30}{'requests/s':>30}{'ms at 1':>18}{'streams/s':>12}")
-    print(f"{'':30}{'at 1':>10}{'at 16':>10}{'at 64':>10}{'least':>9}{'median':>9}{'at 16':>12}")
+    print(f"{'':30}{'requests/s':>30}{'ms at 1':>18}{'streams/s':>12}{'CPU ms at 16':>22}")
+    print(
+        f"{'':30}{'at 1':>10}{'at 16':>10}{'at 64':>10}{'least':>9}{'median':>9}{'at 16':>12}"
+        f"{'request':>11}{'stream':>11}"
+    )
     for label, texts in (("different requests", varied), ("one request", varied[:1])):
         print(label)
         best = await _rounds(doors, texts)
@@ -94,6 +105,7 @@ def _print(door: Door, best: Mapping[tuple[str, int, bool], Seen]) -> None:
     print(
         f"  {door.name:28}{rates}{seen[0].least_ms:9.2f}{seen[0].median_ms:9.2f}"
         f"{streams.rate:11,.0f}{'!' if streams.failures else ' '}"
+        f"{seen[1].cpu_ms:11.3f}{streams.cpu_ms:11.3f}"
     )
 
 
@@ -103,8 +115,10 @@ async def _rounds(doors: Sequence[Door], texts: Sequence[str]) -> dict[tuple[str
     for _ in range(ROUNDS):
         for clients, stream in ((1, False), (16, False), (64, False), (16, True)):
             for door in doors:
-                asked = door.requests(texts, stream=stream)
+                asked, start = door.requests(texts, stream=stream), door.cpu_seconds()
                 seen = await load(door.port, asked, clients, SECONDS)
+                used = (door.cpu_seconds() - start) * 1_000
+                seen = replace(seen, cpu_ms=used / max(1, seen.answers))
                 before = best.get((door.name, clients, stream))
                 if before is None or seen.rate > before.rate:
                     best[door.name, clients, stream] = seen
@@ -113,11 +127,11 @@ async def _rounds(doors: Sequence[Door], texts: Sequence[str]) -> dict[tuple[str
 
 def _bare(stack: ExitStack, upstream: int) -> Door:
     port, address = free_port(), f"http://127.0.0.1:{upstream}/v1"
-    stack.enter_context(
+    process = stack.enter_context(
         _process([sys.executable, "-m", "benchmarks.door_bare", str(port), address])
     )
     wait_for(f"http://127.0.0.1:{port}/nothing")
-    return Door(name="bare starlette + aiohttp", port=port)
+    return Door(name="bare starlette + aiohttp", port=port, process=process)
 
 
 def _ours(stack: ExitStack, upstream: int, folder: Path) -> Door:
@@ -143,9 +157,9 @@ def _ours(stack: ExitStack, upstream: int, folder: Path) -> Door:
         env={**os.environ, **environment}, cwd=project, capture_output=True, check=True,
     )  # fmt: skip
     key: str = json.loads(made.stdout)["data"]["key"]
-    stack.enter_context(_process([*program, "serve"], environment, project))
+    process = stack.enter_context(_process([*program, "serve"], environment, project))
     wait_for(f"http://127.0.0.1:{port}/readyz")
-    return Door(name="ours", port=port, key=key)
+    return Door(name="ours", port=port, process=process, key=key)
 
 
 def _litellm(stack: ExitStack, upstream: int, folder: Path, environment: Path) -> Door:
@@ -160,22 +174,24 @@ def _litellm(stack: ExitStack, upstream: int, folder: Path, environment: Path) -
     path = folder / "litellm.yaml"
     path.write_text(json.dumps(config), encoding="utf-8")  # JSON is YAML too
     program = environment / "bin" / "litellm"
-    stack.enter_context(_process([str(program), "--config", str(path), "--port", str(port)]))
+    process = stack.enter_context(
+        _process([str(program), "--config", str(path), "--port", str(port)])
+    )
     wait_for(f"http://127.0.0.1:{port}/health/liveliness")
-    return Door(name="LiteLLM's proxy", port=port, key=key)
+    return Door(name="LiteLLM's proxy", port=port, process=process, key=key)
 
 
 @contextmanager
 def _process(
     command: Sequence[str], environment: Mapping[str, str] | None = None, cwd: Path | None = None
-) -> Generator[None]:
-    """Something that runs beside this, and ends with it."""
+) -> Generator[int]:
+    """Something that runs beside this, and ends with it; its number."""
     silent = subprocess.DEVNULL
     with subprocess.Popen(
         command, env={**os.environ, **(environment or {})}, cwd=cwd, stdout=silent, stderr=silent
     ) as process:
         try:
-            yield
+            yield process.pid
         finally:
             process.terminate()
             try:

@@ -154,7 +154,7 @@ def test_a_save_that_failed_is_made_up_for_by_the_next(store: SessionStore, tmp_
     store.save(session, _record())
     before = _texts(store)
     connection = sqlite3.connect(tmp_path / "data/sessions.db", isolation_level=None)
-    full = "CREATE TRIGGER full BEFORE INSERT ON turns BEGIN SELECT RAISE(ABORT, 'full'); END"
+    full = "CREATE TRIGGER full BEFORE INSERT ON kept_turns BEGIN SELECT RAISE(ABORT, 'full'); END"
     connection.execute(full)
     session.messages.append(UserMessage(text="late"))
     with pytest.raises(StorageError, match="full"):
@@ -271,3 +271,24 @@ def test_threads_take_turns(store: SessionStore) -> None:
     for thread in threads:
         thread.join()
     assert len(store.latest(100)) == 20
+
+
+def test_records_that_an_older_version_kept_are_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    with closing(sqlite3.connect(path)) as old, old:
+        old.execute(
+            "CREATE TABLE turns (id TEXT PRIMARY KEY, session TEXT NOT NULL, at REAL NOT NULL,"
+            " record TEXT NOT NULL) WITHOUT ROWID"
+        )
+        old.executemany(
+            "INSERT INTO turns VALUES (?, 's', ?, ?)",
+            [("b", 1.0, '{"id": "b"}'), ("a", 2.0, '{"id": "a"}')],
+        )
+    for _ in range(2):
+        store = SessionStore(path)
+        assert [kept.id for kept in store.turns()] == ["a", "b"]
+        assert store.turn("b") == {"id": "b"}
+        store.close()
+    with closing(sqlite3.connect(path)) as new:
+        names = {row[0] for row in new.execute("SELECT name FROM sqlite_master")}
+    assert "turns" not in names

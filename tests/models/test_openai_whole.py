@@ -1,15 +1,18 @@
 """Answers in one piece: asked for as such, tried again while nobody has heard of them."""
 
 from collections.abc import Sequence
+from typing import Any
 
+import orjson
 import pytest
 
 from apexbridge.errors import ModelOutputError, ModelUnavailableError
 from apexbridge.messages import ToolCall, UserMessage
 from apexbridge.models.base import ModelDelta, ModelRequest, Usage
 from apexbridge.models.openai_compat import OpenAiModel
-from apexbridge.models.openai_reply import plain_text
-from apexbridge.models.trying import Patience
+from apexbridge.models.openai_reply import Reply, plain_answer, plain_text
+from apexbridge.models.trying import Fault, Patience
+from apexbridge.models.upstream import Upstream
 from apexbridge.testing import BrokenStream, RawAnswer, ScriptedServer
 from apexbridge.testing.wire import ScriptedReply, web_page
 
@@ -95,3 +98,73 @@ async def test_what_is_no_answer_is_an_error(
 )
 def test_only_a_piece_of_text_and_nothing_else_is_plain(document: str, text: str | None) -> None:
     assert plain_text(document.encode()) == text
+
+
+def _answer(**others: Any) -> dict[str, Any]:
+    """An ordinary answer, or one that differs from it; None leaves something out."""
+    message = {"role": "assistant", "content": "Fine.", **others.pop("message", {})}
+    choice = {"index": 0, "message": message, "finish_reason": "stop", **others.pop("choice", {})}
+    usage = {"prompt_tokens": 3, "completion_tokens": 1}
+    return {"id": "1", "choices": [choice], "usage": usage, **others}
+
+
+ORDINARY = [
+    _answer(),
+    _answer(message={"content": ""}),
+    _answer(message={"refusal": None, "tool_calls": [], "annotations": []}),
+    _answer(choice={"finish_reason": "length", "logprobs": None}),
+]
+OTHERS = [
+    _answer(message={"content": None}),
+    _answer(message={"content": [{"type": "text", "text": "Fine."}]}),
+    _answer(message={"refusal": "No."}),
+    _answer(message={"reasoning_content": "Hm."}),
+    _answer(message={"reasoning": "Hm."}),
+    _answer(message={"tool_calls": [{"id": "a", "function": {"name": "one", "arguments": "{}"}}]}),
+    _answer(choice={"finish_reason": None}),
+    _answer(choice={"finish_reason": 7}),
+    _answer(choice={"delta": {"content": "other"}}),
+    _answer(choice={"usage": {"prompt_tokens": 9}}),
+    _answer(choices=[]),
+    _answer(choices=None),
+    _answer(choices=[None]),
+    _answer(choices=["text"]),
+    _answer(usage=None),
+    _answer(usage={}),
+    _answer(usage={"prompt_tokens": -1, "completion_tokens": True}),
+    _answer(usage={"prompt_tokens": "3", "completion_tokens": 1}),
+    _answer(error={"message": "busy"}),
+]
+
+
+def _read(document: bytes, *, is_whole: bool) -> object:
+    """All that comes of a document, or what is wrong with it."""
+    reply = Reply(Upstream("http://model"))
+    try:
+        delta = reply.take_whole(document) if is_whole else reply.take(document)
+        last = reply.end(is_done=False)
+    except Fault as fault:
+        return (fault.kind, fault.detail, fault.status)
+    calls = [(call.name, call.arguments) for call in last.tool_calls]
+    return (delta, last.usage, last.finish_reason, calls, reply.thought)
+
+
+@pytest.mark.parametrize("answer", [*ORDINARY, *OTHERS])
+def test_an_answer_read_at_a_glance_is_read_as_by_a_closer_look(answer: dict[str, Any]) -> None:
+    document = orjson.dumps(answer)
+    assert _read(document, is_whole=True) == _read(document, is_whole=False)
+
+
+@pytest.mark.parametrize("answer", ORDINARY)
+def test_ordinary_answers_need_no_closer_look(answer: dict[str, Any]) -> None:
+    assert plain_answer(orjson.dumps(answer)) is not None
+
+
+@pytest.mark.parametrize("answer", OTHERS)
+def test_all_other_answers_get_one(answer: dict[str, Any]) -> None:
+    assert plain_answer(orjson.dumps(answer)) is None
+
+
+@pytest.mark.parametrize("document", [b"", b"[]", b"7", b"{", b"null", b'"text"'])
+def test_what_is_no_answer_gets_a_closer_look_too(document: bytes) -> None:
+    assert plain_answer(document) is None

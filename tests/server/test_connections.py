@@ -1,7 +1,7 @@
 """Connections that are too many, or whose clients take nothing."""
 
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -11,7 +11,7 @@ import uvicorn
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from apexbridge.server.connections import Patient, close_late
+from apexbridge.server.connections import Gathering, Patient, close_late
 from tests.server.raw import ask, connected, head, parse, rest_of
 
 pytestmark = pytest.mark.anyio
@@ -82,3 +82,59 @@ async def test_a_client_that_takes_nothing_is_left_after_a_while() -> None:
             while not close_late(server, head_seconds=60, stuck_seconds=0):
                 await anyio.sleep(0.01)
             await ended.wait()
+
+
+class _Wire:
+    """Takes what is sent, and calls nobody before it is told to."""
+
+    def __init__(self) -> None:
+        self.sent = list[bytes]()
+        self.later = list[Callable[[], None]]()
+        self.is_closed = False
+
+    def write(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def get_extra_info(self, name: str) -> str:
+        return name
+
+
+def test_what_is_written_in_one_go_is_sent_in_one_go() -> None:
+    wire = _Wire()
+    gathering = Gathering(wire, wire.later.append)
+    gathering.write(b"head ")
+    gathering.write(b"body")
+    assert (wire.sent, len(wire.later)) == ([], 1)
+    wire.later.pop()()
+    assert wire.sent == [b"head body"]
+    gathering.write(b"alone")
+    wire.later.pop()()
+    assert wire.sent == [b"head body", b"alone"]
+    assert gathering.get_extra_info("peername") == "peername"
+
+
+def test_much_is_sent_at_once_so_that_a_slow_client_is_noticed() -> None:
+    wire = _Wire()
+    gathering = Gathering(wire, wire.later.append)
+    gathering.write(b"x" * 65_536)
+    assert not wire.sent
+    gathering.write(b"y")
+    assert [len(piece) for piece in wire.sent] == [65_537]
+
+
+def test_closing_sends_what_was_written_and_nothing_is_sent_after_it() -> None:
+    wire = _Wire()
+    gathering = Gathering(wire, wire.later.append)
+    gathering.write(b"last")
+    gathering.close()
+    assert (wire.sent, wire.is_closed) == ([b"last"], True)
+    gathering.write(b"too late")
+    for call in wire.later:
+        call()
+    assert wire.sent == [b"last"]

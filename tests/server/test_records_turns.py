@@ -165,7 +165,7 @@ async def test_a_record_of_an_earlier_version_is_shown_all_the_same(at: Recordin
     with store._writing() as connection:  # pyright: ignore[reportPrivateUsage]
         for name in ("spans", "skills", "spans_dropped"):
             connection.execute(
-                "UPDATE turns SET record = json_remove(record, ?) WHERE id = ?",
+                "UPDATE kept_turns SET record = json_remove(record, ?) WHERE id = ?",
                 (f"$.{name}", reply["turn"]),
             )
     turn = await at.get(f"/v1/turns/{reply['turn']}")

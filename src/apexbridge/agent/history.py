@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,19 @@ CREATE TABLE IF NOT EXISTS messages (
   session TEXT NOT NULL, number INTEGER NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL,
   PRIMARY KEY (session, number)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS turns (
-  id TEXT PRIMARY KEY, session TEXT NOT NULL, at REAL NOT NULL, record TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS turns_by_time ON turns (at);
+CREATE TABLE IF NOT EXISTS kept_turns (
+  number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, session TEXT NOT NULL, at REAL NOT NULL,
+  record TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS kept_turns_by_time ON kept_turns (at);
+"""
+_PUT_TURNS = "INSERT OR REPLACE INTO kept_turns (id, session, at, record) VALUES "
+"""Records lie in the order in which they came: sorted by id, each would lie on a page of its own,
+and to write a thousand would be to write all pages there are."""
+_LAYOUT_BEFORE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'turns'"
+_TAKE_OVER = """
+INSERT OR IGNORE INTO kept_turns (id, session, at, record)
+SELECT id, session, at, record FROM turns ORDER BY at
 """
 _KINDS: Mapping[str, TypeAdapter[Message]] = {
     "system": TypeAdapter(SystemMessage),
@@ -47,6 +57,7 @@ _NAMES: Mapping[type[Message], str] = {
     ToolMessage: "tool",
 }
 _MAX_TITLE = 80
+_AT_ONCE = 50
 _KEPT_TURNS = 1_000
 
 
@@ -152,9 +163,15 @@ class SessionStore:
         self, connection: sqlite3.Connection, records: Sequence[tuple[float, TurnRecord]]
     ) -> None:
         rows = [(record.id, record.session_id, at, record_json(record)) for at, record in records]
-        connection.executemany("INSERT OR REPLACE INTO turns VALUES (?, ?, ?, ?)", rows)
+        # Between any two statements everybody else may get a turn, and this thread waits for its
+        # own again: many rows at once hold up neither.
+        for start in range(0, len(rows), _AT_ONCE):
+            part = rows[start : start + _AT_ONCE]
+            places = ", ".join(["(?, ?, ?, ?)"] * len(part))
+            connection.execute(_PUT_TURNS + places, list(chain.from_iterable(part)))
         connection.execute(
-            "DELETE FROM turns WHERE at < (SELECT at FROM turns ORDER BY at DESC LIMIT 1 OFFSET ?)",
+            "DELETE FROM kept_turns WHERE at <"
+            " (SELECT at FROM kept_turns ORDER BY at DESC LIMIT 1 OFFSET ?)",
             (self._kept_turns - 1,),
         )
 
@@ -206,7 +223,7 @@ class SessionStore:
         """The record of a turn, by its id or the beginning of it; without one, of the last."""
         with self._reading() as connection:
             row = connection.execute(
-                "SELECT record FROM turns WHERE substr(id, 1, ?) = ? ORDER BY at DESC LIMIT 1",
+                "SELECT record FROM kept_turns WHERE substr(id, 1, ?) = ? ORDER BY at DESC LIMIT 1",
                 (len(turn_id), turn_id),
             ).fetchone()
         return json.loads(row[0]) if row else None
@@ -219,7 +236,7 @@ class SessionStore:
     def _turn_of(self, turn_id: str, prefix: str) -> tuple[KeptTurn, ...]:
         with self._reading() as connection:
             rows = connection.execute(
-                "SELECT id, session, at, record FROM turns"
+                "SELECT id, session, at, record FROM kept_turns"
                 " WHERE id = ? AND substr(session, 1, ?) = ?",
                 (turn_id, len(prefix), prefix),
             ).fetchall()
@@ -235,9 +252,9 @@ class SessionStore:
         """
         with self._reading() as connection:
             rows = connection.execute(
-                "SELECT id, session, at, record FROM turns WHERE (:session = '' OR session ="
+                "SELECT id, session, at, record FROM kept_turns WHERE (:session = '' OR session ="
                 " :session) AND substr(session, 1, :chars) = :prefix AND (:before = '' OR (at, id)"
-                " < (SELECT at, id FROM turns WHERE id = :before))"
+                " < (SELECT at, id FROM kept_turns WHERE id = :before))"
                 " ORDER BY at DESC, id DESC LIMIT :limit",
                 {
                     "limit": limit,
@@ -282,7 +299,7 @@ class SessionStore:
         """
         with self._writing() as connection:
             connection.execute("DELETE FROM messages WHERE session = ?", (session_id,))
-            connection.execute("DELETE FROM turns WHERE session = ?", (session_id,))
+            connection.execute("DELETE FROM kept_turns WHERE session = ?", (session_id,))
             self._written.pop(session_id, None)
             gone = connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
             return gone.rowcount > 0
@@ -320,11 +337,22 @@ class SessionStore:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(_SCHEMA)
+            _take_over(connection)
             self._path.chmod(0o600)  # conversations are private
         except BaseException:
             connection.close()
             raise
         return connection
+
+
+def _take_over(connection: sqlite3.Connection) -> None:
+    """Bring records of turns over that an older version has left in its own order."""
+    if connection.execute(_LAYOUT_BEFORE).fetchone():
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            if connection.execute(_LAYOUT_BEFORE).fetchone():  # nobody else did it meanwhile
+                connection.execute(_TAKE_OVER)
+                connection.execute("DROP TABLE turns")
 
 
 def record_json(record: TurnRecord) -> str:

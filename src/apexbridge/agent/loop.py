@@ -36,6 +36,7 @@ from apexbridge.tools.base import (
 
 _LAST = "No more tools can be used now. Answer with what you have."
 _NO_TOOLS = Tools(specs=(), registry=ToolRegistry())
+_NO_VERDICT = HookVerdict()
 _GO_ON = "A hook says that there is more to do: go on."
 
 
@@ -163,6 +164,8 @@ class _Running:
         return result
 
     async def _fire(self, event: HookEvent, target: str, facts: Mapping[str, Any]) -> HookVerdict:
+        if self._session.hooks.is_empty:
+            return _NO_VERDICT
         verdict = await self._ask_hooks(event, target, facts)
         if verdict.stops:
             self._stopped = verdict.reason or "A hook ended the turn."

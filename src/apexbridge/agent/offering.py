@@ -98,10 +98,9 @@ class Offering:
 
     def has_skills(self, session: Session) -> bool:
         """Say whether there is any skill that the model may use."""
-        skills = self.snapshot().skills
-        if len(skills) <= MAX_LISTED:
-            return bool(self._visible(session))
-        return any(self._is_visible(skill, session) for skill in skills)
+        if session.chain or session.waking.has_woken:
+            return any(self._is_visible(skill, session) for skill in self.snapshot().skills)
+        return bool(self._visible(session))
 
     def _visible(self, session: Session) -> Sequence[Skill]:
         """The skills that the model may use; most sessions see what any new one sees."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,14 @@ class Offer:
 
 def opening(system: str, cwd: Path, *, has_skills: bool) -> SystemMessage:
     """The first message: ours, and then what whoever opened the session wants said."""
-    parts = [_OPENING if has_skills else _WITHOUT_SKILLS, f"The working folder is {cwd}."]
-    if system.strip():
-        parts.append(system.strip())
-    return SystemMessage(text="\n\n".join(parts))
+    ours, theirs = _ours(cwd, has_skills=has_skills), system.strip()
+    return SystemMessage(text=f"{ours.text}\n\n{theirs}") if theirs else ours
+
+
+@lru_cache(maxsize=16)
+def _ours(cwd: Path, *, has_skills: bool) -> SystemMessage:
+    begins = _OPENING if has_skills else _WITHOUT_SKILLS
+    return SystemMessage(text=f"{begins}\n\nThe working folder is {cwd}.")
 
 
 def reminder(listing: Listing, offers: Sequence[Offer], unlisted: int) -> UserMessage | None:

@@ -2,9 +2,9 @@
 
 import random
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any, Literal, Self
 
 from apexbridge.agent.limits import TurnLimits
@@ -161,26 +161,16 @@ class TurnRecord:
         self.calls += child.calls
         self.spans_dropped += child.spans_dropped
         for span in child.spans:
-            self._keep(span)
+            self.keep(span)
 
-    @contextmanager
-    def spanning(self, kind: SpanKind, name: str) -> Generator[Span]:
+    def spanning(self, kind: SpanKind, name: str) -> "Spanning":
         """Note what happens in the block, whatever comes of it."""
-        start, before = time.perf_counter(), self.usage
+        start = time.perf_counter()
         span = Span(kind=kind, name=name[:_MAX_NAME], start=start - self._began, depth=self._depth)
-        try:
-            yield span
-        except BaseException:
-            span.is_error = True
-            raise
-        finally:
-            span.seconds = time.perf_counter() - start
-            if kind in ("model", "fork"):  # nothing else is spent meanwhile
-                span.input_tokens = self.usage.input_tokens - before.input_tokens
-                span.output_tokens = self.usage.output_tokens - before.output_tokens
-            self._keep(span)
+        return Spanning(self, span, start)
 
-    def _keep(self, span: Span) -> None:
+    def keep(self, span: Span) -> None:
+        """Take in a span that has ended."""
         if len(self.spans) < MAX_SPANS:
             self.spans.append(span)
         else:
@@ -199,6 +189,33 @@ class TurnRecord:
     def spend(self, usage: Usage) -> None:
         """Add what a reply cost."""
         self.usage = usage_of_both(self.usage, usage)
+
+
+class Spanning:
+    """A block that is noted in a record; a class, for every round of every turn has some."""
+
+    __slots__ = ("_before", "_record", "_span", "_start")
+
+    def __init__(self, record: TurnRecord, span: Span, start: float) -> None:
+        self._record, self._span, self._start = record, span, start
+        self._before = record.usage
+
+    def __enter__(self) -> Span:
+        return self._span
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        span, before, usage = self._span, self._before, self._record.usage
+        span.is_error = span.is_error or kind is not None
+        span.seconds = time.perf_counter() - self._start
+        if span.kind in ("model", "fork"):  # nothing else is spent meanwhile
+            span.input_tokens = usage.input_tokens - before.input_tokens
+            span.output_tokens = usage.output_tokens - before.output_tokens
+        self._record.keep(span)
 
 
 def usage_of_both(one: Usage, other: Usage) -> Usage:

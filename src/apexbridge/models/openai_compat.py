@@ -1,8 +1,14 @@
 """Models behind any server that speaks OpenAI's `/chat/completions`."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from functools import partial
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    aclosing,
+    asynccontextmanager,
+)
+from functools import lru_cache, partial
+from types import TracebackType
 from typing import Any, TypeVar
 
 from apexbridge.errors import ModelOutputError, ModelRejectedError, ModelUnavailableError
@@ -44,8 +50,9 @@ class OpenAiModel:
         self._quirks: dict[str, frozenset[Quirk]] = {}
         self._thoughts = Thoughts()
 
-    @asynccontextmanager
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelDelta]]:
+    def stream(
+        self, request: ModelRequest
+    ) -> AbstractAsyncContextManager[AsyncIterator[ModelDelta]]:
         """Open a reply; leaving the block closes the connection.
 
         Raises:
@@ -55,8 +62,13 @@ class OpenAiModel:
         """
         blame = blame_for(request.model)
         if request.is_whole:
-            yield _each(await self._asked(request, partial(self._whole, blame)))
-            return
+            return _Whole(partial(self._asked, request, partial(self._whole, blame)))
+        return self._streamed(request, blame)
+
+    @asynccontextmanager
+    async def _streamed(
+        self, request: ModelRequest, blame: Blame
+    ) -> AsyncGenerator[AsyncIterator[ModelDelta]]:
         async with AsyncExitStack() as stack:
             begin = partial(self._begin, blame, stack)
             yield await self._asked(request, begin)
@@ -75,8 +87,10 @@ class OpenAiModel:
 
         def read(data: bytes) -> list[ModelDelta]:
             reader, reply = EventReader(), Reply(self._upstream)
-            deltas = list(reply.take_all(all_documents(data, reader)))
-            return [*deltas, self._last(messages, reply, reader)]
+            documents = all_documents(data, reader)
+            is_one = len(documents) == 1  # as it should be; some send pieces nevertheless
+            deltas = map(reply.take_whole, documents) if is_one else reply.take_all(documents)
+            return [*filter(None, deltas), self._last(messages, reply, reader)]
 
         return await self._upstream.answer(_PATH, fields, room=ROOM, blame=blame, read=read)
 
@@ -135,11 +149,32 @@ class OpenAiModel:
         return last
 
 
+class _Whole:
+    """A reply in one piece: all is there when the block begins, and nothing to close after it."""
+
+    __slots__ = ("_ask",)
+
+    def __init__(self, ask: Callable[[], Awaitable[Sequence[ModelDelta]]]) -> None:
+        self._ask = ask
+
+    async def __aenter__(self) -> AsyncIterator[ModelDelta]:
+        return _each(await self._ask())
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
+
+
 async def _each(deltas: Sequence[ModelDelta]) -> AsyncGenerator[ModelDelta]:
     for delta in deltas:
         yield delta
 
 
+@lru_cache(maxsize=64)
 def blame_for(model: str) -> Blame:
     """The errors of a model."""
     return Blame(

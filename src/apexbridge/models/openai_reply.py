@@ -23,6 +23,7 @@ _FINISHES: Mapping[str, FinishReason] = {
     "sensitive": "content_filter",
 }
 _PLAIN = frozenset({"role", "content"})
+_MORE = ("refusal", "reasoning_content", "reasoning", "tool_calls")
 _GAVE_UP = frozenset({"error", "network_error", "insufficient_system_resource"})
 """Ends that some servers tell where others break off."""
 
@@ -103,6 +104,26 @@ def plain_text(document: bytes) -> str | None:
     return text if is_plain and not more else None
 
 
+def plain_answer(document: bytes) -> tuple[str, str, Usage] | None:
+    """The text of a whole answer that has nothing else, why it ended, and what it cost.
+
+    Most answers are like that; whatever is out of the ordinary gets a closer look.
+    """
+    try:
+        answer = orjson.loads(document)
+        (choice,) = answer["choices"]
+        said, finish, usage = choice["message"], choice["finish_reason"], answer["usage"]
+        text, given, got = said["content"], usage["prompt_tokens"], usage["completion_tokens"]
+        more = any(map(said.get, _MORE)) or choice.get("delta") or choice.get("usage")
+        more = more or answer.get("error")
+    except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError):
+        return None
+    is_plain = type(text) is type(finish) is str and type(given) is type(got) is int
+    if more or not (is_plain and finish and given >= 0 and got >= 0):
+        return None
+    return text, finish, Usage(input_tokens=given, output_tokens=got)
+
+
 class Reply:
     """What a reply comes to: its text at once, its tool calls and its usage at the end."""
 
@@ -139,6 +160,19 @@ class Reply:
                 yield delta
         if any(texts):
             yield ModelDelta(text="".join(texts))
+
+    def take_whole(self, document: bytes) -> ModelDelta | None:
+        """Take an answer in one piece; the text in it.
+
+        Raises:
+            Fault: If it makes no sense, or tells an error.
+        """
+        plain = plain_answer(document)
+        if plain is None:
+            return self.take(document)
+        text, self._finish, self._usage = plain
+        self.is_complete = True
+        return ModelDelta(text=text) if text else None
 
     def take(self, document: bytes) -> ModelDelta | None:
         """Take a document; the text in it.

@@ -1,6 +1,5 @@
 """Server-sent events, cut out of bytes in whatever pieces they come."""
 
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 
@@ -10,8 +9,7 @@ from apexbridge.models.upstream import A_PAGE
 MAX_LINE = 1024 * 1024
 _BEFORE_THE_START = b"\xef\xbb\xbf \t\r\n"
 """A byte order mark and blanks."""
-_LINE_END = re.compile(rb"\r\n|\n|\r(?!\Z)")
-"""A carriage return that came last may be half of a line end."""
+_DATA = b"data:"
 
 
 class EventReader:
@@ -46,22 +44,24 @@ class EventReader:
         return [rest] if self._is_one else self._documents([rest])
 
     def _lines(self, seen: int) -> list[bytes]:
-        lines, start = list[bytes](), 0
-        for begin, end in [found.span() for found in _LINE_END.finditer(self._rest, seen)]:
-            lines.append(bytes(self._rest[start:begin]))
-            start = end
-        del self._rest[:start]
-        if max(len(self._rest), *map(len, lines), 0) > MAX_LINE:
+        """The lines that are whole by now; before `seen` there is no line end."""
+        rest = self._rest
+        # A carriage return that came last may be half of a line end.
+        end = max(rest.rfind(b"\n", seen), rest.rfind(b"\r", seen, len(rest) - 1)) + 1
+        lines = bytes(rest[:end]).splitlines()
+        del rest[:end]
+        if max(len(rest), *map(len, lines), 0) > MAX_LINE:
             raise ValueError(f"a line of more than {MAX_LINE} bytes")
         return lines
 
     def _documents(self, lines: Iterable[bytes]) -> list[bytes]:
         documents = list[bytes]()
         for line in lines:
-            name, _, value = line.partition(b":")
-            said = value.strip()
-            self.is_done |= name == b"data" and said == b"[DONE]"
-            if name == b"data" and said and not self.is_done:
+            if self.is_done or not line.startswith(_DATA):
+                continue
+            said = line[len(_DATA) :].strip()
+            self.is_done = said == b"[DONE]"
+            if said and not self.is_done:
                 documents.append(said)
         return documents
 

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 
 from apexbridge.messages import AssistantMessage, Message, SystemMessage, ToolCall
 
@@ -35,6 +36,9 @@ class Thoughts:
 
     def recall(self, messages: Sequence[Message]) -> Iterator[str]:
         """For each message what was thought before it; nothing for most."""
+        if not self._kept:
+            yield from repeat("", len(messages))
+            return
         place = 0
         for message in messages:
             calls = message.tool_calls if isinstance(message, AssistantMessage) else ()

@@ -1,6 +1,7 @@
 """Second tries: which faults are passing, how long to wait, and when to give up."""
 
 import math
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -97,13 +98,13 @@ async def patiently(once: Callable[[], Awaitable[T]], blame: Blame, tries: Tries
     Raises:
         ApexBridgeError: The blame for the last fault.
     """
-    start = anyio.current_time()
+    start = time.monotonic()
     for number, pause in enumerate((*tries.pauses, None)):
         try:
             return await once()
         except Fault as fault:
             wait = min(max(fault.after, pause or 0.0), tries.longest)
-            is_late = anyio.current_time() - start + wait > tries.within
+            is_late = time.monotonic() - start + wait > tries.within
             if pause is None or is_late or number >= fault.more_tries:
                 asked = f"; it asks to wait {fault.after:.0f} s" if fault.after else ""
                 raise blame.error(fault, asked) from None

@@ -3,7 +3,14 @@
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing, suppress
+from contextlib import (
+    AsyncExitStack,
+    aclosing,
+    asynccontextmanager,
+    closing,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Literal, TypeVar
@@ -67,6 +74,10 @@ class Upstream:
         self._patience = patience or Patience(
             first_seconds=timeout_seconds, between_seconds=timeout_seconds
         )
+        self._whole_limits = aiohttp.ClientTimeout(
+            total=self._patience.whole_seconds, sock_connect=self._patience.connect_seconds
+        )
+        self._tries = Tries(pauses=_STREAM_PAUSES, within=self._patience.retry_seconds)
         self._session: aiohttp.ClientSession | None = None
         parts = _split(base_url)
         self.host = (parts.hostname or "") if parts else ""
@@ -103,18 +114,14 @@ class Upstream:
         read: Callable[[bytes], T],
     ) -> T:
         """Post, and give what `read` makes of the whole answer; asked again as a stream is."""
-        patience, payload = self._patience, _written(fields)
-        limits = aiohttp.ClientTimeout(
-            total=patience.whole_seconds, sock_connect=patience.connect_seconds
-        )
+        payload = _written(fields)
 
         async def once() -> T:
-            response = await self._send(path, payload, limits)
+            response = await self._send(path, payload, self._whole_limits)
             with closing(response):
                 return read(await self._all(response, room))
 
-        tries = Tries(pauses=_STREAM_PAUSES, within=patience.retry_seconds)
-        return await patiently(once, blame, tries)
+        return await patiently(once, blame, self._tries)
 
     async def _all(self, response: aiohttp.ClientResponse, room: int) -> bytes:
         size = response.content_length
@@ -143,9 +150,8 @@ class Upstream:
         Once the first item is there nothing is tried again. Leaving the block closes the
         connection.
         """
-        tries = Tries(pauses=_STREAM_PAUSES, within=self._patience.retry_seconds)
         begin = partial(self._begin, path, _written(fields), room, read)
-        begun = await patiently(begin, blame, tries)
+        begun = await patiently(begin, blame, self._tries)
         async with begun.stack, aclosing(_told(begun, blame)) as told:
             yield told
 
@@ -188,7 +194,7 @@ class Upstream:
         session = self._open()
         address = f"{self._base_url}{path}"
         try:
-            with anyio.fail_after(seconds):
+            with anyio.fail_after(seconds) if seconds is not None else nullcontext():
                 response = await session.post(
                     address, data=payload, timeout=limits, allow_redirects=False
                 )
@@ -360,9 +366,10 @@ def kind_of(status: object) -> Kind:
 
 def _written(fields: Mapping[str, object]) -> bytes:
     """JSON in UTF-8, which cannot carry half a character."""
-    with suppress(orjson.JSONEncodeError):
+    try:
         return orjson.dumps(fields)
-    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
+    except orjson.JSONEncodeError:
+        return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _split(base_url: str) -> SplitResult | None:

@@ -1,9 +1,10 @@
 """Conversations in memory: those at work, and of the others the ones that were used last."""
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import TracebackType
 
 import anyio
 import anyio.to_thread
@@ -26,6 +27,27 @@ class _Place:
     turn: anyio.Lock = field(default_factory=_lock)
     session: Session | None = None
     users: int = 0
+
+
+class Passing:
+    """A conversation among those that are kept nowhere, for the length of a block."""
+
+    __slots__ = ("_others", "_session")
+
+    def __init__(self, others: dict[str, Session], session: Session) -> None:
+        self._others, self._session = others, session
+
+    def __enter__(self) -> Session:
+        self._others[self._session.id] = self._session
+        return self._session
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        del self._others[self._session.id]
 
 
 class Conversations:
@@ -82,14 +104,9 @@ class Conversations:
         async with self.taken(session_id) as session:
             return session
 
-    @contextmanager
-    def passing(self, session: Session) -> Generator[Session]:
+    def passing(self, session: Session) -> "Passing":
         """A conversation that is found by its id during the block, and kept nowhere."""
-        self._passing[session.id] = session
-        try:
-            yield session
-        finally:
-            del self._passing[session.id]
+        return Passing(self._passing, session)
 
     async def forget(self, session_id: str) -> bool:
         """Remove a conversation, after the turn it may have now; False if there was none.

@@ -28,7 +28,7 @@ from apexbridge.lifecycle.store import SkillStore
 from apexbridge.policy.engine import Approver
 from apexbridge.retrieval.results import Results
 from apexbridge.runtime.executing import Books, Executing
-from apexbridge.runtime.instance import sole_instance
+from apexbridge.runtime.instance import make_room, sole_instance
 from apexbridge.runtime.living import Living, beside
 from apexbridge.runtime.places import Places
 from apexbridge.sandbox.base import ExecutionResult
@@ -96,6 +96,7 @@ class Runtime:
         with runtime._stack as stack:
             if is_server:
                 stack.enter_context(sole_instance(runtime.loaded.data))
+                make_room(runtime.store.root)
             try:
                 await runtime._recover()
                 if lives:
@@ -313,9 +314,10 @@ class Runtime:
         index = await self.searching.index()
         found = await index.search(query, query_en=query_en, query_zh=query_zh, limit=limit)
         # A row that could not be dropped yet finds nothing that was taken away.
-        known = self.catalog.snapshot.winner
-        if all(known(hit.name) for hit in found.hits):
+        snapshot = self.catalog.snapshot
+        if all(hit.name in snapshot.by_name for hit in found.hits):
             return found
+        known = snapshot.winner
         return replace(found, hits=tuple(hit for hit in found.hits if known(hit.name)))
 
     async def execute_skill(

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from apexbridge.errors import StorageError
@@ -37,3 +37,12 @@ def _holder(path: Path) -> str:
         return path.read_text(encoding="ascii") or "?"
     except (OSError, UnicodeDecodeError):
         return "?"
+
+
+def make_room(skills: Path) -> None:
+    """Make the folder that skills are installed into, as far as that is possible.
+
+    For one that is missing the folder above it is watched, and a server writes there all the time.
+    """
+    with suppress(OSError):
+        skills.mkdir(exist_ok=True, mode=0o700)

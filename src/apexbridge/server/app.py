@@ -1,7 +1,7 @@
 """The application: every route behind the same checks, and every fault in the same words."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -18,6 +18,8 @@ from apexbridge.server.replies import Reply
 from apexbridge.server.security import Checked
 
 log = logging.getLogger(__name__)
+
+Answer = Callable[[Request], Awaitable[Response]]
 
 
 def build(
@@ -37,10 +39,10 @@ def build(
         # A mount has what lies below its path; the path itself is another route.
         whole += [Served(path, guarded), Mount(path, app=guarded)]
     router = Router([*served, *whole], redirect_slashes=False)
-    return Checked(_Faults(router), house)
+    return Checked(_Faults(_Known(served, router)), house)
 
 
-def _endpoint(house: House, route: Route):  # starlette's own kind of function
+def _endpoint(house: House, route: Route) -> Answer:
     async def answer(request: Request) -> Response:
         scope = request.scope
         scope["state"]["route"] = route.path
@@ -58,6 +60,33 @@ def _not_allowed(scope: Scope, wanted: str = "") -> RequestError:
     if scope["state"]["caller"].id:
         return RequestError(code="scope_missing", scope=wanted)
     return RequestError(code="key_invalid" if scope["state"].get("has_key") else "key_missing")
+
+
+class _Known:
+    """Looks up the addresses that have no part which varies; the router looks for all others."""
+
+    def __init__(self, served: Sequence[Served], router: ASGIApp) -> None:
+        self._router = router
+        self._by_address: dict[tuple[str, str], Answer] = {}
+        for route in served:
+            for method in route.methods or ():
+                # Of several that fit an address, the router takes the first.
+                fitting = (
+                    one
+                    for one in served
+                    if method in (one.methods or ()) and one.path_regex.match(route.path)
+                )
+                if not route.param_convertors and next(fitting) is route:
+                    self._by_address[method, route.path] = route.endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        answer = self._by_address.get((scope["method"], scope["path"]))
+        if answer is None:
+            await self._router(scope, receive, send)
+            return
+        response = await answer(Request(scope, receive, send))
+        await response(scope, receive, send)
 
 
 class _KeyNeeded:

@@ -14,7 +14,7 @@ from apexbridge.runtime import Runtime
 from apexbridge.server.approving import PendingApprovals
 from apexbridge.server.bodies import read_json
 from apexbridge.server.leaving import Leaving
-from apexbridge.server.limits import Traffic
+from apexbridge.server.limits import Flight, Traffic
 from apexbridge.server.metrics import Metrics
 from apexbridge.server.sessions import ConsoleSessions
 from apexbridge.settings import ServerSettings
@@ -59,6 +59,11 @@ class Call:
     def runtime(self) -> Runtime:
         """Everything there is."""
         return self.house.runtime
+
+    @property
+    def flight(self) -> Flight:
+        """The request as one of those that are worked on."""
+        return self.request.scope["state"]["flight"]
 
     def at(self, name: str) -> str:
         """A part of the address by its name in the route's path."""

@@ -4,7 +4,8 @@ import json
 from typing import Any, NoReturn
 
 import orjson
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive
 
 from apexbridge.errors import RequestError
 
@@ -15,7 +16,21 @@ async def read_json(request: Request) -> object:
     Raises:
         RequestError: If it is none.
     """
-    return parse_json(await request.body())
+    return parse_json(await _whole(request.receive))
+
+
+async def _whole(receive: Receive) -> bytes:
+    """All of a body: most come in one piece."""
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body", False):
+        return message.get("body", b"")
+    pieces = list[bytes]()
+    while message["type"] == "http.request":
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(pieces)
+        message = await receive()
+    raise ClientDisconnect
 
 
 def parse_json(data: bytes) -> object:
@@ -25,10 +40,7 @@ def parse_json(data: bytes) -> object:
         RequestError: If they are none.
     """
     try:
-        text = data.decode("utf-8")
-        value = json.loads(
-            text, object_pairs_hook=_object, parse_constant=_refuse, parse_float=_finite
-        )
+        value = _STRICT.decode(data.decode("utf-8"))
         if b"\\u" in data:
             orjson.loads(data)  # half a character, written as an escape, is refused by this one
     except (ValueError, RecursionError) as error:
@@ -52,3 +64,6 @@ def _finite(text: str) -> float:
     if value in (float("inf"), float("-inf")):
         raise ValueError("a number is too large")
     return value
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse, parse_float=_finite)

@@ -3,7 +3,7 @@
 import logging
 
 from apexbridge.errors import ApexBridgeError, StorageError
-from apexbridge.keys import KeyStore
+from apexbridge.keys import Key, KeyStore
 from apexbridge.server.base import Caller
 from apexbridge.server.examining import Seen
 from apexbridge.server.sessions import COOKIE, ConsoleSessions
@@ -23,6 +23,7 @@ class Callers:
 
     def __init__(self, keys: KeyStore, sessions: ConsoleSessions) -> None:
         self._keys, self._sessions = keys, sessions
+        self._known: dict[str, tuple[Key, Caller]] = {}
 
     def of(self, seen: Seen) -> tuple[Caller, bool]:
         """Who asks, and whether a key was shown; one that is no good makes nobody of its owner.
@@ -43,7 +44,11 @@ class Callers:
         key = self._keys.find(text)
         if key is None:
             return NOBODY
-        return Caller(id=key.id, name=key.name, scopes=frozenset(key.scopes))
+        known = self._known.get(key.id)
+        if known is None or known[0] is not key:  # made once, until the keys are read again
+            caller = Caller(id=key.id, name=key.name, scopes=frozenset(key.scopes))
+            known = self._known[key.id] = (key, caller)
+        return known[1]
 
     def _with_cookie(self, seen: Seen) -> Caller:
         # A page of another port is of the same site, and a browser sends the cookie along.

@@ -18,9 +18,8 @@ from apexbridge.server.chat_telling import Telling
 from apexbridge.server.chat_wire import ChatReply, ChatRequest
 
 _SESSION = "x-apexbridge-session"
+_HEADER = _SESSION.encode()
 _NAME = re.compile(r"[^\s.]{1,128}")
-_GONE = 499
-"""What nobody reads any more."""
 
 
 async def complete(call: Call) -> Response:
@@ -44,7 +43,8 @@ async def complete(call: Call) -> Response:
         explains=asked.ours.explain,
     )
     carry_out = partial(_carry_out, call, telling.record, is_kept=bool(session))
-    watched = partial(call.house.leaving.watched, call.request.receive, chatting.start)
+    receive, flight = call.request.receive, call.flight
+    watched = partial(call.house.leaving.watched, receive, flight, chatting.start)
     waits = asked.ours.approvals == "wait"
     if asked.stream:
         stream = TurnStream(telling, _manner(call, asked))
@@ -55,15 +55,15 @@ async def complete(call: Call) -> Response:
     request = _approved(call, request, telling, telling.hear) if waits else request
     with watched():
         end = await carry_out(request, telling.hear)
-        return Response(telling.whole(end), media_type="application/json")
-    return Response(status_code=_GONE)
+    return Response(telling.whole(end), media_type="application/json")
 
 
 def _session(call: Call, asked: ChatRequest) -> str:
     """The conversation that the header or the body names; nothing is kept without a name."""
-    named = call.request.headers.get(_SESSION)
-    if named is None:
+    sent = next((value for name, value in call.request.scope["headers"] if name == _HEADER), None)
+    if sent is None:
         return asked.session
+    named = sent.decode("latin-1")
     if not _NAME.fullmatch(named) or not named.isprintable():
         detail = f"{_SESSION}: up to 128 characters without blanks and full stops"
         raise RequestError(detail, param=_SESSION)

@@ -16,6 +16,15 @@ from apexbridge.tools.base import ToolSpec
 
 _SYSTEM = frozenset({"system", "developer"})
 _OLD = frozenset({"functions", "function_call"})
+_PLAIN = ModelRequest(model="", messages=())
+_WHOLE = ModelRequest(model="", messages=(), is_whole=True)
+_WISHES = frozenset(
+    {
+        "reasoning_effort", "max_completion_tokens", "max_tokens", "temperature", "seed", "stop",
+        "response_format",
+    }
+)  # fmt: skip
+"""What the model is asked for besides; most requests have none of it."""
 _NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
@@ -36,8 +45,10 @@ def turn_of(asked: ChatRequest, bounds: Bounds, *, is_kept: bool) -> TurnRequest
         RequestError: If a part of it cannot be taken.
     """
     _refuse(asked)
-    messages = [message for message in asked.messages if message.role not in _SYSTEM]
     system = [message.text for message in asked.messages if message.role in _SYSTEM]
+    messages = asked.messages
+    if system:
+        messages = [message for message in messages if message.role not in _SYSTEM]
     if is_kept:
         messages = _new(messages)
     last = messages[-1] if messages and messages[-1].role == "user" else None
@@ -62,16 +73,14 @@ def turn_of(asked: ChatRequest, bounds: Bounds, *, is_kept: bool) -> TurnRequest
 def _refuse(asked: ChatRequest) -> None:
     if asked.n not in {None, 1}:
         raise RequestError("n: only one reply at a time", param="n")
-    old = _OLD & (asked.model_extra or {}).keys()
-    if old:
+    if asked.model_extra and (old := _OLD & asked.model_extra.keys()):
         name = min(old)
         raise RequestError(f"{name}: write 'tools' and 'tool_choice' instead", param=name)
     for at, message in enumerate(asked.messages):
         if message.role == "tool" and not message.tool_call_id:
             where = f"messages.{at}.tool_call_id"
             raise RequestError(f"{where}: which call does it answer?", param=where)
-    names = [tool.function.name for tool in asked.tools or ()]
-    if len(set(names)) != len(names):
+    if asked.tools and len({tool.function.name for tool in asked.tools}) != len(asked.tools):
         raise RequestError("tools: two have the same name", param="tools")
 
 
@@ -120,6 +129,8 @@ def _spec(tool: OwnTool) -> ToolSpec:
 
 
 def _like(asked: ChatRequest) -> ModelRequest:
+    if _WISHES.isdisjoint(asked.model_fields_set):
+        return _PLAIN if asked.stream else _WHOLE
     return ModelRequest(
         model="",
         messages=(),
@@ -143,8 +154,8 @@ def _extra(asked: ChatRequest) -> dict[str, Any]:
 
 def _limits(asked: ChatRequest, most: TurnLimits) -> TurnLimits | None:
     """What the client wants, as far as settings allow it."""
-    ours = asked.ours
-    if ours.rounds is None and ours.tokens is None and ours.seconds is None:
+    ours = asked.apexbridge
+    if ours is None or (ours.rounds is None and ours.tokens is None and ours.seconds is None):
         return None
     return replace(
         most,

@@ -5,12 +5,14 @@ when it owes something, and the one that owes it for too long is closed.
 """
 
 import time
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _MAX_HEAD = 65_536
+_GATHERED = 65_536
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
     b"retry-after: 1\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s"
@@ -19,6 +21,62 @@ _BUSY_BODY = (
     b'{"error":{"message":"The server has all it can do","type":"server_error","param":null,'
     b'"code":"server_busy","hint":"Try again in 1 seconds."}}'
 )
+
+
+class Transport(Protocol):
+    """What is used of a transport here, whichever loop it belongs to."""
+
+    def write(self, data: bytes) -> None:
+        """Send something."""
+        ...
+
+    def close(self) -> None:
+        """Close it when everything is sent."""
+        ...
+
+    def is_closing(self) -> bool:
+        """Whether it is closed, or about to be."""
+        ...
+
+
+Later = Callable[[Callable[[], None]], object]
+"""Calls something as soon as others have had their turns."""
+
+
+class Gathering:
+    """A transport that sends what is written in one go in one go: a head goes with its body.
+
+    To the system, and to the client that it wakes, each piece costs as much as a whole answer.
+    """
+
+    __slots__ = ("_later", "_pieces", "_size", "_transport", "is_closing")
+
+    def __init__(self, transport: Transport, later: Later) -> None:
+        self._transport, self._later = transport, later
+        self._pieces, self._size = list[bytes](), 0
+        self.is_closing = transport.is_closing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Send something, as soon as whoever writes lets others go on."""
+        if not self._pieces:
+            self._later(self._send)
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > _GATHERED:
+            self._send()  # or a client that reads slowly would never hold its writer up
+
+    def close(self) -> None:
+        """Close it when everything is sent."""
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        pieces, self._pieces, self._size = self._pieces, list[bytes](), 0
+        if pieces and not self.is_closing():
+            self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
 
 class Patient(HttpToolsProtocol):
@@ -34,9 +92,10 @@ class Patient(HttpToolsProtocol):
     _is_in_head = True
     _head = 0
 
-    def connection_made(self, transport: object) -> None:
+    def connection_made(self, transport: Transport) -> None:
         """Somebody came."""
-        super().connection_made(transport)  # pyright: ignore[reportArgumentType]
+        gathering = Gathering(transport, self.loop.call_soon)
+        super().connection_made(gathering)  # pyright: ignore[reportArgumentType]
         self.owing = time.monotonic()
         if len(self.connections) > self.most:
             self.transport.write(_BUSY % (len(_BUSY_BODY), _BUSY_BODY))

@@ -4,12 +4,14 @@ To listen for each client costs more than many a request. So nobody listens at f
 answer takes its time, somebody begins to.
 """
 
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Coroutine
+from types import TracebackType
 
 import anyio
 from starlette.types import Receive
+
+from apexbridge.server.limits import Flight
 
 AFTER_SECONDS = 0.2
 
@@ -17,21 +19,36 @@ Start = Callable[[Callable[[], Coroutine[None, None, None]]], None]
 """Begins something that ends with the server at the latest."""
 
 
-@dataclass(slots=True, eq=False)
 class _Waiting:
-    """A client that waits, and what is done for it."""
+    """A client that waits for the length of a block, and what is done for it."""
 
-    receive: Receive
-    work: anyio.CancelScope
-    since: float
-    listening: anyio.CancelScope | None = None
+    __slots__ = ("_flight", "_others", "_receive", "listening", "since")
+
+    def __init__(self, receive: Receive, flight: Flight, others: "set[_Waiting]") -> None:
+        self._receive, self._flight, self._others = receive, flight, others
+        self.since = time.monotonic()
+        self.listening: anyio.CancelScope | None = None
+
+    def __enter__(self) -> None:
+        self._others.add(self)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._others.remove(self)
+        if self.listening is not None:
+            self.listening.cancel()
 
     async def listen(self) -> None:
-        """End the work when the client is gone."""
+        """End the request when the client is gone."""
         with self.listening or anyio.CancelScope():
-            while (await self.receive())["type"] != "http.disconnect":
+            while (await self._receive())["type"] != "http.disconnect":
                 pass
-            self.work.cancel()
+            if self in self._others:
+                self._flight.abandon()
 
 
 class Leaving:
@@ -41,28 +58,21 @@ class Leaving:
         self._waiting: set[_Waiting] = set()
         self._is_looking = False
 
-    @contextmanager
-    def watched(self, receive: Receive, start: Start) -> Generator[anyio.CancelScope]:
-        """Do something for a client; it is cancelled if the client goes away."""
-        with anyio.CancelScope() as scope:
-            client = _Waiting(receive, scope, anyio.current_time())
-            self._waiting.add(client)
-            if not self._is_looking:
-                self._is_looking = True
-                start(lambda: self._look(start))
-            try:
-                yield scope
-            finally:
-                self._waiting.remove(client)
-                if client.listening is not None:
-                    client.listening.cancel()
+    def watched(self, receive: Receive, flight: Flight, start: Start) -> _Waiting:
+        """Do something for a client; the request is abandoned if the client goes away."""
+        if not self._is_looking:
+            self._is_looking = True
+            start(lambda: self._look(start))
+        return _Waiting(receive, flight, self._waiting)
 
     async def _look(self, start: Start) -> None:
         """Find those who wait for long, until nobody waits."""
         try:
-            while self._waiting:
+            while True:
                 await anyio.sleep(AFTER_SECONDS)
-                late = anyio.current_time() - AFTER_SECONDS
+                if not self._waiting:
+                    return
+                late = time.monotonic() - AFTER_SECONDS
                 for client in self._waiting:
                     if client.listening is None and client.since <= late:
                         client.listening = anyio.CancelScope()

@@ -23,16 +23,23 @@ def stopping() -> RequestError:
 class Flight:
     """A request that is worked on."""
 
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    scope: anyio.CancelScope = field(default_factory=lambda: anyio.move_on_after(None))
     is_listener: bool = False
     """Whether it only listens to what happens: nothing is lost when it ends."""
     due: float = math.inf
     """When its body must be there, by the clock that nobody can set."""
     refusal: ApexBridgeError | None = None
+    is_abandoned: bool = False
+    """Whether its client went away: there is nobody to tell anything."""
 
     def stop(self, why: ApexBridgeError) -> None:
         """End it, wherever it is; the first reason is the one that is told."""
         self.refusal = self.refusal or why
+        self.scope.cancel()
+
+    def abandon(self) -> None:
+        """End it, for nobody waits for it any more."""
+        self.is_abandoned = True
         self.scope.cancel()
 
 

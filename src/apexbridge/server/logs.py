@@ -114,7 +114,8 @@ def log_request(log: logging.Logger, request_id: str, fields: Mapping[str, objec
     """One line of a request; made here, for the common way costs as much as all the checks."""
     if not log.isEnabledFor(logging.INFO):
         return
-    lines = next((one for one in log.root.handlers if isinstance(one, Batched)), None)
+    first = log.root.handlers[0] if log.root.handlers else None
+    lines = first if isinstance(first, Batched) else None
     line: dict[str, object] = {
         "at": _moment(time.time()),
         "level": "info",

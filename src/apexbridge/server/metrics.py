@@ -1,5 +1,7 @@
 """What is counted, in the form that Prometheus reads; nothing in it names a person or a skill."""
 
+from collections import defaultdict
+
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -15,6 +17,7 @@ MEDIA = "text/plain; version=0.0.4; charset=utf-8"
 OTHER = "other"
 """The route of a request that had none: an address that somebody made up is no label."""
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_INPUT, _OUTPUT = ("input",), ("output",)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"})
 
 
@@ -23,7 +26,9 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = on = CollectorRegistry()
-        self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self._tallies: dict[tuple[Counter, tuple[str, ...]], int] = defaultdict(int)
+        """What was counted since somebody looked last: to count on is cheap, to count is not."""
+        self._known: dict[tuple[str, str, int], tuple[tuple[str, ...], Histogram]] = {}
         ProcessCollector(registry=on)
         self._requests = Counter(
             "apexbridge_requests", "Requests answered.", ("method", "route", "status"), registry=on
@@ -42,7 +47,8 @@ class Metrics:
         self._tokens = Counter(
             "apexbridge_tokens", "Tokens that models told of.", ("direction",), registry=on
         )
-        self._given, self._got = self._tokens.labels("input"), self._tokens.labels("output")
+        for direction in (_INPUT, _OUTPUT):
+            self._tokens.labels(*direction)
         self._runs = Counter(
             "apexbridge_runs",
             "Scripts that were run, by their outcomes.",
@@ -61,9 +67,9 @@ class Metrics:
         counts = self._known.get((method, route, status))
         if counts is None:
             known = method if method in _METHODS else OTHER
-            counts = (self._requests.labels(known, route, str(status)), self._seconds.labels(route))
+            counts = ((known, route, str(status)), self._seconds.labels(route))
             self._known[known, route, status] = counts
-        counts[0].inc()
+        self._tallies[self._requests, counts[0]] += 1
         counts[1].observe(seconds)
 
     def happened(self, event: Event) -> None:
@@ -72,9 +78,9 @@ class Metrics:
             case TextDelta():
                 pass  # by far the most frequent
             case TurnFinished():
-                self._turns.labels(event.finish).inc()
-                self._given.inc(event.input_tokens)
-                self._got.inc(event.output_tokens)
+                self._tallies[self._turns, (event.finish,)] += 1
+                self._tallies[self._tokens, _INPUT] += event.input_tokens
+                self._tallies[self._tokens, _OUTPUT] += event.output_tokens
             case ToolFinished():
                 self._tools.labels("error" if event.is_error else "ok").inc()
             case _:
@@ -95,4 +101,7 @@ class Metrics:
 
     def text(self) -> bytes:
         """Everything, as it is read."""
+        for (counter, labels), count in self._tallies.items():
+            counter.labels(*labels).inc(count)
+        self._tallies.clear()
         return generate_latest(self._registry)

@@ -58,6 +58,7 @@ class Checked:
         except ApexBridgeError as error:
             await refusal(error, scope)(scope, receive, reply)
         else:
+            state["flight"] = flight
             seconds = self._settings.body_seconds
             body = Body(receive, flight, limit=self._examiner.limit(seen), seconds=seconds)
             await self._work(flight, scope, body, reply)
@@ -94,6 +95,8 @@ class Checked:
 
     async def _cut_off(self, flight: Flight, scope: Scope, body: Receive, reply: Reply) -> None:
         """Say why it ended, as far as that can still be said."""
+        if flight.is_abandoned:
+            return
         error = flight.refusal or stopping()
         if not reply.is_started:
             await refusal(error, scope)(scope, body, reply)

@@ -39,7 +39,7 @@ _BACKLOG = 2_048
 _WANTED_FILES = 65_536
 _SPARE_FILES = 256
 _LOOK_SECONDS = 0.05
-_GARBAGE = (20_000, 20, 100)
+_GARBAGE = (100_000, 20, 100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
