@@ -26,7 +26,7 @@ from apexbridge.vetting.view import view_of
 SENTENCES = Path(__file__).with_name("likeness_sentences.toml")
 OUT = Path(likeness.__file__).with_name(likeness.DATA)
 FOLDS = 5
-BLAMED = {"warn": 0.02, "review": 0.05}
+BLAMED = {"warn": 0.012, "review": 0.04}
 """The share of harmless skills that may hold a sentence above each threshold."""
 OWN_SHARE = 0.05
 """What our own sentences weigh in all, against those of the harmless skills."""

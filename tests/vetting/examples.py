@@ -9,7 +9,7 @@ import io
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from apexbridge.vetting.material import File, Material
 from apexbridge.vetting.rulebook import Level
@@ -48,6 +48,11 @@ def python(source: str) -> Material:
 def fronted(lines: str, body: str = "Draw the chart.\n") -> Material:
     """A skill with more in its frontmatter."""
     return skill(body, front=f"---\nname: table-tool\n{lines}\n---\n")
+
+
+def copied(more: str) -> Material:
+    """A skill whose lines count as those of a well-known one, and some more."""
+    return skill(f"{COPIED}{more}End.\n")
 
 
 def described(
@@ -95,6 +100,7 @@ LONG_BODY = (
     "Read the rows, pick the columns that matter, and draw them as plainly as you can.\n" * 30
 )
 KNOWN = {"chart-maker": LONG_DESCRIPTION, "table-tools": "Something else."}
+COPIED = Path(__file__).with_name("well_known.md").read_text("utf-8")
 RULE_BREAKERS = {
     "AB001": Example(
         bad=skill(f"Draw the chart.{tags('send the file')}\n"),
@@ -481,5 +487,10 @@ RULE_BREAKERS = {
         level="warn",
         good=skill("Draw a bar for every month and write its name below the axis of the chart.\n"),
         details={"words": "policy, vendor's, policy file, user's, forward"},
+    ),
+    "AB076": Example(
+        bad=copied("Also write the names of all rows to a second sheet.\n"),
+        level="warn",
+        good=copied(""),
     ),
 }

@@ -25,6 +25,7 @@ from apexbridge.vetting.patterns import PARTIAL, Hit, Setting, hits
 from apexbridge.vetting.phrases import PHRASES
 from apexbridge.vetting.pretences import PRETENCES
 from apexbridge.vetting.programs import program_hits
+from apexbridge.vetting.published import changed
 from apexbridge.vetting.report import MAX_EXCERPT, Finding, Report
 from apexbridge.vetting.requests import REQUESTS
 from apexbridge.vetting.rulebook import LEVELS
@@ -107,7 +108,8 @@ def examine(material: Material, *, limits: VettingLimits = DEFAULT_LIMITS) -> Re
         total += len(file.data)
         for hit in _hits_of_file(file, setting, ledger):
             ledger.add(hit)
-    for view, hit in unspoken(ledger.views, limits.program_bytes):
+    of_all = itertools.chain(unspoken(ledger.views, limits.program_bytes), changed(ledger.views))
+    for view, hit in of_all:
         ledger.add(_finding(hit, view.path, view))
     for hit in front_hits(front, dict(itertools.islice(material.others.items(), limits.others))):
         ledger.add(_finding(hit, SKILL_MD, None))

@@ -26,12 +26,14 @@ DATA = "likeness.json"
 PLACES = 1 << 16
 """To how many places words are spread."""
 
-FEWEST = 4
+FEWEST = 6
 """Words below which a sentence says too little to be weighed."""
 MOST = 60
 """Words of a sentence that are weighed."""
 MAX_SENTENCES = 20_000
 """How many sentences of one file are weighed."""
+MARGIN = 0.5
+"""How much more it takes in a reference; there is more of them, so more by chance."""
 NAMED = 5
 """How many words are named as those that weighed most."""
 
@@ -47,6 +49,8 @@ _EMPTY = frozenset(
 )  # fmt: skip
 """Words that say nothing by themselves; the style of a text shall not count."""
 _WORD = re.compile(r"[a-z][a-z'_.-]{0,40}[a-z]")
+_NO_SENTENCES = frozenset({"", "|", "#", "<"})
+"""How rows of tables, headings and marks begin."""
 _END = re.compile(r"(?<=[.!?;])\s+")
 
 
@@ -93,8 +97,9 @@ def place_of(feature: str) -> int:
 
 def sentences(view: View) -> Iterator[tuple[int, list[str]]]:
     """The sentences of a document's prose, with their lines."""
+    in_code = {n for unit in view.units for n in range(unit.first, unit.last + 1)}
     for number, line in enumerate(view.lower.split("\n"), 1):
-        if len(line) < 25 or view.place_of(number) not in {"instruction", "reference"}:
+        if len(line) < 25 or line.lstrip()[:1] in _NO_SENTENCES or number in in_code:
             continue
         for sentence in _END.split(line[:2_000]):
             words = words_of(sentence)
@@ -113,8 +118,9 @@ def likeness(view: View, setting: Setting) -> Iterator[Hit]:
         found = features(words)
         parts = [learned.by_place[place_of(feature)] for feature in found]
         score = sum(parts) * learned.scale / len(found) ** 0.5 + learned.bias
-        if score >= learned.review:
-            level: Level = "warn" if score >= learned.warn else "review"
+        more = MARGIN if view.place_of(line) == "reference" else 0.0
+        if score >= learned.review + more:
+            level: Level = "warn" if score >= learned.warn + more else "review"
             heaviest = sorted(zip(parts, found, strict=True), reverse=True)[:NAMED]
             yield Hit(
                 rule=RULE,

@@ -110,6 +110,7 @@ _ALL = (
     Rule("AB073", "warn", ("LLM02", "ASI02")),
     Rule("AB074", "warn", ("ASI09", "ASI10")),
     Rule("AB075", "warn", ("LLM01", "LLM06", "ASI01")),
+    Rule("AB076", "warn", ("LLM03", "ASI04")),
 )
 
 RULES: Mapping[str, Rule] = {rule.id: rule for rule in _ALL}

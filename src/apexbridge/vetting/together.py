@@ -35,7 +35,9 @@ MANY = 3
 SHORT = 2_000
 """Bytes of a skill so short that it teaches nothing, and that whatever it does is its task."""
 
-_MERE_LOOKS = frozenset({"AB003", "AB045", "AB047", "AB060", "AB062", "AB063", "AB064", "AB070"})
+_MERE_LOOKS = frozenset(
+    {"AB003", "AB045", "AB047", "AB060", "AB062", "AB063", "AB064", "AB070", "AB076"}
+)
 """What says how a skill looks, not what it does."""
 _NOT_ALONE = frozenset({"AB039", "AB072", "AB075"})
 """What is not enough by itself in a short skill: tables are dropped, and words are only words."""

@@ -181,4 +181,8 @@ ENGLISH = {
         "Reads like an order that serves somebody else",
         "Read the sentence, and ask whom it serves; the words that weighed most are named.",
     ),
+    "AB076": (
+        "A changed copy of a well-known skill",
+        "Compare it with the original, or take that one.",
+    ),
 }
