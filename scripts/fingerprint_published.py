@@ -15,6 +15,7 @@ from apexbridge.vetting import published
 from apexbridge.vetting.material import SKILL_MD, File
 from apexbridge.vetting.view import view_of
 
+ENDS = frozenset({".md", ".txt", ".py", ".sh", ".js", ".ts"})
 SAMPLE = Path(__file__).parents[1] / "tests" / "vetting" / "well_known.md"
 OUT = Path(published.__file__).with_name(published.DATA)
 
@@ -26,8 +27,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
     found = set[int]()
-    paths = [path for folder in arguments.folders for path in folder.rglob("*.md")]
-    for path in [SAMPLE, *sorted(filter(Path.is_file, paths))]:
+    paths = [path for folder in arguments.folders for path in folder.rglob("*")]
+    texts = (path for path in paths if path.is_file() and path.suffix in ENDS)
+    for path in [SAMPLE, *sorted(texts)]:
         name = PurePosixPath(SKILL_MD if path.name == SKILL_MD else path.name)
         data = path.read_bytes() + b"\n"
         view = view_of(File(path=name, data=data), data)

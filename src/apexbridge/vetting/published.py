@@ -1,8 +1,8 @@
 """Copies of well-known skills in which something was changed.
 
-Whoever wants a skill to be trusted takes one that everybody knows and adds a line. Of the documents
-of well-known skills a number for each line is kept, not the line; a skill whose lines are nearly all
-among them, and some are not, is a changed copy. `scripts/fingerprint_published.py` writes the numbers.
+Whoever wants a skill to be trusted takes one that everybody knows and adds a line. Of well-known
+skills a number for each line is kept, not the line; a skill whose lines are nearly all among them,
+and some are not, is a changed copy. `scripts/fingerprint_published.py` writes the numbers.
 """
 
 import base64
@@ -20,7 +20,7 @@ from apexbridge.vetting.view import View
 
 RULE = "AB076"
 DATA = "published.json"
-FEWEST_WORDS = 6
+FEWEST_WORDS = 5
 """Words below which a line is nobody's own."""
 FEWEST_LINES = 10
 """Lines below which nothing can be said about a copy."""
@@ -65,7 +65,7 @@ def changed(views: Sequence[View]) -> Iterator[tuple[View, Hit]]:
     """What is new in a copy of a well-known skill."""
     known, strange, count = published(), list[tuple[View, int]](), 0
     for view in views:
-        if view.place_of(1) not in {"instruction", "reference"}:
+        if view.place_of(1) == "data":
             continue
         for line, number in numbers(view):
             count += 1
