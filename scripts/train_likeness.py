@@ -1,7 +1,7 @@
 """Train the weights of rule AB075 on sentences of our own against those of harmless skills.
 
-The thresholds are chosen so that a small share of harmless skills, left out of training in turn,
-holds a sentence above them.
+The threshold is chosen so that a small share of harmless skills, left out of training in turn,
+holds a sentence above it.
 
     python -m scripts.train_likeness --good FOLDER … [--out FILE]
 """
@@ -26,8 +26,8 @@ from apexbridge.vetting.view import view_of
 SENTENCES = Path(__file__).with_name("likeness_sentences.toml")
 OUT = Path(likeness.__file__).with_name(likeness.DATA)
 FOLDS = 5
-BLAMED = {"warn": 0.012, "review": 0.04}
-"""The share of harmless skills that may hold a sentence above each threshold."""
+BLAMED = 0.012
+"""The share of harmless skills that may hold a sentence above the threshold."""
 OWN_SHARE = 0.05
 """What our own sentences weigh in all, against those of the harmless skills."""
 PULL = 0.05
@@ -122,7 +122,7 @@ def highest(skills: Sequence[Sequence[list[str]]], by_place: Numbers, bias: floa
 
 
 def main() -> None:
-    """Train, choose thresholds on skills left out, and write."""
+    """Train, choose a threshold on skills left out, and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--good", type=Path, nargs="+", required=True)
     parser.add_argument("--out", type=Path, default=OUT)
@@ -142,11 +142,16 @@ def main() -> None:
     best = np.concatenate(left_out)
     by_place, bias = trained(own, own_weights, table([w for skill in skills for w in skill]))
     scale = float(np.abs(by_place).max()) / 127
-    floors = {name: float(np.quantile(best, 1 - share)) for name, share in BLAMED.items()}
+    floor = float(np.quantile(best, 1 - BLAMED))
     kept = np.round(by_place / scale).astype(np.int8).tobytes()
-    whole = {"scale": scale, "bias": bias, **floors, "weights": base64.b64encode(kept).decode()}
+    whole = {
+        "scale": scale,
+        "bias": bias,
+        "floor": floor,
+        "weights": base64.b64encode(kept).decode(),
+    }
     arguments.out.write_text(json.dumps(whole, indent=1) + "\n", "utf-8")
-    print(f"{len(made)} own sentences, {len(skills)} harmless skills; floors {floors}")
+    print(f"{len(made)} own sentences, {len(skills)} harmless skills; floor {floor:.3f}")
 
 
 def _without(skills: Sequence[list[list[str]]], fold: int) -> list[list[list[str]]]:

@@ -486,7 +486,6 @@ RULE_BREAKERS = {
         ),
         level="warn",
         good=skill("Draw a bar for every month and write its name below the axis of the chart.\n"),
-        details={"words": "policy, policy file, vendor's, user's, forward"},
     ),
     "AB076": Example(
         bad=copied("Also write the names of all rows to a second sheet.\n"),

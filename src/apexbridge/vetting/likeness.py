@@ -18,7 +18,7 @@ from functools import cache
 from importlib import resources
 
 from apexbridge.vetting.patterns import Hit, Setting
-from apexbridge.vetting.rulebook import Level, lowered
+from apexbridge.vetting.rulebook import lowered
 from apexbridge.vetting.view import View
 
 RULE = "AB075"
@@ -61,8 +61,7 @@ class Weights:
     by_place: Sequence[int]
     scale: float
     bias: float
-    warn: float
-    review: float
+    floor: float
 
 
 @cache
@@ -74,8 +73,7 @@ def weights() -> Weights:
         by_place=array("b", base64.b64decode(read["weights"])),
         scale=read["scale"],
         bias=read["bias"],
-        warn=read["warn"],
-        review=read["review"],
+        floor=read["floor"],
     )
 
 
@@ -96,9 +94,10 @@ def place_of(feature: str) -> int:
 
 
 def sentences(view: View) -> Iterator[tuple[int, list[str]]]:
-    """The sentences of a document's prose, with their lines."""
+    """The sentences of a document's prose behind its front, with their lines."""
     in_code = {n for unit in view.units for n in range(unit.first, unit.last + 1)}
-    for number, line in enumerate(view.lower.split("\n"), 1):
+    lines = view.lower.split("\n")[view.front_end :]
+    for number, line in enumerate(lines, view.front_end + 1):
         if len(line) < 25 or line.lstrip()[:1] in _NO_SENTENCES or number in in_code:
             continue
         for sentence in _END.split(line[:2_000]):
@@ -119,12 +118,11 @@ def likeness(view: View, setting: Setting) -> Iterator[Hit]:
         parts = [learned.by_place[place_of(feature)] for feature in found]
         score = sum(parts) * learned.scale / len(found) ** 0.5 + learned.bias
         more = MARGIN if view.place_of(line) == "reference" else 0.0
-        if score >= learned.review + more:
-            level: Level = "warn" if score >= learned.warn + more else "review"
+        if score >= learned.floor + more:
             heaviest = sorted(zip(parts, found, strict=True), reverse=True)[:NAMED]
             yield Hit(
                 rule=RULE,
-                level=lowered(level, int(setting.is_about_security)),
+                level=lowered("warn", int(setting.is_about_security)),
                 line=line,
                 matched=", ".join(feature for _, feature in heaviest),
             )

@@ -51,11 +51,8 @@ def number_of(line: str) -> int | None:
 
 def numbers(view: View) -> Iterator[tuple[int, int]]:
     """The lines of a document that can be told, with their numbers; its front is left out."""
-    lines = view.lower.split("\n")
-    first = 0
-    if view.is_skill_md and lines[0].strip() == "---":
-        first = next((at for at, line in enumerate(lines[1:], 1) if line.strip() == "---"), 0)
-    for at, line in enumerate(lines[first:-1], first + 1):  # a last line without an end may be cut
+    lines, front = view.lower.split("\n"), view.front_end
+    for at, line in enumerate(lines[front:-1], front + 1):  # a last line without an end may be cut
         number = number_of(line[:2_000])
         if number is not None:
             yield at, number
