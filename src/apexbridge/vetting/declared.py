@@ -9,6 +9,7 @@ from apexbridge.skills import names
 from apexbridge.skills.interpret import Declared, interpret
 from apexbridge.skills.model import Problem
 from apexbridge.skills.reader import open_document
+from apexbridge.vetting.misspelt import misspelt
 from apexbridge.vetting.nearness import slips
 from apexbridge.vetting.patterns import Hit
 from apexbridge.vetting.rulebook import Level
@@ -141,6 +142,8 @@ def _is_bait(description: str) -> bool:
 
 def _likeness(front: Presented, others: Mapping[str, str]) -> Iterator[Hit]:
     own_name = front.name.casefold()
+    for _, known in misspelt(own_name):
+        yield _hit("AB062", "warn", front.lines.get("name", 0), known)
     own_words = _shingles(front.description)
     length = len(front.description)
     for name, description in others.items():

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from apexbridge.vetting.acts import ACTS
 from apexbridge.vetting.agents import AGENTS, rewritten
+from apexbridge.vetting.commands import COMMANDS
 from apexbridge.vetting.declared import Presented, front_hits, presented
 from apexbridge.vetting.errands import errands
 from apexbridge.vetting.folder import folder_hits
+from apexbridge.vetting.footholds import FOOTHOLDS
 from apexbridge.vetting.harmful import HARMFUL
 from apexbridge.vetting.hidden import hidden
 from apexbridge.vetting.hosts import unnamed_hosts
@@ -20,13 +22,16 @@ from apexbridge.vetting.material import DEFAULT_LIMITS, SKILL_MD, File, Material
 from apexbridge.vetting.meddling import MEDDLING
 from apexbridge.vetting.patterns import PARTIAL, Hit, Setting, hits
 from apexbridge.vetting.phrases import PHRASES
+from apexbridge.vetting.pretences import PRETENCES
 from apexbridge.vetting.programs import program_hits
+from apexbridge.vetting.published import changed
 from apexbridge.vetting.report import MAX_EXCERPT, Finding, Report
 from apexbridge.vetting.requests import REQUESTS
 from apexbridge.vetting.rulebook import LEVELS
 from apexbridge.vetting.together import SHORT, together
 from apexbridge.vetting.units import units_of
 from apexbridge.vetting.unseen import visible
+from apexbridge.vetting.unspoken import unspoken
 from apexbridge.vetting.view import View, is_program, view_of
 from apexbridge.vetting.watching import QUIET_CHANGES, WATCHING
 
@@ -41,6 +46,9 @@ _PATTERNS = (
     *MEDDLING,
     *WATCHING,
     *QUIET_CHANGES,
+    *PRETENCES,
+    *FOOTHOLDS,
+    *COMMANDS,
 )
 _DECODED = frozenset({"AB001", "AB003", "AB007", "AB010", "AB042", "AB043", "AB061", "AB062"})
 _MASKED = frozenset({"AB024"})
@@ -57,6 +65,8 @@ class _Ledger:
     found: dict[tuple[str, str, int], Finding] = field(
         default_factory=dict[tuple[str, str, int], Finding]
     )
+    views: list[View] = field(default_factory=list[View])
+    """The texts looked at so far."""
     counts: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
     def add(self, finding: Finding) -> None:
@@ -96,6 +106,9 @@ def examine(material: Material, *, limits: VettingLimits = DEFAULT_LIMITS) -> Re
         total += len(file.data)
         for hit in _hits_of_file(file, setting, ledger):
             ledger.add(hit)
+    of_all = itertools.chain(unspoken(ledger.views, limits.program_bytes), changed(ledger.views))
+    for view, hit in of_all:
+        ledger.add(_finding(hit, view.path, view))
     for hit in front_hits(front, dict(itertools.islice(material.others.items(), limits.others))):
         ledger.add(_finding(hit, SKILL_MD, None))
     for finding in together(tuple(ledger.found.values()), front, _size(material)):
@@ -156,6 +169,7 @@ def _hits_of_file(file: File, setting: Setting, ledger: _Ledger) -> Iterator[Fin
     if view is None:
         return
     ledger.text_bytes += min(len(file.data), limit)
+    ledger.views.append(view)
     if len(file.data) > limit:
         ledger.cut(f"size of {path}")
     found = itertools.chain(

@@ -6,7 +6,7 @@ from apexbridge.vetting.patterns import RUN, Pattern, pattern
 _KNOWN_INSTALLERS = (
     r"(?:bun\.sh|astral\.sh|rustup\.rs|get\.docker\.com|deno\.(?:land|com)|"
     r"githubusercontent\.com/(?:Homebrew|nvm-sh|ohmyzsh"
-    r"|helm|rbenv|pyenv|anthropics|aquasecurity|anchore|golangci)|fly\.io|nodesource\.com|"
+    r"|helm|rbenv|pyenv|anthropics|aquasecurity|anchore|golangci|huggingface|exploreomni)|fly\.io|nodesource\.com|"
     r"claude\.ai/install|ollama\.(?:com|ai)"
     r"|install\.python-poetry\.org|pypa\.io|get\.pnpm\.io|foundry\.paradigm\.xyz|"
     r"sdk\.cloud\.google\.com|cli\.github\.com|volta\.sh"
@@ -20,6 +20,7 @@ _KNOWN_INSTALLERS = (
     r"get\.helm\.sh|railway\.(?:app|com)/install"
     r"|getcomposer\.org|install\.meteor\.com|temporal\.download|fnm\.vercel\.app|"
     r"encore\.dev/install|moonrepo\.dev|supabase\.com|cli\.coderabbit\.ai"
+    r"|cli\.inference\.sh|cli\.tavily\.com|rclone\.org|fluxcd\.io"
     r"|download\.docker\.com|deb\.debian|apt\.postgresql|pgp\.mit|keyserver)"
 )
 _IP = (

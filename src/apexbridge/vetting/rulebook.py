@@ -104,6 +104,12 @@ _ALL = (
     Rule("AB069", "warn", ("LLM06", "ASI10")),
     # how far this report reaches
     Rule("AB070", "review", ("LLM03",)),
+    # what it makes believe, and what it leaves behind
+    Rule("AB071", "warn", ("LLM09", "ASI09")),
+    Rule("AB072", "review", ("LLM05", "ASI02")),
+    Rule("AB073", "warn", ("LLM02", "ASI02")),
+    Rule("AB074", "warn", ("ASI09", "ASI10")),
+    Rule("AB075", "warn", ("LLM03", "ASI04")),
 )
 
 RULES: Mapping[str, Rule] = {rule.id: rule for rule in _ALL}

@@ -35,8 +35,12 @@ MANY = 3
 SHORT = 2_000
 """Bytes of a skill so short that it teaches nothing, and that whatever it does is its task."""
 
-_MERE_LOOKS = frozenset({"AB003", "AB045", "AB047", "AB060", "AB062", "AB063", "AB064", "AB070"})
+_MERE_LOOKS = frozenset(
+    {"AB003", "AB045", "AB047", "AB060", "AB062", "AB063", "AB064", "AB070", "AB075"}
+)
 """What says how a skill looks, not what it does."""
+_NOT_ALONE = frozenset({"AB039", "AB072"})
+"""What is not enough by itself in a short skill: tables are dropped, and words are only words."""
 _SOURCES = frozenset({"AB017", "AB018", "AB019", "AB020"})
 _WAYS_OUT = frozenset({"AB022", "AB023", "AB025", "AB026"})
 
@@ -91,7 +95,7 @@ def _adding_up(
     """Small signs of many kinds, or one in a skill that holds hardly anything else."""
     small = [f for f in findings if f.level == "review" and f.rule not in _MERE_LOOKS]
     kinds = sorted({finding.rule for finding in small})
-    is_all_there_is = total_bytes <= SHORT and kinds not in ([], ["AB039"])  # tables are dropped
+    is_all_there_is = total_bytes <= SHORT and not set(kinds) <= _NOT_ALONE
     if is_all_there_is or (len(kinds) >= MANY and not front.is_about_security):
         first = small[0]
         yield Finding(

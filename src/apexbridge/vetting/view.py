@@ -82,6 +82,14 @@ class View:
         """The folded lines."""
         return self.folded.split("\n")
 
+    @cached_property
+    def front_end(self) -> int:
+        """The number of the line that ends the frontmatter; 0 if there is none."""
+        if not self.is_skill_md or self.lines[0].strip() != "---":
+            return 0
+        rest = enumerate(self.lines[1:], 2)
+        return next((number for number, line in rest if line.strip() == "---"), 0)
+
     def line_at(self, offset: int) -> int:
         """The number of the line, from 1, in which a place of the folded text lies."""
         return bisect_right(self.starts, offset)

@@ -167,4 +167,18 @@ ENGLISH = {
         "Not everything was looked at",
         "Look at the rest by hand, or make the skill smaller.",
     ),
+    "AB071": (
+        "Tells of results that are not so",
+        "Check results yourself; a failure that is kept back is worse than a failure.",
+    ),
+    "AB072": ("Leaves checks out", "Have the checks made, and see what they find."),
+    "AB073": (
+        "Hides data inside other files",
+        "Look into what it writes; hidden data travels with the file.",
+    ),
+    "AB074": ("Removes its traces", "Do not install it without knowing what it would hide."),
+    "AB075": (
+        "A changed copy of a well-known skill",
+        "Compare it with the original, or take that one.",
+    ),
 }

@@ -1,0 +1,174 @@
+"""What the programs of a skill do and none of its documents speaks of.
+
+A reader learns from the documents what a skill does. A program that keeps a record, writes a hidden
+file, talks to others, reads the environment or decodes something, where no document has a word of
+it, does more than the reader was told.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from apexbridge.vetting.flows import tree_of
+from apexbridge.vetting.patterns import Hit
+from apexbridge.vetting.view import View
+
+RULE = "AB064"
+MAX_PROGRAMS = 100
+"""How many programs of one skill are held against its documents."""
+
+MAX_NAMES = 12
+"""How many names are followed from a call to the text of a file's name."""
+
+_FILE_NAME = re.compile(
+    r"[\w./~-]{0,60}?([\w-][\w.-]{0,40}\.(?:jsonl?|log|txt|csv|ya?ml|md|db|conf|env|ini|toml)|"
+    r"\.[a-z][a-z_.-]{4,30})"
+)
+_RECORDS = (".jsonl",)
+_HIDDEN_AS_USUAL = frozenset(
+    {".gitignore", ".cache", ".claude", ".claude.json", ".jsonl", ".gitconfig", ".dockerignore",
+     ".editorconfig", ".gitattributes", ".markdown", ".parquet", ".sqlite", ".backup",
+     ".gitkeep", ".nojekyll", ".npmrc", ".prettierrc"}
+)  # fmt: skip
+"""Hidden files that a project has anyway, and ends of names."""
+_TEST = re.compile(r"(?:^|/)(?:tests?|testing|examples?|fixtures|evals?)/|(?:^|/)test_|_test\.\w+$")
+"""Where a project tries itself out."""
+_ARGUMENTS = re.compile(r"add_argument\([^)\n]{0,400}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Deed:
+    """Something a program does, and the words a document would have for it."""
+
+    done: re.Pattern[str]
+    said: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What an expression is made of, as far as it matters here."""
+
+    files: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+_DEEDS = (
+    _Deed(
+        re.compile(
+            r"\brequests\.(?:get|post|put|request|Session)\(|\burlopen\(|\bhttpx\.\w|\bhttp\.client\b|"
+            r"\bsocket\.(?:socket|create_connection|gethostbyname)\(|\bfetch\(\s?[\"'`]https?:"
+        ),
+        re.compile(
+            r"https?:|\bapi\b|network|download|fetch|web|\burl|online|server|网络|下载|接口"
+        ),
+    ),
+    _Deed(
+        re.compile(r"\bos\.environ\b|\bos\.getenv\(|\bprocess\.env\b"),
+        re.compile(r"environ|\benv|api[_ -]key|token|export |variable|环境变量|密钥|令牌"),
+    ),
+    _Deed(
+        re.compile(
+            r"\bb64decode\(|\.fromhex\(|\bcodecs\.decode\(|\b(?:zlib|gzip)\.decompress\(|\batob\("
+        ),
+        re.compile(r"base64|decod|compress|gzip|\bzip|encod|binary|image|解码|解压|编码"),
+    ),
+)
+
+
+def unspoken(views: Sequence[View], max_bytes: int) -> Iterator[tuple[View, Hit]]:
+    """Hold every program against all documents of the skill."""
+    programs = [
+        view for view in views if view.place_of(1) == "script" and not _TEST.search(view.path)
+    ]
+    documents = [view for view in views if view.place_of(1) in {"instruction", "reference"}]
+    told = "\n".join(view.lower for view in documents)
+    for view in programs[:MAX_PROGRAMS] if told else []:
+        for line in (*_deeds(view, told), *_files(view, told, max_bytes)):
+            shown = view.raw_lines[line - 1].strip()
+            yield view, Hit(rule=RULE, level="warn", line=line, matched=shown)
+
+
+def _deeds(view: View, told: str) -> Iterator[int]:
+    """The first line of each kind of deed that nobody was told of."""
+    for deed in _DEEDS:
+        match = deed.done.search(view.text)
+        if match and not deed.said.search(told):
+            yield view.line_at(match.start())
+
+
+def _files(view: View, told: str, max_bytes: int) -> Iterator[int]:
+    """Where a program adds to a record, or writes a hidden file, whose name nobody was told."""
+    unit = view.units[0]
+    if unit.language != "python" or len(view.raw) > max_bytes or not _may_write(view.lower):
+        return
+    tree = tree_of(view.raw)
+    if tree is None:
+        return
+    told += "\n".join(_ARGUMENTS.findall(view.lower))
+    for name, is_added_to, line in _written(tree):
+        base = name.rsplit("/", 1)[-1].lower()
+        is_hidden = base.startswith(".") and base not in _HIDDEN_AS_USUAL
+        if (is_added_to or is_hidden or base.endswith(_RECORDS)) and base not in told:
+            yield line
+
+
+def _may_write(source: str) -> bool:
+    """A quick look that saves a slow one."""
+    return "open(" in source or "write_" in source
+
+
+def _written(tree: ast.Module) -> Iterator[tuple[str, bool, int]]:
+    """The files that a program names and writes, and whether it adds to them."""
+    known = {
+        node.targets[0].id: _parts(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        place, mode = _place_and_mode(node)
+        if place is not None and mode[:1] in {"w", "a", "x"}:
+            for name in _followed(_parts(place), known):
+                yield name, mode[:1] == "a", node.lineno
+
+
+def _place_and_mode(call: ast.Call) -> tuple[ast.expr | None, str]:
+    """What is opened or written, and in which way."""
+    if isinstance(call.func, ast.Name) and call.func.id == "open" and len(call.args) > 1:
+        return call.args[0], _text(call.args[1])
+    if isinstance(call.func, ast.Attribute):
+        if call.func.attr == "open" and call.args:
+            return call.func.value, _text(call.args[0])
+        if call.func.attr in {"write_text", "write_bytes"}:
+            return call.func.value, "w"
+    return None, ""
+
+
+def _text(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _parts(place: ast.expr) -> _Parts:
+    """The file names in an expression, and the other names it is made of."""
+    files, others = list[str](), list[str]()
+    for node in ast.walk(place):
+        if isinstance(node, ast.Constant) and _FILE_NAME.fullmatch(_text(node)):
+            files.append(_text(node))
+        elif isinstance(node, ast.Name):
+            others.append(node.id)
+    return _Parts(tuple(files), tuple(others))
+
+
+def _followed(parts: _Parts, known: Mapping[str, _Parts]) -> Iterator[str]:
+    """The file names in an expression and in what its names stand for, a few names deep."""
+    yield from parts.files
+    seen = set[str]()
+    waiting = list(parts.others)
+    while waiting and len(seen) < MAX_NAMES:
+        name = waiting.pop()
+        if name in known and name not in seen:
+            seen.add(name)
+            yield from known[name].files
+            waiting += known[name].others[:MAX_NAMES]
