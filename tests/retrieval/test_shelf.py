@@ -72,7 +72,9 @@ def _expect_same(shelf: Shelf, entries: dict[str, Entry]) -> None:
         assert shelf.best_view(row, query) == fresh.best_view(number, query)
         near, expected = shelf.near(row, 3), fresh.near(number, 3)
         assert [name for name, _ in near] == [name for name, _ in expected]
-        assert [score for _, score in near] == pytest.approx([score for _, score in expected])
+        # As above: a matrix of another size is added up in another order, which shows near zero.
+        known = [score for _, score in expected]
+        assert [score for _, score in near] == pytest.approx(known, abs=1e-6)
 
 
 STEPS = st.lists(

@@ -1,5 +1,6 @@
 """Bringing an index up to date, whatever goes wrong on the way."""
 
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -475,3 +476,46 @@ async def test_texts_of_every_kind_can_be_stored(tmp_path: Path) -> None:
         await store.close()
     assert found[0] == found[1]
     assert len(found[0]) == len(texts)
+
+
+def _at_once(name: str) -> Item:
+    """Its texts lie at hand, so that nobody may wait for them."""
+
+    async def read() -> SkillText:
+        raise AssertionError("it was waited for")
+
+    text = SkillText(name=name, summary=f"about {name}")
+    return Item(name=name, fingerprint="1", read=read, read_at_once=lambda: text)
+
+
+def _unreadable_at_once(name: str) -> Item:
+    def read_at_once() -> SkillText | None:
+        raise SourceError("it is not there", source="here")
+
+    return Item(name=name, fingerprint="1", read=_item(name).read, read_at_once=read_at_once)
+
+
+@pytest.mark.usefixtures("two_a_batch")
+async def test_what_lies_at_hand_is_read_at_once_and_the_rest_is_waited_for() -> None:
+    index = _index()
+    items = [_at_once("alpha"), _item("bravo"), _unreadable_at_once("charlie"), _at_once("delta")]
+    seen = list[Progress]()
+    report = await sync(index, items, watch=Watch(progress=seen.append))
+    assert report.added == ("alpha", "bravo", "delta")
+    assert report.failed == ("charlie",)
+    assert await _found(index, "delta") == ["delta"]
+    assert [step.done for step in seen] == [2, 4]
+
+
+@pytest.mark.usefixtures("two_a_batch")
+async def test_threads_take_turns_as_before_once_all_is_done_or_failed() -> None:
+    usual = sys.getswitchinterval()
+    within = list[float]()
+    watch = Watch(progress=lambda _: within.append(sys.getswitchinterval()))
+    await sync(_index(), _items("alpha bravo charlie"), watch=watch)
+    assert len(within) == 2
+    assert all(seconds < usual for seconds in within)
+    assert sys.getswitchinterval() == usual
+    with pytest.raises(StorageError):
+        await sync(_index(FailingStore(1)), _items("alpha bravo charlie"))
+    assert sys.getswitchinterval() == usual
