@@ -23,6 +23,7 @@ from apexbridge.retrieval.report import Progress, Watch
 from apexbridge.retrieval.stores.sqlite import SqliteStore
 from apexbridge.retrieval.sync import Item, sync
 from apexbridge.retrieval.text import SkillText
+from apexbridge.retrieval.turns import taking_turns
 from apexbridge.testing import HashEmbedder, MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -518,4 +519,15 @@ async def test_threads_take_turns_as_before_once_all_is_done_or_failed() -> None
     assert sys.getswitchinterval() == usual
     with pytest.raises(StorageError):
         await sync(_index(FailingStore(1)), _items("alpha bravo charlie"))
+    assert sys.getswitchinterval() == usual
+
+
+def test_of_several_that_want_short_turns_the_last_brings_back_what_was_usual() -> None:
+    usual = sys.getswitchinterval()
+    first, second = taking_turns(), taking_turns()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert sys.getswitchinterval() < usual
+    second.__exit__(None, None, None)
     assert sys.getswitchinterval() == usual

@@ -3,4 +3,4 @@
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-"""Where the files lie: the model, its tokenizer, its Chinese words, and how texts are read."""
+"""Where the files lie: both models, their words and tokenizer, and how texts are read."""

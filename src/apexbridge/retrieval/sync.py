@@ -1,7 +1,6 @@
 """Bringing an index up to date: what is new is embedded, what is gone dropped, the rest kept."""
 
 import logging
-import sys
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,13 +20,13 @@ from apexbridge.retrieval.embedders.checked import embed_checked
 from apexbridge.retrieval.index import SkillIndex
 from apexbridge.retrieval.report import UNWATCHED, Progress, Report, Watch
 from apexbridge.retrieval.text import Digest, SkillText, digest
+from apexbridge.retrieval.turns import taking_turns
 
 log = logging.getLogger(__name__)
 
 BATCH = 192
 """Skills that are embedded and stored together: what a crash can cost at most."""
 _REFUSALS = 4
-_TURN_SECONDS = 0.0005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +155,7 @@ async def _work(
     async with take, anyio.create_task_group() as group:
         group.start_soon(_prepare_all, todo, index.views, give)
         try:
-            with _taking_turns():
+            with taking_turns():
                 async for batch in take:
                     tally.failed += batch.failed
                     await _finish(index, batch, known, tally, watch)
@@ -173,17 +172,6 @@ async def _prepare_all(todo: list[Item], views: int, give: MemoryObjectSendStrea
     async with give:
         for items in _batches(todo):
             await give.send(await _prepare(items, views))
-
-
-@contextmanager
-def _taking_turns() -> Generator[None]:
-    """Let threads take turns sooner: a model's would wait for the one that reads, text by text."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(min(usual, _TURN_SECONDS))
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(usual)
 
 
 async def _prepare(items: list[Item], views: int) -> _Batch:

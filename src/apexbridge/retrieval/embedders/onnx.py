@@ -105,7 +105,7 @@ class Encoder:
         """One vector for each."""
         if self.takes_one and len(texts) > 1:
             return np.concatenate([self.rows([text]) for text in texts])
-        if self.inputs.keys() == {"input_ids"}:  # then each comes alone, and nothing is padded
+        if set(self.inputs) == {"input_ids"}:  # then each comes alone, and nothing is padded
             feed = {"input_ids": np.array(texts, self.inputs["input_ids"])}
             return self._pooled(feed, np.ones((1, len(texts[0])), np.int64))
         longest = max(map(len, texts))
