@@ -10,7 +10,7 @@ import pytest
 
 from apexbridge.errors import ApexBridgeError, SkillNotFoundError
 from apexbridge.skills.model import Origin, Skill
-from apexbridge.sources.base import SkillSource
+from apexbridge.sources.base import AtOnce, SkillSource
 from apexbridge.sources.bundled import BundledSource
 from apexbridge.sources.folders import FolderSource
 from apexbridge.sources.legacy import LegacySource
@@ -110,6 +110,16 @@ async def test_the_body_is_read_through_the_source(make: Callable[[Files], Skill
     source = make(SKILLS)
     content = await source.content(await _skill(source, "pdf"))
     assert content.body == "Read it."
+
+
+async def test_what_can_be_read_at_once_is_the_same_as_what_is_waited_for(
+    make: Callable[[Files], SkillSource],
+) -> None:
+    source = make(SKILLS)
+    skill = await _skill(source, "pdf")
+    content = await source.content(skill)
+    assert not isinstance(source, AtOnce) or source.content_at_once(skill) == content
+    assert isinstance(source, AtOnce) or not isinstance(source, FolderSource)
 
 
 async def test_a_file_beside_it_is_read_through_the_source(
