@@ -94,10 +94,10 @@ def thin(given: argparse.Namespace) -> None:
     else:
         hand_down(requests, documents, elder, plan)
         write_weights(requests.encoder, given.out)
+        say(f"requests thin, documents whole: {judge(requests, teaching)}")
+        say(f"both thin: {judge(requests, documents)}")
     write_weights(documents.encoder, given.documents_out)
-    say(f"requests thin, documents whole: {judge(requests, teaching)}")
     say(f"requests whole, documents thin: {judge(teaching, documents)}")
-    say(f"both thin: {judge(requests, documents)}")
 
 
 def read_weights(path: Path) -> State:

@@ -66,7 +66,8 @@ def export(weights: Weights, path: Path) -> int:
 def restored(path: Path) -> dict[str, NDArray[np.float32]]:
     """The weights of a file that `export` wrote, as exact as eight bits can be."""
     model = onnx.load(str(path))
-    kept = {part.name: numpy_helper.to_array(part) for part in model.graph.initializer}
+    # Copied: what lies in a file cannot be written to, and is trained on from here.
+    kept = {part.name: numpy_helper.to_array(part).copy() for part in model.graph.initializer}
     out = dict[str, NDArray[np.float32]]()
     for name, value in kept.items():
         if f"{name}.scale" in kept:

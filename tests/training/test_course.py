@@ -178,6 +178,13 @@ async def test_a_thinner_one_is_taught_exported_and_embeds(folder: Path, trained
     assert layers_in(read_weights(given.out)) == 1
     hashes = release(given.out, folder / "begin", folder / "release")
     assert all(len(digest) == 64 for digest in hashes.values())
+    shipped, exact = (
+        read_weights(path) for path in (folder / "release/model_int8.onnx", given.out)
+    )
+    assert shipped.keys() == exact.keys()
+    for name, part in exact.items():  # what ships can teach again, as exactly as eight bits can
+        step = float(part.abs().max()) / 63
+        assert float((shipped[name] - part).abs().max()) <= step, name
     embedder = OnnxEmbedder(folder / "release")
     said = ["merge the files", "把多个 PDF 文件合并成一个文档", "", "飞书"]
     rows = await embedder.embed(said, kind="query")
