@@ -159,7 +159,7 @@ def _fusing_ranks(index: SkillIndex) -> Find:
         vectors = await embed_checked(index.embedder, question.texts, kind="query")
         total: Matrix = np.zeros(len(index.shelf.names), np.float32)
         for text, vector in zip(question.texts, vectors, strict=True):
-            dense, _ = index.shelf.scores(vector)
+            dense = index.shelf.look(np.arange(len(total)), vector).dense
             found = index.shelf.lexicon.match(words(text, kind="query")).scores
             total += _shares(dense, np.ones(len(dense), np.bool_)) + _shares(found, found > 0)
         best: list[int] = top(total, DEPTH).tolist()

@@ -26,7 +26,6 @@ from apexbridge.retrieval.base import Embedder, Entry, Kind, Matrix
 from apexbridge.retrieval.blas import one_thread
 from apexbridge.retrieval.embedders.own import DIMENSIONS, OwnEmbedder
 from apexbridge.retrieval.index import SkillIndex
-from apexbridge.retrieval.shelf import top
 from apexbridge.retrieval.stores.memory import MemoryStore
 from apexbridge.retrieval.stores.sqlite import SqliteStore
 from apexbridge.retrieval.words import term, words
@@ -214,7 +213,7 @@ async def _ours(library: Library, own: OwnEmbedder, vectors: Matrix) -> dict[str
             return _each(lambda number: matrix @ vectors[number], numbers)
 
     async def vector_part() -> list[float]:
-        return _each(lambda number: top(shelf.scores(vectors[number])[0], LIMIT), numbers)
+        return _each(lambda number: shelf.nearest(vectors[number], LIMIT), numbers)
 
     return {
         PRODUCT: product,

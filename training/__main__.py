@@ -98,13 +98,17 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokenizer", type=Path, required=True, help="folder that `begin` wrote")
     parser.add_argument("--out", type=Path, required=True, help="folder for the files")
     parser.add_argument("--model", default="model_int8.onnx", help="the model's file in it")
+    parser.add_argument("--takes-many", action="store_true", help="many texts in one call")
     parser.set_defaults(run=_export)
 
 
 def _export(given: argparse.Namespace) -> None:
     from training.release import release
 
-    for name, digest in release(given.weights, given.tokenizer, given.out, given.model).items():
+    hashes = release(
+        given.weights, given.tokenizer, given.out, given.model, takes_many=given.takes_many
+    )
+    for name, digest in hashes.items():
         _say(f"{name}: {digest}")
 
 

@@ -1,4 +1,4 @@
-"""An encoder as an ONNX file of eight-bit weights, one text at a time.
+"""An encoder as an ONNX file of eight-bit weights, one text at a time, or many in turn.
 
 The graph is written by hand with onnxruntime's own fused steps, but for adding and normalising,
 where two plain steps take a third of the fused one's time. A matrix has one scale a column, the
@@ -29,10 +29,11 @@ _LARGEST = 63
 _WORD_LARGEST = 127
 _EPSILON = 1e-12
 _OPSET, _IR = 17, 9
+_FLOAT = TensorProto.FLOAT
 _PARTS = ("query", "key", "value")
 
 
-def export(weights: Weights, path: Path) -> int:
+def export(weights: Weights, path: Path, *, takes_many: bool = False) -> int:
     """Write the file, and the words beside it; tells its size in bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     graph = _Graph()
@@ -55,12 +56,65 @@ def export(weights: Weights, path: Path) -> int:
         producer_name="apexbridge",
         ir_version=_IR,
     )
+    if takes_many:
+        model = in_turn(model)
     table = next(part for part in model.graph.initializer if part.name == "words")
     (path.parent / WORDS).write_bytes(table.raw_data)
     set_external_data(table, location=WORDS)
     table.ClearField("raw_data")
     path.write_bytes(model.SerializeToString())
     return path.stat().st_size
+
+
+def in_turn(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same for many texts: each alone as before, but all in one call.
+
+    `input_ids` are those of all texts, one after the other; `starts` tells where each begins, and
+    after them where the last one ends. Whoever calls needs the interpreter once for all of them.
+    """
+    one, many = _Graph(), _Graph()
+    zero, next_one = _whole(many, "turn.zero", 0), _whole(many, "turn.one", 1)
+    at = one.add("Unsqueeze", ["turn", zero], out="turn_at")
+    after = one.add("Add", [at, next_one], out="turn_after")
+    ends = (
+        one.add("Gather", ["starts", at], out="turn_start"),
+        one.add("Gather", ["starts", after], out="turn_end"),
+    )
+    row = one.add("Slice", ["input_ids", *ends], out="turn_row")
+    one.add("Unsqueeze", [row, zero], out="turn_ids")
+    one.add("Identity", ["goes_on"], out="goes_on_then")
+    for node in model.graph.node:
+        given = ["turn_ids" if name == "input_ids" else name for name in node.input]
+        node.input[:] = given
+        one.nodes.append(node)
+    one.add("Squeeze", ["embedding", zero], out="vector")
+    width = model.graph.output[0].type.tensor_type.shape.dim[1].dim_value
+    body = helper.make_graph(
+        one.nodes,
+        "one_text",
+        [_declared("turn", TensorProto.INT64, []), _declared("goes_on", TensorProto.BOOL, [])],
+        [_declared("goes_on_then", TensorProto.BOOL, []), _declared("vector", _FLOAT, [width])],
+    )
+    count = many.add("Sub", [many.add("Shape", ["starts"]), next_one])
+    goes_on = many.constant("turn.goes_on", np.array(True))
+    many.add("Loop", [many.add("Squeeze", [count, zero]), goes_on], out="embeddings", body=body)
+    graph = helper.make_graph(
+        many.nodes,
+        "retriever",
+        [_declared(name, TensorProto.INT64, [f"{name}_count"]) for name in ("input_ids", "starts")],
+        [_declared("embeddings", _FLOAT, ["texts", width])],
+        [*model.graph.initializer, *many.constants],
+    )
+    return helper.make_model(
+        graph,
+        opset_imports=model.opset_import,
+        producer_name=model.producer_name,
+        ir_version=model.ir_version,
+    )
+
+
+def _declared(name: str, kind: int, shape: Sequence[int | str]) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, shape)
 
 
 def restored(path: Path) -> dict[str, NDArray[np.float32]]:

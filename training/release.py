@@ -18,11 +18,17 @@ _RECIPE = {
 
 
 def release(
-    weights: Path, tokenizer: Path, out: Path, model: str = "model_int8.onnx"
+    weights: Path,
+    tokenizer: Path,
+    out: Path,
+    model: str = "model_int8.onnx",
+    *,
+    takes_many: bool = False,
 ) -> dict[str, str]:
     """Write model, tokenizer, words and recipe to a folder; tells each one's SHA-256."""
     with np.load(weights) as kept:
-        export({name: kept[name].astype(np.float32) for name in kept.files}, out / model)
+        every = {name: kept[name].astype(np.float32) for name in kept.files}
+    export(every, out / model, takes_many=takes_many)
     for name in ("tokenizer.json", "cjk.json"):
         shutil.copyfile(tokenizer / name, out / name)
     (out / "embedder.json").write_text(json.dumps(_RECIPE), encoding="utf-8")

@@ -25,10 +25,17 @@ def test_a_marker_comes_back_as_it_was_written(tmp_path: Path) -> None:
 def test_a_marker_is_no_part_of_the_skill_and_leaves_nothing_else(tmp_path: Path) -> None:
     root = make_skill(tmp_path, "pdf")
     before = tree.fingerprint(root)
-    write_marker(root, MARKER)
-    assert tree.fingerprint(root) == before
-    assert sorted(path.name for path in root.iterdir()) == [".vectorized", "SKILL.md"]
+    for generation in ("v1", "v2"):  # in a place that is free, and in another's
+        write_marker(root, MARKER.model_copy(update={"generation": generation}))
+        assert tree.fingerprint(root) == before
+        assert sorted(path.name for path in root.iterdir()) == [".vectorized", "SKILL.md"]
     assert list((tmp_path / ".staging").iterdir()) == []
+
+
+def test_where_a_kill_left_half_a_marker_the_whole_one_takes_its_place(tmp_path: Path) -> None:
+    root = make_skill(tmp_path, "pdf", files={tree.MARKER: b'{"size": 3, "sha'})
+    write_marker(root, MARKER)
+    assert read_marker(root) == MARKER
 
 
 def test_the_marker_that_must_be_there_holds_size_hash_embedder_and_generation(

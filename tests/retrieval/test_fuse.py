@@ -1,14 +1,16 @@
 """From scores to one number, and to how sure one can be."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from apexbridge.retrieval.base import Matrix
-from apexbridge.retrieval.fuse import Calibration, Company, Curve, Fusion, Ruler, standardise
+from apexbridge.retrieval.fuse import Calibration, Company, Curve, Fusion, Members, Ruler, Scale
 
 COSINES = st.floats(-1, 1, width=32)
 NUMBERS = st.floats(-20, 20)
@@ -18,6 +20,12 @@ def _row(*values: float) -> Matrix:
     return np.array(values, np.float32)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    is_chinese: NDArray[np.bool_]
+    company: Company
+
+
 def _company(
     scores: Matrix,
     *,
@@ -25,15 +33,22 @@ def _company(
     dead: tuple[int, ...] = (),
     background: Matrix | None = None,
     background_chinese: tuple[int, ...] = (),
-) -> Company:
+) -> _Given:
     beside = np.zeros(0, np.float32) if background is None else background
-    numbers, others = np.arange(len(scores)), np.arange(len(beside))
-    return Company(
-        is_chinese=np.isin(numbers, chinese),
-        is_alive=~np.isin(numbers, dead),
-        background=beside,
-        background_is_chinese=np.isin(others, background_chinese),
-    )
+    is_chinese = np.isin(np.arange(len(scores)), chinese)
+    is_alive = ~np.isin(np.arange(len(scores)), dead)
+    is_beside_chinese = np.isin(np.arange(len(beside)), background_chinese)
+    members = (_members(is_alive & ~is_chinese), _members(is_alive & is_chinese))
+    others = (beside[~is_beside_chinese], beside[is_beside_chinese])
+    return _Given(is_chinese=is_chinese, company=Company(members=members, background=others))
+
+
+def _members(flags: NDArray[np.bool_]) -> Members:
+    return Members(flags.astype(np.float32), int(flags.sum()))
+
+
+def standardise(scores: Matrix, given: _Given, language: float) -> Matrix:
+    return Scale.of(scores, given.company, language).tell(scores, given.is_chinese)
 
 
 def test_scores_are_told_in_standard_deviations() -> None:

@@ -49,6 +49,17 @@ def _filled(entries: Sequence[Entry]) -> Shelf:
     return shelf
 
 
+def _scan(shelf: Shelf, query: Matrix) -> tuple[Matrix, Matrix]:
+    found = shelf.scan(query)
+    return found.dense, found.view
+
+
+def _look(shelf: Shelf, query: Matrix, rows: Sequence[int] | None = None) -> tuple[Matrix, Matrix]:
+    wanted = np.arange(len(shelf.names)) if rows is None else np.array(rows, np.intp)
+    found = shelf.look(wanted, query)
+    return found.dense, found.view
+
+
 def _expect_same(shelf: Shelf, entries: dict[str, Entry]) -> None:
     """Over the living rows, all is as on a shelf that never saw anything else."""
     assert len(shelf) == len(entries)
@@ -61,14 +72,17 @@ def _expect_same(shelf: Shelf, entries: dict[str, Entry]) -> None:
     assert shelf.is_chinese[rows].tolist() == fresh.is_chinese.tolist()
     assert np.flatnonzero(shelf.is_alive).tolist() == rows
     query = _query()
-    for mine, theirs in zip(shelf.scores(query), fresh.scores(query), strict=True):
-        assert mine[rows] == pytest.approx(theirs, abs=1e-6)
+    for mine, theirs in zip(_scan(shelf, query), _scan(fresh, query), strict=True):
+        assert np.array_equal(mine[rows], theirs)
+    for mine, theirs in zip(_look(shelf, query, rows), _look(fresh, query), strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-6)
     words = ["red", "数据", "all"]
     mine, theirs = shelf.lexicon.match(words), fresh.lexicon.match(words)
     assert np.array_equal(mine.scores[rows], theirs.scores)
     assert mine.words_of(rows) == theirs.words_of(range(len(rows)))
     for number, row in enumerate(rows):
-        assert np.array_equal(shelf.vectors_of(row), entries[shelf.names[row]].vectors)
+        vectors = entries[shelf.names[row]].vectors
+        assert shelf.vectors_of(row) == pytest.approx(vectors, abs=2e-5)
         assert shelf.best_view(row, query) == fresh.best_view(number, query)
         near, expected = shelf.near(row, 3), fresh.near(number, 3)
         assert [name for name, _ in near] == [name for name, _ in expected]
@@ -111,7 +125,9 @@ def test_an_empty_shelf_answers_everything() -> None:
         shelf.put([])
         shelf.drop(["never"])
         assert (len(shelf), shelf.dimensions, shelf.is_worn) == (0, 0, False)
-        assert [part.tolist() for part in shelf.scores(_query())] == [[], []]
+        assert [part.tolist() for part in _scan(shelf, _query())] == [[], []]
+        assert [part.tolist() for part in _look(shelf, _query())] == [[], []]
+        assert shelf.nearest(_query(), 3) == []
 
 
 def test_of_one_name_put_twice_at_once_the_last_is_kept() -> None:
@@ -125,9 +141,9 @@ def test_what_is_scored_is_the_whole_and_the_best_of_whole_and_views() -> None:
     entry = replace(_entry("a"), texts=("whole", "north", "between"), vectors=vectors)
     shelf = _filled([entry, replace(_entry("b"), texts=("b",), vectors=vectors[:1])])
     north = np.array([0, 1], np.float32)
-    dense, view = shelf.scores(north)
-    assert dense.tolist() == [0, 0]
-    assert view.tolist() == [1, 0]
+    for dense, view in (_look(shelf, north), _scan(shelf, north)):
+        assert dense.tolist() == [0, 0]
+        assert view.tolist() == pytest.approx([1, 0])
     assert shelf.best_view(0, north) == "north"
     assert shelf.best_view(0, np.array([1, 0], np.float32)) == ""
     assert shelf.best_view(0, np.array([0.7, 0.7], np.float32)) == "between"
@@ -136,11 +152,14 @@ def test_what_is_scored_is_the_whole_and_the_best_of_whole_and_views() -> None:
 def test_a_skill_with_views_beside_those_without_keeps_its_own() -> None:
     entries = [_entry("a", views=0), _entry("b", views=5), _entry("c", views=0)]
     shelf = _filled(entries)
-    dense, view = shelf.scores(_query())
+    dense, view = _look(shelf, _query())
+    rough = shelf.scan(_query())
     for row, entry in enumerate(entries):
         near = entry.vectors @ _query()
-        assert dense[row] == pytest.approx(near[0], abs=1e-6)
-        assert view[row] == pytest.approx(near.max(), abs=1e-6)
+        assert dense[row] == pytest.approx(near[0], abs=2e-5)
+        assert view[row] == pytest.approx(near.max(), abs=2e-5)
+        assert abs(rough.dense[row] - near[0]) <= rough.off
+        assert abs(rough.view[row] - near.max()) <= rough.off
 
 
 def test_near_leaves_out_itself_and_the_dead() -> None:
@@ -156,7 +175,8 @@ def test_near_leaves_out_itself_and_the_dead() -> None:
 def test_without_a_vector_or_with_one_of_another_size_nothing_is_near() -> None:
     shelf = _filled([_entry("a"), _entry("b")])
     for query in (np.zeros(0, np.float32), _query(size=SIZE + 1)):
-        assert [part.tolist() for part in shelf.scores(query)] == [[0, 0], [0, 0]]
+        for part in (*_scan(shelf, query), *_look(shelf, query)):
+            assert part.tolist() == [0, 0]
         assert shelf.best_view(0, query) == ""
 
 
@@ -164,19 +184,20 @@ def test_rows_without_numbers_lie_in_no_direction_before_and_after_others_come()
     bare = replace(_entry("w", views=0), vectors=np.zeros((1, 0), np.float32))
     shelf = _filled([bare])
     assert shelf.dimensions == 0
-    assert [part.tolist() for part in shelf.scores(_query())] == [[0], [0]]
+    for part in (*_scan(shelf, _query()), *_look(shelf, _query())):
+        assert part.tolist() == [0]
     assert shelf.best_view(0, _query()) == ""
     assert shelf.near(0, 5) == []
     shelf.put([_entry("a"), _entry("b")])
     assert shelf.dimensions == SIZE
     shelf.put([replace(bare, name="x")])
     for again in (shelf, shelf.swept()):
-        dense, view = again.scores(_query())
+        dense, view = _look(again, _query())
         for name in ("w", "x"):
             row = again.row_of[name]
             assert (dense[row], view[row], again.vectors_of(row).any()) == (0, 0, False)
         row = again.row_of["a"]
-        assert np.array_equal(again.vectors_of(row), _entry("a").vectors)
+        assert again.vectors_of(row) == pytest.approx(_entry("a").vectors, abs=2e-5)
         assert again.lexicon.match(["all"]).scores.all()
 
 
@@ -189,8 +210,9 @@ def test_when_all_are_gone_others_of_another_size_may_come(others: int) -> None:
         small = _entry("b", size=size)
         shelf.put([small])
         assert shelf.dimensions == size
-        dense, _ = shelf.scores(_query(size=size))
-        assert dense[shelf.row_of["b"]] == pytest.approx(small.vectors[0] @ _query(size=size))
+        dense, _ = _look(shelf, _query(size=size))
+        near = float(small.vectors[0] @ _query(size=size))
+        assert dense[shelf.row_of["b"]] == pytest.approx(near, abs=2e-5)
         assert shelf.near(shelf.row_of["b"], 5) == []
         _expect_same_names(shelf.swept(), ["b"])
 
@@ -273,3 +295,25 @@ def test_the_texts_of_many_rows_are_each_their_own() -> None:
 def _long(name: str) -> tuple[str, ...]:
     """Of several pages in all; what UTF-8 cannot carry among it."""
     return (f"{name} \ud800 数据 " * 20, "", f"view of {name} \U0001f389")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_nearest_are_those_a_plain_product_finds(seed: int) -> None:
+    """Among many that lie so close together that a rough look cannot part them."""
+    chance = np.random.default_rng(seed)
+    centre = _query(size=64)
+    rows = centre + 0.02 * chance.standard_normal((3_000, 64)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    entries = [
+        replace(_entry("a"), name=f"n{row}", texts=("t",), vectors=rows[row : row + 1])
+        for row in range(len(rows))
+    ]
+    shelf = _filled(entries)
+    shelf.drop(["n7", "n8"])
+    true = rows.astype(np.float64) @ centre.astype(np.float64)
+    true[[7, 8]] = -2
+    assert set(top(shelf.scan(centre).dense, 10).tolist()) != set(np.argsort(-true)[:10].tolist())
+    found = shelf.nearest(centre, 10)
+    best = np.sort(true)[::-1][:10]
+    assert [near for _, near in found] == pytest.approx(best, abs=1e-5)
+    assert [true[row] for row, _ in found] == pytest.approx(best, abs=1e-5)

@@ -189,6 +189,10 @@ async def test_a_thinner_one_is_taught_exported_and_embeds(folder: Path, trained
     said = ["merge the files", "把多个 PDF 文件合并成一个文档", "", "飞书"]
     rows = await embedder.embed(said, kind="query")
     assert rows.shape == (4, 64)
+    release(given.out, folder / "begin", folder / "many", takes_many=True)
+    assert read_weights(folder / "many/model_int8.onnx").keys() == exact.keys()
+    in_turn = await OnnxEmbedder(folder / "many").embed(said, kind="query")
+    assert np.array_equal(in_turn, rows)
     lesson = read_lesson(folder / "data", folder / "begin")
     number = lesson.texts.add(small.TASKS["merge-pdf"][1])
     with torch.no_grad():

@@ -1,8 +1,8 @@
 """The marker `.vectorized` in an installed skill's folder: which state of it is in the index.
 
 Derived and never trusted: it says nothing that is not compared with the folder and the row. It is
-written by one rename but not forced to the disk, because one that a power cut spoils is found out
-and costs no more than embedding one skill again.
+not forced to the disk, because one that a power cut or a kill spoils is found out and costs no more
+than embedding one skill again.
 """
 
 import contextlib
@@ -78,20 +78,40 @@ def _bytes(marker: Marker) -> bytes:
 def write_marker(root: Path, marker: Marker) -> None:
     """Put the marker in place of what is there.
 
-    The bytes are first written beside the skill's folder, so that no crash leaves a file inside.
+    Where nothing is, it is written in place: that takes a quarter of the time, and what a kill
+    leaves of it is no marker. Else it is written beside the skill's folder and takes the other's
+    place by a rename, so that whoever reads sees one of them.
 
     Raises:
         StorageError: If the folder refuses.
     """
+    place, data = f"{root}/{MARKER}", _bytes(marker)
+    try:
+        try:
+            _write(place, data, os.O_EXCL)
+        except FileExistsError:
+            _replace(root, place, data)
+    except OSError as error:
+        raise StorageError(error.strerror or str(error), path=root / MARKER) from error
+
+
+def _replace(root: Path, place: str, data: bytes) -> None:
     staging = root.parent / ".staging"
     # By the skill's name: what a kill leaves here is taken up when the skill is done again.
     temporary = staging / f"{root.name}.marker"
     try:
-        if not staging.is_dir():
-            staging.mkdir(mode=0o700, exist_ok=True)
-        temporary.write_bytes(_bytes(marker))
-        temporary.replace(root / MARKER)
-    except OSError as error:
+        staging.mkdir(mode=0o700, exist_ok=True)
+        _write(str(temporary), data, os.O_TRUNC)
+        temporary.replace(place)
+    except OSError:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise StorageError(error.strerror or str(error), path=root / MARKER) from error
+        raise
+
+
+def _write(path: str, data: bytes, how: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | how, 0o666)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)

@@ -98,10 +98,10 @@ def _description(text: str) -> str:
     return line if len(line) <= MAX_DESCRIPTION else ""
 
 
-def _distinct(texts: Iterable[str], limit: int) -> tuple[str, ...]:
+def _distinct(tags: Iterable[str], limit: int) -> tuple[str, ...]:
     kept: dict[str, str] = {}
-    for text in texts:
-        if tag := _tag(text):
+    for tag in tags:
+        if tag:
             kept.setdefault(unicodedata.normalize("NFKC", tag).casefold(), tag)
         if len(kept) == limit:
             break
@@ -137,7 +137,7 @@ description_zh: the same in Simplified Chinese."""
 
 def _tags_of(value: JsonValue) -> tuple[str, ...]:
     texts = value if isinstance(value, list) else []
-    return _distinct((text for text in texts if isinstance(text, str)), _MAX_EACH)
+    return _distinct((_tag(text) for text in texts if isinstance(text, str)), _MAX_EACH)
 
 
 def _description_of(value: JsonValue) -> str:

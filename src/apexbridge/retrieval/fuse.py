@@ -7,18 +7,26 @@ the words' scores as a share of the best attainable.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apexbridge.retrieval.base import Matrix
-from apexbridge.retrieval.blas import one_thread
 
 Flags = NDArray[np.bool_]
 
 _LEAST_SPREAD = 1e-6
 """Less is rounding noise: all are equal."""
+
+
+class Members(NamedTuple):
+    """Some of the rows: a one for each that is among them, else a zero; and how many they are."""
+
+    weights: Matrix
+    number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,37 +47,39 @@ class Fusion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Company:
-    """Whom the scores of a request are judged among."""
+    """Whom the scores of a request are judged among: English ones first, then Chinese ones."""
 
-    is_chinese: Flags
-    is_alive: Flags
-    background: Matrix
-    background_is_chinese: Flags
+    members: tuple[Members, Members]
+    background: tuple[Matrix, Matrix]
 
 
-def standardise(scores: Matrix, company: Company, language: float) -> Matrix:
-    """Tell scores in standard deviations: among all, and among those of the same language."""
-    of_all = of_language = np.zeros(0, np.float32)
-    if language < 1:
-        everyone = _Place.of(scores, company.is_alive, company.background)
-        of_all = (scores - np.float32(everyone.mean)) / np.float32(everyone.spread)
-    if language > 0:
-        english, chinese = (_of_language(scores, company, is_zh) for is_zh in (False, True))
-        means = np.array([english.mean, chinese.mean], np.float32)
-        spreads = np.array([english.spread, chinese.spread], np.float32)
-        which = company.is_chinese.view(np.uint8)
-        of_language = (scores - means[which]) / spreads[which]
-    if language >= 1:
-        return of_language
-    if language <= 0:
-        return of_all
-    return (language * of_language + (1 - language) * of_all).astype(np.float32)
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How scores are told in standard deviations, in English and in Chinese skills."""
 
+    centres: Matrix
+    spreads: Matrix
 
-def _of_language(scores: Matrix, company: Company, is_chinese: bool) -> "_Place":
-    members = company.is_chinese if is_chinese else ~company.is_chinese
-    background = company.background[company.background_is_chinese == is_chinese]
-    return _Place.of(scores, members & company.is_alive, background)
+    @classmethod
+    def of(cls, scores: Matrix, company: Company, language: float) -> "Scale":
+        """Judge among all (language 0), among those of the same language (1), or between."""
+        own = [
+            _Place.of(scores, [members], beside)
+            for members, beside in zip(company.members, company.background, strict=True)
+        ]
+        share = min(1.0, max(0.0, language))
+        if share < 1:
+            every = _Place.of(scores, company.members, np.concatenate(company.background))
+            own = [one.towards(every, 1 - share) for one in own]
+        return cls(
+            np.array([one.mean for one in own], np.float32),
+            np.array([one.spread for one in own], np.float32),
+        )
+
+    def tell(self, scores: Matrix, is_chinese: Flags) -> Matrix:
+        """Scores in standard deviations."""
+        which = is_chinese.view(np.uint8)
+        return (scores - self.centres[which]) / self.spreads[which]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +90,26 @@ class _Place:
     spread: float
 
     @classmethod
-    def of(cls, scores: Matrix, members: Flags, background: Matrix) -> "_Place":
-        weights = members.astype(np.float32)
-        count = np.count_nonzero(members) + len(background)
+    def of(cls, scores: Matrix, groups: Sequence[Members], background: Matrix) -> "_Place":
+        count = sum(group.number for group in groups) + len(background)
         if not count:
             return cls(0.0, math.inf)  # who has no company deviates from nothing
-        with one_thread():
-            mean = (float(scores @ weights) + float(background.sum())) / count
-            off = scores - np.float32(mean)
-            off *= off
-            squares = float(off @ weights) + float(np.square(background - np.float32(mean)).sum())
+        total = sum(float(scores @ group.weights) for group in groups)
+        mean = (total + float(background.sum())) / count
+        off = scores - np.float32(mean)
+        off *= off
+        squares = sum(float(off @ group.weights) for group in groups)
+        squares += float(np.square(background - np.float32(mean)).sum())
         spread = math.sqrt(squares / count)
         return cls(mean, spread if spread > _LEAST_SPREAD else 1.0)
+
+    def towards(self, other: "_Place", share: float) -> "_Place":
+        """A place at which deviations are the weighed mean of those at two."""
+        mine, theirs = (1 - share) / self.spread, share / other.spread
+        both = mine + theirs
+        if not both:  # nobody has company
+            return self
+        return _Place((mine * self.mean + theirs * other.mean) / both, 1 / both)
 
 
 def _spread(values: Matrix) -> float:

@@ -1,8 +1,7 @@
 """SkillIndex: every skill in memory, found by meaning and by words, each hit with its reasons."""
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
 
 import anyio
 import anyio.lowlevel
@@ -10,26 +9,17 @@ import anyio.to_thread
 import numpy as np
 
 from apexbridge.errors import IndexMismatchError, RetrievalError
-from apexbridge.retrieval import background
 from apexbridge.retrieval.base import Changes, Embedder, Entry, Matrix, VectorStore
-from apexbridge.retrieval.blas import one_thread
 from apexbridge.retrieval.company import Judges
 from apexbridge.retrieval.embedders.checked import embed_checked
-from apexbridge.retrieval.fuse import (
-    Calibration,
-    Company,
-    Fusion,
-    standardise,
-)
-from apexbridge.retrieval.lexical import Matches
+from apexbridge.retrieval.fuse import Calibration, Fusion
+from apexbridge.retrieval.ranking import Asked, Order, Ranking, rank
 from apexbridge.retrieval.remembered import Remembered
-from apexbridge.retrieval.results import Hit, Parts, Results
+from apexbridge.retrieval.results import Hit, Results
 from apexbridge.retrieval.shelf import Shelf, top
 from apexbridge.retrieval.stores.memory import MemoryStore
 from apexbridge.retrieval.tuning import tuning_of
-from apexbridge.retrieval.words import is_chinese, words
 
-_BACKGROUND_IS_CHINESE = np.array(background.IS_CHINESE, np.bool_)
 _NO_VECTOR: Matrix = np.zeros(0, np.float32)
 _SLOW = 20_000
 """Skills so many that walking over them would hold up everything else."""
@@ -48,29 +38,6 @@ _UNUSED: Mapping[str, float] = {}
 def unused() -> Mapping[str, float]:
     """No skill is used more than another."""
     return _UNUSED
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """One wording of a request, with its vector where there is one."""
-
-    text: str
-    vector: Matrix
-
-
-@dataclass(frozen=True, slots=True)
-class _Scored:
-    """One wording against every row."""
-
-    asked: _Asked
-    dense: Matrix
-    view: Matrix
-    meaning: Matrix
-    matches: Matches
-
-    def near(self, row: int, view: float) -> float:
-        """How near a row is, its whole and its best view taken together."""
-        return (float(self.dense[row]) + view * float(self.view[row])) / (1 + view)
 
 
 class SkillIndex:
@@ -180,11 +147,11 @@ class SkillIndex:
                 return Results()
             if problem is None and self.shelf.dimensions not in {0, len(asked[0].vector)}:
                 asked, problem = self._mismatch(asked)
-            order = _Order(self.shelf, asked, self._company, fusion or self._fusion)
+            order = Order(self.shelf, asked, self._company, fusion or self._fusion)
             if len(self.shelf) > _SLOW:
-                ranking = await anyio.to_thread.run_sync(self._rank, order, usage)
+                ranking = await anyio.to_thread.run_sync(rank, order, usage, limit)
             else:
-                ranking = self._rank(order, usage)
+                ranking = rank(order, usage, limit)
             found = self._explain(ranking, limit, problem)
             if problem is None:
                 self._keep(key, found, usage)
@@ -202,7 +169,8 @@ class SkillIndex:
         if problem is not None:
             raise problem
         company = self._company or await Judges.of(self.embedder)
-        ranking = self._rank(_Order(self.shelf, asked, company, self._fusion), {})
+        order = Order(self.shelf, asked, company, self._fusion)
+        ranking = rank(order, {}, len(self.shelf))
         scored, ruler = ranking.scored[0], company.ruler
         view = self._fusion.view
         near = (scored.dense + view * scored.view) / (1 + view)
@@ -220,16 +188,16 @@ class SkillIndex:
             self._found_in = (self.shelf, self.shelf.changes, dict(usage))
         self._found.put(key, found)
 
-    def _mismatch(self, asked: list[_Asked]) -> tuple[list[_Asked], RetrievalError]:
+    def _mismatch(self, asked: list[Asked]) -> tuple[list[Asked], RetrievalError]:
         """The model behind a name was changed: its vectors say nothing about those stored."""
         name = self.store.embedder_id
         problem = IndexMismatchError(
             found=f"{name} with {self.shelf.dimensions} dimensions",
             expected=f"{name} with {len(asked[0].vector)} dimensions",
         )
-        return [_Asked(one.text, _NO_VECTOR) for one in asked], problem
+        return [Asked(one.text, _NO_VECTOR) for one in asked], problem
 
-    async def _embed(self, texts: list[str]) -> tuple[list[_Asked], RetrievalError | None]:
+    async def _embed(self, texts: list[str]) -> tuple[list[Asked], RetrievalError | None]:
         try:
             if self._company is None:
                 self._company = await Judges.of(self.embedder)
@@ -237,32 +205,15 @@ class SkillIndex:
             if not new:
                 kept = (self._vectors.get(text) for text in texts)
                 known = [vector for vector in kept if vector is not None]
-                return [_Asked(t, vector) for t, vector in zip(texts, known, strict=True)], None
+                return [Asked(t, vector) for t, vector in zip(texts, known, strict=True)], None
             vectors = await embed_checked(self.embedder, texts, kind="query")
         except RetrievalError as error:
-            return [_Asked(text, _NO_VECTOR) for text in texts], error
+            return [Asked(text, _NO_VECTOR) for text in texts], error
         for text, vector in zip(texts, vectors, strict=True):
             self._vectors.put(text, vector)
-        return [_Asked(text, vector) for text, vector in zip(texts, vectors, strict=True)], None
+        return [Asked(text, vector) for text, vector in zip(texts, vectors, strict=True)], None
 
-    def _rank(self, order: "_Order", used: Mapping[str, float]) -> "_Ranking":
-        with one_thread():
-            scored = [order.score(asked) for asked in order.asked]
-        meaning, lexical = scored[0].meaning, scored[0].matches.scores
-        if len(scored) > 1:
-            meaning = np.mean([one.meaning for one in scored], axis=0).astype(np.float32)
-            lexical = np.max([one.matches.scores for one in scored], axis=0)
-        fitness = order.fusion.dense * meaning + order.fusion.lexical * lexical
-        usage = np.zeros(len(fitness), np.float32)
-        for name, share in used.items():
-            row = order.shelf.row_of.get(name)
-            if row is not None:
-                usage[row] = min(1.0, max(0.0, share))
-        total = (fitness + order.fusion.usage * usage).astype(np.float32)
-        total[~order.shelf.is_alive] = -np.inf
-        return _Ranking(order, scored, meaning, lexical, usage, total)
-
-    def _explain(self, ranking: "_Ranking", limit: int, problem: RetrievalError | None) -> Results:
+    def _explain(self, ranking: Ranking, limit: int, problem: RetrievalError | None) -> Results:
         shelf = ranking.order.shelf
         rows = [int(row) for row in top(ranking.total, min(limit, len(shelf)))]
         hits, score, talk = list[Hit](), 1.0, ranking.small_talk
@@ -274,87 +225,10 @@ class SkillIndex:
             hits=tuple(hits), confidence=hits[0].score, searched=len(shelf), problem=problem
         )
 
-    def _confidence(self, ranking: "_Ranking", row: int, talk: float) -> float:
+    def _confidence(self, ranking: Ranking, row: int, talk: float) -> float:
         company = ranking.order.company
         if company is None or not len(ranking.scored[0].asked.vector):
             return min(1.0, float(ranking.lexical[row]))
         near = max(one.near(row, ranking.order.fusion.view) for one in ranking.scored)
         measure = company.ruler.measure
         return self._calibration.confidence(measure(near), measure(talk), len(ranking.order.shelf))
-
-
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """A request, and all that is needed to answer it on any thread."""
-
-    shelf: Shelf
-    asked: Sequence[_Asked]
-    company: Judges | None
-    fusion: Fusion
-
-    @property
-    def language(self) -> float:
-        """A request that is there in both languages favours neither."""
-        languages = {is_chinese(asked.text) for asked in self.asked}
-        return self.fusion.language if len(languages) == 1 else 0.0
-
-    def score(self, asked: _Asked) -> _Scored:
-        dense, view = self.shelf.scores(asked.vector)
-        meaning = np.zeros_like(dense)
-        if self.company is not None and len(asked.vector):
-            weight = np.float32(1 + self.fusion.view)
-            company = Company(
-                is_chinese=self.shelf.is_chinese,
-                is_alive=self.shelf.is_alive,
-                background=weight * (self.company.skills @ asked.vector),
-                background_is_chinese=_BACKGROUND_IS_CHINESE,
-            )
-            both = dense
-            if self.fusion.view:
-                both = (dense + self.fusion.view * view).astype(np.float32)
-            meaning = standardise(both, company, self.language)
-        matches = self.shelf.lexicon.match(words(asked.text, kind="query"))
-        return _Scored(asked, dense, view, meaning, matches)
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranking:
-    order: _Order
-    scored: list[_Scored]
-    meaning: Matrix
-    lexical: Matrix
-    usage: Matrix
-    total: Matrix
-
-    @property
-    def small_talk(self) -> float:
-        """How near the wording that is least like small talk is to it."""
-        company = self.order.company
-        vectors = [one.asked.vector for one in self.scored if len(one.asked.vector)]
-        if company is None or not vectors:
-            return 0.0
-        return min(company.small_talk_near(vector) for vector in vectors)
-
-    def parts(self, rows: Sequence[int]) -> list[Parts]:
-        """What each row's score is made of."""
-        words = [one.matches.words_of(rows) for one in self.scored]
-        return [
-            self._parts(row, [found[number] for found in words]) for number, row in enumerate(rows)
-        ]
-
-    def _parts(self, row: int, words: Sequence[Mapping[str, float]]) -> Parts:
-        """Told by the wording that is nearest, and by the one that shares most words."""
-        shelf = self.order.shelf
-        nearest = max(self.scored, key=lambda one: float(one.meaning[row]))
-        has_vector = bool(len(nearest.asked.vector))
-        return Parts(
-            dense=float(nearest.dense[row]),
-            view=float(nearest.view[row]),
-            view_text=shelf.best_view(row, nearest.asked.vector) if has_vector else "",
-            lexical=float(self.lexical[row]),
-            words=max(words, key=lambda found: sum(found.values())),
-            meaning=float(self.meaning[row]),
-            usage=float(self.usage[row]),
-            language="zh" if shelf.is_chinese[row] else "en",
-            total=float(self.total[row]),
-        )

@@ -1,15 +1,17 @@
 """All entries in memory, as search walks over them: one matrix, one lexicon, rows in step."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apexbridge.retrieval.base import Entry, Matrix
-from apexbridge.retrieval.blas import one_thread
+from apexbridge.retrieval.fuse import Members
 from apexbridge.retrieval.lexical import Lexicon
 from apexbridge.retrieval.pages import Pages
 from apexbridge.retrieval.rooms import Column
+from apexbridge.retrieval.vectors import Rows, Vectors
 from apexbridge.retrieval.words import is_chinese
 
 _FEW_DEAD = 64
@@ -56,6 +58,16 @@ class Texts:
         return len(self._views) if is_last else int(self._firsts.values[row + 1])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nearness:
+    """How near each row's whole is to a query, and its best view (or the whole)."""
+
+    dense: Matrix
+    view: Matrix
+    off: float = 0.0
+    """How far from the truth any of it can be."""
+
+
 class Shelf:
     """A row for each skill; a replaced one dies and is swept out when many have."""
 
@@ -66,15 +78,13 @@ class Shelf:
         """Those without a fingerprint: no store has them, and only their words find them."""
         self.row_of: dict[str, int] = {}
         self.lexicon = Lexicon()
-        self.dimensions = 0
-        """The size of the vectors; 0 while there are none."""
         self._is_chinese = Column(np.bool_)
         self._is_alive = Column(np.bool_)
-        self._numbers = Column(np.float32)
+        self._vectors = Vectors()
         self._firsts = Column(np.intp)
-        self._used = 0
         self.changes = 0
         """How often anything was put in or taken out."""
+        self._members: tuple[int, tuple[Members, Members]] | None = None
 
     def __len__(self) -> int:
         return len(self.row_of)
@@ -90,8 +100,17 @@ class Shelf:
         return self._is_alive.values
 
     @property
-    def _vectors(self) -> Matrix:
-        return self._numbers.values.reshape(-1 if self.dimensions else self._used, self.dimensions)
+    def members(self) -> tuple[Members, Members]:
+        """The living rows, those in English and those in Chinese."""
+        if self._members is None or self._members[0] != self.changes:
+            english, chinese = self.is_alive & ~self.is_chinese, self.is_alive & self.is_chinese
+            self._members = self.changes, (_members(english), _members(chinese))
+        return self._members[1]
+
+    @property
+    def dimensions(self) -> int:
+        """The size of the vectors; 0 while there are none."""
+        return self._vectors.dimensions
 
     def put(self, entries: Sequence[Entry]) -> None:
         """Add or replace; of one name given twice the last is kept."""
@@ -101,8 +120,8 @@ class Shelf:
         self.drop([entry.name for entry in entries])
         first = len(self.names)
         sizes = [len(entry.vectors) for entry in entries]
-        self._firsts.more(len(entries))[:] = self._used + np.cumsum([0, *sizes])[:-1]
-        self._append(entries, sum(sizes))
+        self._firsts.more(len(entries))[:] = len(self._vectors) + np.cumsum([0, *sizes])[:-1]
+        self._append([entry.vectors for entry in entries])
         self.lexicon.add(first, [e.terms for e in entries], [e.counts for e in entries])
         self._is_chinese.more(len(entries))[:] = [is_chinese(entry.texts[0]) for entry in entries]
         self._is_alive.more(len(entries))[:] = True
@@ -113,20 +132,18 @@ class Shelf:
                 self.pending.add(entry.name)
             self.row_of[entry.name] = row
 
-    def _append(self, entries: Sequence[Entry], more: int) -> None:
+    def _append(self, parts: Sequence[Matrix]) -> None:
         """A row without numbers lies in no direction.
 
         Numbers of another size come only where all that have the size before are dead, so these lie
         in none from then on.
         """
-        size = max(entry.vectors.shape[1] for entry in entries) or self.dimensions
+        size = max(part.shape[1] for part in parts) or self.dimensions
         if size != self.dimensions:
-            self._numbers, self.dimensions = Column(np.float32), size
-            self._numbers.more(self._used * size)
-        self._used += more
-        given = (entry.vectors for entry in entries)
-        self._numbers.extend(
-            [v if v.shape[1] else np.zeros((len(v), size), np.float32) for v in given]
+            before, self._vectors = self._vectors, Vectors(size)
+            self._vectors.add_zeros(len(before))
+        self._vectors.extend(
+            [part if part.shape[1] else np.zeros((len(part), size), np.float32) for part in parts]
         )
 
     def drop(self, names: Sequence[str]) -> None:
@@ -149,14 +166,9 @@ class Shelf:
         """The same without its dead rows."""
         fresh = Shelf()
         living = np.flatnonzero(self.is_alive)
-        sizes = np.array([self.texts.count(int(row)) for row in living], np.intp)
-        firsts = np.cumsum(sizes) - sizes
-        wanted = np.repeat(self._firsts.values[living] - firsts, sizes)
-        wanted += np.arange(len(wanted))
+        firsts, wanted = self._numbers_of(living)
         fresh._firsts.extend([firsts])
-        fresh.dimensions, fresh._used = self.dimensions, len(wanted)
-        fresh._numbers.more(fresh._used * fresh.dimensions)
-        np.take(self._vectors, wanted, axis=0, out=fresh._vectors, mode="clip")
+        fresh._vectors = self._vectors.taken(wanted)
         fresh.names = [self.names[row] for row in living]
         fresh.texts.extend([self.texts[int(row)] for row in living])
         fresh.pending = set(self.pending)
@@ -166,17 +178,46 @@ class Shelf:
         fresh.lexicon = self.lexicon.swept()
         return fresh
 
-    def scores(self, query: Matrix) -> tuple[Matrix, Matrix]:
-        """For each row: how near the whole skill is, and how near its best view (or the whole)."""
-        if not len(self.names) or not len(query) or len(query) != self.dimensions:
+    def scan(self, query: Matrix) -> Nearness:
+        """How near every row is, roughly."""
+        if not len(query) or len(query) != self.dimensions:
             nothing = np.zeros(len(self.names), np.float32)
-            return nothing, nothing
-        with one_thread():
-            every = self._vectors @ query
-        if self._used == len(self._firsts):
-            return every, every
+            return Nearness(dense=nothing, view=nothing)
+        every, off = self._vectors.scan(query)
+        if len(every) == len(self._firsts):
+            return Nearness(dense=every, view=every, off=off)
         firsts = self._firsts.values
-        return every[firsts], np.maximum.reduceat(every, firsts)
+        return Nearness(dense=every[firsts], view=np.maximum.reduceat(every, firsts), off=off)
+
+    def look(self, rows: Rows, query: Matrix) -> Nearness:
+        """How near some rows are, as well as is known."""
+        if not len(rows) or not len(query) or len(query) != self.dimensions:
+            nothing = np.zeros(len(rows), np.float32)
+            return Nearness(dense=nothing, view=nothing)
+        if len(self._vectors) == len(self._firsts):  # nobody has a view
+            every = self._vectors.near(rows, query)
+            return Nearness(dense=every, view=every)
+        starts, wanted = self._numbers_of(rows)
+        every = self._vectors.near(wanted, query)
+        return Nearness(dense=every[starts], view=np.maximum.reduceat(every, starts))
+
+    def _numbers_of(self, rows: Rows) -> tuple[Rows, Rows]:
+        """The vectors of some rows, and where among them each row's begin."""
+        sizes = np.array([self.texts.count(int(row)) for row in rows], np.intp)
+        starts = np.cumsum(sizes) - sizes
+        wanted = np.repeat(self._firsts.values[rows] - starts, sizes)
+        wanted += np.arange(len(wanted))
+        return starts, wanted
+
+    def nearest(self, query: Matrix, limit: int) -> list[tuple[int, float]]:
+        """The living rows whose whole is nearest, the nearest first."""
+        found = self.scan(query)
+        if len(self.row_of) < len(self.names):
+            found.dense[~self.is_alive] = -np.inf
+        rows = reaching(found.dense, limit, 2 * found.off)
+        rows = rows[self.is_alive[rows]]
+        near = self.look(rows, query).dense
+        return [(int(rows[at]), float(near[at])) for at in top(near, limit)]
 
     def best_view(self, row: int, query: Matrix) -> str:
         """The text of the view that is nearest; empty if the whole skill is nearer."""
@@ -193,21 +234,29 @@ class Shelf:
 
     def near(self, row: int, limit: int) -> list[tuple[str, float]]:
         """The skills whose whole text is nearest to that of a row, itself left out."""
-        whole = self._vectors[self._firsts.values] @ self.vectors_of(row)[0]
-        whole[~self.is_alive] = -2
-        whole[row] = -2
-        order = top(whole, limit)
-        return [(self.names[other], float(whole[other])) for other in order if whole[other] > -2]
+        if limit < 1:
+            return []
+        found = self.nearest(self.vectors_of(row)[0], limit + 1)
+        return [(self.names[other], near) for other, near in found if other != row][:limit]
 
 
-def top(scores: Matrix, limit: int) -> NDArray[np.intp]:
+def _members(flags: NDArray[np.bool_]) -> Members:
+    return Members(flags.astype(np.float32), int(np.count_nonzero(flags)))
+
+
+def top(scores: Matrix, limit: int) -> Rows:
     """The rows with the highest scores, the highest first; equals in the order of their rows."""
+    candidates = reaching(scores, limit, 0)
+    return candidates[np.argsort(-scores[candidates], kind="stable")][: max(0, limit)]
+
+
+def reaching(scores: Matrix, limit: int, margin: float) -> Rows:
+    """The rows among which the highest are, if each score may be off by half the margin."""
     count = min(limit, len(scores))
     if count <= 0:
         return np.zeros(0, np.intp)
     # All that reach what certainly so many reach, so that equals are parted by row, not by chance.
-    candidates = np.flatnonzero(scores >= _reached(scores, count))
-    return candidates[np.argsort(-scores[candidates], kind="stable")][:count]
+    return np.flatnonzero(scores >= _reached(scores, count) - np.float32(margin))
 
 
 def _reached(scores: Matrix, count: int) -> np.float32:

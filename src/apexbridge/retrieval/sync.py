@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import anyio
 import anyio.to_thread
 import numpy as np
-from anyio.streams.memory import MemoryObjectSendStream
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from apexbridge.errors import (
     EmbedderOutputError,
@@ -25,7 +25,7 @@ from apexbridge.retrieval.turns import taking_turns
 log = logging.getLogger(__name__)
 
 BATCH = 192
-"""Skills that are embedded and stored together: what a crash can cost at most."""
+"""Skills that are embedded and stored together: a crash costs two such batches at most."""
 _REFUSALS = 4
 
 
@@ -73,6 +73,16 @@ class _Batch:
         """Each item alone."""
         for item, cut in zip(self.items, self.digests, strict=True):
             yield _Batch([item], [cut], [])
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What came of a batch."""
+
+    entries: list[Entry]
+    left: list[Entry]
+    """Of those that could not be embedded: only their words find them."""
+    size: int
 
 
 async def sync(
@@ -149,17 +159,24 @@ async def _pending(
 async def _work(
     index: SkillIndex, todo: list[Item], known: Collection[str], tally: _Tally, watch: Watch
 ) -> None:
-    """One batch is read and cut while the one before is embedded."""
+    """One batch is embedded while another is read and cut, or stored.
+
+    These two take turns: both need the interpreter all the time, and would only keep it from each
+    other.
+    """
     problem: Exception | None = None
-    give, take = anyio.create_memory_object_stream[_Batch](0)
-    async with take, anyio.create_task_group() as group:
-        group.start_soon(_prepare_all, todo, index.views, give)
+    turn = anyio.Lock()
+    give_cut, take_cut = anyio.create_memory_object_stream[_Batch](0)
+    give_made, take_made = anyio.create_memory_object_stream[_Made](0)
+    async with take_made, anyio.create_task_group() as group:
+        group.start_soon(_prepare_all, todo, index.views, turn, give_cut)
+        group.start_soon(_embed_all, index, take_cut, tally, give_made)
         try:
             with taking_turns():
-                async for batch in take:
-                    tally.failed += batch.failed
-                    await _finish(index, batch, known, tally, watch)
-                    tally.done += len(batch.items) + len(batch.failed)
+                async for made in take_made:
+                    async with turn:
+                        await _finish(index, made, known, tally, watch)
+                    tally.done += made.size
                     watch.progress(Progress(done=tally.done, total=len(todo)))
         except Exception as error:  # noqa: BLE001  # raised below, as it is and not in a group
             problem = error
@@ -168,10 +185,44 @@ async def _work(
         raise problem
 
 
-async def _prepare_all(todo: list[Item], views: int, give: MemoryObjectSendStream[_Batch]) -> None:
+async def _prepare_all(
+    todo: list[Item], views: int, turn: anyio.Lock, give: MemoryObjectSendStream[_Batch]
+) -> None:
     async with give:
         for items in _batches(todo):
-            await give.send(await _prepare(items, views))
+            async with turn:
+                batch = await _prepare(items, views)
+            await give.send(batch)
+
+
+async def _embed_all(
+    index: SkillIndex,
+    take: MemoryObjectReceiveStream[_Batch],
+    tally: _Tally,
+    give: MemoryObjectSendStream[_Made],
+) -> None:
+    async with take, give:
+        async for batch in take:
+            tally.failed += batch.failed
+            await give.send(await _make(index, batch, tally))
+
+
+async def _make(index: SkillIndex, batch: _Batch, tally: _Tally) -> _Made:
+    """Embed a batch, or what can be of it."""
+    size = len(batch.items) + len(batch.failed)
+    if batch.items and tally.problem is None:  # one that failed once is not waited for again
+        try:
+            return _Made(await _embed(index, batch), [], size)
+        except EmbedderOutputError as error:
+            if len(batch.items) > 1:  # perhaps one text that it cannot take
+                singles = [await _make(index, single, tally) for single in batch.apart()]
+                entries = [entry for single in singles for entry in single.entries]
+                return _Made(entries, [entry for one in singles for entry in one.left], size)
+            tally.refuse(error)
+        except RetrievalError as error:
+            tally.problem = error
+    pairs = zip(batch.items, batch.digests, strict=True)
+    return _Made([], [_wordy(item, cut) for item, cut in pairs], size)
 
 
 async def _prepare(items: list[Item], views: int) -> _Batch:
@@ -218,34 +269,25 @@ def _cut(text: SkillText, views: int) -> Digest:
 
 
 async def _finish(
-    index: SkillIndex, batch: _Batch, known: Collection[str], tally: _Tally, watch: Watch
+    index: SkillIndex, made: _Made, known: Collection[str], tally: _Tally, watch: Watch
 ) -> None:
-    if not batch.items:
-        return
-    names = [item.name for item in batch.items]
-    if tally.problem is None:  # an embedder that failed once is not kept waiting for again
+    names, left = [entry.name for entry in made.entries], made.left
+    if names:
         try:
-            await _store(index, await _embed(index, batch), tally)
-        except EmbedderOutputError as error:
-            if len(batch.items) > 1:  # perhaps one text that it cannot take
-                for single in batch.apart():
-                    await _finish(index, single, known, tally, watch)
-                return
-            tally.refuse(error)
+            await _store(index, made.entries, tally)
         except RetrievalError as error:
-            tally.problem = error
+            tally.problem, left = error, [*left, *map(_without_vectors, made.entries)]
         else:
             await index.refresh()
             await watch.stored(names)
             tally.redone += [name for name in names if name in known]
             tally.added += [name for name in names if name not in known]
-            return
-    tally.pending += names
-    async with index.lock:
-        pairs = zip(batch.items, batch.digests, strict=True)
-        index.shelf.put([_wordy(item, cut) for item, cut in pairs])
-        if index.shelf.is_worn:
-            index.shelf = index.shelf.swept()
+    if left:
+        tally.pending += [entry.name for entry in left]
+        async with index.lock:
+            index.shelf.put(left)
+            if index.shelf.is_worn:
+                index.shelf = index.shelf.swept()
 
 
 async def _store(index: SkillIndex, entries: list[Entry], tally: _Tally) -> None:
@@ -290,3 +332,8 @@ def _wordy(item: Item, cut: Digest) -> Entry:
         terms=cut.terms,
         counts=cut.counts,
     )
+
+
+def _without_vectors(entry: Entry) -> Entry:
+    vectors = np.zeros((1, 0), np.float32)
+    return replace(entry, fingerprint="", texts=entry.texts[:1], vectors=vectors)

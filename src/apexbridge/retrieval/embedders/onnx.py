@@ -2,7 +2,9 @@
 
 Dynamic quantisation takes one scale for a whole batch, so that a row comes to depend on the texts
 beside it (cosines down to 0.99, with or without padding). Such models get one text a time, which on
-one thread is no slower; all others get batches of similar length.
+one thread is no slower; all others get batches of similar length. A model may also take many texts
+in turn itself: its `input_ids` are then those of all texts, one after the other, and `starts` tells
+where each begins.
 """
 
 import json
@@ -10,6 +12,7 @@ import mmap
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -27,7 +30,8 @@ from apexbridge.retrieval.embedders.texts import encodable, spaced
 _BATCH = 16
 _CHARACTERS_A_TOKEN = 64
 """What lies beyond this many for each allowed token is not even tokenised."""
-_KNOWN_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids"})
+_IN_TURN = frozenset({"input_ids", "starts"})
+_KNOWN_INPUTS = frozenset({"attention_mask", "token_type_ids"}) | _IN_TURN
 _FLOATS = frozenset({"tensor(float)", "tensor(float16)", "tensor(double)"})
 
 
@@ -103,6 +107,8 @@ class Encoder:
 
     def rows(self, texts: Sequence[list[int]]) -> NDArray[np.floating]:
         """One vector for each."""
+        if self.inputs.keys() == _IN_TURN:
+            return self._in_turn(texts)
         if self.takes_one and len(texts) > 1:
             return np.concatenate([self.rows([text]) for text in texts])
         if set(self.inputs) == {"input_ids"}:  # then each comes alone, and nothing is padded
@@ -114,6 +120,13 @@ class Encoder:
         every = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         feed = {name: every[name].astype(kind) for name, kind in self.inputs.items()}
         return self._pooled(feed, mask)
+
+    def _in_turn(self, texts: Sequence[list[int]]) -> NDArray[np.floating]:
+        starts = np.cumsum([0, *map(len, texts)])
+        ids = np.fromiter(chain.from_iterable(texts), np.int64, int(starts[-1]))
+        every = {"input_ids": ids, "starts": starts}
+        feed = {name: every[name].astype(kind, copy=False) for name, kind in self.inputs.items()}
+        return self.session.run([self.output.name], feed)[0].astype(np.float32, copy=False)
 
     def _pooled(
         self, feed: Mapping[str, NDArray[np.integer]], mask: NDArray[np.int64]
@@ -225,7 +238,7 @@ def load_encoder(
             words=reading.words,
             inputs=inputs,
             output=_output(session, reading.recipe),
-            takes_one=_is_dynamically_quantised(path) or "attention_mask" not in inputs,
+            takes_one=_takes_one(path, inputs),
         )
 
 
@@ -283,6 +296,12 @@ def _output(session: _Session, recipe: Recipe) -> _Slot:
     if not fitting:
         raise ValueError(f"it has no output for the pooling '{recipe.pooling}'")
     return fitting[0]
+
+
+def _takes_one(model: Path, inputs: Collection[str]) -> bool:
+    if frozenset(inputs) == _IN_TURN:
+        return False
+    return "attention_mask" not in inputs or _is_dynamically_quantised(model)
 
 
 def _is_dynamically_quantised(model: Path) -> bool:

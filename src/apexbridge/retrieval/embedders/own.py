@@ -4,15 +4,18 @@ It is two models in one space: one reads requests, and a thinner one documents, 
 many and which say plainly what they are about. They share their words. The files come with the
 package `apexbridge-retriever`, and only those listed here are loaded: others give other vectors.
 
-Each text goes through its model alone (`onnx` says why), in two threads where there are several; a
-thread for one short text would take longer to wake than it saves.
+Each text goes through its model alone (`onnx` says why), documents in turn and in two threads where
+there are several; a thread for one short text would take longer to wake than it saves.
 """
 
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 import numpy as np
 
@@ -25,7 +28,7 @@ from apexbridge.retrieval.embedders.onnx import Encoder, load_encoder
 DIMENSIONS = 384
 HASHES = {
     "cjk.json": "19832757f4f1fbb5defdb6e0ed6beb9aae9a87c1aad1cc0749a17fdaafe656b0",
-    "documents_int8.onnx": "ae92c28175611cb0b79e997da020ec4fbfeccf051be03f3b0d6d76cb3c64745e",
+    "documents_int8.onnx": "140e8a2caa3951672cf8e24c1e14a03019587a6b27177fb04acbc0c868633b99",
     "embedder.json": "13c2841b56b8b5c28f79c6244650f3998f9b0e0ad62a65794d816d1c46d9de96",
     "tokenizer.json": "54e54ed9497356363d053e60289f33c8b2a0c02964e57a585ba5ecdc4a782e2d",
     "words.bin": "b768e4d7364a7edef82145b4d306903d6fa55fddd36764de3ddb66bbaa671224",
@@ -40,7 +43,7 @@ _NAME = "apexbridge-retriever"
 _SHORT = 40
 """Characters that hold nobody up for long, so that they need no thread."""
 _BATCH = 8
-"""Texts after which one who no longer waits is let go."""
+"""Texts in one call, after which one who no longer waits is let go."""
 
 
 class OwnEmbedder:
@@ -80,34 +83,32 @@ class OwnEmbedder:
 
     async def _share(self, encoder: Encoder, texts: Sequence[str], kind: Kind, out: Matrix) -> None:
         """Let each thread take the next few texts as soon as it is done with those before."""
-        size = min(_BATCH, -(-len(texts) // self._threads))
-        parts = [slice(at, at + size) for at in range(0, len(texts), size)]
+        parts = deque(_parts(len(texts), self._threads))
         failed = list[RetrievalError]()
 
-        async def work() -> None:
-            while parts and not failed:
-                part = parts.pop()
-                try:
-                    await anyio.to_thread.run_sync(
-                        self._fill, encoder, texts[part], kind, out[part]
-                    )
-                except RetrievalError as error:
-                    failed.append(error)
+        def work() -> None:
+            with suppress(IndexError):  # nothing is left to take
+                while not failed:
+                    anyio.from_thread.check_cancelled()
+                    part = parts.popleft()
+                    try:
+                        self._fill(encoder, texts[part], kind, out[part])
+                    except RetrievalError as error:
+                        failed.append(error)
 
         async with anyio.create_task_group() as group:
             for _ in range(min(self._threads, len(parts))):
-                group.start_soon(work)
+                group.start_soon(anyio.to_thread.run_sync, work)
         if failed:
             raise failed[0]
 
     def _fill(self, encoder: Encoder, texts: Sequence[str], kind: Kind, out: Matrix) -> None:
         name = self.id
-        for at, text in enumerate(texts):
-            with told("the tokenizer failed", name):
-                tokens = encoder.tokens(text, kind)
-            with told("the model failed", name):
-                out[at] = encoder.rows([tokens])[0]
-        out[:] = unit_rows(out, count=len(texts), dimensions=DIMENSIONS, name=name)
+        with told("the tokenizer failed", name):
+            tokens = [encoder.tokens(text, kind) for text in texts]
+        with told("the model failed", name):
+            rows = encoder.rows(tokens)
+        out[:] = unit_rows(rows, count=len(texts), dimensions=DIMENSIONS, name=name)
 
     def _load(self, kind: Kind) -> Encoder:
         with self._loading:
@@ -118,6 +119,15 @@ class OwnEmbedder:
                     Path(package.FOLDER), _MODELS[kind], self.id, beside
                 )
             return self._encoders[kind]
+
+
+def _parts(count: int, threads: int) -> Iterator[slice]:
+    """Smaller ones towards the end, so that no thread waits long for another."""
+    at = 0
+    while at < count:
+        size = max(1, min(_BATCH, (count - at) // (2 * threads)))
+        yield slice(at, at + size)
+        at += size
 
 
 def _load_checked(folder: Path, model: str, name: str, beside: Encoder | None) -> Encoder:

@@ -1,0 +1,172 @@
+"""A request held against every row: roughly all of them, and well those that may be shown."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from apexbridge.retrieval import background
+from apexbridge.retrieval.base import Matrix
+from apexbridge.retrieval.blas import one_thread
+from apexbridge.retrieval.company import Judges
+from apexbridge.retrieval.fuse import Company, Fusion, Scale
+from apexbridge.retrieval.lexical import Matches
+from apexbridge.retrieval.results import Parts
+from apexbridge.retrieval.shelf import Shelf, reaching
+from apexbridge.retrieval.vectors import Rows
+from apexbridge.retrieval.words import is_chinese, words
+
+_BACKGROUND_IS_CHINESE = np.array(background.IS_CHINESE, np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One wording of a request, with its vector where there is one."""
+
+    text: str
+    vector: Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One wording against every row."""
+
+    asked: Asked
+    dense: Matrix
+    view: Matrix
+    meaning: Matrix
+    matches: Matches
+    scale: Scale | None = None
+    """How its nearness is told; None where there is no vector."""
+    off: float = 0.0
+    """How far from the truth what it means can be."""
+
+    def near(self, row: int, view: float) -> float:
+        """How near a row is, its whole and its best view taken together."""
+        return (float(self.dense[row]) + view * float(self.view[row])) / (1 + view)
+
+    def look(self, rows: Rows, shelf: Shelf, view: float) -> None:
+        """Tell some rows as well as is known."""
+        if self.scale is not None:
+            near = shelf.look(rows, self.asked.vector)
+            self.dense[rows], self.view[rows] = near.dense, near.view
+            both = _both(near.dense, near.view, view)
+            self.meaning[rows] = self.scale.tell(both, shelf.is_chinese[rows])
+
+
+def _both(dense: Matrix, views: Matrix, weight: float) -> Matrix:
+    return (dense + weight * views).astype(np.float32) if weight else dense
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A request, and all that is needed to answer it on any thread."""
+
+    shelf: Shelf
+    asked: Sequence[Asked]
+    company: Judges | None
+    fusion: Fusion
+
+    @property
+    def language(self) -> float:
+        """A request that is there in both languages favours neither."""
+        languages = {is_chinese(asked.text) for asked in self.asked}
+        return self.fusion.language if len(languages) == 1 else 0.0
+
+    def score(self, asked: Asked) -> Scored:
+        """Hold one wording against every row, roughly."""
+        shelf, weight = self.shelf, self.fusion.view
+        near = shelf.scan(asked.vector)
+        matches = shelf.lexicon.match(words(asked.text, kind="query"))
+        if self.company is None or not len(asked.vector):
+            return Scored(asked, near.dense, near.view, np.zeros_like(near.dense), matches)
+        beside = np.float32(1 + weight) * (self.company.skills @ asked.vector)
+        both = _both(near.dense, near.view, weight)
+        english, chinese = beside[~_BACKGROUND_IS_CHINESE], beside[_BACKGROUND_IS_CHINESE]
+        company = Company(members=shelf.members, background=(english, chinese))
+        scale = Scale.of(both, company, self.language)
+        meaning = scale.tell(both, shelf.is_chinese)
+        off = near.off * (1 + weight) / float(scale.spreads.min())
+        return Scored(asked, near.dense, near.view, meaning, matches, scale, off)
+
+
+class Ranking:
+    """What every row comes to, and why."""
+
+    def __init__(self, order: Order, scored: list[Scored], usage: Matrix) -> None:
+        self.order = order
+        self.scored = scored
+        self.usage = usage
+        self.meaning = scored[0].meaning
+        self.lexical = scored[0].matches.scores
+        if len(scored) > 1:
+            self.lexical = np.max([one.matches.scores for one in scored], axis=0)
+            self.meaning = np.zeros_like(self.lexical)
+        self.total = np.full(len(usage), -np.inf, np.float32)
+        self.off = order.fusion.dense * max(one.off for one in scored)
+        """How far from the truth a total can be."""
+        self.add_up(slice(None))
+        self.total[~order.shelf.is_alive] = -np.inf
+
+    def add_up(self, rows: Rows | slice) -> None:
+        """Take the parts of some rows together."""
+        if len(self.scored) > 1:
+            self.meaning[rows] = np.mean([one.meaning[rows] for one in self.scored], axis=0)
+        fusion = self.order.fusion
+        self.total[rows] = (
+            fusion.dense * self.meaning[rows]
+            + fusion.lexical * self.lexical[rows]
+            + fusion.usage * self.usage[rows]
+        )
+
+    @property
+    def small_talk(self) -> float:
+        """How near the wording that is least like small talk is to it."""
+        company = self.order.company
+        vectors = [one.asked.vector for one in self.scored if len(one.asked.vector)]
+        if company is None or not vectors:
+            return 0.0
+        return min(company.small_talk_near(vector) for vector in vectors)
+
+    def parts(self, rows: Sequence[int]) -> list[Parts]:
+        """What each row's score is made of."""
+        words = [one.matches.words_of(rows) for one in self.scored]
+        return [
+            self._parts(row, [found[number] for found in words]) for number, row in enumerate(rows)
+        ]
+
+    def _parts(self, row: int, words: Sequence[Mapping[str, float]]) -> Parts:
+        """Told by the wording that is nearest, and by the one that shares most words."""
+        shelf = self.order.shelf
+        nearest = max(self.scored, key=lambda one: float(one.meaning[row]))
+        has_vector = bool(len(nearest.asked.vector))
+        return Parts(
+            dense=float(nearest.dense[row]),
+            view=float(nearest.view[row]),
+            view_text=shelf.best_view(row, nearest.asked.vector) if has_vector else "",
+            lexical=float(self.lexical[row]),
+            words=max(words, key=lambda found: sum(found.values())),
+            meaning=float(self.meaning[row]),
+            usage=float(self.usage[row]),
+            language="zh" if shelf.is_chinese[row] else "en",
+            total=float(self.total[row]),
+        )
+
+
+def rank(order: Order, used: Mapping[str, float], limit: int) -> Ranking:
+    """Look at all rows roughly, and at those that may be among the first so many well."""
+    with one_thread():
+        scored = [order.score(asked) for asked in order.asked]
+    usage = np.zeros(len(order.shelf.names), np.float32)
+    for name, share in used.items():
+        row = order.shelf.row_of.get(name)
+        if row is not None:
+            usage[row] = min(1.0, max(0.0, share))
+    ranking = Ranking(order, scored, usage)
+    if ranking.off:
+        rows = reaching(ranking.total, limit, 2 * ranking.off)
+        rows = rows[order.shelf.is_alive[rows]]
+        for one in scored:
+            one.look(rows, order.shelf, order.fusion.view)
+        ranking.add_up(rows)
+    return ranking
