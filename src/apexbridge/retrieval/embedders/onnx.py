@@ -107,7 +107,7 @@ class Encoder:
 
     def rows(self, texts: Sequence[list[int]]) -> NDArray[np.floating]:
         """One vector for each."""
-        if self.inputs.keys() == _IN_TURN:
+        if frozenset(self.inputs) == _IN_TURN:
             return self._in_turn(texts)
         if self.takes_one and len(texts) > 1:
             return np.concatenate([self.rows([text]) for text in texts])
