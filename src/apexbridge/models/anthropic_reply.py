@@ -11,8 +11,9 @@ from pydantic import BaseModel, BeforeValidator, JsonValue, ValidationError
 from apexbridge.messages import ToolCall
 from apexbridge.models.base import FinishReason, ModelDelta, Usage
 from apexbridge.models.openai_reply import MAX_CALLS
+from apexbridge.models.refusals import reason_of
 from apexbridge.models.trying import Fault
-from apexbridge.models.upstream import Upstream, reason_of
+from apexbridge.models.upstream import Upstream
 
 _FINISHES: Mapping[str, FinishReason] = {
     "tool_use": "tool_calls",

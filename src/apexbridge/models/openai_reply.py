@@ -10,8 +10,9 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from apexbridge.messages import ToolCall
 from apexbridge.models.base import FinishReason, ModelDelta, Usage
+from apexbridge.models.refusals import kind_of, reason_of
 from apexbridge.models.trying import Fault
-from apexbridge.models.upstream import Upstream, kind_of, reason_of
+from apexbridge.models.upstream import Upstream
 
 MAX_CALLS = 128
 _FINISHES: Mapping[str, FinishReason] = {

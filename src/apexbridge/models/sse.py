@@ -3,8 +3,8 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 
+from apexbridge.models.refusals import A_PAGE
 from apexbridge.models.trying import Fault
-from apexbridge.models.upstream import A_PAGE
 
 MAX_LINE = 1024 * 1024
 _BEFORE_THE_START = b"\xef\xbb\xbf \t\r\n"

@@ -19,29 +19,25 @@ from urllib.parse import SplitResult, urlsplit
 import aiohttp
 import anyio
 import orjson
-from pydantic import JsonValue
 
-from apexbridge.models.trying import Blame, Fault, Kind, Patience, Tries, patiently, seconds_of
+from apexbridge.models import direct
+from apexbridge.models.refusals import AGAIN, passed_on, reason_in
+from apexbridge.models.trying import Blame, Fault, Patience, Tries, patiently, seconds_of
 
 _LONGEST_PAUSE = 10.0
 _STREAM_PAUSES = (0.25, 1.0, 2.0, 4.0, 8.0)
 _LINGER_SECONDS = 0.02
 _REASON_SECONDS = 5.0
 _REASON_ROOM = 64 * 1024
+_LONG_REASON = 4 * _REASON_ROOM
 _MAX_REASON = 200
 _PIECE_OF_KEY = 6
 _STARRED = re.compile(r"\S*\*{2,}\S*")
 """How servers show a key they do not take; its ends are readable."""
 _OK = 200
-_NOT_FOUND = 404
-_AGAIN = frozenset({408, 429})
 _ABOUT_THE_KEY = frozenset({401, 407})
 """What the server says is about the key; others may say what to mend."""
-_OURS = frozenset({401, 402, 403, 407})
-_SAME = frozenset({404, 413, 429, 503, 504})
-_SLOW = 408
 _BAD_ADDRESS = "its address is not http:// or https:// and a host"
-A_PAGE = "a web page, not an answer: is the address right?"
 
 KeyHeader = Literal["Authorization", "x-api-key"]
 T = TypeVar("T")
@@ -68,8 +64,10 @@ class Upstream:
     ) -> None:
         self._base_url = base_url.removesuffix("/")
         self._key = api_key
-        self._key_header: KeyHeader = key_header
         self._headers = {"Content-Type": "application/json", **(headers or {})}
+        if api_key:
+            is_bearer = key_header == "Authorization"
+            self._headers[key_header] = f"Bearer {api_key}" if is_bearer else api_key
         self._timeout_seconds = timeout_seconds
         self._patience = patience or Patience(
             first_seconds=timeout_seconds, between_seconds=timeout_seconds
@@ -79,6 +77,8 @@ class Upstream:
         )
         self._tries = Tries(pauses=_STREAM_PAUSES, within=self._patience.retry_seconds)
         self._session: aiohttp.ClientSession | None = None
+        is_plain = direct.can_reach(self._base_url, self._headers)
+        self._direct = direct.Direct(self._base_url, self._headers) if is_plain else None
         parts = _split(base_url)
         self.host = (parts.hostname or "") if parts else ""
         self._has_user = parts is not None and parts.username is not None
@@ -86,6 +86,8 @@ class Upstream:
     async def close(self) -> None:
         """Close the connections; may be called twice."""
         session, self._session = self._session, None
+        if self._direct is not None:
+            self._direct.close()
         if session is not None:
             await session.close()
 
@@ -117,11 +119,57 @@ class Upstream:
         payload = _written(fields)
 
         async def once() -> T:
+            if (body := await self._directly(path, payload, room)) is not None:
+                return read(body)
             response = await self._send(path, payload, self._whole_limits)
             with closing(response):
                 return read(await self._all(response, room))
 
         return await patiently(once, blame, self._tries)
+
+    async def _directly(self, path: str, payload: bytes, room: int) -> bytes | None:
+        """The answer by the short way; None where there is none."""
+        self._check()
+        if self._direct is None:
+            return None
+        whole, connect = self._patience.whole_seconds, self._patience.connect_seconds
+        try:
+            answer = await self._direct.post(
+                path, payload, room=room, seconds=whole, connect_seconds=connect
+            )
+        except direct.UnusualError:
+            self._direct = None
+            return None
+        except direct.DirectError as error:
+            fault = self._broken(error, room)
+        else:
+            if answer.status == _OK:
+                return answer.body
+            said = answer.body[:_LONG_REASON]
+            fault = self._refusal(answer.status, said, answer.retry_after)
+        raise fault
+
+    def _broken(self, error: direct.DirectError, room: int) -> Fault:
+        match error:
+            case direct.TooLongError():
+                return Fault("unusable", f"an answer of more than {room} bytes")
+            case direct.LateError():
+                whole = self._patience.whole_seconds
+                what = (
+                    "its answer took too long"
+                    if error.is_begun
+                    else f"no answer within {whole:g} s"
+                )
+                return Fault("unavailable", what, is_passing=True, status=504)
+            case direct.CutOffError(is_begun=True):
+                return Fault("unavailable", "its answer was cut off", is_passing=True)
+            case direct.NotReachedError() if not str(error):
+                what = f"no connection to {self.host} within {self._patience.connect_seconds:g} s"
+                return Fault("unavailable", what, is_passing=True, status=504)
+            case _:
+                reason = str(error) if isinstance(error, direct.NotReachedError) else "it hung up"
+                what = f"{self.host} cannot be reached: {reason}"
+                return Fault("unavailable", what, is_passing=True, status=503)
 
     async def _all(self, response: aiohttp.ClientResponse, room: int) -> bytes:
         size = response.content_length
@@ -214,10 +262,11 @@ class Upstream:
             if response.status == _OK:
                 return response
             with closing(response):
-                fault = await self._refusal(response)
+                retry_after = response.headers.get("Retry-After", "")
+                fault = self._refusal(response.status, await _body(response), retry_after)
         raise fault  # out here, it does not carry aiohttp's error
 
-    def _open(self) -> aiohttp.ClientSession:
+    def _check(self) -> None:
         if not self.host:
             raise Fault("rejected", _BAD_ADDRESS, status=502)
         if not (self._key.isascii() and self._key.isprintable()):
@@ -225,13 +274,12 @@ class Upstream:
         if self._key and self._has_user:
             detail = "its address has a user in it, and there is a key as well"
             raise Fault("rejected", detail, status=502)
+
+    def _open(self) -> aiohttp.ClientSession:
+        self._check()
         if self._session is None:
-            headers = dict(self._headers)
-            if self._key:
-                is_bearer = self._key_header == "Authorization"
-                headers[self._key_header] = f"Bearer {self._key}" if is_bearer else self._key
             self._session = aiohttp.ClientSession(
-                headers=headers,
+                headers=self._headers,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 connector=aiohttp.TCPConnector(limit=0),  # the caller knows how many at once
             )
@@ -264,16 +312,15 @@ class Upstream:
             fault = Fault("unavailable", "its answer was cut off", is_passing=True)
         raise fault
 
-    async def _refusal(self, response: aiohttp.ClientResponse) -> Fault:
-        status = response.status
+    def _refusal(self, status: int, body: bytes, retry_after: str) -> Fault:
         detail = f"{self.host} answered {status}"
         if 300 <= status < 400:
             return Fault("rejected", f"{detail}: redirects are not followed", status=502)
         if status not in _ABOUT_THE_KEY:
-            detail += self.quoted(await _reason(response))
-        if status in _AGAIN or status >= 500:
+            detail += self.quoted(reason_in(status, body))
+        if status in AGAIN or status >= 500:
             fault = Fault("unavailable", detail, is_busy=True, status=passed_on(status))
-            fault.after = seconds_of(response.headers.get("Retry-After", ""))
+            fault.after = seconds_of(retry_after)
             return fault
         return Fault("rejected", detail, status=passed_on(status))
 
@@ -311,57 +358,12 @@ def _there(content: aiohttp.StreamReader) -> bytes | None:
     return content.read_nowait() or None
 
 
-async def _reason(response: aiohttp.ClientResponse) -> str:
+async def _body(response: aiohttp.ClientResponse) -> bytes:
     body = bytearray()
     with suppress(aiohttp.ClientError, TimeoutError), anyio.move_on_after(_REASON_SECONDS):
         while len(body) < _REASON_ROOM and (piece := await response.content.readany()):
             body += piece
-    if response.status == _NOT_FOUND and body.lstrip().startswith(b"<"):
-        return A_PAGE
-    try:
-        return reason_of(json.loads(body))
-    except (ValueError, RecursionError):
-        return ""
-
-
-def reason_of(document: JsonValue) -> str:
-    """What a refusal says, in any of the shapes that servers give it; empty if it says nothing.
-
-    >>> reason_of({"error": {"message": "no such model"}})
-    'no such model'
-    """
-    match document:
-        case [{"error": _} as first, *_]:
-            return reason_of(first)
-        case {"error": {"message": str(said)}} | {"error": str(said)}:
-            return said
-        case {"message": str(said)} | {"detail": str(said)}:
-            return said
-        case {"detail": said}:
-            return json.dumps(said)
-        case _:
-            return ""
-
-
-def passed_on(status: int) -> int:
-    """What a gateway answers where the server behind it answered this.
-
-    A key that is refused there is not the client's, and is none of its business.
-
-    >>> [passed_on(status) for status in (400, 401, 404, 408, 422, 429, 500, 503)]
-    [400, 502, 404, 504, 400, 429, 502, 503]
-    """
-    if status < 400 or status in _OURS or (status >= 500 and status not in _SAME):
-        return 502
-    if status == _SLOW:
-        return 504
-    return status if status in _SAME else 400
-
-
-def kind_of(status: object) -> Kind:
-    """Whose fault an error is that comes inside an answer, by the status or code it tells."""
-    number = int(status) if isinstance(status, int | str) and str(status).isdecimal() else 500
-    return "rejected" if 400 <= number < 500 and number not in _AGAIN else "unavailable"
+    return bytes(body)
 
 
 def _written(fields: Mapping[str, object]) -> bytes:

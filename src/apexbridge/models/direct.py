@@ -1,0 +1,284 @@
+"""Whole answers over plain HTTP, by the shortest way: a connection, a parser, and nothing between.
+
+A model on the same machine or network is asked so often, and answers so plainly, that a client for
+all of the web takes a quarter of the door's time. This one posts, and reads an answer to its end.
+What it does not know (a packed body, another protocol) it says, and the other client is asked.
+"""
+
+import asyncio  # noqa: TID251  # a protocol of the loop's own, as aiohttp has
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, cast
+from urllib.parse import urlsplit
+
+import httptools
+
+_KEPT_SECONDS = 15.0
+"""Servers close what is idle; a connection older than this is not tried."""
+_HEAD_ROOM = 64 * 1024
+_PLAIN = frozenset({b"", b"identity"})
+_CONTINUES = range(100, 200)
+
+
+class DirectError(Exception):
+    """It did not come to an answer."""
+
+
+class NotReachedError(DirectError):
+    """There is no connection; says why."""
+
+
+class LateError(DirectError):
+    """There is no answer in time; `is_begun` if some of it came."""
+
+    def __init__(self, *, is_begun: bool) -> None:
+        super().__init__("too late")
+        self.is_begun = is_begun
+
+
+class CutOffError(DirectError):
+    """The server hung up; `is_begun` if some of an answer came before."""
+
+    def __init__(self, *, is_begun: bool) -> None:
+        super().__init__("cut off")
+        self.is_begun = is_begun
+
+
+class TooLongError(DirectError):
+    """The answer has more bytes than there is room for."""
+
+
+class UnusualError(DirectError):
+    """It is not plain HTTP as it is spoken here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer."""
+
+    status: int
+    body: bytes
+    retry_after: str
+
+
+class _Parser(Protocol):
+    def feed_data(self, data: bytes) -> None: ...
+    def get_status_code(self) -> int: ...
+    def should_keep_alive(self) -> bool: ...
+
+
+class _Line(asyncio.Protocol):
+    """One connection; one question at a time."""
+
+    def __init__(self, kept: "deque[_Line]") -> None:
+        self._kept = kept
+        self._transport: asyncio.Transport | None = None
+        self._waiting: asyncio.Future[Answer] | None = None
+        self._room = 0
+        self.idle_since = 0.0
+
+    def ask(self, request: bytes, room: int) -> asyncio.Future[Answer]:
+        """Send; the answer comes later."""
+        self._begin()
+        self._room = room
+        self._waiting = asyncio.get_running_loop().create_future()
+        if self._transport is None or self._transport.is_closing():
+            self._end(CutOffError(is_begun=False))
+        else:
+            self._transport.write(request)
+        return self._waiting
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be asked."""
+        is_fresh = time.monotonic() - self.idle_since < _KEPT_SECONDS
+        return is_fresh and self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether anything of an answer came."""
+        return self._taken > 0
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _begin(self) -> None:
+        self._parser: _Parser = httptools.HttpResponseParser(self)
+        self._body = list[bytes]()
+        self._size = self._taken = 0
+        self._retry_after, self._is_head, self._has_end = "", True, False
+        self._unusual: DirectError | None = None
+
+    # What the loop tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiting is None:
+            self.close()  # nobody asked
+            return
+        self._taken += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._end(self._unusual or CutOffError(is_begun=False))
+        else:
+            if self._is_head and self._taken > _HEAD_ROOM:
+                self._end(UnusualError("a long head"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._waiting is None:
+            return
+        if exc is None and not self._is_head and not self._has_end:
+            self.on_message_complete()  # an answer without a length ends with the connection
+        else:
+            self._end(CutOffError(is_begun=not self._is_head))
+
+    # What the parser tells.
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        known = name.lower()
+        if known == b"retry-after":
+            self._retry_after = value.decode("latin-1")
+        elif known in {b"content-length", b"transfer-encoding"}:
+            self._has_end = True
+            if known == b"content-length" and value.isdigit() and int(value) > self._room:
+                self._unusual = TooLongError()
+        elif known == b"content-encoding" and value.strip().lower() not in _PLAIN:
+            self._unusual = UnusualError("it is packed")
+
+    def on_headers_complete(self) -> None:
+        if self._parser.get_status_code() not in _CONTINUES:
+            self._is_head = False
+            if self._unusual is not None:
+                raise self._unusual
+
+    def on_body(self, body: bytes) -> None:
+        self._size += len(body)
+        if self._size > self._room:
+            self._unusual = TooLongError()
+            raise self._unusual
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        if not self._is_head:  # else the answer is still to come
+            self._end(None)
+
+    def _end(self, error: DirectError | None) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is None or waiting.done():
+            self.close()
+        elif error is not None:
+            self.close()
+            waiting.set_exception(error)
+        else:
+            status = self._parser.get_status_code()
+            waiting.set_result(Answer(status, b"".join(self._body), self._retry_after))
+            if self._has_end and self._parser.should_keep_alive():
+                self.idle_since = time.monotonic()
+                self._kept.append(self)
+            else:
+                self.close()
+
+
+class Direct:
+    """A server without TLS, and the connections to it; they belong to one event loop."""
+
+    def __init__(self, base_url: str, headers: Mapping[str, str]) -> None:
+        """Take an address that `can_reach` is true of."""
+        parts = urlsplit(base_url)
+        self._host, self._port = parts.hostname or "", parts.port or 80
+        self._path = parts.path
+        name = f"[{self._host}]" if ":" in self._host else self._host
+        host = f"{name}:{parts.port}" if parts.port else name
+        told = {"Host": host, "Accept": "*/*", **headers}
+        self._head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+        self._kept = deque[_Line]()
+
+    async def post(
+        self, path: str, payload: bytes, *, room: int, seconds: float, connect_seconds: float
+    ) -> Answer:
+        """Post JSON, and give the answer.
+
+        Raises:
+            DirectError: Of the kinds above.
+        """
+        head = f"POST {self._path}{path} HTTP/1.1\r\n{self._head}Content-Length: {len(payload)}"
+        request = b"".join((head.encode("ascii"), b"\r\n\r\n", payload))
+        deadline = asyncio.get_running_loop().time() + seconds
+        while (line := self._idle()) is not None:
+            try:
+                return await _asked(line, request, room, deadline)
+            except CutOffError as error:
+                if error.is_begun or line.is_begun:
+                    raise
+                # The server was just hanging up: nothing was asked yet.
+        line = await self._connected(min(connect_seconds, seconds))
+        return await _asked(line, request, room, deadline)
+
+    def close(self) -> None:
+        """Hang up everywhere; those that are asked just now hang up themselves."""
+        while self._kept:
+            self._kept.pop().close()
+
+    def _idle(self) -> _Line | None:
+        while self._kept:
+            line = self._kept.pop()
+            if line.is_open:
+                return line
+            line.close()
+        return None
+
+    async def _connected(self, seconds: float) -> _Line:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(seconds):
+                _, line = await loop.create_connection(
+                    lambda: _Line(self._kept), self._host, self._port
+                )
+        except TimeoutError:
+            raise NotReachedError("") from None
+        except OSError as error:
+            raise NotReachedError(error.strerror or type(error).__name__) from None
+        except UnicodeError:
+            raise UnusualError("a name that no name server could be asked for") from None
+        return line
+
+
+async def _asked(line: _Line, request: bytes, room: int, deadline: float) -> Answer:
+    waiting = line.ask(request, room)
+    late = asyncio.get_running_loop().call_at(deadline, _give_up, line, waiting)
+    try:
+        return await waiting
+    except asyncio.CancelledError:
+        line.close()
+        raise
+    finally:
+        late.cancel()
+
+
+def _give_up(line: _Line, waiting: "asyncio.Future[Answer]") -> None:
+    if not waiting.done():
+        waiting.set_exception(LateError(is_begun=line.is_begun))
+    line.close()
+
+
+def can_reach(base_url: str, headers: Mapping[str, str]) -> bool:
+    """Say whether an address and headers are as plain as this client needs them."""
+    try:
+        parts = urlsplit(base_url)
+        is_plain = parts.scheme == "http" and parts.username is None and bool(parts.hostname)
+        is_plain = is_plain and not parts.query and not parts.fragment and parts.port != 0
+    except ValueError:
+        return False
+    said = (parts.netloc, parts.path, *headers, *headers.values())
+    return is_plain and all(_is_plain(one) for one in said) and " " not in parts.netloc + parts.path
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable()
