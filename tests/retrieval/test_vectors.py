@@ -1,5 +1,7 @@
 """Vectors in two bytes a number: near enough, and never off by more than they say."""
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -38,8 +40,12 @@ def test_a_rough_look_is_off_by_no_more_than_it_says(seed: int, size: int, peak:
     chance = np.random.default_rng(seed)
     rows, query = _unit(chance, 50, size, peak=peak), _unit(chance, 1, size, peak=peak)[0]
     vectors = _held(rows)
-    near, off = vectors.scan(query)
     true = rows.astype(np.float64) @ query.astype(np.float64)
+    near, off = vectors.scan(query)  # of few rows a rough look is a good one
+    assert off == 0
+    assert (np.abs(near - true) <= 1e-4).all()
+    with patch("apexbridge.retrieval.vectors._FEW", 0):
+        near, off = vectors.scan(query)
     assert (np.abs(near - true) <= off).all()
     assert 0 < off < 0.2
     assert (np.abs(vectors.near(np.arange(50), query) - true) <= 1e-4).all()
@@ -66,6 +72,11 @@ def test_rows_come_in_parts_and_of_any_number() -> None:
     vectors.extend([rows[1:5_000], rows[5_000:]])
     assert len(vectors) == 9_000
     assert vectors[:] == pytest.approx(_held(rows)[:], abs=0)
+    for row in range(3):  # what was seen before others came is not all there is
+        few = _held(rows[:row]) if row else Vectors(16)
+        few.scan(rows[0])
+        few.extend([rows[row : row + 1]])
+        assert len(few.scan(rows[0])[0]) == row + 1
     some = np.array([8_999, 0, 4_096])
     assert vectors.taken(some)[:] == pytest.approx(vectors[some], abs=0)
 

@@ -13,9 +13,12 @@ from apexbridge.retrieval import background
 from apexbridge.retrieval.base import Embedder, Matrix
 from apexbridge.retrieval.embedders.checked import embed_checked
 from apexbridge.retrieval.fuse import Ruler
+from apexbridge.retrieval.vectors import products
 
 KEPT = Path(__file__).parent
 """Where `python -m scripts.keep_company` writes, for one embedder and these very texts."""
+_ENGLISH = np.flatnonzero(~np.array(background.IS_CHINESE))
+_CHINESE = np.flatnonzero(background.IS_CHINESE)
 TEXTS = (*background.TEXTS, *background.SMALL_TALK)
 
 
@@ -42,7 +45,12 @@ class Judges:
 
     def small_talk_near(self, vector: Matrix) -> float:
         """How near a request is to the small talk it is most like."""
-        return float(np.sort(self.small_talk @ vector)[-3:].mean())
+        return float(np.sort(products(self.small_talk, vector))[-3:].mean())
+
+    def skills_near(self, vector: Matrix) -> tuple[Matrix, Matrix]:
+        """How near a request is to what skills say everywhere, in English and in Chinese."""
+        near = products(self.skills, vector)
+        return near[_ENGLISH], near[_CHINESE]
 
 
 async def make_company(embedder: Embedder) -> Matrix:

@@ -1,11 +1,11 @@
 """A request held against every row: roughly all of them, and well those that may be shown."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 
-from apexbridge.retrieval import background
 from apexbridge.retrieval.base import Matrix
 from apexbridge.retrieval.blas import one_thread
 from apexbridge.retrieval.company import Judges
@@ -16,7 +16,8 @@ from apexbridge.retrieval.shelf import Shelf, reaching
 from apexbridge.retrieval.vectors import Rows
 from apexbridge.retrieval.words import is_chinese, words
 
-_BACKGROUND_IS_CHINESE = np.array(background.IS_CHINESE, np.bool_)
+_FEW = 5_000
+"""Rows up to which no product is worth a second thread, and none is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,10 @@ class Order:
         matches = shelf.lexicon.match(words(asked.text, kind="query"))
         if self.company is None or not len(asked.vector):
             return Scored(asked, near.dense, near.view, np.zeros_like(near.dense), matches)
-        beside = np.float32(1 + weight) * (self.company.skills @ asked.vector)
         both = _both(near.dense, near.view, weight)
-        english, chinese = beside[~_BACKGROUND_IS_CHINESE], beside[_BACKGROUND_IS_CHINESE]
+        english, chinese = self.company.skills_near(asked.vector)
+        if weight:
+            english, chinese = (1 + weight) * english, (1 + weight) * chinese
         company = Company(members=shelf.members, background=(english, chinese))
         scale = Scale.of(both, company, self.language)
         meaning = scale.tell(both, shelf.is_chinese)
@@ -155,7 +157,7 @@ class Ranking:
 
 def rank(order: Order, used: Mapping[str, float], limit: int) -> Ranking:
     """Look at all rows roughly, and at those that may be among the first so many well."""
-    with one_thread():
+    with one_thread() if len(order.shelf.names) > _FEW else nullcontext():
         scored = [order.score(asked) for asked in order.asked]
     usage = np.zeros(len(order.shelf.names), np.float32)
     for name, share in used.items():

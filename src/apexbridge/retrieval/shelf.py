@@ -216,7 +216,7 @@ class Shelf:
             found.dense[~self.is_alive] = -np.inf
         rows = reaching(found.dense, limit, 2 * found.off)
         rows = rows[self.is_alive[rows]]
-        near = self.look(rows, query).dense
+        near = self.look(rows, query).dense if found.off else found.dense[rows]
         return [(int(rows[at]), float(near[at])) for at in top(near, limit)]
 
     def best_view(self, row: int, query: Matrix) -> str:
