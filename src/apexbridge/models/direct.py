@@ -6,6 +6,8 @@ What it does not know (a packed body, another protocol) it says, and the other c
 """
 
 import asyncio  # noqa: TID251  # a protocol of the loop's own, as aiohttp has
+import os
+import socket
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -244,10 +246,17 @@ class Direct:
         except TimeoutError:
             raise NotReachedError("") from None
         except OSError as error:
-            raise NotReachedError(error.strerror or type(error).__name__) from None
+            raise NotReachedError(_reason(error)) from None
         except UnicodeError:
             raise UnusualError("a name that no name server could be asked for") from None
         return line
+
+
+def _reason(error: OSError) -> str:
+    """Why, without the address: the loop puts it into its own words."""
+    if isinstance(error, socket.gaierror) or not error.errno:
+        return error.strerror or type(error).__name__
+    return os.strerror(error.errno)
 
 
 async def _asked(line: _Line, request: bytes, room: int, deadline: float) -> Answer:
