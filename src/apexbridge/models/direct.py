@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
 import httptools
@@ -65,6 +65,13 @@ class Answer:
     retry_after: str
 
 
+@runtime_checkable
+class _Transport(Protocol):
+    def write(self, data: bytes) -> None: ...
+    def is_closing(self) -> bool: ...
+    def abort(self) -> None: ...
+
+
 class _Parser(Protocol):
     def feed_data(self, data: bytes) -> None: ...
     def get_status_code(self) -> int: ...
@@ -76,7 +83,7 @@ class _Line(asyncio.Protocol):
 
     def __init__(self, kept: "deque[_Line]") -> None:
         self._kept = kept
-        self._transport: asyncio.Transport | None = None
+        self._transport: _Transport | None = None
         self._waiting: asyncio.Future[Answer] | None = None
         self._room = 0
         self.idle_since = 0.0
@@ -118,7 +125,8 @@ class _Line(asyncio.Protocol):
     # What the loop tells.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
+        if isinstance(transport, _Transport):  # whose loop it is, it need not be asyncio's class
+            self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         if self._waiting is None:
