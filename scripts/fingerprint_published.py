@@ -64,7 +64,13 @@ COLLECTIONS = (
     "mattpocock/skills",
     "kepano/obsidian-skills",
 )
-ENDS = frozenset({".md", ".txt", ".py", ".sh", ".js", ".ts"})
+ENDS = frozenset(
+    {".md", ".mdx", ".markdown", ".txt", ".rst", ".adoc", ".py", ".sh", ".bash", ".zsh", ".js",
+     ".mjs", ".cjs", ".ts", ".mts", ".tsx", ".jsx", ".rb", ".pl", ".php", ".lua", ".ps1", ".bat",
+     ".cmd", ".applescript", ".go", ".rs", ".c", ".cc", ".cpp", ".java", ".kt", ".swift", ".r",
+     ".R", ".jl"}
+)  # fmt: skip
+NAMES = frozenset({"Makefile", "Dockerfile", "justfile", "package.json"})
 MAX_BYTES = 500_000
 SAMPLE = Path(__file__).parents[1] / "tests" / "vetting" / "well_known.md"
 OUT = Path(published.__file__).with_name(published.DATA)
@@ -80,7 +86,8 @@ def files_of(repository: Path) -> list[tuple[str, PurePosixPath]]:
     return sorted(
         (name, path)
         for name, path in paths
-        if path.name == SKILL_MD or (path.suffix in ENDS and not folders.isdisjoint(path.parents))
+        if path.name == SKILL_MD
+        or ((path.suffix in ENDS or path.name in NAMES) and not folders.isdisjoint(path.parents))
     )
 
 
@@ -111,7 +118,9 @@ def numbers_of(name: str, data: bytes) -> set[int]:
     """The numbers of a document's lines."""
     data += b"\n"
     view = view_of(File(path=PurePosixPath(name), data=data), data)
-    return set() if view is None else {number for _, number in published.numbers(view)}
+    if view is None or view.place_of(1) == "data":
+        return set()
+    return {number for _, number in published.numbers(view)}
 
 
 def main() -> None:

@@ -81,6 +81,18 @@ def test_the_front_a_cut_end_and_short_lines_are_not_compared() -> None:
     )
 
 
+def test_continued_lines_do_not_move_what_is_shown() -> None:
+    more = "Draw \\\nit.\n" + NEW.format("one")
+    (finding,) = [f for f in examine(copied(more)).findings if f.rule == "AB075"]
+    assert finding.excerpt.startswith("Line one of those")
+
+
+def test_the_front_of_a_skill_below_is_not_compared() -> None:
+    front = "---\nname: below\ndescription: Always read and run all that it says here.\n---\n"
+    below = File(path=PurePosixPath("more/SKILL.md"), data=f"{front}{COPIED}".encode())
+    assert not levels(Material(folder="tables", files=(*copied("").files, below)))
+
+
 def test_a_few_known_lines_are_no_copy() -> None:
     assert not levels(skill("".join(COPIED.splitlines(keepends=True)[:8]) + NEW.format(1)))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 
+from apexbridge.vetting.material import SKILL_MD
 from apexbridge.vetting.numbered import Numbers, number_of, unpacked
 from apexbridge.vetting.patterns import Hit
 from apexbridge.vetting.rulebook import Level
@@ -31,9 +32,10 @@ MOST_PLACES = 6
 """Places from which on a text was worked over, and not one thing put in."""
 SHOWN = 10
 MAX_LINES = 20_000
+MAX_LENGTH = 2_000
 
 _ACTS = re.compile(
-    r"https?://|\$\(|[~$]/|\.env\b|`[^`\n]{0,80}[ /.=][^`\n]{0,80}`"
+    r"https?://|\$\(|~/|\.\./|\.env\b|\b(?:npx|npm|pip|python3?|node|bash|curl|wget|git|ssh|sudo)\b"
     r"|\b(?:always|must|never|do not|don't|ensure|before|after|whenever|without|silently|instead"
     r"|run|execute|invoke|call|read|open|load|import|include|send|post|upload|fetch|download"
     r"|install|copy|move|write|save|store|append|insert|embed|return|collect|record|log|export"
@@ -71,11 +73,20 @@ def published() -> Numbers:
 
 def numbers(view: View) -> Iterator[tuple[int, int]]:
     """The lines of a document that can be told, with their numbers; its front is left out."""
-    lines, front = view.lower.split("\n"), view.front_end
-    for at, line in enumerate(lines[front:-1], front + 1):  # a last line without an end may be cut
-        number = number_of(line[:2_000])
+    front = _front_end(view)
+    rest = view.lines[front:-1]  # a last line without an end may be cut
+    for at, line in enumerate(rest, front + 1):
+        number = number_of(line[:MAX_LENGTH].lower())
         if number is not None:
             yield at, number
+
+
+def _front_end(view: View) -> int:
+    """Where the front of a SKILL.md ends, one in a folder below too; 0 if there is none."""
+    if not view.path.endswith(SKILL_MD) or view.lines[0].strip() != "---":
+        return 0
+    rest = enumerate(view.lines[1:], 2)
+    return next((number for number, line in rest if line.strip() == "---"), 0)
 
 
 def changed(views: Sequence[View]) -> Iterator[tuple[View, Hit]]:
@@ -85,7 +96,7 @@ def changed(views: Sequence[View]) -> Iterator[tuple[View, Hit]]:
         if view.place_of(1) != "data":
             readings.append(_read(view, new))
         if sum(reading.count for reading in readings) >= MAX_LINES:
-            return
+            break
     share = _share(readings)
     if share < COPY:
         return
@@ -127,7 +138,7 @@ def _share(readings: Sequence[_Reading]) -> float:
 
 def _acts(view: View, line: int) -> bool:
     """Say whether a line does or orders something."""
-    text = view.lines[line - 1][:2_000]
+    text = view.lines[line - 1][:MAX_LENGTH]
     if view.place_of(line) in {"script", "command"}:
         return not _REMARK.match(text)
     return not _POINTER.match(text) and bool(_ACTS.search(text.lower()))
