@@ -45,7 +45,8 @@ class Judges:
 
     def small_talk_near(self, vector: Matrix) -> float:
         """How near a request is to the small talk it is most like."""
-        return float(np.sort(products(self.small_talk, vector))[-3:].mean())
+        nearest = np.sort(products(self.small_talk, vector))[-3:]
+        return float(nearest.sum()) / len(nearest)
 
     def skills_near(self, vector: Matrix) -> tuple[Matrix, Matrix]:
         """How near a request is to what skills say everywhere, in English and in Chinese."""

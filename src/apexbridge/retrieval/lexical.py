@@ -7,11 +7,13 @@ skill costs one skill's work; segments are merged when there are many.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apexbridge.retrieval.base import Matrix
+from apexbridge.retrieval.remembered import Remembered
 from apexbridge.retrieval.rooms import Column, room
 from apexbridge.retrieval.words import term
 
@@ -25,6 +27,8 @@ _ROWS = 1 << 16
 _TERM, _ROW = np.uint64(24), np.uint64(8)
 """Where term and row begin in a key, above the count: keys in order are postings in order."""
 _PART = 1 << 17
+_KEPT_WORDS, _FEW_ROWS = 512, 1_024
+"""Requests share words; those of few rows are not weighed again."""
 
 Rows = NDArray[np.int32]
 Terms = NDArray[np.uint32]
@@ -127,6 +131,14 @@ def _merged(segments: Sequence[_Segment]) -> _Segment:
     return _Segment.of(first, segments[-1].end, keys)
 
 
+class _Worth(NamedTuple):
+    """What a word is worth to each row that has it, and to a perfect one."""
+
+    rows: Rows
+    gains: Matrix
+    perfect: float
+
+
 class Lexicon:
     """The words of all rows."""
 
@@ -136,12 +148,14 @@ class Lexicon:
         self._is_alive = Column(np.bool_)
         self._living = 0
         self._damping: Matrix | None = None
+        self._worths = Remembered[_Worth](_KEPT_WORDS)
 
     def add(self, first: int, terms: Sequence[Terms], counts: Sequence[Counts]) -> None:
         """Add rows, numbered from `first`, which is one past the last there is."""
         self._is_alive.more(len(terms))[:] = True
         self._living += len(terms)
         self._damping = None
+        self._worths.clear()
         for at in range(0, len(terms), _ROWS):
             part = slice(at, min(at + _ROWS, len(terms)))
             self._add(first + at, terms[part], counts[part])
@@ -167,6 +181,7 @@ class Lexicon:
         self._living -= int(self._is_alive.values[row])
         self._is_alive.values[row] = False
         self._damping = None
+        self._worths.clear()
 
     def swept(self) -> "Lexicon":
         """The same without its dead rows, the others numbered anew in their order."""
@@ -211,25 +226,36 @@ class Lexicon:
         unique = list(dict.fromkeys(words))
         if not unique or not self._living:
             return Matches(scores=scores)
-        wanted = np.array([term(word) for word in unique], np.uint32)
+        worths = {word: self._worths.get(word) for word in unique}
+        new = [word for word, worth in worths.items() if worth is None]
+        if new:
+            worths |= zip(new, self._weigh(new), strict=True)
+        found = [(word, worth) for word, worth in worths.items() if worth is not None]
+        perfect = np.float32(sum(worth.perfect for _, worth in found))
+        postings = list[Posting]()
+        for word, worth in found:
+            if len(worth.rows):
+                gains = worth.gains / perfect
+                scores[worth.rows] += gains
+                postings.append(Posting(word=word, rows=worth.rows, gains=gains))
+        return Matches(scores=scores, postings=tuple(postings))
+
+    def _weigh(self, words: Sequence[str]) -> Iterator[_Worth]:
+        """What words are worth, and to whom; those of few rows are remembered."""
+        wanted = np.array([term(word) for word in words], np.uint32)
         found = [segment.find(wanted) for segment in self._segments]
-        perfect = 0.0
-        postings = list[tuple[str, Rows, Matrix]]()
-        for number, word in enumerate(unique):
+        for number, word in enumerate(words):
             rows, counts = self._gather([places[number] for places in found])
+            rarity = math.log(1 + self._living)  # what an unseen word is worth
             if len(rows):
                 rarity = math.log(1 + (self._living - len(rows) + 0.5) / (len(rows) + 0.5))
-                gains = (counts / (counts + self._damp()[rows])).astype(np.float32)
-                gains *= np.float32(rarity * (K1 + 1))
-                postings.append((word, rows, gains))
-            else:
-                rarity = math.log(1 + self._living)  # what an unseen word is worth
-            perfect += rarity * (K1 + 1)
-        for _, rows, gains in postings:
-            gains /= np.float32(perfect)
-            scores[rows] += gains
-        shares = (Posting(word=word, rows=rows, gains=gains) for word, rows, gains in postings)
-        return Matches(scores=scores, postings=tuple(shares))
+            perfect = rarity * (K1 + 1)
+            gains = (counts / (counts + self._damp()[rows])).astype(np.float32)
+            gains *= np.float32(perfect)
+            worth = _Worth(rows, gains, perfect)
+            if len(rows) <= _FEW_ROWS:
+                self._worths.put(word, worth)
+            yield worth
 
     def _gather(self, places: list[slice]) -> tuple[Rows, Matrix]:
         """A word's rows in rising order, and how often each has it."""

@@ -139,15 +139,17 @@ class Ranking:
 
     def _parts(self, row: int, words: Sequence[Mapping[str, float]]) -> Parts:
         """Told by the wording that is nearest, and by the one that shares most words."""
-        shelf = self.order.shelf
-        nearest = max(self.scored, key=lambda one: float(one.meaning[row]))
+        shelf, nearest, most = self.order.shelf, self.scored[0], words[0]
+        if len(self.scored) > 1:
+            nearest = max(self.scored, key=lambda one: float(one.meaning[row]))
+            most = max(words, key=lambda found: sum(found.values()))
         has_vector = bool(len(nearest.asked.vector))
         return Parts(
             dense=float(nearest.dense[row]),
             view=float(nearest.view[row]),
             view_text=shelf.best_view(row, nearest.asked.vector) if has_vector else "",
             lexical=float(self.lexical[row]),
-            words=max(words, key=lambda found: sum(found.values())),
+            words=most,
             meaning=float(self.meaning[row]),
             usage=float(self.usage[row]),
             language="zh" if shelf.is_chinese[row] else "en",
