@@ -1,7 +1,7 @@
 """The short way to a model over plain HTTP: the ways an answer comes, and those it does not."""
 
 import gzip
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
 import anyio
@@ -20,13 +20,13 @@ from apexbridge.models.base import ModelRequest
 from apexbridge.models.direct import Answer, Direct
 from apexbridge.models.openai_compat import OpenAiModel
 from apexbridge.models.trying import Patience
+from tests.models.raw_server import Talk, raw_server
 
 pytestmark = pytest.mark.anyio
 
 BODY = b'{"choices": [{"message": {"content": "Fine."}, "finish_reason": "stop"}]}'
 SIZED = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(BODY)
 WHOLE = ModelRequest(model="tiny", messages=(UserMessage(text="hi"),), is_whole=True)
-Talk = Callable[[SocketStream], Awaitable[None]]
 
 
 class _Server:
@@ -62,17 +62,8 @@ async def _request(stream: SocketStream) -> bytes:
 
 @asynccontextmanager
 async def _served(talk: Talk) -> AsyncGenerator[str]:
-    async def serve(stream: SocketStream) -> None:
-        async with stream:
-            await talk(stream)
-
-    async with (
-        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
-        anyio.create_task_group() as group,
-    ):
-        group.start_soon(listener.serve, serve)
-        yield f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/v1"
-        group.cancel_scope.cancel()
+    async with raw_server(talk) as address:
+        yield f"{address}/v1"
 
 
 async def _post(client: Direct, *, room: int = 10_000, seconds: float = 5) -> Answer:

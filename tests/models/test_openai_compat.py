@@ -4,13 +4,13 @@ import json
 import socket
 import sys
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 
 import anyio
 import pytest
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import SocketStream
 
 from apexbridge.errors import (
     ModelError,
@@ -32,6 +32,7 @@ from apexbridge.models.trying import Patience
 from apexbridge.testing import BrokenStream, RawAnswer, ScriptedServer
 from apexbridge.testing.wire import ScriptedReply, SlowStream, busy, web_page
 from apexbridge.tools.base import ToolSpec
+from tests.models.raw_server import raw_server
 
 pytestmark = pytest.mark.anyio
 
@@ -437,7 +438,7 @@ async def test_a_reply_that_was_finished_needs_no_more() -> None:
         await stream.send(head + FINISHED)
 
     async with (
-        _raw_server(cut) as address,
+        raw_server(cut) as address,
         _model(address) as model,
         model.stream(REQUEST) as stream,
     ):
@@ -551,28 +552,13 @@ async def test_the_key_is_never_told(
             assert KEY[-4:] not in words
 
 
-@asynccontextmanager
-async def _raw_server(talk: Callable[[SocketStream], Awaitable[None]]) -> AsyncGenerator[str]:
-    async def serve(stream: SocketStream) -> None:
-        async with stream:
-            await talk(stream)
-
-    async with (
-        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
-        anyio.create_task_group() as group,
-    ):
-        group.start_soon(listener.serve, serve)
-        yield f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
-        group.cancel_scope.cancel()
-
-
 async def test_the_key_is_not_in_anything_that_an_error_carries(pauses: list[float]) -> None:
     async def babble(stream: SocketStream) -> None:
         await stream.receive()
         await stream.send(b"HTTP/1.1 what?\r\n\r\n")  # aiohttp's error shows the headers
 
     errors: list[BaseException | None] = []
-    async with _raw_server(babble) as address, _model(address) as model:
+    async with raw_server(babble) as address, _model(address) as model:
         with pytest.raises(ModelUnavailableError) as caught:
             async with model.stream(REQUEST):
                 pass
@@ -595,7 +581,7 @@ async def test_leaving_early_closes_the_connection() -> None:
             await stream.receive()
         is_closed.set()
 
-    async with _raw_server(talk) as address, _model(address) as model:
+    async with raw_server(talk) as address, _model(address) as model:
         async with model.stream(REQUEST) as stream:
             assert (await anext(stream)).text == "hel"
         with anyio.fail_after(5):
@@ -616,7 +602,7 @@ async def test_giving_up_closes_the_connection(begun: bytes) -> None:
                 await stream.receive()
         is_closed.set()
 
-    async with _raw_server(talk) as address, _model(address) as model:
+    async with raw_server(talk) as address, _model(address) as model:
 
         async def ask() -> None:
             async with model.stream(REQUEST) as stream:
@@ -648,7 +634,7 @@ async def test_a_connection_is_used_again_after_a_whole_reply() -> None:
         with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
             await talk(stream)
 
-    async with _raw_server(patient) as address, _model(address) as model:
+    async with raw_server(patient) as address, _model(address) as model:
         for _ in range(3):
             with anyio.fail_after(10):
                 async with model.stream(REQUEST) as stream:
