@@ -4,6 +4,7 @@ import gc
 import importlib.util
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -316,12 +317,19 @@ def _chroma(
     version = receive.readline().strip()
     patience.cancel()
 
+    def rest() -> None:  # its threads go on when nobody asks, and would slow down all others
+        child.send_signal(signal.SIGSTOP)
+
     async def run() -> list[float]:
+        child.send_signal(signal.SIGCONT)
         send.write("\n")
         send.flush()
         spans: list[float] = json.loads(receive.readline())
+        rest()
         return spans
 
+    if version:
+        rest()
     return {f"Chroma {version}, approximate": run} if version else {}
 
 
