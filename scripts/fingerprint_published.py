@@ -1,8 +1,9 @@
 """Write the numbers of the lines of well-known skills, by which changed copies are found.
 
 The originals are collections that people know and install from, at every version their main line
-of history has had; chosen by how well known they are. `COLLECTIONS` names them. SkillsBench is
-read from a fork. Registries to which anybody uploads are left out: what lies there is not vetted.
+of history has had; all but SkillsBench are chosen by how well known they are. `COLLECTIONS` names
+them. SkillsBench is read from a fork. Registries to which anybody uploads are left out: what lies
+there is not vetted.
 A text of our own goes in with them, for the tests to copy.
 
     python -m scripts.fingerprint_published FOLDER [--out FILE]
