@@ -1,7 +1,7 @@
 """Whole answers over plain HTTP, by the shortest way: a connection, a parser, and nothing between.
 
 A model on the same machine or network is asked so often, and answers so plainly, that a client for
-all of the web takes a quarter of the door's time. This one posts, and reads an answer to its end.
+all of the web takes much of the door's time. This one posts, and reads an answer to its end.
 What it does not know (a packed body, another protocol) it says, and the other client is asked.
 """
 
@@ -151,6 +151,10 @@ class _Line(asyncio.Protocol):
 
     # What the parser tells.
 
+    def on_message_begin(self) -> None:
+        if self._waiting is None:
+            self.close()  # more than was asked for: the next answer could not be told from it
+
     def on_header(self, name: bytes, value: bytes) -> None:
         known = name.lower()
         if known == b"retry-after":
@@ -227,7 +231,7 @@ class Direct:
             except CutOffError as error:
                 if error.is_begun or line.is_begun:
                     raise
-                # The server was just hanging up: nothing was asked yet.
+                # It was hanging up just then: nothing came, so another line is asked.
         line = await self._connected(min(connect_seconds, seconds))
         return await _asked(line, request, room, deadline)
 
