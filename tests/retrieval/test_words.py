@@ -198,6 +198,20 @@ def test_two_words_with_one_number_are_counted_as_one() -> None:
     assert count([one] * 200 + [other] * 200)[1].tolist() == [255]
 
 
+CHINESE_AND_OTHERS = st.text(
+    # Traditional ones, the first and the last of each range and their neighbours, and rare ones.
+    st.sampled_from("中文技能臺灣書籍龜㐀㏿鿿ꀀ豈﫿\ue000𠀀𪛖aZ9é_ \n，。ｱ①e\u0301"),
+    max_size=40,
+)
+
+
+@given(CHINESE_AND_OTHERS, CHINESE_AND_OTHERS)
+def test_chinese_is_counted_at_once_as_it_is_cut_run_by_run(text: str, title: str) -> None:
+    cut = [*words(title, kind="document") * 2, *words(text, kind="document")]
+    found, expected = count_words(text, title=title, weight=2), count(cut)
+    assert [part.tolist() for part in found] == [part.tolist() for part in expected]
+
+
 @given(st.text(max_size=80), st.text(max_size=20), st.integers(1, 3))
 def test_words_are_counted_as_if_each_were_cut_alone(text: str, title: str, weight: int) -> None:
     cut = [*words(title, kind="document") * weight, *words(text, kind="document")]

@@ -101,6 +101,9 @@ def _phrases(run: _Run, known: set[tuple[str, ...]]) -> Iterator[_Run]:
     is_han, at, every = run[0].is_han, 0, _compared(run)
     shortest, longest = 2 if is_han else 1, _LONGEST[is_han]
     while at < len(run):
+        if every[at : at + 1] not in known:  # then nothing is that begins with it
+            at += 1
+            continue
         for size in range(min(longest, len(run) - at), shortest - 1, -1):
             compared = every[at : at + size]
             if compared in known:

@@ -54,12 +54,12 @@ class Matches:
 
     def words_of(self, rows: Sequence[int]) -> list[dict[str, float]]:
         """For each row the request's words that it has, the weightiest first."""
-        wanted = np.array(rows, np.int32)
         found = [dict[str, float]() for _ in rows]
         for posting in self.postings:
-            places = np.minimum(np.searchsorted(posting.rows, wanted), len(posting.rows) - 1)
-            for number in np.flatnonzero(posting.rows[places] == wanted):
-                found[number][posting.word] = float(posting.gains[places[number]])
+            places = posting.rows.searchsorted(rows).tolist()
+            for words, row, place in zip(found, rows, places, strict=True):
+                if place < len(posting.rows) and posting.rows[place] == row:
+                    words[posting.word] = float(posting.gains[place])
         return [dict(sorted(words.items(), key=lambda item: -item[1])) for words in found]
 
 

@@ -20,13 +20,15 @@ from numpy.typing import NDArray
 
 from apexbridge.retrieval.base import Kind
 from apexbridge.retrieval.hanzi import SIMPLIFIED
+from apexbridge.retrieval.signs import sign_terms
 
 _HAN = "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _RUN = re.compile(rf"[{_HAN}]+|[^\W_{_HAN}]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _IS_HAN = re.compile(rf"[{_HAN}]")
+_IS_RARE = re.compile("[\U00020000-\U0003ffff]")
+_NOT_HAN = re.compile(rf"[^\W_{_HAN}]+")
 _LONGEST = 64
-_LONGEST_HAN = 8
 _MOST = 255
 _REMEMBERED = 65_536
 
@@ -81,7 +83,11 @@ def words(text: str, *, kind: Kind) -> list[str]:
 
 
 def _runs(text: str) -> list[str]:
-    return _RUN.findall(text if text.isascii() else unicodedata.normalize("NFKC", text))
+    return _RUN.findall(_folded(text))
+
+
+def _folded(text: str) -> str:
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -129,13 +135,19 @@ def term(word: str) -> int:
 
 def count(found: Iterable[str]) -> Counted:
     """The terms in rising order, and how often each is there (at most 255 times)."""
-    return _counted(map(term, found))
+    return _counted(np.fromiter(map(term, found), np.uint32))
 
 
 def count_words(text: str, *, title: str = "", weight: int = 1) -> Counted:
     """The same for the words of a document; its title's count `weight` times."""
-    runs = (*_runs(title) * weight, *_runs(text))
-    return _counted(chain.from_iterable(map(_numbers.__getitem__, runs)))
+    read = _folded("\n".join((title,) * weight + (text,)))
+    if read.isascii() or not _IS_HAN.search(read) or _IS_RARE.search(read):
+        return _counted(_terms(_RUN.findall(read)))
+    return _counted(np.concatenate((_terms(_NOT_HAN.findall(read)), sign_terms(read))))
+
+
+def _terms(runs: Iterable[str]) -> NDArray[np.uint32]:
+    return np.fromiter(chain.from_iterable(map(_numbers.__getitem__, runs)), np.uint32)
 
 
 class _Numbers(dict[str, tuple[int, ...]]):
@@ -146,7 +158,7 @@ class _Numbers(dict[str, tuple[int, ...]]):
 
     def __missing__(self, run: str) -> tuple[int, ...]:
         numbers = tuple(map(term, _cut(run)))
-        if len(run) <= (_LONGEST if run.isascii() else _LONGEST_HAN):
+        if len(run) <= _LONGEST:
             if len(self) >= _REMEMBERED:
                 self.clear()
             self[run] = numbers
@@ -156,7 +168,7 @@ class _Numbers(dict[str, tuple[int, ...]]):
 _numbers = _Numbers()
 
 
-def _counted(numbers: Iterable[int]) -> Counted:
+def _counted(numbers: NDArray[np.uint32]) -> Counted:
     # Two words may be one number; what is there twice would count as two texts that have it.
-    terms, counts = np.unique(np.fromiter(numbers, np.uint32), return_counts=True)
+    terms, counts = np.unique(numbers, return_counts=True)
     return terms, np.minimum(counts, _MOST).astype(np.uint8)
