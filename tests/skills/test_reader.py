@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apexbridge.skills.model import Origin, Provenance
-from apexbridge.skills.reader import Reading, first_words, parse_skill, read_skill
+from apexbridge.skills import frontmatter
+from apexbridge.skills.model import Origin, Problem, Provenance
+from apexbridge.skills.reader import Reading, first_words, open_body, parse_skill, read_skill
 from apexbridge.testing import make_skill
 
 USER = Provenance(origin=Origin.USER, source_id="user:test")
@@ -157,3 +158,18 @@ def test_the_first_words_of_a_body_stand_for_it(body: str, words: str) -> None:
 def test_no_bytes_make_the_reader_fail(data: bytes) -> None:
     reading = parse_skill(b"---\n" + data, folder="x", provenance=USER)
     assert reading.skill is not None or reading.problems
+
+
+def test_a_body_below_a_frontmatter_that_was_read_is_had_without_reading_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    good, other = "---\nname: kept\ndescription: A.\n---\n", "---\nname: [\n---\n"
+    assert _parse(f"{good}First.").skill is not None
+    monkeypatch.setattr(frontmatter, "read", None)
+    assert open_body(f"{good}Another.".encode()) == "Another."
+    monkeypatch.undo()
+    for _ in range(2):  # what could not be read is not taken for what could
+        refused = open_body(f"{other}Text.".encode())
+        assert isinstance(refused, Problem)
+        assert refused.code == "yaml_invalid"
+    assert open_body(b"---\nname: unseen\ndescription: B.\n---\nNew.") == "New."

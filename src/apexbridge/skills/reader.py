@@ -91,18 +91,39 @@ def _unreadable(code: str, where: str, error: OSError) -> Problem:
 
 Opened = tuple[Document, frontmatter.Frontmatter]
 """A SKILL.md cut into its parts, with the values of its frontmatter."""
+_readable = set[int]()
+"""Hashes of frontmatters that could be read; who scans a library and then indexes it asks twice."""
+_MOST_READABLE = 65_536
 
 
 def open_document(data: bytes) -> Opened | Problem:
     """Decode, cut and read; the first obstacle ends it."""
-    text = document.decode(data)
-    if isinstance(text, Problem):
-        return text
-    cut = document.split(text)
+    cut = _cut(data)
     if isinstance(cut, Problem):
         return cut
     values = frontmatter.read(cut.frontmatter)
-    return values if isinstance(values, Problem) else (cut, values)
+    if isinstance(values, Problem):
+        return values
+    if len(_readable) >= _MOST_READABLE:
+        _readable.clear()
+    _readable.add(hash(cut.frontmatter))
+    return cut, values
+
+
+def open_body(data: bytes) -> str | Problem:
+    """What stands below the frontmatter, if that can be read; what could be is not read again."""
+    cut = _cut(data)
+    if isinstance(cut, Problem):
+        return cut
+    if hash(cut.frontmatter) in _readable:
+        return cut.body
+    opened = open_document(data)
+    return opened if isinstance(opened, Problem) else opened[0].body
+
+
+def _cut(data: bytes) -> Document | Problem:
+    text = document.decode(data)
+    return text if isinstance(text, Problem) else document.split(text)
 
 
 def parse_skill(data: bytes, *, folder: str, provenance: Provenance) -> Reading:

@@ -19,9 +19,8 @@ from apexbridge.skills.model import (
     SkillResource,
 )
 from apexbridge.skills.reader import (
-    Opened,
     Reading,
-    open_document,
+    open_body,
     read_skill,
     read_skill_file,
 )
@@ -223,22 +222,23 @@ class FolderSource:
     def content_at_once(self, skill: Skill) -> SkillContent:
         """Read the body, on a thread of the caller's."""
         file = read_skill_file(self._folder_of(skill))
-        opened = file if isinstance(file, Problem) else open_document(file.data)
-        if isinstance(opened, Problem):
-            opened = self._last_good(skill) or opened
-        if isinstance(opened, Problem):
-            raise SourceError(opened.message, source=self.id)
-        return SkillContent(skill=skill, body=opened[0].body)
+        body = file if isinstance(file, Problem) else open_body(file.data)
+        if isinstance(body, Problem):
+            good = self._last_good(skill)
+            body = body if good is None else good
+        if isinstance(body, Problem):
+            raise SourceError(body.message, source=self.id)
+        return SkillContent(skill=skill, body=body)
 
-    def _last_good(self, skill: Skill) -> Opened | None:
+    def _last_good(self, skill: Skill) -> str | None:
         """The text of the version that is still in use after an edit went wrong."""
         path = self._folder_of(skill).relative_to(self.root).as_posix()
         known = self._known.get(path)
         if self._memory is None or known is None or known.good is None:
             return None
         document = self._memory.document(self.id, path, known.good)
-        opened = open_document(document) if document is not None else None
-        return None if isinstance(opened, Problem) else opened
+        body = open_body(document) if document is not None else None
+        return None if isinstance(body, Problem) else body
 
     def _resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
         target = safe_join(self._folder_of(skill), path.as_posix())
