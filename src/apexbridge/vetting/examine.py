@@ -28,6 +28,8 @@ from apexbridge.vetting.published import changed
 from apexbridge.vetting.report import MAX_EXCERPT, Finding, Report
 from apexbridge.vetting.requests import REQUESTS
 from apexbridge.vetting.rulebook import LEVELS
+from apexbridge.vetting.standing import standing_orders
+from apexbridge.vetting.stepwise import stepwise
 from apexbridge.vetting.together import SHORT, together
 from apexbridge.vetting.units import units_of
 from apexbridge.vetting.unseen import visible
@@ -106,7 +108,11 @@ def examine(material: Material, *, limits: VettingLimits = DEFAULT_LIMITS) -> Re
         total += len(file.data)
         for hit in _hits_of_file(file, setting, ledger):
             ledger.add(hit)
-    of_all = itertools.chain(unspoken(ledger.views, limits.program_bytes), changed(ledger.views))
+    of_all = itertools.chain(
+        unspoken(ledger.views, limits.program_bytes),
+        standing_orders(ledger.views, setting),
+        changed(ledger.views),
+    )
     for view, hit in of_all:
         ledger.add(_finding(hit, view.path, view))
     for hit in front_hits(front, dict(itertools.islice(material.others.items(), limits.others))):
@@ -178,6 +184,7 @@ def _hits_of_file(file: File, setting: Setting, ledger: _Ledger) -> Iterator[Fin
         units_of(view, setting),
         errands(view, setting),
         unnamed_hosts(view, setting),
+        stepwise(view, setting),
         lookalikes(view, setting),
         rewritten(view),
         program_hits(view, setting, ledger.limits.program_bytes),

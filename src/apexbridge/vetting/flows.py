@@ -22,11 +22,20 @@ MAX_STEPS = 1_000_000
 """How often a node may be looked at in all; nested calls are looked at again and again."""
 
 _SECRET = re.compile(
-    rf"{GUARDED_PATHS}|{STORES}|(?:^|/)\.env(?:\.\w{{1,12}})?$|\.pem$|\.mykey", re.IGNORECASE
+    rf"{GUARDED_PATHS}|{STORES}|(?:^|/)\.env(?:\.\w{{1,12}})?$|\.pem$|\.mykey|"
+    r"(?:^|/)\.(?:ssh|aws|gnupg|kube|azure|mozilla|password-store)/?$|\.tfstate(?:\.backup)?$",
+    re.IGNORECASE,
 )
+_SECRET_NAME = re.compile(
+    r"(?:AWS|GITHUB|GH|GITLAB|STRIPE|SLACK|DISCORD|NPM|PYPI|DATABASE|DB|POSTGRES|MONGO\w{0,3}|AZURE|"
+    r"GCP|GOOGLE|SSH|DOCKER|OP|TWILIO|SENDGRID|REDIS|VAULT|PRIVATE|OPENAI|ANTHROPIC|COHERE|"
+    r"HUGGINGFACE|HF)_(?:\w{1,24}_)?(?:TOKEN|KEY|KEY_ID|SECRET|PASSWORD|URL|URI|PASS)"
+)
+MANY_NAMES = 3
+"""A list of as many variables that hold secrets is a search for secrets."""
 _DECODERS = frozenset(
     {"b64decode", "b32decode", "b16decode", "b85decode", "a85decode", "urlsafe_b64decode",
-     "standard_b64decode", "unhexlify", "a2b_base64", "fromhex", "decompress"}
+     "standard_b64decode", "unhexlify", "a2b_base64", "fromhex", "decompress", "unescape"}
 )  # fmt: skip
 _FETCHES = frozenset(
     {"requests.get", "urllib.request.urlopen", "urlopen", "httpx.get", "urllib2.urlopen"}
@@ -139,7 +148,7 @@ def flows_in(tree: ast.Module, *, max_steps: int = MAX_STEPS) -> tuple[Flow, ...
     program = _Program(partly=partly, max_steps=max_steps)
     for _, node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            program.functions[node.name] = [arg.arg for arg in node.args.args]
+            program.functions[node.name] = _parameters(node)
     telling = [(scope, node) for scope, node in nodes if isinstance(node, _TELLING)]
     try:
         for _ in range(ROUNDS):
@@ -149,6 +158,12 @@ def flows_in(tree: ast.Module, *, max_steps: int = MAX_STEPS) -> tuple[Flow, ...
     except (RecursionError, _TooMuchError):
         return None
     return tuple(sorted(found, key=lambda flow: (flow.line, flow.kind, flow.end)))
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    """What a call gives a value to; a method gets its object without being given it."""
+    names = [arg.arg for arg in function.args.args]
+    return names[1:] if names[:1] in (["self"], ["cls"]) else names
 
 
 def _scoped(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
@@ -173,8 +188,10 @@ def _is_worth_following(nodes: Sequence[tuple[str, ast.AST]]) -> bool:
             is_remote = name in _FETCHES or _is_decoder(name, node)
             starts.update(("run",) if is_remote else ())
             ends.update(_ends_of(name))
-        elif (isinstance(node, ast.Attribute) and node.attr == "environ") or (
-            isinstance(node, ast.Constant) and _is_secret(node.value)
+        elif (
+            (isinstance(node, ast.Attribute) and node.attr == "environ")
+            or (isinstance(node, ast.Constant) and _is_secret(node.value))
+            or _is_search(node)
         ):
             starts.add("sent")
     return bool(starts & ends)
@@ -190,11 +207,36 @@ def _ends_of(name: str) -> Iterator[End]:
 
 def _is_decoder(name: str, call: ast.Call) -> bool:
     end = name.rpartition(".")[2]
-    return end in _DECODERS or (name == "codecs.decode" and len(call.args) > 1)
+    is_told = name == "codecs.decode" and len(call.args) > 1
+    return end in _DECODERS or is_told or (end == "join" and _is_spelt(call))
+
+
+def _is_spelt(call: ast.Call) -> bool:
+    """Say whether a text is joined from the numbers of its characters."""
+    given = call.args[0] if call.args else None
+    if isinstance(given, ast.GeneratorExp | ast.ListComp):
+        parts = [given.elt]
+    else:
+        parts = given.elts if isinstance(given, ast.List | ast.Tuple) else []
+    return any(isinstance(part, ast.Call) and _name(part.func) == "chr" for part in parts)
 
 
 def _is_secret(value: object) -> bool:
     return isinstance(value, str) and len(value) < 300 and bool(_SECRET.search(value))
+
+
+def _is_search(node: ast.AST) -> bool:
+    """Say whether a list names secrets of several kinds."""
+    if not isinstance(node, ast.List | ast.Tuple | ast.Set):
+        return False
+    names = {
+        match[0].split("_", 1)[0]
+        for item in node.elts
+        if isinstance(item, ast.Constant)
+        and isinstance(item.value, str)
+        and (match := _SECRET_NAME.fullmatch(item.value))
+    }
+    return len(names) >= MANY_NAMES
 
 
 def _learn(program: _Program, scope: str, node: ast.AST) -> None:
@@ -250,6 +292,8 @@ def _labels(program: _Program, scope: str, value: ast.AST) -> set[Label]:
             labels |= {"secret"} if _is_secret(node.value) else set()
         elif isinstance(node, ast.Call):
             labels |= _labels_of_call(program, node)
+        elif _is_search(node):
+            labels.add("secret")
     return labels
 
 

@@ -162,7 +162,8 @@ HARMFUL: tuple[Pattern, ...] = (
         r">>?\s{0,3}[\"']?(?:~|\$HOME|\$\{HOME\}|/root)/\.ssh/(?:authorized_keys|config)|"
         r"\.git/hooks/(?:pre|post)-\w{3,12}[^\n]{0,40}(?:curl|wget|chmod \+x)|"
         r"authorized_keys['\"]?\)?[^\n]{0,40}(?:['\"]a['\"]|append|write)",
-        hints="authorized_keys .ssh/config .git/hooks",
+        hints="authorized .ssh/config .git/hooks",
+        unless=r"\.pub\b[^\n]{0,20}\|\s{0,2}ssh\s",
     ),
     pattern(
         "AB035",

@@ -33,7 +33,7 @@ def unnamed_hosts(view: View, setting: Setting) -> Iterator[Hit]:
             around = view.lines[max(unit.first, line - NEAR) - 1 : line + 2]
             for match in _HOST.finditer("\n".join(row[:2_000] for row in around)):
                 host = match[1].lower()
-                if host in seen or len(seen) >= MAX_SENDS or _is_spoken_of(host, setting):
+                if host in seen or len(seen) >= MAX_SENDS or is_spoken_of(host, setting):
                     continue
                 seen.add(host)
                 yield Hit(rule="AB065", level="review", line=line, matched=host)
@@ -49,7 +49,7 @@ def _sending(view: View, first: int, last: int) -> Iterator[int]:
             yield number
 
 
-def _is_spoken_of(host: str, setting: Setting) -> bool:
+def is_spoken_of(host: str, setting: Setting) -> bool:
     """Say whether a host is well known, made up, or one of whose words the skill tells."""
     if _PLACEHOLDERS.search(host) or _KNOWN.search(host):
         return True

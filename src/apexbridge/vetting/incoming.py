@@ -1,5 +1,7 @@
 """What a skill brings in from elsewhere, as patterns: downloads, packages, addresses."""
 
+import re
+
 from apexbridge.vetting.harmful import INTERPRETERS, SHELLS
 from apexbridge.vetting.patterns import RUN, Pattern, pattern
 
@@ -23,6 +25,7 @@ _KNOWN_INSTALLERS = (
     r"|cli\.inference\.sh|cli\.tavily\.com|rclone\.org|fluxcd\.io"
     r"|download\.docker\.com|deb\.debian|apt\.postgresql|pgp\.mit|keyserver)"
 )
+KNOWN_INSTALLERS = re.compile(_KNOWN_INSTALLERS, re.IGNORECASE)
 _IP = (
     r"https?://(?!127\.|0\.0\.0\.0|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|169\.254|"
     r"1\.2\.3\.4|8\.8\.)\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}"

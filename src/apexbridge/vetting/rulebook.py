@@ -110,6 +110,8 @@ _ALL = (
     Rule("AB073", "warn", ("LLM02", "ASI02")),
     Rule("AB074", "warn", ("ASI09", "ASI10")),
     Rule("AB075", "warn", ("LLM03", "ASI04")),
+    # what it orders for every use
+    Rule("AB076", "warn", ("LLM06", "ASI02")),
 )
 
 RULES: Mapping[str, Rule] = {rule.id: rule for rule in _ALL}

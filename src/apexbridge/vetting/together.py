@@ -1,5 +1,6 @@
 """What weighs more because it stands beside something else."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -43,6 +44,20 @@ _NOT_ALONE = frozenset({"AB039", "AB072"})
 """What is not enough by itself in a short skill: tables are dropped, and words are only words."""
 _SOURCES = frozenset({"AB017", "AB018", "AB019", "AB020"})
 _WAYS_OUT = frozenset({"AB022", "AB023", "AB025", "AB026"})
+_WATCHED = re.compile(
+    r"pbpaste|xclip|clipboard|screencapture|screenshot|ImageGrab|mss\.mss|VideoCapture|"
+    r"sounddevice|pyaudio|Location|ipapi|ip-api|ipinfo|ipify",
+    re.IGNORECASE,
+)
+"""What watches people, of all that looks around a machine."""
+_STORES = re.compile(
+    r"\.ssh|id_(?:rsa|ed25519|ecdsa)|\.aws|\.netrc|\.npmrc|\.pypirc|git-credentials|\.docker|\.kube|"
+    r"gcloud|\.azure|\.gnupg|\.pgpass|vault-token|gh[/\\]hosts|password-store|keychain|login data|"
+    r"logins\.json|wallet|cookies",
+    re.IGNORECASE,
+)
+HOARD = 4
+"""How many different stores of secrets are more than one task needs."""
 
 
 def together(findings: Sequence[Finding], front: Presented, total_bytes: int) -> Iterator[Finding]:
@@ -53,6 +68,8 @@ def together(findings: Sequence[Finding], front: Presented, total_bytes: int) ->
     for found in by_path.values():
         yield from _hushed(found)
         yield from _carried_out(found)
+        if not front.is_about_security:
+            yield from _hoarded(found)
     yield from _unannounced(findings, front)
     yield from _adding_up(findings, front, total_bytes)
 
@@ -71,6 +88,19 @@ def _carried_out(found: Sequence[Finding]) -> Iterator[Finding]:
     for finding in found:
         if finding.rule in _SOURCES and _has_near(finding, ways):
             yield replace(finding, level="warn")
+    sent = [f for f in found if f.rule in {*_WAYS_OUT, "AB065"} and at_least(f.level, "review")]
+    for finding in found:
+        is_watching = finding.rule == "AB049" and _WATCHED.search(finding.excerpt)
+        if is_watching and _has_near(finding, sent):
+            yield replace(finding, level="warn")
+
+
+def _hoarded(found: Sequence[Finding]) -> Iterator[Finding]:
+    """Secrets of many kinds are looked up in one place."""
+    stores = [f for f in found if f.rule in {"AB017", "AB018"} and at_least(f.level, "review")]
+    kinds = {m[0].lower() for f in stores for m in _STORES.finditer(f.excerpt)}
+    if len(kinds) >= HOARD:
+        yield replace(stores[0], level="warn")
 
 
 def _has_near(finding: Finding, others: Sequence[Finding]) -> bool:

@@ -73,6 +73,24 @@ _DEEDS = (
         ),
         re.compile(r"base64|decod|compress|gzip|\bzip|encod|binary|image|解码|解压|编码"),
     ),
+    _Deed(
+        re.compile(
+            r"\bsocket\.gethostname\(|\bgetpass\.getuser\(|\bos\.getlogin\(|\bplatform\.node\(|"
+            r"\buuid\.getnode\("
+        ),
+        re.compile(r"host|user|machine|system|platform|account|主机|系统|用户"),
+    ),
+    _Deed(
+        re.compile(r"\bos\.chmod\([^\n]{0,80}0o?[0-7]?[67][67][67]\b|\bchmod\s+(?:-R\s+)?0?777\b"),
+        re.compile(r"permission|chmod|executable|rights|权限"),
+    ),
+    _Deed(
+        re.compile(
+            r"\bos\.(?:remove|unlink)\(\s?sys\.argv|\bos\.(?:remove|unlink)\(\s?args\.|"
+            r"\b(?:input|source|src|original)_?(?:file|path)?\.unlink\("
+        ),
+        re.compile(r"delet|remov|clean|discard|overwrit|replac|move|删除|清理|移动"),
+    ),
 )
 
 

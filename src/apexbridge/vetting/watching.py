@@ -17,14 +17,15 @@ WATCHING: tuple[Pattern, ...] = (
     pattern(
         "AB049",
         "review",
-        r"\bImageGrab\.grab\(|\bmss\.mss\(|\bpyautogui\.screenshot\(|\bscreencapture\s+-|"
+        r"\bImageGrab\.grab\(|\bmss\.mss\(|\bpyautogui\.screenshot\(|\bscreencapture(?:\s+-|[\"'])|"
         r"\bpyperclip\.paste\(|\bpbpaste\b|\bxclip\s+-o|\bGet-Clipboard\b|"
-        r"\bcv2\.VideoCapture\(\s?0|\bsounddevice\.rec\(|\bpyaudio\.PyAudio\(",
+        r"\bcv2\.VideoCapture\(\s?0|\bsounddevice\.rec\(|\bpyaudio\.PyAudio\(|"
+        r"\bCLLocationManager\b|https?://(?:ipapi\.co|ip-api\.com|ipinfo\.io|api\.ipify\.org)",
         hints=(
             "imagegrab mss. pyautogui screencapture pyperclip pbpaste xclip get-clipboard "
-            "videocapture sounddevice pyaudio"
+            "videocapture sounddevice pyaudio cllocation ipapi ip-api ipinfo ipify"
         ),
-        places=_CODE,
+        places=RUN,
     ),
     pattern(
         "AB049",

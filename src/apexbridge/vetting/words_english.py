@@ -181,4 +181,8 @@ ENGLISH = {
         "A changed copy of a well-known skill",
         "Compare it with the original, or take that one.",
     ),
+    "AB076": (
+        "Orders something harmful at every use",
+        "See what is run or done each time, and whether the task needs it.",
+    ),
 }
