@@ -168,11 +168,16 @@ def _is_whole(read: bytearray) -> bool:
 
 
 async def load(port: int, requests: Sequence[bytes], clients: int, seconds: float) -> Seen:
-    """Have so many clients ask for so long; each begins somewhere else among the requests."""
+    """Have so many clients ask for so long; each begins as far as can be from where others do.
+
+    Side by side they would ask for the same thing one after the other, and all but the first would
+    get what is remembered.
+    """
     loop, start = asyncio.get_running_loop(), time.perf_counter()
     at_work = list[Client]()
     for number in range(clients):
-        turned = [*requests[number % len(requests) :], *requests[: number % len(requests)]]
+        first = number * len(requests) // clients
+        turned = [*requests[first:], *requests[:first]]
 
         def made(own: Sequence[bytes] = turned) -> Client:
             return Client(own, start + seconds)
