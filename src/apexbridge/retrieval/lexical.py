@@ -54,9 +54,10 @@ class Matches:
 
     def words_of(self, rows: Sequence[int]) -> list[dict[str, float]]:
         """For each row the request's words that it has, the weightiest first."""
+        wanted = np.array(rows, np.int32)  # of another kind, all rows of a word would be copied
         found = [dict[str, float]() for _ in rows]
         for posting in self.postings:
-            places = posting.rows.searchsorted(rows).tolist()
+            places = posting.rows.searchsorted(wanted).tolist()
             for words, row, place in zip(found, rows, places, strict=True):
                 if place < len(posting.rows) and posting.rows[place] == row:
                     words[posting.word] = float(posting.gains[place])
