@@ -66,9 +66,9 @@ fuzz: $(TEST)/.ready
 
 # The same kills as in `make test`, at many more moments; then every system call, which needs strace.
 crash: $(TEST)/.ready
-	@$(BIN)/python -m tests.crash.whole --only-look
+	@$(BIN)/python -m tests.crash.exhaustive --only-look
 	@$(BIN)/python -m pytest -q -p no:cacheprovider tests/crash --rounds 50
-	@$(BIN)/python -m tests.crash.whole
+	@$(BIN)/python -m tests.crash.exhaustive
 
 bench: $(TEST)/.ready
 	@$(BIN)/python -m benchmarks

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from benchmarks import (
     agent_loop,
-    doors,
     embedders,
+    gateway,
     indexing,
     installing,
     reading,
@@ -42,7 +42,7 @@ def main() -> None:
         "retrieval_speed": lambda: retrieval_speed.main(options.chroma),
         "indexing": lambda: indexing.main(options.corpus),
         "agent_loop": agent_loop.main,
-        "doors": lambda: doors.main(options.litellm),
+        "doors": lambda: gateway.main(options.litellm),
     }
     strange = [name for name in options.names if name not in benchmarks]
     if strange:

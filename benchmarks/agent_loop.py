@@ -18,7 +18,7 @@ from apexbridge.models.base import ModelDelta, ModelRequest
 from apexbridge.runtime import Runtime
 from apexbridge.settings import load
 from apexbridge.testing import EventLog, ScriptedModel, make_skill
-from apexbridge.tools.base import Reach, SubagentRequest, ToolContext
+from apexbridge.tools.base import PathScope, SubagentRequest, ToolContext
 
 SIZES = (100, 10_000)
 FOLDER = 1_000
@@ -152,7 +152,7 @@ async def _bare(runtime: Runtime, disk: sqlite3.Connection | None = None) -> Spe
         cwd=folder,
         emit=EventLog(),
         spawn=_no_child,
-        reach=Reach(read=(folder,)),
+        reach=PathScope(read=(folder,)),
     )
     asked = ModelRequest(model="scripted", messages=(UserMessage(text=REQUEST),))
     start = time.perf_counter()

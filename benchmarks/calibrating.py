@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apexbridge.evals.corpus import EvalQuery
-from apexbridge.retrieval.fuse import Calibration, Curve
+from apexbridge.retrieval.fusion import ConfidenceCalibration, LogisticCurve, profile_for
 from apexbridge.retrieval.index import SkillIndex
-from apexbridge.retrieval.tuning import tuning_of
 from benchmarks.needing import auroc, requests_in
 
 SIZES = (6, 50, 600)
@@ -57,13 +56,13 @@ async def calibrate(index: SkillIndex, asked: Sequence[EvalQuery]) -> None:
     for count in sorted({case.count for case in cases}):
         _show([(case, sure) for case, sure in held_out if case.count == count], count)
     print(f"is_task={fitted.is_task}\nis_fitting={fitted.is_fitting}")
-    built_in = tuning_of(index.store.embedder_id).calibration
+    built_in = profile_for(index.store.embedder_id).calibration
     print("as built in, on all requests")
     for count in sorted({case.count for case in cases}):
         _show([(case, _sure(built_in, case)) for case in cases if case.count == count], count)
 
 
-def fit(cases: Sequence[Case]) -> Calibration:
+def fit(cases: Sequence[Case]) -> ConfidenceCalibration:
     """Both curves, each by itself."""
     task = _logistic(
         np.array([[case.near, case.small_talk, math.log(case.count), 1.0] for case in cases]),
@@ -74,9 +73,9 @@ def fit(cases: Sequence[Case]) -> Calibration:
         np.array([[case.near, 1.0] for case in known]),
         np.array([bool(case.is_fitting) for case in known], np.float64),
     )
-    return Calibration(
-        is_task=Curve(near=task[0], small_talk=task[1], size=task[2], bias=task[3]),
-        is_fitting=Curve(near=fitting[0], bias=fitting[1]),
+    return ConfidenceCalibration(
+        is_task=LogisticCurve(near=task[0], small_talk=task[1], size=task[2], bias=task[3]),
+        is_fitting=LogisticCurve(near=fitting[0], bias=fitting[1]),
     )
 
 
@@ -142,7 +141,7 @@ def _libraries(
             yield np.array(rows, np.intp)
 
 
-def _sure(curves: Calibration, case: Case) -> float:
+def _sure(curves: ConfidenceCalibration, case: Case) -> float:
     return curves.confidence(case.near, case.small_talk, case.count)
 
 

@@ -5,9 +5,8 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from apexbridge.retrieval.fuse import Fusion
+from apexbridge.retrieval.fusion import FusionWeights, profile_for
 from apexbridge.retrieval.index import SkillIndex
-from apexbridge.retrieval.tuning import tuning_of
 from benchmarks.questions import WAYS, Question, Rank, figures, mrr, rank, searching, share
 
 VIEWS = (0.0, 0.5, 1.0, 1.5, 2.0)
@@ -19,7 +18,7 @@ async def cross_validate(index: SkillIndex, questions: Sequence[Question]) -> No
     """Weights chosen on five sixths of the requests, measured on the rest."""
     tried = dict[tuple[float, float], list[Rank]]()
     for weights in ((view, lexical) for view in VIEWS for lexical in LEXICALS):
-        find = searching(index, Fusion(view=weights[0], lexical=weights[1]))
+        find = searching(index, FusionWeights(view=weights[0], lexical=weights[1]))
         tried[weights] = [await rank(find, question) for question in questions]
     chosen, held_out = Counter[tuple[float, float]](), list[list[float]]()
     for repetition in range(REPETITIONS):
@@ -34,7 +33,7 @@ async def cross_validate(index: SkillIndex, questions: Sequence[Question]) -> No
     for name, figure in (("held out, mean", statistics.fmean), ("held out, spread", _spread)):
         columns = [figure(column) for column in zip(*held_out, strict=True)]
         print(f"{name:32}" + "".join(f"{value:>9.3f}" for value in columns))
-    built_in = tuning_of(index.store.embedder_id).fusion
+    built_in = profile_for(index.store.embedder_id).fusion
     if (default := (built_in.view, built_in.lexical)) in tried:
         row = figures(list(zip(questions, tried[default], strict=True)))
         print(f"{f'as built in {default}':32}" + "".join(f"{value:>9.3f}" for value in row))

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import anyio
 
-from apexbridge.retrieval import background
+from apexbridge.retrieval import reference_texts
 from apexbridge.retrieval.base import Embedder
-from apexbridge.retrieval.embedders.checked import embed_checked
+from apexbridge.retrieval.embedders.default import DefaultEmbedder
 from apexbridge.retrieval.embedders.onnx import OnnxEmbedder
-from apexbridge.retrieval.embedders.own import OwnEmbedder
 from apexbridge.retrieval.embedders.use import UseEmbedder
+from apexbridge.retrieval.embedders.validation import embed_validated
 
 ROUNDS = 60
 LOADS = 5
@@ -31,7 +31,10 @@ REQUESTS = {
     "pages that I can project, with the revenue by region and a chart for each of the products. "
     "每个产品一张图，最后写一页结论。",
 }
-DOCUMENTS = [" ".join(background.TEXTS[at : at + 4]) for at in range(len(background.TEXTS) - 3)]
+DOCUMENTS = [
+    " ".join(reference_texts.SKILL_TEXTS[at : at + 4])
+    for at in range(len(reference_texts.SKILL_TEXTS) - 3)
+]
 """About as long as what is embedded of a skill, in both languages."""
 
 
@@ -52,11 +55,11 @@ def main(minilm: Path | None = None) -> None:
 async def _show(folders: Mapping[str, Path | None]) -> None:
     embedders = {name: _embedder(name, folder) for name, folder in folders.items()}
     for embedder in embedders.values():
-        await embed_checked(embedder, [*REQUESTS.values(), *DOCUMENTS[:4]], kind="query")
+        await embed_validated(embedder, [*REQUESTS.values(), *DOCUMENTS[:4]], kind="query")
     times = await _latencies(embedders)
     for name, embedder in embedders.items():
         start = time.perf_counter()
-        await embed_checked(embedder, DOCUMENTS, kind="document")
+        await embed_validated(embedder, DOCUMENTS, kind="document")
         speed = len(DOCUMENTS) / (time.perf_counter() - start)
         loads = [await anyio.to_thread.run_sync(_load, name, folders[name]) for _ in range(LOADS)]
         told = "".join(f"{_told(times[name, request]):>16}" for request in REQUESTS)
@@ -73,7 +76,7 @@ async def _latencies(embedders: Mapping[str, Embedder]) -> dict[tuple[str, str],
     for _ in range(ROUNDS):
         for (name, request), seconds in times.items():
             start = time.perf_counter()
-            await embed_checked(embedders[name], [REQUESTS[request]], kind="query")
+            await embed_validated(embedders[name], [REQUESTS[request]], kind="query")
             seconds.append(time.perf_counter() - start)
     return times
 
@@ -83,7 +86,7 @@ def _embedder(name: str, folder: Path | None) -> Embedder:
         return OnnxEmbedder(folder)
     if name == "use":
         return UseEmbedder()
-    return OwnEmbedder()
+    return DefaultEmbedder()
 
 
 def _load(name: str, folder: Path | None) -> tuple[float, float]:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import anyio
 
-from apexbridge.retrieval.report import Report
+from apexbridge.retrieval.results import SyncReport
 from apexbridge.runtime import Runtime
-from apexbridge.settings import Loaded, load
+from apexbridge.settings import Config, load
 from apexbridge.skills.document import SKILL_MD
-from apexbridge.skills.reader import read_skill
+from apexbridge.skills.parser import read_skill
 from apexbridge.skills.tree import MARKER
 from benchmarks import reading
 
@@ -67,9 +67,9 @@ def install(skills: Path, rows: Iterator[tuple[str, str, str]]) -> int:
     return count
 
 
-async def _measure(loaded: Loaded) -> None:
+async def _measure(loaded: Config) -> None:
     spans: Spans = {}
-    report = Report()
+    report = SyncReport()
     for _ in range(FROM_NOTHING):
         _forget(loaded.data)
         report = await _start(loaded, spans, "from nothing")
@@ -94,7 +94,7 @@ def _forget(data: Path) -> None:
         marker.unlink()
 
 
-async def _start(loaded: Loaded, spans: Spans, name: str) -> Report:
+async def _start(loaded: Config, spans: Spans, name: str) -> SyncReport:
     """A fresh runtime, opened and brought up to date."""
     start = _now()
     async with Runtime.open(loaded) as runtime:
@@ -112,7 +112,7 @@ async def _start(loaded: Loaded, spans: Spans, name: str) -> Report:
     return report
 
 
-async def _again(loaded: Loaded, spans: Spans) -> None:
+async def _again(loaded: Config, spans: Spans) -> None:
     """Everything is looked at once more by a runtime that goes on."""
     async with Runtime.open(loaded) as runtime:
         await runtime.search("warm")
@@ -125,7 +125,7 @@ async def _again(loaded: Loaded, spans: Spans) -> None:
                 raise SystemExit("something was indexed though nothing changed")
 
 
-async def _change(loaded: Loaded, spans: Spans) -> None:
+async def _change(loaded: Config, spans: Spans) -> None:
     """One SKILL.md is edited; timed are reading that skill again and bringing the index up."""
     async with Runtime.open(loaded) as runtime:
         await runtime.search("warm")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import anyio
 
-from apexbridge.lifecycle.archive import extract, inspect
-from apexbridge.lifecycle.vet import vet
+from apexbridge.lifecycle.scan_results import scan_folder
+from apexbridge.lifecycle.zip.archive import extract_archive, inspect_archive
 from apexbridge.runtime import Runtime
 from apexbridge.settings import load
 
@@ -31,11 +31,11 @@ def main() -> None:
         print(f"\nInstalling a zip of {size / 1e6:.2f} MB with {FILES} files")
         print(f"{'':<34}{'min ms':>10}{'median ms':>12}{'x unzip':>10}")
         limit = _print("unzip -q (a process)", _times(place, lambda at: _unzip(archive, at)))
-        _print("inspect", _times(place, lambda _: inspect(archive)), limit)
-        _print("inspect and extract", _times(place, lambda at: extract(archive, at)), limit)
+        _print("inspect", _times(place, lambda _: inspect_archive(archive)), limit)
+        _print("inspect and extract", _times(place, lambda at: extract_archive(archive, at)), limit)
         (place / "garden").mkdir()
-        extract(archive, place / "garden")
-        _print("vet", _times(place, lambda _: vet(place / "garden")), limit)
+        extract_archive(archive, place / "garden")
+        _print("vet", _times(place, lambda _: scan_folder(place / "garden")), limit)
         _print("install, all of it", anyio.run(_installs, archive, place), limit)
 
 

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from apexbridge.evals.corpus import EvalQuery
-from apexbridge.evals.retrieval_eval import language_of
-from apexbridge.retrieval.fuse import Fusion
+from apexbridge.evals.retrieval_eval import query_language
+from apexbridge.retrieval.fusion import FusionWeights
 from apexbridge.retrieval.index import SkillIndex
 
 DEPTH = 10
-ALONE = Fusion(view=0, lexical=0, language=0)
+ALONE = FusionWeights(view=0, lexical=0, language=0)
 """The whole skill's vector, and nothing else."""
 WAYS = ("EN", "ZH", "both")
 """The request in English, in Chinese, and in both at once."""
@@ -40,7 +40,7 @@ def questions_of(asked: Sequence[EvalQuery]) -> list[Question]:
 def _single(asked: Sequence[EvalQuery]) -> Iterator[Question]:
     for number, query in enumerate(asked):
         yield Question(
-            way=language_of(query).upper(),
+            way=query_language(query).upper(),
             pair=query.pair or f"alone {number}",
             texts=(query.query,),
             accept=frozenset(query.accept),
@@ -51,7 +51,7 @@ def _paired(asked: Sequence[EvalQuery]) -> Iterator[Question]:
     pairs = dict[str, dict[str, EvalQuery]]()
     for query in asked:
         if query.pair is not None:
-            pairs.setdefault(query.pair, {})[language_of(query)] = query
+            pairs.setdefault(query.pair, {})[query_language(query)] = query
     for pair, found in pairs.items():
         if len(found) == 2:
             both = (found["en"], found["zh"])
@@ -60,7 +60,7 @@ def _paired(asked: Sequence[EvalQuery]) -> Iterator[Question]:
             yield Question(way="both", pair=pair, texts=texts, accept=accept)
 
 
-def searching(index: SkillIndex, fusion: Fusion | None = None) -> Find:
+def searching(index: SkillIndex, fusion: FusionWeights | None = None) -> Find:
     """Find as an index does, weighed as it is built or as `fusion` says."""
 
     async def find(question: Question) -> Sequence[str]:

@@ -13,7 +13,7 @@ import yaml
 
 from apexbridge.skills import tree
 from apexbridge.skills.model import Origin, Provenance
-from apexbridge.skills.reader import Reading, parse_skill, read_skill
+from apexbridge.skills.parser import ParseResult, parse_skill, read_skill
 from benchmarks.timing import measure
 
 ROUNDS = 5
@@ -91,7 +91,7 @@ def _load(text: bytes) -> object:
         return None
 
 
-def _verdicts(readings: list[Reading]) -> dict[str, int]:
+def _verdicts(readings: list[ParseResult]) -> dict[str, int]:
     counts = Counter("read" if reading.skill else "refused" for reading in readings)
     counts.update(problem.code for reading in readings for problem in reading.problems)
     return dict(counts.most_common())

@@ -10,18 +10,18 @@ import anyio
 import numpy as np
 
 from apexbridge.evals.corpus import CorpusSkill, read_corpus, read_queries
-from apexbridge.evals.retrieval_eval import index_of
-from apexbridge.retrieval.base import Embedder, Entry, Matrix
-from apexbridge.retrieval.embedders.checked import embed_checked
+from apexbridge.evals.retrieval_eval import build_index
+from apexbridge.retrieval.base import Embedder, IndexEntry, Matrix
+from apexbridge.retrieval.embedders.default import DefaultEmbedder
 from apexbridge.retrieval.embedders.onnx import OnnxEmbedder
-from apexbridge.retrieval.embedders.own import OwnEmbedder
 from apexbridge.retrieval.embedders.use import UseEmbedder
-from apexbridge.retrieval.fuse import Fusion
+from apexbridge.retrieval.embedders.validation import embed_validated
+from apexbridge.retrieval.fusion import FusionWeights
 from apexbridge.retrieval.index import SkillIndex
-from apexbridge.retrieval.shelf import top
+from apexbridge.retrieval.memory_index import top_rows
+from apexbridge.retrieval.skill_document import SkillText, build_document
 from apexbridge.retrieval.stores.memory import MemoryStore
-from apexbridge.retrieval.text import SkillText, digest
-from apexbridge.retrieval.words import words
+from apexbridge.retrieval.tokenizer import tokenize
 from benchmarks.calibrating import calibrate
 from benchmarks.choosing import cross_validate
 from benchmarks.needing import show_needing
@@ -39,8 +39,8 @@ from benchmarks.questions import (
 from benchmarks.toole import show_toole
 
 RANK_CONSTANT = 60
-WORDS_ALONE = Fusion(dense=0, lexical=1)
-WITH_VIEWS = Fusion(lexical=0, language=0)
+WORDS_ALONE = FusionWeights(dense=0, lexical=1)
+WITH_VIEWS = FusionWeights(lexical=0, language=0)
 Kind = Literal["own", "use"]
 
 
@@ -61,7 +61,7 @@ class Wanted:
     def embedders(self) -> dict[str, Embedder]:
         """Ours first, then its peers."""
         every: dict[Kind, Embedder] = {
-            "own": OwnEmbedder(),
+            "own": DefaultEmbedder(),
             "use": UseEmbedder(),
         }
         found: dict[str, Embedder] = {self.ours: every.pop(self.ours), **every}
@@ -100,7 +100,7 @@ async def _measure(wanted: Wanted, corpus: Path, queries: Path) -> None:
     print(f"{'':32}" + "".join(f"{group:>9}" for group in groups))
     ours: SkillIndex | None = None
     for name, embedder in wanted.embedders.items():
-        index = await index_of(skills, embedder)
+        index = await build_index(skills, embedder)
         await _compare(_systems(name, index, is_ours=ours is None), questions)
         ours = ours or index
     plain = await _whole_texts(skills, UseEmbedder(is_adapted=False))
@@ -131,13 +131,13 @@ def _systems(name: str, index: SkillIndex, *, is_ours: bool) -> dict[str, Find]:
 async def _whole_texts(skills: Sequence[CorpusSkill], embedder: Embedder) -> SkillIndex:
     """An index without views, for those that are not asked for any."""
     cuts = [
-        digest(SkillText(name=skill.name, summary=skill.description, body=skill.body))
+        build_document(SkillText(name=skill.name, summary=skill.description, body=skill.body))
         for skill in skills
     ]
-    vectors = await embed_checked(embedder, [cut.whole for cut in cuts], kind="document")
+    vectors = await embed_validated(embedder, [cut.whole for cut in cuts], kind="document")
     index = SkillIndex(embedder, MemoryStore(embedder.id))
     entries = [
-        Entry(
+        IndexEntry(
             name=skill.id,
             fingerprint="",
             texts=(cut.whole,),
@@ -156,13 +156,13 @@ def _fusing_ranks(index: SkillIndex) -> Find:
     """Two whole rankings for each wording: 1 / (k + rank), summed."""
 
     async def find(question: Question) -> Sequence[str]:
-        vectors = await embed_checked(index.embedder, question.texts, kind="query")
+        vectors = await embed_validated(index.embedder, question.texts, kind="query")
         total: Matrix = np.zeros(len(index.shelf.names), np.float32)
         for text, vector in zip(question.texts, vectors, strict=True):
             dense = index.shelf.look(np.arange(len(total)), vector).dense
-            found = index.shelf.lexicon.match(words(text, kind="query")).scores
+            found = index.shelf.lexicon.match(tokenize(text, kind="query")).scores
             total += _shares(dense, np.ones(len(dense), np.bool_)) + _shares(found, found > 0)
-        best: list[int] = top(total, DEPTH).tolist()
+        best: list[int] = top_rows(total, DEPTH).tolist()
         return [index.shelf.names[row] for row in best]
 
     return find

@@ -23,13 +23,13 @@ import anyio
 import numpy as np
 from numpy.typing import NDArray
 
-from apexbridge.retrieval.base import Embedder, Entry, Kind, Matrix
-from apexbridge.retrieval.blas import one_thread
-from apexbridge.retrieval.embedders.own import DIMENSIONS, OwnEmbedder
+from apexbridge.retrieval.base import Embedder, IndexEntry, Matrix, TextKind
+from apexbridge.retrieval.embedders.default import DIMENSIONS, DefaultEmbedder
 from apexbridge.retrieval.index import SkillIndex
 from apexbridge.retrieval.stores.memory import MemoryStore
 from apexbridge.retrieval.stores.sqlite import SqliteStore
-from apexbridge.retrieval.words import term, words
+from apexbridge.retrieval.thread_control import single_threaded_blas
+from apexbridge.retrieval.tokenizer import term_hash, tokenize
 
 SIZES = (1_000, 10_000, 100_000)
 ROUNDS = 12
@@ -84,10 +84,10 @@ class Library:
     counts: list[NDArray[np.uint8]]
     requests: list[str]
 
-    def entries(self, first: int, end: int) -> list[Entry]:
+    def entries(self, first: int, end: int) -> list[IndexEntry]:
         """Some of the skills, one vector each."""
         return [
-            Entry(
+            IndexEntry(
                 name=f"skill-{row}",
                 fingerprint=f"{row:064x}",
                 texts=(self.texts[row],),
@@ -116,7 +116,7 @@ class StoredVectors:
         """As our own."""
         return DIMENSIONS
 
-    async def embed(self, texts: Sequence[str], *, kind: Kind) -> Matrix:
+    async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
         """A request's own vector; for anything else any."""
         if kind == "query" and self._vectors.keys() >= set(texts):
             return np.stack([self._vectors[text] for text in texts])
@@ -145,11 +145,11 @@ def generate(size: int) -> Library:
     matrix = _unit(chance.standard_normal((size, DIMENSIONS), np.float32))
     requests = REQUESTS.read_text(encoding="utf-8").splitlines()
     requests = requests[:: len(requests) // ASKED][:ASKED]
-    asked = {word for request in requests for word in words(request, kind="query")}
+    asked = {word for request in requests for word in tokenize(request, kind="query")}
     rest = [f"word{number}" for number in range(_VOCABULARY - _COMMON - len(asked))] + sorted(asked)
     chance.shuffle(rest)
     vocabulary = [*(f"common{number}" for number in range(_COMMON)), *rest]
-    hashes = np.array([term(word) for word in vocabulary], np.uint32)
+    hashes = np.array([term_hash(word) for word in vocabulary], np.uint32)
     likely = 1 / np.arange(1, len(vocabulary) + 1)
     chosen = chance.choice(len(vocabulary), (size, WORDS_EACH), p=likely / likely.sum())
     numbers: list[list[int]] = chosen.tolist()
@@ -168,7 +168,7 @@ def _unit(rows: Matrix) -> Matrix:
 
 
 async def _speed(library: Library, chroma: Path | None) -> None:
-    own = OwnEmbedder()
+    own = DefaultEmbedder()
     vectors = await own.embed(library.requests, kind="query")
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -201,7 +201,7 @@ def _average(rounds: list[list[float]]) -> float:
     return statistics.fmean(min(spans) for spans in zip(*rounds, strict=True))
 
 
-async def _ours(library: Library, own: OwnEmbedder, vectors: Matrix) -> dict[str, Contender]:
+async def _ours(library: Library, own: DefaultEmbedder, vectors: Matrix) -> dict[str, Contender]:
     stored = StoredVectors(dict(zip(library.requests, vectors, strict=True)))
     embedding = await _index(library, own)
     given = SkillIndex(stored, MemoryStore())
@@ -210,7 +210,7 @@ async def _ours(library: Library, own: OwnEmbedder, vectors: Matrix) -> dict[str
     matrix, numbers = library.matrix, range(len(library.requests))
 
     async def product() -> list[float]:
-        with one_thread():
+        with single_threaded_blas():
             return _each(lambda number: matrix @ vectors[number], numbers)
 
     async def vector_part() -> list[float]:
@@ -253,7 +253,7 @@ def _searching(index: SkillIndex, requests: list[str]) -> Contender:
     return run
 
 
-def _embedding(own: OwnEmbedder, requests: list[str]) -> Contender:
+def _embedding(own: DefaultEmbedder, requests: list[str]) -> Contender:
     async def run() -> list[float]:
         spans = list[float]()
         await own.embed(requests[:1], kind="query")

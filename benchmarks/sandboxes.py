@@ -14,14 +14,13 @@ import anyio
 import anyio.to_thread
 
 from apexbridge.sandbox import interpreters
+from apexbridge.sandbox.backends import BubblewrapSandbox, LandlockSandbox
 from apexbridge.sandbox.base import Access, ExecRequest, ExecutionResult, Sandbox
-from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
 from apexbridge.sandbox.cgroup import Cgroups
 from apexbridge.sandbox.interpreters import Interpreter
-from apexbridge.sandbox.landlock import LandlockSandbox
 from apexbridge.sandbox.launcher import Launcher
-from apexbridge.sandbox.pool import WarmPool
-from apexbridge.sandbox.workshop import Job, Workshop
+from apexbridge.sandbox.script_executor import ScriptExecutor, ScriptJob
+from apexbridge.sandbox.warm_pool import WarmPool
 from apexbridge.sandbox.workspace import Workspaces
 
 ROUNDS = 60
@@ -89,7 +88,7 @@ def _contenders(
         contenders[name] = _cold(backend, subject, place)
         workspaces = Workspaces(place / name)
         pool = pools.enter_context(closing(WarmPool(backend, workspaces)))
-        workshop = Workshop(backend, workspaces, pool)
+        workshop = ScriptExecutor(backend, workspaces, pool)
         contenders[f"{name} warm"] = _warm(workshop, pool, subject, place)
     return contenders
 
@@ -131,11 +130,11 @@ def _cold(backend: Sandbox, subject: _Subject, place: Path) -> Contender:
     return run
 
 
-def _warm(workshop: Workshop, pool: WarmPool, subject: _Subject, place: Path) -> Contender:
+def _warm(workshop: ScriptExecutor, pool: WarmPool, subject: _Subject, place: Path) -> Contender:
     """A whole job, with its workspace made before and removed after, in a sandbox that waits."""
     script = place / "script"
     script.write_text(subject.script, encoding="utf-8")
-    job = Job(interpreter=subject.interpreter, script=script, env=_ENV, read=(script,))
+    job = ScriptJob(interpreter=subject.interpreter, script=script, env=_ENV, read=(script,))
 
     async def run() -> float:
         start = time.perf_counter()

@@ -16,9 +16,9 @@ from apexbridge.runtime import Runtime
 from apexbridge.settings import load
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import Origin
+from apexbridge.sources.directory_scanner import ScanLimits
 from apexbridge.sources.folders import FolderSource
-from apexbridge.sources.remembered import ScanMemory
-from apexbridge.sources.walking import ScanLimits
+from apexbridge.sources.scan_cache import ScanCache
 from benchmarks import indexing, reading
 
 SIZES = (1_000, 10_000)
@@ -52,9 +52,9 @@ def _rows(size: int, corpus: Path | None) -> list[tuple[str, str, str]]:
 def _scan_of(size: int, place: Path, corpus: Path | None) -> None:
     indexing.install(place / "skills", iter(_rows(size, corpus)))
     time.sleep(_SETTLE_SECONDS)  # what was written just now would be read again
-    memory = ScanMemory(place / "scans.db")
+    memory = ScanCache(place / "scans.db")
 
-    def source(kept: ScanMemory | None) -> FolderSource:
+    def source(kept: ScanCache | None) -> FolderSource:
         return FolderSource(place / "skills", Origin.INSTALLED, _LIMITS, memory=kept)
 
     limit = _timed(lambda: _find_and_cat(place / "skills"))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from apexbridge.evals.corpus import CorpusSkill
-from apexbridge.evals.retrieval_eval import index_of
+from apexbridge.evals.retrieval_eval import build_index
 from apexbridge.retrieval.base import Embedder
 from benchmarks.questions import ALONE, Question, Rank, rank, searching, share
 
@@ -25,7 +25,7 @@ async def show_toole(folder: Path, embedders: Mapping[str, Embedder], sample: in
     title = f"ToolE, {len(tools)} tools, {len(questions)} requests"
     print(f"\n{title:38}{'R@1':>9}{'R@5':>9}")
     for name, embedder in embedders.items():
-        index = await index_of(tools, embedder)
+        index = await build_index(tools, embedder)
         ways = {f"{name} alone": searching(index, ALONE), f"{name}, fused": searching(index)}
         ranks: dict[str, list[Rank]] = {way: [] for way in ways}
         for question in questions:  # both at once, so that a request is embedded once

@@ -12,7 +12,7 @@ from apexbridge import Extensions, Origin, Runtime, Skill, SkillSource
 from apexbridge.errors import SourceError
 from apexbridge.extensions import hook
 from apexbridge.skills.model import Provenance, SkillContent, SkillResource
-from apexbridge.skills.reader import open_document, parse_skill
+from apexbridge.skills.parser import parse_document, parse_skill
 from apexbridge.sources.base import Scan
 
 PAGES = {
@@ -42,7 +42,7 @@ class Wiki:
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
         """Read the body."""
-        opened = open_document(self._pages[skill.name])
+        opened = parse_document(self._pages[skill.name])
         if not isinstance(opened, tuple):
             raise SourceError(opened.message, source=self.id)
         return SkillContent(skill=skill, body=opened[0].body)

@@ -20,9 +20,9 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 QUESTION = re.compile(r"(What|Who|How|Which|Where|Whether)\b")
 WORD = re.compile(r"[a-z][a-z0-9_-]*")
 
-# Terms that an engineer would type into a search box. The list was fixed before the code was changed;
-# by it httpx has 56 in 1,000, mcp 58, fastmcp 62, starlette 59. Words that are one package's whole
-# subject (http, url, query) are left out, and so are those of every text (file, name, request, tool).
+# Terms that an engineer would type into a search box. By this list httpx has 56 in 1,000, mcp 58,
+# fastmcp 62, starlette 59. Words that are one package's whole subject (http, url, query) are left
+# out, and so are those that every text has (file, name, request, tool).
 TECHNICAL_WORDS = frozenset(
     """
     api ast async asynchronous authentication authorization backend backoff bigram bm25
@@ -80,7 +80,9 @@ class Tree:
         """All docstrings: of modules, classes, functions and methods."""
         for tree in self.asts.values():
             for node in ast.walk(tree):
-                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                if isinstance(
+                    node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+                ):
                     text = ast.get_docstring(node)
                     if text:
                         yield text
@@ -200,7 +202,7 @@ def measure(root: Path) -> dict[str, str]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser = argparse.ArgumentParser(description="Measure source trees.")
     parser.add_argument("trees", nargs="+", type=Path)
     parser.add_argument("--environment", action="append", default=[], type=Path)
     chosen = parser.parse_args()

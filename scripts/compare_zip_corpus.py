@@ -10,17 +10,16 @@ import sys
 from pathlib import Path
 
 from apexbridge.errors import ArchiveError
-from apexbridge.lifecycle.archive import DEFAULT_LIMITS, check_container
-from apexbridge.lifecycle.zip_content import unpacked
-from apexbridge.lifecycle.zip_directory import read_entries
-from apexbridge.lifecycle.zip_source import opened
+from apexbridge.lifecycle.zip.archive import DEFAULT_LIMITS, check_zip, read_entry
+from apexbridge.lifecycle.zip.central_directory import read_entries
+from apexbridge.lifecycle.zip.records import open_zip
 
 _ON_PURPOSE = "data_descriptor"
 
 
 def _headers(path: Path) -> str:
     try:
-        check_container(path)
+        check_zip(path)
     except ArchiveError as error:
         return f"{error.code}: {error.details['detail'] or error.message}"
     return ""
@@ -28,9 +27,9 @@ def _headers(path: Path) -> str:
 
 def _contents(path: Path) -> str:
     try:
-        with opened(path, DEFAULT_LIMITS) as source:
+        with open_zip(path, DEFAULT_LIMITS) as source:
             for entry in read_entries(source, DEFAULT_LIMITS):
-                for _ in unpacked(source, entry):
+                for _ in read_entry(source, entry):
                     pass
     except ArchiveError as error:
         return f"{error.code}: {error.details['detail']}"

@@ -6,17 +6,25 @@ python -m scripts.keep_company
 import anyio
 import numpy as np
 
-from apexbridge.retrieval.company import KEPT, make_company, name_of
-from apexbridge.retrieval.embedders.own import OwnEmbedder
+from apexbridge.retrieval.embedders.default import DefaultEmbedder
+from apexbridge.retrieval.reference_vectors import (
+    VECTORS_FOLDER,
+    embed_reference_texts,
+    vectors_file_name,
+)
 
 
 async def main() -> None:
     """Embed and write; half precision is more than the weights have."""
-    embedder = OwnEmbedder()
-    vectors = await make_company(embedder)
-    for old in KEPT.glob("company-*.npy"):
+    embedder = DefaultEmbedder()
+    vectors = await embed_reference_texts(embedder)
+    for old in VECTORS_FOLDER.glob("company-*.npy"):
         old.unlink()
-    np.save(KEPT / name_of(embedder.id), vectors.astype(np.float16), allow_pickle=False)
+    np.save(
+        VECTORS_FOLDER / vectors_file_name(embedder.id),
+        vectors.astype(np.float16),
+        allow_pickle=False,
+    )
     print(f"{len(vectors)} vectors for {embedder.id}")
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect, sync_playwright
 
-from tests.console.house import House, Visit, house, launch, visit
-from tests.server.talking import calls, says
+from tests.console.console_server import House, Visit, house, launch, visit
+from tests.server.chat_server import calls, says
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "console.png"
 MAX_BYTES = 200_000

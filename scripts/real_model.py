@@ -23,7 +23,7 @@ import anyio
 from apexbridge.errors import ApexBridgeError
 from apexbridge.events import ToolFinished, ToolStarted, TurnFinished
 from apexbridge.runtime import Runtime
-from apexbridge.settings import Loaded, load
+from apexbridge.settings import Config, load
 from apexbridge.testing import FixedApprover
 from scripts.llama_server import CONTEXT, MODEL, serving
 
@@ -105,7 +105,7 @@ class Done:
         return [tool for tool in self.tools if tool.rstrip("!") not in right]
 
 
-def settings(project: Path, home: Path, address: str) -> Loaded:
+def settings(project: Path, home: Path, address: str) -> Config:
     """Of a person who has connected this model and chosen nothing else."""
     return load(
         project=project,

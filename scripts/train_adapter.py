@@ -25,7 +25,7 @@ import anyio
 import numpy as np
 from numpy.typing import NDArray
 
-from apexbridge.retrieval.embedders.use import ADAPTER, DIMENSIONS, RAW, UseEmbedder
+from apexbridge.retrieval.embedders.use import ADAPTER, DIMENSIONS, ENCODER_DIMENSIONS, UseEmbedder
 
 TEMPERATURES = (0.05, 0.06, 0.07, 0.1)
 BATCH = 1_024
@@ -82,7 +82,7 @@ def read_pairs(pairs: Path, translations: Path, held_out: Path) -> list[Pair]:
 def train(vectors: NDArray[np.float16], pairs: NDArray[np.intp], temperature: float) -> Vectors:
     """Adam on the symmetric contrastive loss, held near doing nothing."""
     chance = np.random.default_rng(0)
-    nothing = np.eye(RAW, dtype=np.float32)
+    nothing = np.eye(ENCODER_DIMENSIONS, dtype=np.float32)
     matrix, mean, spread = nothing.copy(), np.zeros_like(nothing), np.zeros_like(nothing)
     for step in range(1, STEPS + 1):
         chosen = pairs[chance.integers(0, len(pairs), BATCH)]
@@ -137,7 +137,7 @@ def narrow(vectors: NDArray[np.float16], matrix: Vectors) -> Vectors:
 async def embed(texts: list[str]) -> NDArray[np.float16]:
     """USE's own vectors of all texts."""
     embedder = UseEmbedder(is_adapted=False)
-    out = np.empty((len(texts), RAW), np.float16)
+    out = np.empty((len(texts), ENCODER_DIMENSIONS), np.float16)
     for first in range(0, len(texts), 8_192):
         part = texts[first : first + 8_192]
         out[first : first + len(part)] = await embedder.embed(part, kind="document")
@@ -160,7 +160,7 @@ def main() -> None:
     vectors = anyio.run(embed, list(numbers))
     places = np.array([[numbers[left], numbers[right]] for left, right in pairs], np.intp)
     trained = np.mean([train(vectors, places, heat) for heat in TEMPERATURES], axis=0)
-    mixed = SHARE * trained + (1 - SHARE) * np.eye(RAW)
+    mixed = SHARE * trained + (1 - SHARE) * np.eye(ENCODER_DIMENSIONS)
     np.save(given.out, narrow(vectors, mixed).astype(np.float16), allow_pickle=False)
 
 

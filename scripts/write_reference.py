@@ -10,11 +10,11 @@ from typing import Any, get_args
 import typer
 from pydantic import BaseModel
 
-from apexbridge import errors, events, extensions, wording
+from apexbridge import errors, events, extensions, locales, path_patterns
 from apexbridge.cli.main import app
-from apexbridge.cli.output import Exit
-from apexbridge.lifecycle.archive import ArchiveLimits
-from apexbridge.policy.hookspec import HookEvent
+from apexbridge.cli.output import ExitCode
+from apexbridge.lifecycle.zip.archive import ArchiveLimits
+from apexbridge.permissions.hook_protocol import HookEvent
 from apexbridge.settings import (
     AgentSettings,
     IndexSettings,
@@ -30,8 +30,8 @@ from apexbridge.settings import (
     Settings,
     SkillSettings,
 )
-from apexbridge.skills import frontmatter, names, patterns, reader, tree, validate
-from apexbridge.skills.manifest import SPEC_KEYS, SkillManifest
+from apexbridge.skills import frontmatter, names, parser, tree, validator
+from apexbridge.skills.model import SPEC_KEYS, SkillManifest
 from tests.promises import PROMISES
 
 PLACE = Path(__file__).parents[1] / "docs" / "reference"
@@ -63,7 +63,7 @@ def cli_page() -> str:
     ]
     for name, sub in commands(command):
         parts += [f"## `apexbridge {name}`", str(sub.help), _options(sub)]
-    codes = table(("code", "meaning"), ((int(code), code.name.lower()) for code in Exit))
+    codes = table(("code", "meaning"), ((int(code), code.name.lower()) for code in ExitCode))
     envelope = (
         'With `--json` one line is printed: `{"ok", "command", "data", "error"}`; `error` is null '
         "or `{code, message, hint, param}`. People's text then goes to stderr."
@@ -130,7 +130,7 @@ def errors_page() -> str:
     rows = [
         (f"`{code}`", f"`{kinds[code]}`" if code in kinds else "", phrase.message, other.message)
         for (code, phrase), other in zip(
-            wording.TABLES["en"].items(), wording.TABLES["zh"].values(), strict=True
+            locales.MESSAGES["en"].items(), locales.MESSAGES["zh"].values(), strict=True
         )
     ]
     intro = "Codes are stable and never translated; their words may change."
@@ -179,13 +179,13 @@ def limits_page() -> str:
     archive = ArchiveLimits()
     rows = [
         ("name", f"{names.MAX_LENGTH} characters"),
-        ("description", f"{reader.MAX_DESCRIPTION} characters"),
-        ("compatibility", f"{validate.MAX_COMPATIBILITY} characters"),
-        ("SKILL.md", f"{reader.MAX_SKILL_MD_BYTES} bytes"),
+        ("description", f"{parser.MAX_DESCRIPTION} characters"),
+        ("compatibility", f"{validator.MAX_COMPATIBILITY} characters"),
+        ("SKILL.md", f"{parser.MAX_SKILL_MD_BYTES} bytes"),
         ("frontmatter", f"{frontmatter.MAX_BYTES} bytes"),
         ("frontmatter depth", f"{frontmatter.MAX_DEPTH} levels"),
         ("frontmatter values", frontmatter.MAX_NODES),
-        ("patterns one `paths` entry may stand for", patterns.MAX_EXPANSIONS),
+        ("patterns one `paths` entry may stand for", path_patterns.MAX_EXPANSIONS),
         ("files of a skill that are hashed", tree.MAX_FILES),
         ("archive, packed", f"{archive.packed_bytes} bytes"),
         ("archive, unpacked", f"{archive.unpacked_bytes} bytes"),

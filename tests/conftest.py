@@ -15,12 +15,11 @@ import coverage
 import pytest
 from hypothesis import HealthCheck, settings
 
-from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
+from apexbridge.sandbox.backend_selection import run_canary
+from apexbridge.sandbox.backends import BubblewrapSandbox, LandlockSandbox
 from apexbridge.sandbox.cgroup import Cgroups
-from apexbridge.sandbox.ladder import attempt
-from apexbridge.sandbox.landlock import LandlockSandbox
 from apexbridge.sandbox.launcher import Launcher
-from tests.hostile.rows import APART, ROWS, kind_of
+from tests.hostile.attacks import APART, ROWS, kind_of
 
 # `make fuzz` chooses the other.
 settings.register_profile("quick", max_examples=30, deadline=None)
@@ -128,7 +127,7 @@ def _why_not(need: str) -> str:
     if need in {"bubblewrap", "landlock"}:
         kind = BubblewrapSandbox if need == "bubblewrap" else LandlockSandbox
         with closing(Launcher()) as launcher:
-            return anyio.run(attempt, kind(launcher)).reason
+            return anyio.run(run_canary, kind(launcher)).reason
     if need == "sandbox":
         return _why_not("bubblewrap") and _why_not("landlock")
     if need == "root":

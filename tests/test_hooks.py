@@ -15,24 +15,24 @@ from aiohttp import web
 from apexbridge.errors import SandboxUnavailableError, SourceError
 from apexbridge.hooks import (
     HookCommand,
+    HookCommandRunner,
+    HookInput,
     HookReply,
     HookRunner,
-    Occasion,
-    RunCommand,
-    after_tool,
-    before_tool,
-    in_workshop,
+    post_tool_use,
+    pre_tool_use,
+    sandbox_runner,
 )
-from apexbridge.policy.engine import Standing, decide
-from apexbridge.policy.hookspec import Hook, HookEvent
-from apexbridge.policy.rules import PermissionRequest, Rule, ToolPattern
-from apexbridge.policy.wildcards import Ground
+from apexbridge.permissions.engine import PermissionContext, decide
+from apexbridge.permissions.hook_protocol import Hook, HookEvent
+from apexbridge.permissions.rules import PermissionRequest, Rule, ToolPattern
+from apexbridge.permissions.wildcards import PathRoots
+from apexbridge.sandbox.backends import BubblewrapSandbox
 from apexbridge.sandbox.base import ExecutionResult
-from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
 from apexbridge.sandbox.launcher import Launcher
-from apexbridge.sandbox.workshop import Workshop
+from apexbridge.sandbox.script_executor import ScriptExecutor
 from apexbridge.sandbox.workspace import Workspaces
-from apexbridge.sources.fetching import FetchLimits, post
+from apexbridge.sources.remote.http_client import FetchLimits, post
 from apexbridge.testing import RecordingSandbox
 
 pytestmark = pytest.mark.anyio
@@ -44,26 +44,26 @@ def hook(script: str, seconds: float = 30) -> Hook:
     return Hook(event=PRE, command=("bash", "-c", script), timeout_seconds=seconds)
 
 
-def bash_call(command: str = "ls", name: str = "Bash") -> Occasion:
-    return before_tool(
+def bash_call(command: str = "ls", name: str = "Bash") -> HookInput:
+    return pre_tool_use(
         "s1", Path("/srv/project"), name=name, arguments={"command": command}, call_id="c1"
     )
 
 
 @pytest.fixture
-def workshop(launcher: Launcher, tmp_path: Path) -> Workshop:
-    return Workshop(BubblewrapSandbox(launcher), Workspaces(tmp_path / "workspaces"))
+def workshop(launcher: Launcher, tmp_path: Path) -> ScriptExecutor:
+    return ScriptExecutor(BubblewrapSandbox(launcher), Workspaces(tmp_path / "workspaces"))
 
 
 @pytest.fixture
-def run(workshop: Workshop) -> RunCommand:
-    async def opened() -> Workshop:
+def run(workshop: ScriptExecutor) -> HookCommandRunner:
+    async def opened() -> ScriptExecutor:
         return workshop
 
-    return in_workshop(opened)
+    return sandbox_runner(opened)
 
 
-def answering(**results: ExecutionResult) -> RunCommand:
+def answering(**results: ExecutionResult) -> HookCommandRunner:
     """Commands by their last word, each with its prepared result."""
 
     async def run(command: HookCommand) -> ExecutionResult:
@@ -80,7 +80,9 @@ def printed(text: str, exit_code: int = 0, stderr: str = "") -> ExecutionResult:
 
 
 @pytest.mark.needs("bubblewrap")
-async def test_a_command_is_told_what_happens_on_stdin(run: RunCommand, tmp_path: Path) -> None:
+async def test_a_command_is_told_what_happens_on_stdin(
+    run: HookCommandRunner, tmp_path: Path
+) -> None:
     runner = HookRunner(run)
     root = tmp_path / "技能"
     root.mkdir()
@@ -121,7 +123,7 @@ async def test_a_command_is_told_what_happens_on_stdin(run: RunCommand, tmp_path
     ids=["exit2", "exit1", "crash", "hang", "flood", "broken", "plain", "json", "stop", "missing"],
 )
 async def test_a_hook_before_a_tool_that_blocks_or_fails_denies_it(
-    run: RunCommand, script: str, seconds: float, words: str
+    run: HookCommandRunner, script: str, seconds: float, words: str
 ) -> None:
     runner = HookRunner(run)
     runner.register([hook(script, seconds)])
@@ -136,7 +138,7 @@ async def test_an_input_changed_to_a_denied_path_is_judged_again() -> None:
     answer = '{"hookSpecificOutput": {"updatedInput": {"file_path": "/home/me/.ssh/id"}}}'
     runner = HookRunner(answering(x=printed(answer)))
     runner.register([Hook(event=PRE, command=("x",))])
-    asked = before_tool(
+    asked = pre_tool_use(
         "s", Path("/srv/project"), name="Read", arguments={"file_path": "/srv/project/a"}
     )
     verdict = await runner.fire(asked)
@@ -147,7 +149,9 @@ async def test_an_input_changed_to_a_denied_path_is_judged_again() -> None:
         Rule(effect="deny", pattern=ToolPattern.parse("Read(~/.ssh)")),
         Rule(effect="allow", pattern=ToolPattern.parse("Read")),
     ]
-    standing = Standing(ground=Ground(project=Path("/srv/project"), home=Path("/home/me")))
+    standing = PermissionContext(
+        ground=PathRoots(project=Path("/srv/project"), home=Path("/home/me"))
+    )
     before = PermissionRequest(tool="Read", path=Path("/srv/project/a"))
     after = PermissionRequest(tool="Read", path=Path(changed["file_path"]))
     assert decide(before, rules, (), standing).effect == "allow"
@@ -158,7 +162,7 @@ async def test_an_input_changed_to_a_denied_path_is_judged_again() -> None:
 async def test_every_other_hook_that_fails_is_passed_over_and_told(event: HookEvent) -> None:
     runner = HookRunner(answering(x=printed("", 1, "oops")))
     runner.register([Hook(event=event, command=("x",))], skill="pdf")
-    verdict = await runner.fire(Occasion(event=event, session_id="s", cwd=Path("/")))
+    verdict = await runner.fire(HookInput(event=event, session_id="s", cwd=Path("/")))
     assert not verdict.is_blocked
     (warning,) = verdict.warnings
     assert warning.code == "hook_failed_open"
@@ -293,7 +297,7 @@ async def test_only_hooks_that_are_meant_run_and_each_is_attached_once() -> None
     assert (runner.count(PRE), runner.count(POST)) == (2, 0)
     assert (await runner.fire(bash_call())).ran == 0
     assert (await runner.fire(bash_call(name="Edit"))).ran == 2
-    after = after_tool(bash_call(name="Edit"), "done")
+    after = post_tool_use(bash_call(name="Edit"), "done")
     assert (await runner.fire(after)).ran == 0
     assert json.loads(after.payload())["tool_response"] == "done"
     assert json.loads(after.payload())["hook_event_name"] == "PostToolUse"
@@ -305,7 +309,7 @@ async def test_a_matcher_that_makes_no_sense_guards_every_tool_and_is_told() -> 
     before = await runner.fire(bash_call())
     assert before.is_blocked
     assert before.warnings[0].code == "hook_matcher_invalid"
-    after = await runner.fire(after_tool(bash_call(), ""))
+    after = await runner.fire(post_tool_use(bash_call(), ""))
     assert (after.ran, len(after.warnings)) == (0, 1)
 
 
@@ -326,7 +330,7 @@ async def test_a_matcher_that_makes_no_sense_guards_every_tool_and_is_told() -> 
     ids=range(9),
 )
 async def test_commands_are_found_below_their_own_folder(
-    run: RunCommand, tmp_path: Path, command: tuple[str, ...]
+    run: HookCommandRunner, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     root = (tmp_path / "skill").resolve()
     (root / "hooks").mkdir(parents=True)
@@ -347,7 +351,9 @@ async def test_commands_are_found_below_their_own_folder(
 
 
 @pytest.mark.needs("bubblewrap")
-async def test_a_command_sees_nothing_else_of_this_machine(run: RunCommand, tmp_path: Path) -> None:
+async def test_a_command_sees_nothing_else_of_this_machine(
+    run: HookCommandRunner, tmp_path: Path
+) -> None:
     (tmp_path / "secret").write_text("hidden", encoding="utf-8")
     (tmp_path / "skill").mkdir()
     tries = f"cat {tmp_path}/secret; touch {tmp_path}/skill/made; env | sort >&2; exit 2"
@@ -362,10 +368,10 @@ async def test_a_command_sees_nothing_else_of_this_machine(run: RunCommand, tmp_
 
 
 async def test_a_program_that_is_not_there_denies(tmp_path: Path) -> None:
-    async def opened() -> Workshop:
-        return Workshop(RecordingSandbox(), Workspaces(tmp_path / "w"))
+    async def opened() -> ScriptExecutor:
+        return ScriptExecutor(RecordingSandbox(), Workspaces(tmp_path / "w"))
 
-    runner = HookRunner(in_workshop(opened))
+    runner = HookRunner(sandbox_runner(opened))
     runner.register([Hook(event=PRE, command=("no-such-program", "x"))])
     runner.register([Hook(event=PRE, command=("./missing.sh",))], root=tmp_path)
     verdict = await runner.fire(bash_call())
@@ -497,7 +503,7 @@ def _running(word: str) -> bool:
 
 
 @pytest.mark.needs("bubblewrap")
-async def test_a_cancelled_turn_leaves_no_hook_running(run: RunCommand) -> None:
+async def test_a_cancelled_turn_leaves_no_hook_running(run: HookCommandRunner) -> None:
     length = str(100_000 + os.getpid())
     runner = HookRunner(run)
     runner.register([Hook(event=PRE, command=("sleep", length))])

@@ -12,12 +12,12 @@ import pytest
 from apexbridge import paths
 from apexbridge.errors import StorageError, UnsafePathError
 from apexbridge.paths import (
-    commit_folder,
+    commit_dir,
     create_bytes,
     remove_tree,
     replace_bytes,
     safe_join,
-    staging,
+    staging_dir,
 )
 
 
@@ -40,7 +40,7 @@ def test_a_path_that_leaves_is_refused(tmp_path: Path, relative: str) -> None:
 
 
 def test_staging_is_private_beside_the_data_and_gone_afterwards(tmp_path: Path) -> None:
-    with staging(tmp_path) as place:
+    with staging_dir(tmp_path) as place:
         assert place.parent == tmp_path / ".staging"
         assert stat.S_IMODE(place.stat().st_mode) == 0o700
         (place / "deep/er").mkdir(parents=True)
@@ -69,7 +69,7 @@ def test_a_folder_is_moved_into_place(tmp_path: Path) -> None:
     (tmp_path / "new/sub").mkdir(parents=True)
     (tmp_path / "new/sub/file").write_bytes(b"x")
     (tmp_path / "new/link").symlink_to("nowhere")
-    commit_folder(tmp_path / "new", tmp_path / "there")
+    commit_dir(tmp_path / "new", tmp_path / "there")
     assert (tmp_path / "there/sub/file").read_bytes() == b"x"
     assert not (tmp_path / "new").exists()
 
@@ -88,7 +88,7 @@ def test_nothing_that_exists_is_replaced(tmp_path: Path, kind: str) -> None:
         if kind == "full":
             (target / "old").write_bytes(b"old")
     with pytest.raises(StorageError) as caught:
-        commit_folder(tmp_path / "new", target)
+        commit_dir(tmp_path / "new", target)
     assert caught.value.code == "path_exists"
     assert (tmp_path / "new").exists()
     assert target.exists() or target.is_symlink()
@@ -101,7 +101,7 @@ def test_of_many_that_want_one_name_exactly_one_wins(tmp_path: Path) -> None:
         source.mkdir()
         (source / "who").write_text(str(number), encoding="utf-8")
         try:
-            commit_folder(source, tmp_path / "there")
+            commit_dir(source, tmp_path / "there")
         except StorageError as error:
             return error.code
         return "won"
@@ -116,7 +116,7 @@ def test_of_many_that_want_one_name_exactly_one_wins(tmp_path: Path) -> None:
 def test_a_move_that_the_disk_refuses_leaves_both_sides(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     with pytest.raises(StorageError) as caught:
-        commit_folder(tmp_path / "new", tmp_path / "no/such/folder")
+        commit_dir(tmp_path / "new", tmp_path / "no/such/folder")
     assert caught.value.code == "storage_failed"
     assert (tmp_path / "new").exists()
 
@@ -130,7 +130,7 @@ def test_a_file_system_without_the_call_takes_the_portable_way(
 
     monkeypatch.setattr(paths, "_renameat2", lambda: unsupported)
     (tmp_path / "new").mkdir()
-    commit_folder(tmp_path / "new", tmp_path / "there")
+    commit_dir(tmp_path / "new", tmp_path / "there")
     assert (tmp_path / "there").is_dir()
 
 
@@ -145,7 +145,7 @@ def test_the_portable_way_gives_its_claim_back_when_the_move_fails(
     (tmp_path / "new").mkdir()
     monkeypatch.setattr(Path, "rename", refuse)
     with pytest.raises(StorageError, match="broken disk"):
-        commit_folder(tmp_path / "new", tmp_path / "there")
+        commit_dir(tmp_path / "new", tmp_path / "there")
     assert not (tmp_path / "there").exists()
 
 
@@ -160,7 +160,7 @@ def test_the_portable_way_loses_to_someone_who_fills_its_claim(
     (tmp_path / "new").mkdir()
     monkeypatch.setattr(Path, "rename", occupied)
     with pytest.raises(StorageError) as caught:
-        commit_folder(tmp_path / "new", tmp_path / "there")
+        commit_dir(tmp_path / "new", tmp_path / "there")
     assert caught.value.code == "path_exists"
 
 

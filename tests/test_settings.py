@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from apexbridge.errors import ConfigError, SettingNotFoundError
-from apexbridge.settings import flatten, language_of_place, load, user_file
+from apexbridge.settings import default_language, flatten, load, user_config_file
 from apexbridge.skills.model import Origin
 
 
@@ -23,7 +23,7 @@ def _variables(place: Path, **more: str) -> dict[str, str]:
 
 
 def _user_file(place: Path, text: str) -> None:
-    file = user_file(_variables(place), place / "home")
+    file = user_config_file(_variables(place), place / "home")
     file.parent.mkdir(parents=True)
     file.write_text(text, encoding="utf-8")
 
@@ -182,7 +182,7 @@ def test_the_language_follows_the_setting_then_the_locale(
     place: Path, variables: dict[str, str], language: str
 ) -> None:
     assert load(project=place, environment=_variables(place, **variables)).language == language
-    assert language_of_place(variables) == language
+    assert default_language(variables) == language
 
 
 def test_a_setting_is_found_by_its_name_and_a_slip_is_helped(place: Path) -> None:
@@ -205,7 +205,7 @@ def test_the_real_environment_is_the_default(home: Path, monkeypatch: pytest.Mon
     loaded = load()
     assert (loaded.home, loaded.project, loaded.language) == (home, home.resolve(), "zh")
     assert list(flatten(loaded.settings)) == list(loaded.origins)
-    assert language_of_place() == "zh"
+    assert default_language() == "zh"
 
 
 @pytest.mark.parametrize(

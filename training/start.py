@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from apexbridge.retrieval.embedders.texts import spaced
+from apexbridge.retrieval.embedders.validation import segment_chinese
 
 Matrix = NDArray[np.float32]
 
@@ -51,7 +51,9 @@ def standing_together(
     of_chinese = np.zeros(len(chinese), np.float32)
     for left, right in parallel:
         words = {english_at[w] for w in _WORD.findall(left.lower()) if w in english_at}
-        theirs = {chinese_at[w] for w in spaced(right, chinese_at).split() if w in chinese_at}
+        theirs = {
+            chinese_at[w] for w in segment_chinese(right, chinese_at).split() if w in chinese_at
+        }
         if not words or not theirs:
             continue
         columns, rows = np.fromiter(words, np.intp), np.fromiter(theirs, np.intp)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from apexbridge.retrieval.embedders.texts import encodable, spaced
+from apexbridge.retrieval.embedders.validation import replace_surrogates, segment_chinese
 
 QUERY_TOKENS, DOCUMENT_TOKENS = 64, 96
 _PART = 20_000
@@ -73,7 +73,7 @@ def _tokens(
     path: str, words: frozenset[str], texts: Sequence[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     tokenizer = Tokenizer.from_file(path)
-    said = [spaced(encodable(text), words) for text in texts]
+    said = [segment_chinese(replace_surrogates(text), words) for text in texts]
     ids = [encoding.ids[:DOCUMENT_TOKENS] for encoding in tokenizer.encode_batch(said)]
     last = tokenizer.get_vocab()["[SEP]"]
     for row in ids:

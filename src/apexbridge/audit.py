@@ -19,14 +19,14 @@ from pathlib import Path
 
 from apexbridge.errors import AuditBrokenError, StorageError
 
-_START = "0" * 64
+_GENESIS_HASH = "0" * 64
 _TAIL_BYTES = 64 * 1024
 """No record is longer: what goes in is cut."""
 _MAX_TEXT = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class AuditRecord:
     """What was attempted, and when."""
 
     at: str
@@ -64,25 +64,25 @@ class AuditLog:
         Raises:
             AuditBrokenError: With the first line that does not fit.
         """
-        before, number = _START, 0
+        before, number = _GENESIS_HASH, 0
         for number, line in enumerate(self._lines(), start=1):
-            fields = _fields(line)
+            fields = _parse_line(line)
             told = fields.pop("hash", None) if fields else None
             if fields is None or fields.get("before") != before or told != _hash(fields):
                 raise AuditBrokenError(path=self._path, line=number)
             before = str(told)
         return number
 
-    def latest(self, limit: int) -> tuple[Record, ...]:
+    def latest(self, limit: int) -> tuple[AuditRecord, ...]:
         """The last records, the newest last; lines that make no sense are left to `verify`."""
-        last = deque[Record](maxlen=limit)
+        last = deque[AuditRecord](maxlen=limit)
         for line in self._lines():
-            fields = _fields(line) or {}
+            fields = _parse_line(line) or {}
             facts = fields.get("facts")
             if isinstance(facts, dict):
                 told = {str(key): str(value) for key, value in facts.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
                 at, action = str(fields.get("at", "")), str(fields.get("action", ""))
-                last.append(Record(at=at, action=action, facts=told))
+                last.append(AuditRecord(at=at, action=action, facts=told))
         return tuple(last)
 
     def _lines(self) -> Iterator[bytes]:
@@ -123,13 +123,13 @@ def _last_hash(descriptor: int) -> str:
     if tail and not tail.endswith(b"\n"):
         os.write(descriptor, b"\n")
     for line in reversed(tail.splitlines()):
-        fields = _fields(line)
+        fields = _parse_line(line)
         if fields is not None and "hash" in fields:
             return str(fields["hash"])
-    return _START
+    return _GENESIS_HASH
 
 
-def _fields(line: bytes) -> dict[str, object] | None:
+def _parse_line(line: bytes) -> dict[str, object] | None:
     try:
         read = json.loads(line)
     except ValueError:

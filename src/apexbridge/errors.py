@@ -47,7 +47,7 @@ it is the `outcome` of an `ExecutionResult`.
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from apexbridge import wording
+from apexbridge import locales
 
 
 class ApexBridgeError(Exception):
@@ -70,9 +70,9 @@ class ApexBridgeError(Exception):
         """How to mend it, in English; empty where nothing can be said."""
         return self.said().hint
 
-    def said(self, language: wording.Language = "en") -> wording.Phrase:
+    def said(self, language: locales.Language = "en") -> locales.LocalizedText:
         """What happened and how to mend it, in the reader's language."""
-        return wording.say(self.code, self.details, language)
+        return locales.localize(self.code, self.details, language)
 
 
 class ConfigError(ApexBridgeError):
@@ -105,7 +105,7 @@ class SkillError(ApexBridgeError):
     code = "skill_error"
 
 
-class _NearMissError(ApexBridgeError):
+class _UnknownNameError(ApexBridgeError):
     """A name is unknown; names close to it become the hint."""
 
     def __init__(self, name: str, *, near: Sequence[str] = ()) -> None:
@@ -113,31 +113,33 @@ class _NearMissError(ApexBridgeError):
         self.near = tuple(near)
         super().__init__(name=name)
 
-    def said(self, language: wording.Language = "en") -> wording.Phrase:
+    def said(self, language: locales.Language = "en") -> locales.LocalizedText:
         """The message, with the near names as its hint."""
         phrase = super().said(language)
         if not self.near:
             return phrase
         names = " / ".join(self.near)
-        return phrase._replace(hint=wording.say("did_you_mean", {"names": names}, language).message)
+        return phrase._replace(
+            hint=locales.localize("did_you_mean", {"names": names}, language).message
+        )
 
 
-class SettingNotFoundError(_NearMissError, ConfigError):
+class SettingNotFoundError(_UnknownNameError, ConfigError):
     """No setting has that name."""
 
     code = "setting_not_found"
 
 
-class SkillNotFoundError(_NearMissError, SkillError):
+class SkillNotFoundError(_UnknownNameError, SkillError):
     """No known skill has that name."""
 
     code = "skill_not_found"
 
 
-class BrokenRule(Protocol):
+class LocalizedProblem(Protocol):
     """What a problem in a skill can say of itself."""
 
-    def said(self, language: wording.Language = "en") -> wording.Phrase:
+    def said(self, language: locales.Language = "en") -> locales.LocalizedText:
         """The broken rule and how to mend it."""
         ...
 
@@ -147,16 +149,16 @@ class SkillInvalidError(SkillError):
 
     code = "skill_invalid"
 
-    def __init__(self, where: str, problems: Sequence[BrokenRule]) -> None:
+    def __init__(self, where: str, problems: Sequence[LocalizedProblem]) -> None:
         self.where = where
         self.problems = tuple(problems)
         super().__init__(where=where)
 
-    def said(self, language: wording.Language = "en") -> wording.Phrase:
+    def said(self, language: locales.Language = "en") -> locales.LocalizedText:
         """Every broken rule in one sentence; the hint of a single one."""
         rules = [problem.said(language) for problem in self.problems]
         details = {"where": self.where, "detail": "; ".join(rule.message for rule in rules)}
-        phrase = wording.say(self.code, details, language)
+        phrase = locales.localize(self.code, details, language)
         return phrase._replace(hint=rules[0].hint if len(rules) == 1 else "")
 
 
@@ -220,7 +222,7 @@ class ToolError(ApexBridgeError):
     code = "tool_error"
 
 
-class ToolNotFoundError(_NearMissError, ToolError):
+class ToolNotFoundError(_UnknownNameError, ToolError):
     """No known tool has that name."""
 
     code = "tool_not_found"
@@ -244,10 +246,10 @@ class PermissionDeniedError(ApexBridgeError):
     code = "permission_denied"
 
 
-class VettingReport(Protocol):
+class SerializableReport(Protocol):
     """What vetting can say of itself."""
 
-    def to_json(self, language: wording.Language = "en") -> dict[str, Any]:
+    def to_json(self, language: locales.Language = "en") -> dict[str, Any]:
         """Everything, with words in one language."""
         ...
 
@@ -257,7 +259,7 @@ class SkillDangerousError(PermissionDeniedError):
 
     code = "skill_dangerous"
 
-    def __init__(self, report: VettingReport, **details: str) -> None:
+    def __init__(self, report: SerializableReport, **details: str) -> None:
         self.report = report
         super().__init__(**details)
 

@@ -10,9 +10,9 @@ from typing import Literal
 
 Mode = Literal["inline", "fork"]
 Trigger = Literal["user", "model", "nested", "fork", "api"]
-Settlement = Literal["once", "always", "no", "expired", "withdrawn"]
+ApprovalOutcome = Literal["once", "always", "no", "expired", "withdrawn"]
 """What became of a question: an answer, none in time, or a turn that was left meanwhile."""
-Cause = Literal[
+ChangeCause = Literal[
     "refresh",
     "path",
     "folder",
@@ -120,7 +120,7 @@ class ApprovalSettled:
 
     session_id: str
     approval_id: str
-    answer: Settlement
+    answer: ApprovalOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class CatalogChanged:
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    cause: Cause
+    cause: ChangeCause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

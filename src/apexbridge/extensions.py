@@ -31,7 +31,7 @@ hook = pluggy.HookimplMarker(GROUP)
 _spec = pluggy.HookspecMarker(GROUP)
 
 
-class _Points:
+class _HookSpecs:
     @_spec
     def apexbridge_sources(self, project: Path) -> Sequence[SkillSource]:  # pyright: ignore[reportReturnType]
         """Give more sources of skills for a project; their skills carry the origin they say."""
@@ -50,7 +50,7 @@ class Extensions:
 
     def __init__(self) -> None:
         self._plugins = pluggy.PluginManager(GROUP)
-        self._plugins.add_hookspecs(_Points)
+        self._plugins.add_hookspecs(_HookSpecs)
 
     @classmethod
     def installed(cls) -> "Extensions":
@@ -61,7 +61,7 @@ class Extensions:
         """
         extensions = cls()
         try:
-            for point in _named(tuple(sys.path)):
+            for point in _find_entry_points(tuple(sys.path)):
                 if not extensions._plugins.has_plugin(point.name):
                     extensions._plugins.register(point.load(), point.name)
         except Exception as error:  # a stranger's module may raise anything when it is imported
@@ -94,6 +94,6 @@ class Extensions:
 
 
 @functools.cache
-def _named(_: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+def _find_entry_points(_: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     """What is installed in these places: it stays so while a process runs, and is slow to find."""
     return tuple(entry_points(group=GROUP))

@@ -17,33 +17,40 @@ from typing import Any, NamedTuple
 import anyio
 
 from apexbridge.errors import ApexBridgeError
-from apexbridge.policy.hook_answers import HookAnswerError, read_answer, shortened
-from apexbridge.policy.hook_matching import matches
-from apexbridge.policy.hookspec import Hook, HookEvent, HookVerdict, HookWarning
+from apexbridge.permissions.hook_protocol import (
+    Hook,
+    HookEvent,
+    HookOutputError,
+    HookVerdict,
+    HookWarning,
+    matches_hook,
+    parse_hook_output,
+    truncate_output,
+)
 from apexbridge.sandbox import interpreters
 from apexbridge.sandbox.base import MIB, ExecutionResult, SandboxLimits
 from apexbridge.sandbox.interpreters import Interpreter
-from apexbridge.sandbox.workshop import Job, Workshop
-from apexbridge.skills.runners import FIRST_LINE_BYTES, runner_of
+from apexbridge.sandbox.script_executor import ScriptExecutor, ScriptJob
+from apexbridge.skills.tree import SHEBANG_BYTES, script_interpreter
 
 log = logging.getLogger(__name__)
 
 _MAX_PAYLOAD = 10 * MIB
 _MAX_OUTPUT = MIB
 _ENV = Interpreter(program=Path("/usr/bin/env"))
-_AT_ONCE = 8
+_MAX_CONCURRENT = 8
 _GRACE_SECONDS = 5
-_BLOCKS = 2
-_RUN_SCRIPTS = frozenset({"bash", "sh", "python", "python3", "node"})
-_OK = range(200, 300)
-_PLACE = re.compile(
+_BLOCKING_EXIT_CODE = 2
+_SCRIPT_INTERPRETERS = frozenset({"bash", "sh", "python", "python3", "node"})
+_SUCCESS_STATUSES = range(200, 300)
+_PATH_VARIABLE = re.compile(
     r"\$\{(CLAUDE_PLUGIN_ROOT|CLAUDE_SKILL_DIR|CLAUDE_PROJECT_DIR)\}"
     r"|\$(CLAUDE_PLUGIN_ROOT|CLAUDE_SKILL_DIR|CLAUDE_PROJECT_DIR)\b"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Occasion:
+class HookInput:
     """One moment in a session; `subject` is what a matcher is held against."""
 
     event: HookEvent
@@ -64,16 +71,16 @@ class Occasion:
         )
 
 
-def before_tool(
+def pre_tool_use(
     session_id: str, cwd: Path, *, name: str, arguments: Mapping[str, Any], call_id: str = ""
-) -> Occasion:
+) -> HookInput:
     """A tool is about to be used."""
     facts = {"tool_name": name, "tool_input": dict(arguments), "tool_use_id": call_id}
     event = HookEvent.PRE_TOOL_USE
-    return Occasion(event=event, session_id=session_id, cwd=cwd, subject=name, facts=facts)
+    return HookInput(event=event, session_id=session_id, cwd=cwd, subject=name, facts=facts)
 
 
-def after_tool(before: Occasion, response: object) -> Occasion:
+def post_tool_use(before: HookInput, response: object) -> HookInput:
     """The tool of `before` was used; `response` is what came back."""
     facts = {**before.facts, "tool_response": response}
     return replace(before, event=HookEvent.POST_TOOL_USE, facts=facts)
@@ -97,17 +104,17 @@ class HookReply(NamedTuple):
     body: bytes
 
 
-RunCommand = Callable[[HookCommand], Awaitable[ExecutionResult]]
-PostPayload = Callable[[str, bytes, float], Awaitable[HookReply]]
+HookCommandRunner = Callable[[HookCommand], Awaitable[ExecutionResult]]
+HookPoster = Callable[[str, bytes, float], Awaitable[HookReply]]
 """Address, payload and seconds in, the answer out; raises an `ApexBridgeError` where none comes."""
 
 
-class _FailedError(Exception):
+class _HookFailedError(Exception):
     """A hook gave no verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Registered:
+class _RegisteredHook:
     hook: Hook
     skill: str
     root: Path | None
@@ -121,11 +128,11 @@ class _Registered:
 class HookRunner:
     """The hooks of a session and of the skills it invoked; sessions below it may share it."""
 
-    def __init__(self, run: RunCommand, post: PostPayload | None = None) -> None:
+    def __init__(self, run: HookCommandRunner, post: HookPoster | None = None) -> None:
         self._run = run
         self._post = post
-        self._registered: dict[_Registered, None] = {}
-        self._spent: set[_Registered] = set()
+        self._registered: dict[_RegisteredHook, None] = {}
+        self._spent: set[_RegisteredHook] = set()
 
     def register(self, hooks: Iterable[Hook], *, skill: str = "", root: Path | None = None) -> int:
         """Attach hooks for the rest of the session; those that are attached already stay as is.
@@ -135,7 +142,7 @@ class HookRunner:
         """
         before = len(self._registered)
         for hook in hooks:
-            self._registered.setdefault(_Registered(hook=hook, skill=skill, root=root))
+            self._registered.setdefault(_RegisteredHook(hook=hook, skill=skill, root=root))
         return len(self._registered) - before
 
     def below(self) -> "HookRunner":
@@ -157,35 +164,35 @@ class HookRunner:
     def is_heard(self, event: HookEvent, subject: str) -> bool:
         """Whether any hook is attached to an event, for that subject."""
         return any(
-            entry.hook.event is event and matches(entry.hook.matcher, subject) is not False
+            entry.hook.event is event and matches_hook(entry.hook.matcher, subject) is not False
             for entry in self._registered
         )
 
-    async def fire(self, occasion: Occasion) -> HookVerdict:
+    async def fire(self, occasion: HookInput) -> HookVerdict:
         """Run the hooks of this moment side by side. Never raises for what a hook did."""
         chosen, warnings = self._choose(occasion)
         if not chosen:
             return HookVerdict(warnings=warnings)
         payload = occasion.payload()
-        limiter = anyio.CapacityLimiter(_AT_ONCE)
+        limiter = anyio.CapacityLimiter(_MAX_CONCURRENT)
         verdicts = [HookVerdict()] * len(chosen)
 
-        async def ask(number: int, entry: _Registered) -> None:
+        async def ask(number: int, entry: _RegisteredHook) -> None:
             async with limiter:
                 verdicts[number] = await self._ask(entry, occasion, payload)
 
         async with anyio.create_task_group() as group:
             for number, entry in enumerate(chosen):
                 group.start_soon(ask, number, entry)
-        return _together(chosen, verdicts, warnings)
+        return _merge_verdicts(chosen, verdicts, warnings)
 
-    def _choose(self, occasion: Occasion) -> tuple[list[_Registered], tuple[HookWarning, ...]]:
+    def _choose(self, occasion: HookInput) -> tuple[list[_RegisteredHook], tuple[HookWarning, ...]]:
         """The hooks that are meant; one that runs once is spent before anyone else can look."""
-        chosen, warnings = list[_Registered](), list[HookWarning]()
+        chosen, warnings = list[_RegisteredHook](), list[HookWarning]()
         for entry in self._registered:
             if entry.hook.event is not occasion.event or entry in self._spent:
                 continue
-            is_meant = matches(entry.hook.matcher, occasion.subject)
+            is_meant = matches_hook(entry.hook.matcher, occasion.subject)
             if is_meant is None:
                 warnings.append(_warning("hook_matcher_invalid", entry, entry.hook.matcher[:80]))
                 is_meant = occasion.event is HookEvent.PRE_TOOL_USE
@@ -195,11 +202,13 @@ class HookRunner:
                     self._spent.add(entry)
         return chosen, tuple(warnings)
 
-    async def _ask(self, entry: _Registered, occasion: Occasion, payload: bytes) -> HookVerdict:
+    async def _ask(
+        self, entry: _RegisteredHook, occasion: HookInput, payload: bytes
+    ) -> HookVerdict:
         try:
             with anyio.fail_after(entry.hook.timeout_seconds + _GRACE_SECONDS):
                 return await self._answer(entry, occasion, payload)
-        except (_FailedError, HookAnswerError) as error:
+        except (_HookFailedError, HookOutputError) as error:
             detail = str(error)
         except TimeoutError:
             detail = f"no answer within {entry.hook.timeout_seconds:g} s"
@@ -208,11 +217,13 @@ class HookRunner:
         except Exception as error:
             log.warning("A hook could not be run", exc_info=True)
             detail = type(error).__name__
-        return _failed(entry, occasion.event, detail)
+        return _failure_verdict(entry, occasion.event, detail)
 
-    async def _answer(self, entry: _Registered, occasion: Occasion, payload: bytes) -> HookVerdict:
+    async def _answer(
+        self, entry: _RegisteredHook, occasion: HookInput, payload: bytes
+    ) -> HookVerdict:
         if len(payload) > _MAX_PAYLOAD:
-            raise _FailedError("there is more to tell it than a hook can be told")
+            raise _HookFailedError("there is more to tell it than a hook can be told")
         hook = entry.hook
         if hook.url:
             return await self._ask_address(hook, payload)
@@ -223,44 +234,44 @@ class HookRunner:
             project=occasion.cwd,
             seconds=hook.timeout_seconds,
         )
-        return _read(occasion.event, await self._run(command))
+        return _parse_result(occasion.event, await self._run(command))
 
     async def _ask_address(self, hook: Hook, payload: bytes) -> HookVerdict:
         if self._post is None:
-            raise _FailedError("hooks may not reach the network here")
+            raise _HookFailedError("hooks may not reach the network here")
         with anyio.fail_after(hook.timeout_seconds):
             reply = await self._post(hook.url, payload, hook.timeout_seconds)
-        if reply.status not in _OK:
-            raise _FailedError(f"it answered {reply.status}")
-        return read_answer(hook.event, reply.body)
+        if reply.status not in _SUCCESS_STATUSES:
+            raise _HookFailedError(f"it answered {reply.status}")
+        return parse_hook_output(hook.event, reply.body)
 
 
-def _read(event: HookEvent, result: ExecutionResult) -> HookVerdict:
+def _parse_result(event: HookEvent, result: ExecutionResult) -> HookVerdict:
     """Exit 2 blocks, 0 answers by what it printed, and everything else is a failure."""
     said = result.stderr.decode("utf-8", "replace").strip()
     if result.truncated or result.outcome not in {"ok", "failed"}:
-        raise _FailedError(f"{result.outcome}: {result.error or said[:200]}".rstrip(": "))
-    if result.exit_code == _BLOCKS:
-        return HookVerdict(outcome="block", reason=shortened(said))
+        raise _HookFailedError(f"{result.outcome}: {result.error or said[:200]}".rstrip(": "))
+    if result.exit_code == _BLOCKING_EXIT_CODE:
+        return HookVerdict(outcome="block", reason=truncate_output(said))
     if result.exit_code != 0:
-        raise _FailedError(f"exit code {result.exit_code}: {said[:200]}".rstrip(": "))
-    return read_answer(event, result.stdout)
+        raise _HookFailedError(f"exit code {result.exit_code}: {said[:200]}".rstrip(": "))
+    return parse_hook_output(event, result.stdout)
 
 
-def _failed(entry: _Registered, event: HookEvent, detail: str) -> HookVerdict:
+def _failure_verdict(entry: _RegisteredHook, event: HookEvent, detail: str) -> HookVerdict:
     if event is HookEvent.PRE_TOOL_USE:
         warning = _warning("hook_failed_closed", entry, detail)
         return HookVerdict(outcome="block", reason=warning.message, warnings=(warning,))
     return HookVerdict(warnings=(_warning("hook_failed_open", entry, detail),))
 
 
-def _warning(code: str, entry: _Registered, detail: str) -> HookWarning:
+def _warning(code: str, entry: _RegisteredHook, detail: str) -> HookWarning:
     details = {"hook": entry.name, "event": str(entry.hook.event), "detail": detail}
     return HookWarning(code=code, details=details)
 
 
-def _together(
-    entries: Sequence[_Registered],
+def _merge_verdicts(
+    entries: Sequence[_RegisteredHook],
     verdicts: Sequence[HookVerdict],
     warnings: tuple[HookWarning, ...],
 ) -> HookVerdict:
@@ -281,7 +292,7 @@ def _together(
     return HookVerdict(
         outcome="block" if blocked else "continue",
         reason="\n".join(v.reason for v in (blocked or asking) if v.reason),
-        context=shortened("\n".join(v.context for v in verdicts if v.context)),
+        context=truncate_output("\n".join(v.context for v in verdicts if v.context)),
         asks=bool(asking) and not blocked,
         stops=any(v.stops for v in verdicts),
         changed=changes[-1][1] if changes and not blocked else None,
@@ -290,30 +301,30 @@ def _together(
     )
 
 
-def in_workshop(
-    workshop: Callable[[], Awaitable[Workshop]], limits: SandboxLimits | None = None
-) -> RunCommand:
+def sandbox_runner(
+    workshop: Callable[[], Awaitable[ScriptExecutor]], limits: SandboxLimits | None = None
+) -> HookCommandRunner:
     """Run hooks' commands in the sandbox that this opens, each in a workspace of its own."""
     within = limits or SandboxLimits()
 
     async def run(command: HookCommand) -> ExecutionResult:
         opened = await workshop()
-        return await opened.run(_job(command, within))
+        return await opened.run(_to_job(command, within))
 
     return run
 
 
-def _job(command: HookCommand, limits: SandboxLimits) -> Job:
+def _to_job(command: HookCommand, limits: SandboxLimits) -> ScriptJob:
     root = command.root.resolve() if command.root is not None else None
     places = {"CLAUDE_PROJECT_DIR": str(command.project)}
     if root is not None:
         places |= {"CLAUDE_PLUGIN_ROOT": str(root), "CLAUDE_SKILL_DIR": str(root)}
     program, *rest = (
-        _PLACE.sub(lambda found: places.get(found[1] or found[2], ""), word)
+        _PATH_VARIABLE.sub(lambda found: places.get(found[1] or found[2], ""), word)
         for word in command.argv
     )
-    interpreter, flags, script, arguments = _started(program, rest, root)
-    return Job(
+    interpreter, flags, script, arguments = _resolve_program(program, rest, root)
+    return ScriptJob(
         interpreter=interpreter,
         flags=flags,
         script=script,
@@ -330,28 +341,28 @@ def _job(command: HookCommand, limits: SandboxLimits) -> Job:
     )
 
 
-def _started(
+def _resolve_program(
     program: str, rest: list[str], root: Path | None
 ) -> tuple[Interpreter, tuple[str, ...], Path, Sequence[str]]:
     """Who runs what: a script by its interpreter, any other program by itself."""
     if "/" in program:
-        script = _anchored(program, root)
+        script = _resolve_script(program, root)
         with script.open("rb") as file:
-            name, *flags = runner_of(file.readline(FIRST_LINE_BYTES), script.suffix)
+            name, *flags = script_interpreter(file.readline(SHEBANG_BYTES), script.suffix)
         found = interpreters.find(name) if name else None
         if found is None:
             return _ENV, (), script, rest
         return found, (*found.flags, *flags), script, rest
     found = interpreters.find(program)
     if found is None:
-        raise _FailedError(f"there is no program '{program}'")
-    if rest and root is not None and program in _RUN_SCRIPTS:
-        script = _anchored(rest[0], root)
+        raise _HookFailedError(f"there is no program '{program}'")
+    if rest and root is not None and program in _SCRIPT_INTERPRETERS:
+        script = _resolve_script(rest[0], root)
         if script.is_file():
             return found, found.flags, script, rest[1:]
     starter = replace(_ENV, prefix=found.prefix)
     return starter, (), found.program, (*found.flags, *rest)
 
 
-def _anchored(path: str, root: Path | None) -> Path:
+def _resolve_script(path: str, root: Path | None) -> Path:
     return Path(path) if root is None else root / path

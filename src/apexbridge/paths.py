@@ -47,7 +47,7 @@ def fsync_file(path: Path) -> None:
     _fsync(path, os.O_RDONLY)
 
 
-def fsync_folder(path: Path) -> None:
+def fsync_dir(path: Path) -> None:
     """Force a folder's entries to the disk: without it a rename may be forgotten by a crash."""
     _fsync(path, os.O_RDONLY | os.O_DIRECTORY)
 
@@ -67,11 +67,11 @@ def fsync_tree(root: Path) -> None:
             path = Path(folder, name)
             if not path.is_symlink():
                 fsync_file(path)
-        fsync_folder(Path(folder))
+        fsync_dir(Path(folder))
 
 
 @contextmanager
-def staging(home: Path) -> Generator[Path]:
+def staging_dir(home: Path) -> Generator[Path]:
     """Lend a private folder below `home/.staging`; whatever is left in it afterwards is removed.
 
     It lies on the file system of `home`, so that what was built in it can be moved by one rename.
@@ -97,12 +97,12 @@ def remove_tree(root: Path) -> None:
     except FileNotFoundError:
         return
     try:
-        pending = _strip(top, top)
+        pending = _flatten(top, top)
         while pending:
             name = pending.pop()
             folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
             try:
-                pending += _strip(folder, top)
+                pending += _flatten(folder, top)
             finally:
                 os.close(folder)
             os.rmdir(name, dir_fd=top)
@@ -111,7 +111,7 @@ def remove_tree(root: Path) -> None:
     root.rmdir()
 
 
-def _strip(folder: int, top: int) -> list[str]:
+def _flatten(folder: int, top: int) -> list[str]:
     """Unlink a folder's files and move its folders, made accessible, up; their new names."""
     moved = list[str]()
     for name in os.listdir(folder):
@@ -125,7 +125,7 @@ def _strip(folder: int, top: int) -> list[str]:
     return moved
 
 
-def commit_folder(source: Path, target: Path) -> None:
+def commit_dir(source: Path, target: Path) -> None:
     """Move a folder into place by one durable rename, and never replace anything.
 
     If the disk refuses, the folder is where it was.
@@ -135,16 +135,16 @@ def commit_folder(source: Path, target: Path) -> None:
     """
     try:
         fsync_tree(source)
-        _rename_new(source, target)
-        _sync_or(lambda: target.rename(source), target.parent, source.parent)
+        _rename_noreplace(source, target)
+        _fsync_or_undo(lambda: target.rename(source), target.parent, source.parent)
     except FileExistsError:
         raise StorageError(code="path_exists", path=target) from None
     except OSError as error:
         raise StorageError(error.strerror or str(error), path=target) from error
 
 
-def _rename_new(source: Path, target: Path) -> None:
-    if _rename(source, target, _RENAME_NOREPLACE):
+def _rename_noreplace(source: Path, target: Path) -> None:
+    if _renameat2_call(source, target, _RENAME_NOREPLACE):
         return
     # A portable second way: making the empty folder is the claim that only one can win, and
     # rename(2) replaces an empty folder, and no other, in one step.
@@ -158,7 +158,7 @@ def _rename_new(source: Path, target: Path) -> None:
         raise
 
 
-def exchange_folders(one: Path, other: Path) -> None:
+def exchange_dirs(one: Path, other: Path) -> None:
     """Let two folders change places by one durable rename: at no moment is either missing.
 
     Where the file system cannot do that there are three renames. What a crash leaves between them
@@ -170,62 +170,62 @@ def exchange_folders(one: Path, other: Path) -> None:
     try:
         fsync_tree(one)
         _exchange(one, other)
-        _sync_or(lambda: _exchange(one, other), other.parent, one.parent)
+        _fsync_or_undo(lambda: _exchange(one, other), other.parent, one.parent)
     except OSError as error:
         raise StorageError(error.strerror or str(error), path=other) from error
 
 
 def _exchange(one: Path, other: Path) -> None:
-    if not _rename(one, other, _RENAME_EXCHANGE):
-        _exchange_in_steps(one, other)
+    if not _renameat2_call(one, other, _RENAME_EXCHANGE):
+        _exchange_by_renames(one, other)
 
 
-def _sync_or(take_back: Callable[[], object], *folders: Path) -> None:
+def _fsync_or_undo(take_back: Callable[[], object], *folders: Path) -> None:
     """Force folders to the disk; what cannot be made durable is taken back."""
     try:
         for folder in folders:
-            fsync_folder(folder)
+            fsync_dir(folder)
     except OSError:
         take_back()
         raise
 
 
-def _exchange_in_steps(one: Path, other: Path) -> None:
-    other.rename(_aside(one))
+def _exchange_by_renames(one: Path, other: Path) -> None:
+    other.rename(_backup_path(one))
     try:
         one.rename(other)
     except OSError:
-        _aside(one).rename(other)
+        _backup_path(one).rename(other)
         raise
     try:
-        _aside(one).rename(one)
+        _backup_path(one).rename(one)
     except OSError:
         other.rename(one)
-        _aside(one).rename(other)
+        _backup_path(one).rename(other)
         raise
 
 
-def finish_exchange(one: Path, other: Path) -> None:
+def recover_exchange(one: Path, other: Path) -> None:
     """Put right what a crash left of an exchange: the old state, or the new one.
 
     Raises:
         StorageError: If the disk refuses.
     """
-    aside = _aside(one)
+    aside = _backup_path(one)
     try:
         if aside.exists():
             aside.rename(one if other.exists() else other)
-            fsync_folder(other.parent)
-            fsync_folder(one.parent)
+            fsync_dir(other.parent)
+            fsync_dir(one.parent)
     except OSError as error:
         raise StorageError(error.strerror or str(error), path=other) from error
 
 
-def _aside(path: Path) -> Path:
+def _backup_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.aside")
 
 
-def _rename(source: Path, target: Path, how: int) -> bool:
+def _renameat2_call(source: Path, target: Path, how: int) -> bool:
     """Ask the kernel; False where this system or this file system cannot."""
     renameat2 = _renameat2()
     if renameat2 is None:
@@ -253,7 +253,7 @@ def replace_bytes(path: Path, data: bytes) -> None:
     Raises:
         StorageError: If the path is no plain file, or the disk refuses.
     """
-    with _beside(path) as temporary:
+    with _temporary_sibling(path) as temporary:
         try:
             mode = path.lstat().st_mode
         except FileNotFoundError:
@@ -262,10 +262,10 @@ def replace_bytes(path: Path, data: bytes) -> None:
             raise StorageError("it is no plain file", path=path)
         _write_new(temporary, data, stat.S_IMODE(mode))
         temporary.replace(path)
-        fsync_folder(path.parent)
+        fsync_dir(path.parent)
 
 
-def swap_file(path: Path, new: Path) -> None:
+def replace_file(path: Path, new: Path) -> None:
     """Put a file, written and synced already, in another's place; the old or the new is there.
 
     Both lie on one file system. If the disk refuses, the old one is there.
@@ -273,11 +273,11 @@ def swap_file(path: Path, new: Path) -> None:
     Raises:
         StorageError: If the disk refuses.
     """
-    old = _aside(new)
-    with as_storage(path):
+    old = _backup_path(new)
+    with storage_errors(path):
         old.hardlink_to(path)
         new.replace(path)
-        _sync_or(lambda: old.replace(path), path.parent)
+        _fsync_or_undo(lambda: old.replace(path), path.parent)
     with contextlib.suppress(OSError):  # the change is made
         old.unlink()
 
@@ -288,14 +288,14 @@ def create_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     Raises:
         StorageError: `path_exists` if there is one, `storage_failed` if the disk refuses.
     """
-    with _beside(path) as temporary:
+    with _temporary_sibling(path) as temporary:
         _write_new(temporary, data, mode)
         path.hardlink_to(temporary)
-        fsync_folder(path.parent)
+        fsync_dir(path.parent)
 
 
 @contextmanager
-def as_storage(path: Path) -> Generator[None]:
+def storage_errors(path: Path) -> Generator[None]:
     """The disk's errors become ours."""
     try:
         yield
@@ -304,7 +304,7 @@ def as_storage(path: Path) -> Generator[None]:
 
 
 @contextmanager
-def _beside(path: Path) -> Generator[Path]:
+def _temporary_sibling(path: Path) -> Generator[Path]:
     """A name for a new file in the same folder, gone afterwards; the disk's errors become ours."""
     if not path.name:
         raise StorageError("it names no file", path=path)

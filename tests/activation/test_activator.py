@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apexbridge.activation.activator import REFUSALS, Invocation
-from apexbridge.agent.invoking import user_wish
+from apexbridge.agent.session import parse_slash_command
 from apexbridge.errors import ApexBridgeError, SkillNotFoundError
 from apexbridge.events import SkillRefused, SlashUsedByModel, Trigger
 from apexbridge.extensions import Extensions, hook
@@ -15,7 +15,7 @@ from apexbridge.settings import load
 from apexbridge.skills.model import Origin
 from apexbridge.sources.base import SkillSource
 from apexbridge.testing import FixedApprover, MemorySource, make_skill, skill_md
-from tests.agent.house import House, calls, house, invokes, says
+from tests.agent.agent_fixture import House, calls, house, invokes, says
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.anyio
 def test_a_slash_and_a_name_is_a_skill_and_a_path_is_none(
     text: str, expected: tuple[str, str] | None
 ) -> None:
-    wish = user_wish(text)
+    wish = parse_slash_command(text)
     assert (None if wish is None else (wish.name, wish.arguments)) == expected
 
 

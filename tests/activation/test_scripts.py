@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from apexbridge.activation.scripts import ScriptCall, choose_entry, execute_skill
+from apexbridge.activation.scripts import ScriptCall, find_script, run_script
 from apexbridge.errors import (
     ApexBridgeError,
     ConfigError,
@@ -12,15 +12,15 @@ from apexbridge.errors import (
     StorageError,
     ToolInputError,
 )
-from apexbridge.runtime import Bounds, Runtime
-from apexbridge.runtime.executing import Executing
-from apexbridge.sandbox import interpreters, spawn
+from apexbridge.runtime import ResourceControls, Runtime
+from apexbridge.runtime.script_runner import ScriptRunner
+from apexbridge.sandbox import child_process, interpreters
 from apexbridge.sandbox.base import ExecutionResult, Sandbox, SandboxLimits
-from apexbridge.sandbox.workshop import Workshop
+from apexbridge.sandbox.script_executor import ScriptExecutor
 from apexbridge.sandbox.workspace import Workspaces
 from apexbridge.settings import load
 from apexbridge.skills.model import Origin, Provenance, Skill
-from apexbridge.skills.reader import read_skill
+from apexbridge.skills.parser import read_skill
 from apexbridge.testing import RecordingSandbox, make_skill
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +51,7 @@ async def test_the_entry_is_the_named_one_the_usual_one_or_the_only_one(
     root = make_skill(tmp_path, "tool", files=dict.fromkeys(files, ""))
     skill = read_skill(root, Provenance(origin=Origin.USER, source_id="x")).skill
     assert skill is not None
-    assert choose_entry(ScriptCall(skill=skill, script=named)) == root.resolve() / entry
+    assert find_script(ScriptCall(skill=skill, script=named)) == root.resolve() / entry
 
 
 @pytest.mark.promise("X01")
@@ -64,22 +64,22 @@ async def test_a_script_that_is_not_the_skills_own_is_refused(tmp_path: Path, na
     (tmp_path / "outside.py").write_text("", encoding="utf-8")
     (skill.root / "scripts/link.py").symlink_to(tmp_path / "outside.py")
     with pytest.raises(ApexBridgeError):
-        choose_entry(ScriptCall(skill=skill, script=named))
+        find_script(ScriptCall(skill=skill, script=named))
 
 
 @pytest.mark.promise("X01")
 async def test_without_a_script_or_with_too_many_it_is_told(tmp_path: Path) -> None:
     with pytest.raises(ToolInputError, match="has no script"):
-        choose_entry(ScriptCall(skill=_skill(tmp_path / "a")))
+        find_script(ScriptCall(skill=_skill(tmp_path / "a")))
     many = _skill(tmp_path / "b", scripts__a_py="", scripts__b_py="")
     with pytest.raises(ToolInputError, match=r"say which script: a\.py, b\.py"):
-        choose_entry(ScriptCall(skill=many))
+        find_script(ScriptCall(skill=many))
 
 
 async def _run(skill: Skill, place: Path, *arguments: str) -> tuple[RecordingSandbox, str | None]:
     sandbox = RecordingSandbox()
     call = ScriptCall(skill=skill, arguments=arguments)
-    result = await execute_skill(call, Workshop(sandbox, Workspaces(place / "w")))
+    result = await run_script(call, ScriptExecutor(sandbox, Workspaces(place / "w")))
     return sandbox, result.error
 
 
@@ -122,7 +122,7 @@ async def test_a_missing_interpreter_is_told_and_nothing_runs(tmp_path: Path, fi
     skill = _skill(tmp_path, scripts__main_rb=f"{first}\n")
     sandbox = RecordingSandbox()
     call = ScriptCall(skill=skill, script="main.rb")
-    result = await execute_skill(call, Workshop(sandbox, Workspaces(tmp_path / "w")))
+    result = await run_script(call, ScriptExecutor(sandbox, Workspaces(tmp_path / "w")))
     assert (result.outcome, result.exit_code, sandbox.requests) == ("not_started", None, [])
     assert (result.error or "").startswith("interpreter_missing")
 
@@ -236,15 +236,15 @@ async def test_a_system_without_backends_refuses_even_what_is_allowed(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": "print('ran')"})
-    monkeypatch.setattr(Executing, "_candidates", no_candidates)
-    monkeypatch.setattr(spawn, "is_supported", lambda: False)
+    monkeypatch.setattr(ScriptRunner, "_candidates", no_candidates)
+    monkeypatch.setattr(child_process, "is_supported", lambda: False)
     environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__ALLOW_UNSANDBOXED": "yes"}
     async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
         with pytest.raises(ApexBridgeError, match="no backend is known for this system"):
             await runtime.executing.execute(ScriptCall(skill=runtime.catalog.get("tool")))
 
 
-def no_candidates(_: Executing, __: Bounds) -> list[Sandbox]:
+def no_candidates(_: ScriptRunner, __: ResourceControls) -> list[Sandbox]:
     return []
 
 
@@ -253,7 +253,7 @@ async def test_without_any_isolation_nothing_runs_unless_allowed(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": "print('ran')"})
-    monkeypatch.setattr(Executing, "_candidates", no_candidates)
+    monkeypatch.setattr(ScriptRunner, "_candidates", no_candidates)
     for allowed in ("no", "yes"):
         environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__ALLOW_UNSANDBOXED": allowed}
         async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
@@ -274,7 +274,7 @@ async def test_a_run_that_cannot_be_recorded_does_not_happen(
 ) -> None:
     script = f"touch {tmp_path}/ran"
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": script})
-    monkeypatch.setattr(Executing, "_candidates", no_candidates)
+    monkeypatch.setattr(ScriptRunner, "_candidates", no_candidates)
     data = tmp_path / "data"
     (data / "audit.jsonl").mkdir(parents=True)
     environment = {"HOME": str(home), "APEXBRIDGE_DATA_DIR": str(data)}
@@ -307,11 +307,11 @@ async def test_a_skill_reaches_the_hosts_that_were_granted_to_it(
         make_skill(home / ".claude/skills", name, files={"scripts/main.sh": ""})
     seen = dict[str, tuple[str, ...]]()
 
-    async def note(call: ScriptCall, _: Workshop) -> ExecutionResult:
+    async def note(call: ScriptCall, _: ScriptExecutor) -> ExecutionResult:
         seen[call.skill.name] = call.hosts
         return ExecutionResult(outcome="ok", exit_code=0)
 
-    monkeypatch.setattr("apexbridge.runtime.executing.execute_skill", note)
+    monkeypatch.setattr("apexbridge.runtime.script_runner.execute_skill", note)
     granted = "weather=api.example.org,weather=example.com:8443"
     environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__HOSTS": granted}
     async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:

@@ -6,8 +6,8 @@ from apexbridge.agent.compaction import (
     ALL_SKILLS_TOKENS,
     SKILL_TOKENS,
     compact,
-    fits,
-    tokens_of,
+    fits_budget,
+    message_tokens,
     total_tokens,
     transcript,
 )
@@ -22,7 +22,7 @@ from apexbridge.messages import (
     UserMessage,
     estimate_tokens,
 )
-from tests.agent.sessions import new_session
+from tests.agent.session_factory import new_session
 
 pytestmark = pytest.mark.anyio
 
@@ -129,7 +129,7 @@ def test_a_transcript_tells_who_said_what_and_leaves_reminders_out() -> None:
 
 def test_calls_count_as_well_as_words() -> None:
     call = ToolCall(id="1", name="Write", arguments="x" * 4_000)
-    assert tokens_of(AssistantMessage(tool_calls=(call,))) > 1_000
+    assert message_tokens(AssistantMessage(tool_calls=(call,))) > 1_000
 
 
 @pytest.mark.parametrize(
@@ -144,6 +144,6 @@ def test_calls_count_as_well_as_words() -> None:
 def test_a_conversation_fits_to_the_last_token(message: Message, tokens: int) -> None:
     messages = [message] * 3
     assert total_tokens(messages) == 3 * tokens
-    assert fits(messages, 3 * tokens)
-    assert not fits(messages, 3 * tokens - 1)
-    assert fits(messages, 10_000)
+    assert fits_budget(messages, 3 * tokens)
+    assert not fits_budget(messages, 3 * tokens - 1)
+    assert fits_budget(messages, 10_000)

@@ -10,8 +10,8 @@ from apexbridge.agent.turn import TurnRecord
 from apexbridge.events import SkillActivated
 from apexbridge.models.base import ModelDelta, Usage
 from apexbridge.testing import FixedApprover, StaticTool, make_skill
-from tests.agent.hooking import Hooking
-from tests.agent.house import calls, house, invokes, says
+from tests.agent.agent_fixture import calls, house, invokes, says
+from tests.agent.fake_hooks import Hooking
 
 pytestmark = pytest.mark.anyio
 SPENT = ModelDelta(usage=Usage(input_tokens=10, output_tokens=1))

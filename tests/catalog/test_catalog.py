@@ -7,15 +7,15 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from apexbridge.catalog.catalog import FIRST_RETRY, LAST_RETRY, Catalog, Rules, Touched
+from apexbridge.catalog.catalog import FIRST_RETRY, LAST_RETRY, Catalog, CatalogRules, TouchResult
+from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.catalog.trust import TrustStore
-from apexbridge.catalog.waking import Waking
 from apexbridge.errors import SkillNotFoundError, SkillNotInvocableError, SourceError
 from apexbridge.events import CatalogChanged
 from apexbridge.skills.model import Origin, Skill, SkillContent, SkillResource
 from apexbridge.sources.base import Scan, SkillSource
+from apexbridge.sources.directory_scanner import NestedDiscovery, NestedRoot
 from apexbridge.sources.folders import FolderSource
-from apexbridge.sources.nested import NestedRoot, Nesting
 from apexbridge.testing import EventLog, MemorySource, make_skill, skill_md
 
 pytestmark = pytest.mark.anyio
@@ -84,10 +84,10 @@ def make(tmp_path: Path) -> Make:
         def nested(root: NestedRoot) -> SkillSource:
             return FolderSource(root.path, Origin.PROJECT, home=root.home)
 
-        rules = Rules(
+        rules = CatalogRules(
             precedence=tuple(Origin),
             trust=TrustStore(tmp_path / "trust.db"),
-            nesting=Nesting(project, (".claude/skills",)),
+            nesting=NestedDiscovery(project, (".claude/skills",)),
             nested=nested,
             patience=patience,
         )
@@ -163,7 +163,7 @@ async def test_a_sleeping_skill_answers_its_user_and_tells_the_model_why_not(
     catalog, log = make(FolderSource(tmp_path / "s", Origin.USER))
     await catalog.refresh()
     project = tmp_path / "project"
-    waking = Waking(project)
+    waking = PathActivation(project)
     assert catalog.get("/ts").name == "ts"
     with pytest.raises(SkillNotInvocableError) as refused:
         catalog.get_for_model("ts", waking)
@@ -180,10 +180,10 @@ async def test_a_skill_for_users_is_not_the_models(make: Make, tmp_path: Path) -
     catalog, _ = make(FolderSource(tmp_path / "s", Origin.USER))
     await catalog.refresh()
     with pytest.raises(SkillNotInvocableError) as refused:
-        catalog.get_for_model("deploy", Waking(tmp_path))
+        catalog.get_for_model("deploy", PathActivation(tmp_path))
     assert refused.value.code == "skill_for_users_only"
     with pytest.raises(SkillNotFoundError) as unknown:
-        catalog.get_for_model("deplay", Waking(tmp_path))
+        catalog.get_for_model("deplay", PathActivation(tmp_path))
     assert unknown.value.near == ("deploy",)
 
 
@@ -198,7 +198,7 @@ async def test_touching_a_file_finds_the_skills_near_it_and_the_deepest_wins(
     catalog, log = make(FolderSource(project / ".claude/skills", Origin.PROJECT, home=project))
     await catalog.refresh()
     assert catalog.get("x").description == "top"
-    waking = Waking(project)
+    waking = PathActivation(project)
     touched = await catalog.touch([project / "a/readme.md"], waking)
     assert (touched.found, catalog.get("x").description) == (("x",), "middle")
     touched = await catalog.touch([project / "a/b/readme.md"], waking)
@@ -217,7 +217,7 @@ async def test_many_touch_at_once_and_each_root_is_added_once(make: Make, tmp_pa
     catalog, _ = make()
     async with anyio.create_task_group() as tasks:
         for number in range(20):
-            tasks.start_soon(catalog.touch, [project / f"a/{number}"], Waking(project))
+            tasks.start_soon(catalog.touch, [project / f"a/{number}"], PathActivation(project))
     assert len(catalog.states) == 1
     assert catalog.get("x").name == "x"
 
@@ -229,7 +229,7 @@ async def test_a_link_into_the_project_touches_what_it_leads_to(make: Make, tmp_
     await catalog.refresh()
     (project / "a.ts").write_text("x", encoding="utf-8")
     (tmp_path / "link").symlink_to(project / "a.ts")
-    assert (await catalog.touch([tmp_path / "link"], Waking(project))).woken == ("ts",)
+    assert (await catalog.touch([tmp_path / "link"], PathActivation(project))).woken == ("ts",)
 
 
 async def test_one_folder_by_two_roots_is_one_skill_of_the_strongest(
@@ -281,7 +281,7 @@ async def test_a_source_that_is_slow_holds_up_nobody_who_did_not_ask_for_it(
             await catalog.refresh(["user:memory"])
             assert catalog.get("near").name == "near"
             project = tmp_path / "project"
-            await catalog.touch([project / "a/x"], Waking(project))
+            await catalog.touch([project / "a/x"], PathActivation(project))
             assert catalog.get("nested").name == "nested"
             await catalog.settle()
             tasks.cancel_scope.cancel()
@@ -355,9 +355,9 @@ async def test_roots_that_an_interrupted_touch_found_are_read_by_the_next(
     project = tmp_path / "project"
     make_skill(project / "a/.claude/skills", "x")
     catalog, _ = make()
-    roots = Nesting(project, (".claude/skills",)).discover([project / "a/f"])
+    roots = NestedDiscovery(project, (".claude/skills",)).discover([project / "a/f"])
     catalog._add(roots)  # pyright: ignore[reportPrivateUsage]  # as far as it came
-    touched = await catalog.touch([project / "b"], Waking(project))
+    touched = await catalog.touch([project / "b"], PathActivation(project))
     assert touched.found == ("x",)
 
 
@@ -372,7 +372,7 @@ async def test_finding_a_deeper_folder_changes_nothing_among_the_others(
     make_skill(project / "a/.claude/skills", "y")
     catalog, _ = make(first, second)
     await catalog.refresh()
-    await catalog.touch([project / "a/f"], Waking(project))
+    await catalog.touch([project / "a/f"], PathActivation(project))
     assert catalog.get("y").name == "y"
     assert catalog.get("x").description == "project"
 
@@ -382,7 +382,7 @@ async def test_paths_that_cannot_be_are_no_reason_to_fail(make: Make, tmp_path: 
     catalog, _ = make()
     (project / "ring").symlink_to("ring")
     paths = [project / ("a" * 300), project / "ring", project / "ring/x", project / "a\0b"]
-    assert await catalog.touch(paths, Waking(project)) == Touched()
+    assert await catalog.touch(paths, PathActivation(project)) == TouchResult()
 
 
 @pytest.mark.parametrize("name", ["cafe\u0301", "/CAF\u00c9 ", " / caf\u00e9\n", "\uff43afé"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from apexbridge.keys import SCOPES, KeyStore
+from apexbridge.api_keys import SCOPES, ApiKeyStore
 from tests.cli.conftest import Run
 from tests.cli.terminal import CTRL_C, at_a_terminal, environment
 
@@ -68,7 +68,7 @@ def test_a_key_is_shown_this_once_and_alone_when_quiet(run: Run, home: Path) -> 
     (text,) = done.out.splitlines()
     (path,) = home.rglob("keys.json")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    key = KeyStore(path).find(text)
+    key = ApiKeyStore(path).find(text)
     assert key is not None
     assert key.scopes == ("chat", "skills:read")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.console.house import House, furnish, house, launch
+from tests.console.console_server import House, furnish, house, launch
 
 
 @pytest.fixture(scope="package")

@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.console.house import House, visit
-from tests.server.talking import calls, says
+from tests.console.console_server import House, visit
+from tests.server.chat_server import calls, says
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.unmeasured]
 _MOST = 40

@@ -8,9 +8,9 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.console import standin
-from tests.console.house import House, Visit, visit
-from tests.server.talking import calls, says
+from tests.console import stub_responses
+from tests.console.console_server import House, Visit, visit
+from tests.server.chat_server import calls, says
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.unmeasured]
 PICTURES = Path(__file__).parents[2] / "build" / "screens"
@@ -131,13 +131,14 @@ def test_every_screen_can_be_read(
         seen(here, f"audit-{name}")
 
 
-def _told(route: Route, replies: standin.Replies) -> None:
+def _told(route: Route, replies: stub_responses.Replies) -> None:
     path = "/" + route.request.url.split("/", 3)[3].partition("?")[0]
     if path in replies:
         route.fulfill(json=replies[path])
     else:
         route.fulfill(
-            status=404, json=standin.refusal(f"There is nothing at {path}", "Look elsewhere.")
+            status=404,
+            json=stub_responses.refusal(f"There is nothing at {path}", "Look elsewhere."),
         )
 
 
@@ -146,7 +147,7 @@ def test_a_small_screen_shows_one_thing_at_a_time(browser: Browser, at: House, s
     small = {"width": 390, "height": 760}
     with visit(browser, at, viewport=small, locale="en-GB") as here:
         page = here.page
-        replies = standin.replies()
+        replies = stub_responses.replies()
         page.route(
             "**/v1/events", lambda route: route.fulfill(body="", content_type="text/event-stream")
         )
@@ -170,7 +171,7 @@ def test_a_small_screen_shows_one_thing_at_a_time(browser: Browser, at: House, s
         here.go("approvals")
         expect(page.locator(".question")).to_contain_text("git push --force")
         seen(here, "small-approvals")
-        replies["/v1/sessions"] = standin.listed()
+        replies["/v1/sessions"] = stub_responses.listed()
         here.go("chat/new")
         expect(page.locator(".thread .empty")).to_be_visible()
 

@@ -9,14 +9,14 @@ import anyio
 import numpy as np
 import pytest
 
-from apexbridge.retrieval.base import Embedder, Kind, Matrix
-from apexbridge.retrieval.embedders.checked import embed_checked
+from apexbridge.retrieval.base import Embedder, Matrix, TextKind
+from apexbridge.retrieval.embedders.default import DefaultEmbedder
 from apexbridge.retrieval.embedders.fastembed import FastembedEmbedder
 from apexbridge.retrieval.embedders.hashing import HashEmbedder
 from apexbridge.retrieval.embedders.http import HttpEmbedder
 from apexbridge.retrieval.embedders.onnx import OnnxEmbedder
-from apexbridge.retrieval.embedders.own import OwnEmbedder
 from apexbridge.retrieval.embedders.use import UseEmbedder
+from apexbridge.retrieval.embedders.validation import embed_validated
 from tests.retrieval.embeddings_server import serving
 from tests.retrieval.tiny_onnx import write_tiny
 
@@ -30,7 +30,7 @@ IMPLEMENTATIONS: dict[str, Make] = {
     "http": lambda address, _: HttpEmbedder(address, "tiny", api_key="secret", batch=3),
     "fastembed": lambda _, models: FastembedEmbedder("tiny", folder=models / "plain"),
     "use": lambda _, __: UseEmbedder(),
-    "own": lambda _, __: OwnEmbedder(),
+    "own": lambda _, __: DefaultEmbedder(),
 }
 PARAMS = [
     "hash",
@@ -58,7 +58,7 @@ TEXTS = [
     "文",
 ]
 LONG = "read pdf 文件 " * 10_000
-KINDS: tuple[Kind, ...] = ("query", "document")
+KINDS: tuple[TextKind, ...] = ("query", "document")
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +72,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def shared() -> dict[str, Embedder]:
     """Those that take long to load; most tests share one."""
-    return {"use": UseEmbedder(), "own": OwnEmbedder()}
+    return {"use": UseEmbedder(), "own": DefaultEmbedder()}
 
 
 @pytest.fixture(params=PARAMS)
@@ -103,17 +103,17 @@ def _same(left: Matrix, right: Matrix) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_rows_have_one_size_and_unit_length(embedder: Embedder, kind: Kind) -> None:
+async def test_rows_have_one_size_and_unit_length(embedder: Embedder, kind: TextKind) -> None:
     rows = await embedder.embed(TEXTS, kind=kind)
     assert rows.dtype == np.float32
     assert rows.shape == (len(TEXTS), embedder.dimensions)
     assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
-    assert np.array_equal(await embed_checked(embedder, TEXTS, kind=kind), rows)
+    assert np.array_equal(await embed_validated(embedder, TEXTS, kind=kind), rows)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_text_gives_the_same_row_whatever_stands_beside_it(
-    embedder: Embedder, kind: Kind
+    embedder: Embedder, kind: TextKind
 ) -> None:
     texts = [*TEXTS, LONG, *reversed(TEXTS)] * 2
     together = await embedder.embed(texts, kind=kind)

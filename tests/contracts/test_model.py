@@ -19,12 +19,12 @@ from apexbridge.messages import (
 )
 from apexbridge.models.anthropic import AnthropicModel
 from apexbridge.models.base import ModelClient, ModelDelta, ModelRequest, Usage
-from apexbridge.models.openai_compat import OpenAiModel
-from apexbridge.models.react_text import ReactTextModel, ToolFallbackModel
-from apexbridge.models.trying import Patience
-from apexbridge.testing import BrokenStream, RawAnswer, ScriptedModel, ScriptedServer
-from apexbridge.testing.anthropic_wire import AnthropicServer
-from apexbridge.testing.wire import ScriptedReply, SlowStream, busy, web_page
+from apexbridge.models.openai import OpenAiModel
+from apexbridge.models.retry import Timeouts
+from apexbridge.models.text_tool_calls.client import TextToolCallModel, ToolFallbackModel
+from apexbridge.testing import BrokenStream, RawResponse, ScriptedModel, ScriptedServer
+from apexbridge.testing.anthropic_server import AnthropicServer
+from apexbridge.testing.model_server import ScriptedReply, SlowStream, html_page, rate_limited
 from apexbridge.tools.base import ToolSpec
 
 Replies = Sequence[Sequence[ModelDelta]]
@@ -41,7 +41,7 @@ TOOLS = (
 REQUEST = ModelRequest(model="m", messages=(UserMessage(text="hi"),))
 WITH_TOOLS = replace(REQUEST, tools=TOOLS)
 READ = ToolCall(id="1", name="Read", arguments='{"path": "猫"}')
-SLOW = Patience(connect_seconds=5, first_seconds=30, between_seconds=30)
+SLOW = Timeouts(connect_seconds=5, first_seconds=30, between_seconds=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ async def made(request: pytest.FixtureRequest) -> AsyncGenerator[Made]:
             replies: list[Sequence[ModelDelta]] = []
             scripted = ScriptedModel(_taken(replies))
             is_in_words = request.param != "scripted"
-            client = ReactTextModel(scripted) if is_in_words else scripted
+            client = TextToolCallModel(scripted) if is_in_words else scripted
             yield Made(client=client, play=replies.extend, is_in_words=is_in_words)
             return
         is_anthropic = request.param == "anthropic"
@@ -75,7 +75,7 @@ async def made(request: pytest.FixtureRequest) -> AsyncGenerator[Made]:
         inner = kind(server.base_url, api_key="key-0123456789", patience=SLOW)
         stack.push_async_callback(inner.close)
         wrapped = {
-            "react over openai": ReactTextModel(inner),
+            "react over openai": TextToolCallModel(inner),
             "fallback": ToolFallbackModel(inner, base_url=server.base_url),
         }
         yield Made(
@@ -225,8 +225,8 @@ async def test_a_server_gets_every_call_with_its_result_behind_it(made: Made) ->
 
 
 FAULTS: dict[str, ScriptedReply] = {
-    "429": busy(),
-    "a page": web_page(502),
+    "429": rate_limited(),
+    "a page": html_page(502),
     "reset": BrokenStream(then="reset"),
     "cut": BrokenStream(),
 }
@@ -258,7 +258,7 @@ async def test_a_reset_after_the_first_word_is_told_and_not_tried_again(made: Ma
 @on_a_wire
 async def test_a_refusal_is_not_tried_again(made: Made) -> None:
     assert made.server is not None
-    made.server.play(RawAnswer(status=403, body=b'{"error": {"message": "not you"}}'))
+    made.server.play(RawResponse(status=403, body=b'{"error": {"message": "not you"}}'))
     with pytest.raises(ModelRejectedError, match="not you"):
         await _pieces(made, WITH_TOOLS)
     assert len(made.server.requests) == 1

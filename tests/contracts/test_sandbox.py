@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from apexbridge.sandbox.backends import BubblewrapSandbox, LandlockSandbox, UnsandboxedBackend
 from apexbridge.sandbox.base import (
     Access,
     ExecRequest,
@@ -16,10 +17,7 @@ from apexbridge.sandbox.base import (
     Sandbox,
     SandboxLimits,
 )
-from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
-from apexbridge.sandbox.landlock import LandlockSandbox
 from apexbridge.sandbox.launcher import Launcher
-from apexbridge.sandbox.plain import PlainSandbox
 from apexbridge.testing import RecordingSandbox
 
 pytestmark = pytest.mark.anyio
@@ -27,8 +25,8 @@ pytestmark = pytest.mark.anyio
 IMPLEMENTATIONS: dict[str, Callable[[Launcher], Sandbox]] = {
     "bubblewrap": BubblewrapSandbox,
     "landlock": LandlockSandbox,
-    "plain": lambda _: PlainSandbox(),
-    "plain without pidfd": lambda _: PlainSandbox(),
+    "plain": lambda _: UnsandboxedBackend(),
+    "plain without pidfd": lambda _: UnsandboxedBackend(),
 }
 REAL = [
     pytest.param("bubblewrap", marks=pytest.mark.needs("bubblewrap")),

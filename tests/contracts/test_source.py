@@ -10,15 +10,14 @@ import pytest
 
 from apexbridge.errors import ApexBridgeError, SkillNotFoundError
 from apexbridge.skills.model import Origin, Skill
-from apexbridge.sources.base import AtOnce, SkillSource
+from apexbridge.sources.base import NamespacedSource, SkillSource, SyncContentSource
 from apexbridge.sources.bundled import BundledSource
 from apexbridge.sources.folders import FolderSource
-from apexbridge.sources.legacy import LegacySource
-from apexbridge.sources.naming import NamespacedSource
-from apexbridge.sources.plugins import find_plugins
+from apexbridge.sources.legacy_commands import LegacySource
+from apexbridge.sources.plugins.finder import find_plugins
 from apexbridge.testing import MemorySource, make_zip, skill_md
-from tests.sources.mcp_field import mcp_over_http
-from tests.sources.web import remote_over_http
+from tests.sources.mcp.server_processes import mcp_over_http
+from tests.sources.remote.http_site import remote_over_http
 
 Files = Mapping[str, Mapping[str, bytes]]
 pytestmark = pytest.mark.anyio
@@ -118,8 +117,8 @@ async def test_what_can_be_read_at_once_is_the_same_as_what_is_waited_for(
     source = make(SKILLS)
     skill = await _skill(source, "pdf")
     content = await source.content(skill)
-    assert not isinstance(source, AtOnce) or source.content_at_once(skill) == content
-    assert isinstance(source, AtOnce) or not isinstance(source, FolderSource)
+    assert not isinstance(source, SyncContentSource) or source.content_at_once(skill) == content
+    assert isinstance(source, SyncContentSource) or not isinstance(source, FolderSource)
 
 
 async def test_a_file_beside_it_is_read_through_the_source(

@@ -15,18 +15,9 @@ from apexbridge.errors import (
     RetrievalError,
     StorageError,
 )
-from apexbridge.retrieval.base import Changes, Entry, VectorStore
+from apexbridge.retrieval.base import IndexEntry, StoreChanges, VectorStore
 from apexbridge.testing import MemoryStore
-from tests.retrieval.store_children import (
-    BATCH,
-    ROUNDS,
-    go,
-    is_whole,
-    made,
-    opened,
-    told,
-    writers,
-)
+from tests.retrieval.store_processes import BATCH, ROUNDS, go, is_whole, made, opened, told, writers
 
 pytestmark = pytest.mark.anyio
 
@@ -70,12 +61,12 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerato
     await made_here.close()
 
 
-def _names(changes: Changes) -> tuple[list[str], list[str], bool]:
+def _names(changes: StoreChanges) -> tuple[list[str], list[str], bool]:
     entries = sorted(f"{entry.name} {entry.fingerprint}" for entry in changes.entries)
     return entries, sorted(changes.gone), changes.is_all
 
 
-def _flat(name: str, *vector: float) -> Entry:
+def _flat(name: str, *vector: float) -> IndexEntry:
     return replace(
         made(name, rows=1), vectors=np.array([vector], dtype=np.float32), texts=(f"text of {name}",)
     )

@@ -8,25 +8,25 @@ from typing import Any
 import pytest
 
 from apexbridge.errors import ToolInputError
-from apexbridge.policy.engine import decide
-from apexbridge.policy.rules import Rule, ToolPattern
-from apexbridge.sandbox.workshop import Workshop
+from apexbridge.permissions.engine import decide
+from apexbridge.permissions.rules import Rule, ToolPattern
+from apexbridge.sandbox.script_executor import ScriptExecutor
 from apexbridge.sandbox.workspace import Workspaces
 from apexbridge.testing import EventLog, FixedApprover, RecordingSandbox, StaticTool
-from apexbridge.toolbox.editing import EditTool, WriteTool
-from apexbridge.toolbox.files import ReadTool
-from apexbridge.toolbox.finding import GlobTool
-from apexbridge.toolbox.grepping import GrepTool
-from apexbridge.toolbox.shell import BashTool
-from apexbridge.toolbox.system import CalculateTool, NowTool, PlatformTool
 from apexbridge.tools.base import (
-    Reach,
+    PathScope,
     SubagentRequest,
     Tool,
     ToolContext,
     ToolRegistry,
     ToolResult,
 )
+from apexbridge.tools.builtin.bash import BashTool
+from apexbridge.tools.builtin.edit import EditTool, WriteTool
+from apexbridge.tools.builtin.glob import GlobTool
+from apexbridge.tools.builtin.grep import GrepTool
+from apexbridge.tools.builtin.read import ReadTool
+from apexbridge.tools.builtin.system import CalculateTool, NowTool, PlatformTool
 from apexbridge.tools.function import tool
 
 pytestmark = pytest.mark.anyio
@@ -47,8 +47,8 @@ def greet(name: str) -> str:
 
 
 def _bash(place: Path) -> Tool:
-    async def workshop() -> Workshop:
-        return Workshop(RecordingSandbox(), Workspaces(place / "private"))
+    async def workshop() -> ScriptExecutor:
+        return ScriptExecutor(RecordingSandbox(), Workspaces(place / "private"))
 
     return BashTool(workshop)
 
@@ -91,7 +91,7 @@ def _context(place: Path) -> ToolContext:
         cwd=place,
         emit=EventLog(),
         spawn=_no_child,
-        reach=Reach(write=(place,)),
+        reach=PathScope(write=(place,)),
     )
 
 

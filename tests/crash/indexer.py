@@ -15,15 +15,15 @@ from apexbridge.retrieval import sync
 from apexbridge.retrieval.embedders.hashing import HashEmbedder
 from apexbridge.retrieval.stores.sqlite import SqliteStore
 from apexbridge.runtime import Runtime
-from apexbridge.runtime.searching import Searching
+from apexbridge.runtime.index_service import IndexService
 from apexbridge.settings import load
 
-LOADED = (HashEmbedder, SqliteStore, Searching)
+LOADED = (HashEmbedder, SqliteStore, IndexService)
 """What is imported late, and here before the first fork."""
 
 
 async def index_for_ever(home: str, project: str) -> None:
-    sync.BATCH = 8  # many moments at which something is half done
+    sync.BATCH_SIZE = 8  # many moments at which something is half done
     environment = {
         "HOME": home,
         "APEXBRIDGE_INDEX__EMBEDDER": "hash",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apexbridge.runtime import Runtime
-from apexbridge.settings import Loaded, load
+from apexbridge.settings import Config, load
 from apexbridge.skills import tree
 from apexbridge.skills.model import Fingerprint
 from apexbridge.testing import make_skill, make_zip, skill_md
@@ -80,7 +80,7 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-def loaded_at(place: Path) -> Loaded:
+def loaded_at(place: Path) -> Config:
     """The settings of a program whose home, project and data lie in `place`."""
     environment = {
         "HOME": str(place / "home"),

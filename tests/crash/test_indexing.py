@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from apexbridge.lifecycle.marker import read_marker
+from apexbridge.lifecycle.vectorized_marker import read_marker
 from apexbridge.runtime import Runtime
-from apexbridge.settings import Loaded, load
+from apexbridge.settings import Config, load
 from apexbridge.skills.tree import MARKER
 from apexbridge.testing import make_skill, skill_md
 
@@ -24,7 +24,7 @@ LONGEST_SECONDS = 0.6
 """About as long as the indexer needs to go over all skills once."""
 
 
-def _loaded(home: Path, project: Path) -> Loaded:
+def _loaded(home: Path, project: Path) -> Config:
     environment = {
         "HOME": str(home),
         "APEXBRIDGE_INDEX__EMBEDDER": "hash",

@@ -7,9 +7,9 @@ from collections.abc import Generator
 
 import pytest
 
-from tests.crash.asking import Asking, chosen, scratch, zygote
+from tests.crash.fault_injection import Fault, Order, Outcome
 from tests.crash.operations import OPERATIONS
-from tests.crash.points import Fault, Order, Outcome
+from tests.crash.zygote_client import Asking, chosen, scratch, zygote
 
 ROOM: dict[Fault, int] = {"kill": 7, "EIO": 6, "full": 3}
 """How many moments of each operation are tried."""

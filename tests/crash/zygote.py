@@ -26,12 +26,12 @@ from apexbridge import paths
 from apexbridge.errors import StorageError
 from apexbridge.extensions import Extensions
 from apexbridge.lifecycle.fsck import Invariant
-from apexbridge.runtime import Runtime, places
-from apexbridge.runtime.checking import check_data
+from apexbridge.runtime import Runtime, source_factory
+from apexbridge.runtime.fsck import check_data_dir
 from apexbridge.sources.bundled import BundledSource
+from tests.crash.fault_injection import Order, Outcome, Points
 from tests.crash.operations import NAME, OPERATIONS, Operation, State, loaded_at, look, prepare
-from tests.crash.points import Order, Outcome, Points
-from tests.crash.tracing import Trace, allow_watching, nothing, tracing
+from tests.crash.strace import Trace, allow_watching, nothing, tracing
 
 Value = TypeVar("Value")
 
@@ -51,7 +51,7 @@ def warm_up(place: Path) -> None:
         return BundledSource(package=place / "none")
 
     # To read those that ship with us would take longer than all the rest.
-    places.bundled_source = without_skills
+    source_factory.bundled_source = without_skills
     anyio.run(prepare, OPERATIONS["update"], place)
     anyio.run(restart, place)
     gc.collect()
@@ -259,7 +259,7 @@ async def restart(work: Path, is_killed: bool = False) -> list[str]:
     """What a start finds, and what a check finds after it; of some invariants, before it too."""
     loaded, wrong = loaded_at(work), list[str]()
     if is_killed:
-        found = await check_data(loaded)
+        found = await check_data_dir(loaded)
         wrong += [
             f"{n} before the start: {p.message}" for n in ALWAYS for p in found.of(n).violations
         ]
@@ -268,7 +268,7 @@ async def restart(work: Path, is_killed: bool = False) -> list[str]:
         listed = runtime.catalog.snapshot.winner(NAME) is not None
         is_there = (work / "data/skills" / NAME).is_dir()
         wrong += [] if listed == is_there else [f"listed {listed}, there {is_there}"]
-    found = await check_data(loaded)
+    found = await check_data_dir(loaded)
     return [*wrong, *(f"{p.code}: {p.message}" for p in found.violations)]
 
 

@@ -3,20 +3,27 @@
 import pytest
 
 from apexbridge.errors import EmbedderUnavailableError
-from apexbridge.evals.coexistence import Alike, Coexistence, Theft, coexist
-from apexbridge.retrieval.report import Progress, Watch
-from tests.evals.broken import BrokenEmbedder
-from tests.evals.shelves import small_index
+from apexbridge.evals.interference import (
+    CoexistenceReport,
+    SimilarPair,
+    StolenQuery,
+    measure_coexistence,
+)
+from apexbridge.retrieval.results import SyncCallbacks, SyncProgress
+from tests.evals.failing_embedder import BrokenEmbedder
+from tests.evals.indexes import small_index
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_skills_for_different_things_leave_each_other_alone() -> None:
-    told = list[Progress]()
-    found = await coexist(await small_index(), watch=Watch(progress=told.append))
-    assert found == Coexistence(skills=4, queries=8)
+    told = list[SyncProgress]()
+    found = await measure_coexistence(
+        await small_index(), watch=SyncCallbacks(progress=told.append)
+    )
+    assert found == CoexistenceReport(skills=4, queries=8)
     assert found.matrix == {}
-    assert told == [Progress(done=n, total=4) for n in (1, 2, 3, 4)]
+    assert told == [SyncProgress(done=n, total=4) for n in (1, 2, 3, 4)]
 
 
 async def test_one_of_two_copies_takes_the_queries_of_the_other() -> None:
@@ -24,7 +31,7 @@ async def test_one_of_two_copies_takes_the_queries_of_the_other() -> None:
         f"Also for documents of the {word} kind." for word in ("official", "legal", "medical")
     )
     index = await small_index({"pdf-a": text, "pdf-b": text, "birds": "Name birds by their song."})
-    found = await coexist(index)
+    found = await measure_coexistence(index)
     names = {(theft.owner, theft.thief) for theft in found.thefts}
     assert names <= {("pdf-a", "pdf-b"), ("pdf-b", "pdf-a")}
     assert sum(sum(row.values()) for row in found.matrix.values()) == len(found.thefts) > 0
@@ -35,11 +42,11 @@ async def test_one_of_two_copies_takes_the_queries_of_the_other() -> None:
 
 async def test_the_matrix_names_the_most_robbed_first() -> None:
     thefts = [("b", "x", 1), ("a", "x", 1), ("c", "y", 1), ("c", "x", 2), ("a", "y", 1)]
-    found = Coexistence(
+    found = CoexistenceReport(
         skills=5,
         queries=9,
         thefts=tuple(
-            Theft(owner=owner, thief=thief, query=f"{n}")
+            StolenQuery(owner=owner, thief=thief, query=f"{n}")
             for owner, thief, count in thefts
             for n in range(count)
         ),
@@ -54,26 +61,28 @@ async def test_the_matrix_names_the_most_robbed_first() -> None:
 async def test_the_number_of_queries_is_bounded_and_a_skill_without_views_asks_its_text() -> None:
     many = " ".join(f"Sentence number {word} is here." for word in "abcdefgh")
     index = await small_index({"many": many, "one": "Only a single sentence"})
-    assert (await coexist(index)).queries == 5
-    assert (await coexist(index, queries_each=2)).queries == 3
+    assert (await measure_coexistence(index)).queries == 5
+    assert (await measure_coexistence(index, queries_each=2)).queries == 3
 
 
 async def test_what_counts_as_alike_can_be_chosen_and_the_nearest_comes_first() -> None:
     index = await small_index(
         {"p": "red green blue", "q": "red green blue", "r": "red green yellow"}
     )
-    found = (await coexist(index, alike=0.2)).alike
+    found = (await measure_coexistence(index, alike=0.2)).alike
     assert [pair.cosine for pair in found] == sorted((p.cosine for p in found), reverse=True)
     assert {(pair.one, pair.other) for pair in found} == {("p", "q"), ("p", "r"), ("q", "r")}
-    assert all(isinstance(pair, Alike) for pair in found)
+    assert all(isinstance(pair, SimilarPair) for pair in found)
 
 
 async def test_an_empty_index_has_nothing_to_tell() -> None:
-    assert await coexist(await small_index({})) == Coexistence(skills=0, queries=0)
+    assert await measure_coexistence(await small_index({})) == CoexistenceReport(
+        skills=0, queries=0
+    )
 
 
 async def test_without_an_embedder_nothing_is_claimed() -> None:
     index = await small_index()
     index.embedder = BrokenEmbedder()
     with pytest.raises(EmbedderUnavailableError):
-        await coexist(index)
+        await measure_coexistence(index)

@@ -3,11 +3,11 @@
 import pytest
 
 from apexbridge.errors import EmbedderUnavailableError
-from apexbridge.evals.preview import Preview, Shift, preview
-from apexbridge.evals.trial import with_text
-from apexbridge.retrieval.text import SkillText
-from tests.evals.broken import BrokenEmbedder
-from tests.evals.shelves import LIBRARY, small_index
+from apexbridge.evals.interference import DescriptionPreview, RankShift, compare_descriptions
+from apexbridge.evals.retrieval_eval import with_skill_text
+from apexbridge.retrieval.skill_document import SkillText
+from tests.evals.failing_embedder import BrokenEmbedder
+from tests.evals.indexes import LIBRARY, small_index
 
 pytestmark = pytest.mark.anyio
 
@@ -17,12 +17,12 @@ NEW = SkillText(
 )
 
 
-def _shift(found: Preview, query: str) -> Shift:
+def _shift(found: DescriptionPreview, query: str) -> RankShift:
     return next(shift for shift in found.shifts if shift.query == query)
 
 
 async def test_ranks_before_and_after_are_told_for_every_kind_of_query() -> None:
-    found = await preview(await small_index(), OLD, NEW, ["make spreadsheets"])
+    found = await compare_descriptions(await small_index(), OLD, NEW, ["make spreadsheets"])
     saved = _shift(found, "make spreadsheets")
     assert (saved.kind, saved.after) == ("saved", 1)
     lost = _shift(found, "Draw charts from columns of numbers.")
@@ -35,7 +35,7 @@ async def test_ranks_before_and_after_are_told_for_every_kind_of_query() -> None
 
 
 async def test_others_that_lose_places_come_first_and_the_skill_itself_is_not_among_them() -> None:
-    found = await preview(
+    found = await compare_descriptions(
         await small_index(), OLD, NEW, ["fill in PDF forms", "numbers in columns"]
     )
     names = [other.name for other in found.others]
@@ -46,7 +46,9 @@ async def test_others_that_lose_places_come_first_and_the_skill_itself_is_not_am
 
 
 async def test_the_same_text_moves_nothing() -> None:
-    found = await preview(await small_index(), OLD, OLD, ["draw charts", "draw charts"])
+    found = await compare_descriptions(
+        await small_index(), OLD, OLD, ["draw charts", "draw charts"]
+    )
     assert found.others == ()
     assert all(shift.before == shift.after for shift in found.shifts)
     assert [shift.query for shift in found.shifts].count("draw charts") == 1
@@ -56,7 +58,7 @@ async def test_nothing_is_written_and_the_index_answers_as_before() -> None:
     index = await small_index()
     stored = dict(await index.store.fingerprints())
     before = await index.search("draw charts from numbers")
-    await preview(index, OLD, NEW)
+    await compare_descriptions(index, OLD, NEW)
     assert await index.search("draw charts from numbers") == before
     assert await index.store.fingerprints() == stored
     assert not index.store.has_changed()
@@ -65,20 +67,20 @@ async def test_nothing_is_written_and_the_index_answers_as_before() -> None:
 async def test_a_skill_that_is_not_there_yet_can_be_tried() -> None:
     index = await small_index()
     bread = SkillText(name="bread", summary="Bake bread with rye.")
-    tried = await with_text(index, bread)
+    tried = await with_skill_text(index, bread)
     assert (len(index), len(tried)) == (4, 5)
     assert (await tried.search("bake rye bread")).hits[0].name == "bread"
     assert "bread" not in {hit.name for hit in (await index.search("bake rye bread")).hits}
 
 
 async def test_an_empty_index_can_be_tried_on() -> None:
-    tried = await with_text(await small_index({}), OLD)
+    tried = await with_skill_text(await small_index({}), OLD)
     assert [hit.name for hit in (await tried.search("charts")).hits] == ["csv-report"]
 
 
 async def test_what_others_store_meanwhile_does_not_reach_the_copy() -> None:
     index = await small_index()
-    tried = await with_text(index, NEW)
+    tried = await with_skill_text(index, NEW)
     await index.store.delete(["pdf-forms"])
     assert len((await tried.search("pdf forms", limit=9)).hits) == 4
     assert len((await index.search("pdf forms", limit=9)).hits) == 3
@@ -88,4 +90,4 @@ async def test_without_an_embedder_nothing_is_claimed() -> None:
     index = await small_index()
     index.embedder = BrokenEmbedder()
     with pytest.raises(EmbedderUnavailableError):
-        await preview(index, OLD, NEW)
+        await compare_descriptions(index, OLD, NEW)

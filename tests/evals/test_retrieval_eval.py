@@ -4,11 +4,11 @@ import pytest
 
 from apexbridge.errors import EmbedderUnavailableError
 from apexbridge.evals.corpus import CorpusSkill, EvalQuery
-from apexbridge.evals.retrieval_eval import evaluate, index_of, language_of
-from apexbridge.retrieval.report import Progress, Watch
+from apexbridge.evals.retrieval_eval import build_index, evaluate, query_language
+from apexbridge.retrieval.results import SyncCallbacks, SyncProgress
 from apexbridge.testing import HashEmbedder
-from tests.evals.broken import BrokenEmbedder
-from tests.evals.shelves import small_index
+from tests.evals.failing_embedder import BrokenEmbedder
+from tests.evals.indexes import small_index
 
 pytestmark = pytest.mark.anyio
 
@@ -60,9 +60,9 @@ async def test_names_may_repeat_because_entries_go_by_id() -> None:
         CorpusSkill(id="1", name="notes", description="Sort photographs of birds"),
         CorpusSkill(id="2", name="notes", description="Bake bread with rye"),
     ]
-    told = list[Progress]()
-    index = await index_of(corpus, HashEmbedder(256), watch=Watch(progress=told.append))
-    assert told == [Progress(done=2, total=2)]
+    told = list[SyncProgress]()
+    index = await build_index(corpus, HashEmbedder(256), watch=SyncCallbacks(progress=told.append))
+    assert told == [SyncProgress(done=2, total=2)]
     report = await evaluate(index, [EvalQuery(query="bake rye bread", accept=["2"])])
     assert (report.skills, report.figures.hit_at_1) == (2, 1)
 
@@ -84,13 +84,13 @@ async def test_the_other_wordings_of_a_query_are_searched_too() -> None:
     ],
 )
 async def test_a_query_says_its_language_or_shows_it(text: str, lang: str, language: str) -> None:
-    assert language_of(EvalQuery(query=text, accept=["1"], lang=lang)) == language
+    assert query_language(EvalQuery(query=text, accept=["1"], lang=lang)) == language
 
 
 async def test_without_an_embedder_there_are_no_figures() -> None:
     corpus = [CorpusSkill(id="1", name="a", description="b")]
     with pytest.raises(EmbedderUnavailableError):
-        await index_of(corpus, BrokenEmbedder())
+        await build_index(corpus, BrokenEmbedder())
     index = await small_index()
     index.embedder = BrokenEmbedder()
     with pytest.raises(EmbedderUnavailableError):

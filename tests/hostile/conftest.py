@@ -6,13 +6,12 @@ from contextlib import closing
 import pytest
 from _pytest.mark import ParameterSet
 
-from apexbridge.sandbox.bubblewrap import BubblewrapSandbox
+from apexbridge.sandbox.backends import BubblewrapSandbox, LandlockSandbox
 from apexbridge.sandbox.cgroup import Cgroups
-from apexbridge.sandbox.landlock import LandlockSandbox
 from apexbridge.sandbox.launcher import Launcher
-from apexbridge.sandbox.users import SlotUsers
-from tests.hostile.rows import kind_of
-from tests.hostile.sandbox_field import Field, WarmSandbox, field
+from apexbridge.sandbox.uid_pool import UidPool
+from tests.hostile.attack_setup import Field, WarmSandbox, field
+from tests.hostile.attacks import kind_of
 
 COLD, WARM, OWN = "", " warm", " as a user of its own"
 
@@ -41,7 +40,7 @@ def cold(request: pytest.FixtureRequest) -> Generator[Field]:
 
 
 def _field(name: str) -> Generator[Field]:
-    users = SlotUsers.detect() if name.endswith(OWN) else None
+    users = UidPool.detect() if name.endswith(OWN) else None
     with closing(Launcher(Cgroups.detect(), users)) as launcher:
         kind = BubblewrapSandbox if kind_of(name) == "bubblewrap" else LandlockSandbox
         backend = kind(launcher)

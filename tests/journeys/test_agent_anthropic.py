@@ -11,8 +11,8 @@ from apexbridge.errors import ModelOutputError, ModelUnavailableError
 from apexbridge.events import ReasoningDelta, SkillActivated, TextDelta
 from apexbridge.messages import ToolCall
 from apexbridge.models.base import ModelDelta, Usage
-from apexbridge.testing import AnthropicServer, BrokenStream, RawAnswer, overloaded, web_page
-from tests.journeys.talking import (
+from apexbridge.testing import AnthropicServer, BrokenStream, RawResponse, html_page, overloaded
+from tests.journeys.chat_client import (
     SALES,
     call,
     calling,
@@ -114,7 +114,7 @@ async def test_a_reply_that_breaks_off_is_told_and_the_conversation_goes_on(proj
 
 
 async def test_a_web_page_is_told_and_the_conversation_goes_on(project: Path) -> None:
-    replies = [web_page(200), saying("well")]
+    replies = [html_page(200), saying("well")]
     async with AnthropicServer(replies) as server, talk(server, project, **CLAUDE) as talking:
         with pytest.raises(ModelOutputError, match="a web page, not an answer"):
             await talking.ask("hi")
@@ -138,7 +138,7 @@ async def test_a_model_without_tools_is_told_of_them_in_words(project: Path) -> 
 async def test_a_server_that_refuses_tools_is_asked_in_words(project: Path) -> None:
     said = b'{"type": "error", "error": {"message": "tools: unsupported for this model"}}'
     replies = [
-        RawAnswer(status=400, body=said),
+        RawResponse(status=400, body=said),
         saying('{"tool": "Calculate", "arguments": {"expression": "6*7"}}'),
         saying('{"answer": "42"}'),
     ]

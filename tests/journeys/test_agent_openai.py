@@ -17,14 +17,14 @@ from apexbridge.models.base import ModelDelta, Usage
 from apexbridge.testing import (
     BrokenStream,
     FixedApprover,
-    RawAnswer,
+    RawResponse,
     ScriptedServer,
     SlowStream,
-    busy,
+    html_page,
     make_skill,
-    web_page,
+    rate_limited,
 )
-from tests.journeys.talking import (
+from tests.journeys.chat_client import (
     MARK_SCRIPT,
     SALES,
     Talk,
@@ -109,7 +109,7 @@ async def test_arguments_that_are_no_json_are_told_and_can_be_mended(project: Pa
 
 
 async def test_a_busy_server_is_asked_again(project: Path) -> None:
-    replies = [busy("0"), saying("hello")]
+    replies = [rate_limited("0"), saying("hello")]
     async with ScriptedServer(replies) as server, talk(server, project) as talking:
         assert end_of(await talking.ask("hi")).text == "hello"
     assert len(server.requests) == 2
@@ -150,14 +150,18 @@ async def test_a_reply_that_breaks_off_after_tools_keeps_what_they_did(project: 
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [
-        (web_page(200), ModelOutputError, "a web page, not an answer"),
-        (web_page(403), ModelRejectedError, "answered 403$"),
-        (RawAnswer(status=401, body=b'{"error": "bad key"}'), ModelRejectedError, "answered 401$"),
+        (html_page(200), ModelOutputError, "a web page, not an answer"),
+        (html_page(403), ModelRejectedError, "answered 403$"),
+        (
+            RawResponse(status=401, body=b'{"error": "bad key"}'),
+            ModelRejectedError,
+            "answered 401$",
+        ),
     ],
     ids=["page", "forbidden-page", "key"],
 )
 async def test_what_is_no_answer_is_told_and_the_conversation_goes_on(
-    project: Path, answer: RawAnswer, kind: type[Exception], words: str
+    project: Path, answer: RawResponse, kind: type[Exception], words: str
 ) -> None:
     async with ScriptedServer([answer, saying("well")]) as server, talk(server, project) as talking:
         with pytest.raises(kind, match=words) as caught:
@@ -181,7 +185,7 @@ async def test_a_model_without_tools_is_told_of_them_in_words(project: Path) -> 
 
 
 async def test_a_server_that_refuses_tools_is_asked_in_words_from_then_on(project: Path) -> None:
-    refusal = RawAnswer(status=400, body=b'{"error": {"message": "tools are not supported"}}')
+    refusal = RawResponse(status=400, body=b'{"error": {"message": "tools are not supported"}}')
     replies = [
         refusal,
         saying('{"tool": "Read", "arguments": {"path": "notes.txt"}}'),

@@ -12,15 +12,14 @@ from pathlib import Path
 import anyio
 import pytest
 
-from apexbridge.catalog.mentions import named_paths
-from apexbridge.catalog.waking import Waking
+from apexbridge.catalog.path_activation import PathActivation, paths_in_command
 from apexbridge.errors import SkillNotInvocableError
 from apexbridge.runtime import Runtime
-from apexbridge.settings import Loaded, load
+from apexbridge.settings import Config, load
 from apexbridge.skills.model import Origin, Skill
 from apexbridge.testing import make_skill, skill_md
-from tests.sources.mcp_field import HERE, Offer
-from tests.sources.web import Site, publish
+from tests.sources.mcp.server_processes import HERE, Offer
+from tests.sources.remote.http_site import Site, publish
 
 pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
 
@@ -49,7 +48,7 @@ class World:
     offer: Offer
     settings: dict[str, str]
 
-    def loaded(self) -> Loaded:
+    def loaded(self) -> Config:
         environment = {"HOME": str(self.home), **self.settings}
         return load(project=self.project, environment=environment)
 
@@ -242,8 +241,8 @@ async def test_deeper_skills_come_with_the_files_near_them(world: World) -> None
     make_skill(project / "vendor/lib/.claude/skills", "ignored")
     make_skill(project / "web/node_modules/x/.claude/skills", "packaged")
     async with Runtime.open(world.loaded()) as runtime:
-        catalog, waking = runtime.catalog, Waking(project)
-        named = named_paths("cat vendor/lib/a.js web/node_modules/x/i.js", project)
+        catalog, waking = runtime.catalog, PathActivation(project)
+        named = paths_in_command("cat vendor/lib/a.js web/node_modules/x/i.js", project)
         assert (await catalog.touch(named, waking)).found == ("only-project",)
         assert catalog.get("only-project").description == "Nearer."
         assert catalog.snapshot.winner("ignored") is None
@@ -251,7 +250,9 @@ async def test_deeper_skills_come_with_the_files_near_them(world: World) -> None
         await catalog.touch([project / "web/ui/index.html"], waking)
         with pytest.raises(SkillNotInvocableError, match="sleeps"):
             catalog.get_for_model("styles", waking)
-        touched = await catalog.touch(named_paths("sed -i s/a/b/ web/ui/x.css", project), waking)
+        touched = await catalog.touch(
+            paths_in_command("sed -i s/a/b/ web/ui/x.css", project), waking
+        )
         assert touched.woken == ("styles",)
         assert catalog.get_for_model("styles", waking).name == "styles"
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from apexbridge.catalog.waking import Waking
+from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.runtime import Runtime
-from apexbridge.settings import Loaded, load
+from apexbridge.settings import Config, load
 from apexbridge.testing import make_skill
 
 pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
 
 
-def _loaded(home: Path, project: Path) -> Loaded:
+def _loaded(home: Path, project: Path) -> Config:
     project.mkdir(parents=True, exist_ok=True)
     return load(project=project, environment={"HOME": str(home)})
 
@@ -55,7 +55,7 @@ async def test_a_brace_bomb_in_paths_is_left_out_and_told(home: Path, tmp_path: 
     make_skill(home / ".claude/skills", "x", paths=[bomb, "*.ok"])
     async with Runtime.open(_loaded(home, tmp_path / "p")) as runtime:
         with anyio.fail_after(5):
-            waking = Waking(tmp_path / "p")
+            waking = PathActivation(tmp_path / "p")
             touched = await runtime.catalog.touch([tmp_path / "p/a.ok"], waking)
         assert touched.woken == ("x",)
         codes = [problem.code for problem in runtime.catalog.snapshot.problems]
@@ -69,7 +69,7 @@ async def test_a_malformed_pattern_stops_neither_the_skill_nor_the_others(
     make_skill(home / ".claude/skills", "x", paths=[pattern, "*.ok"])
     make_skill(home / ".claude/skills", "y", paths="*.ok")
     async with Runtime.open(_loaded(home, tmp_path / "p")) as runtime:
-        waking = Waking(tmp_path / "p")
+        waking = PathActivation(tmp_path / "p")
         await runtime.catalog.touch([tmp_path / "p/a.txt"], waking)
         touched = await runtime.catalog.touch([tmp_path / "p/a.ok"], waking)
         assert not waking.is_asleep(runtime.catalog.get("x"))
@@ -95,7 +95,7 @@ async def test_a_package_of_a_package_manager_brings_no_skills(home: Path, tmp_p
     make_skill(project / "node_modules/evil/.claude/skills", "evil")
     make_skill(project / ".claude/skills/node_modules", "inner")
     async with Runtime.open(_loaded(home, project)) as runtime:
-        waking = Waking(project)
+        waking = PathActivation(project)
         touched = await runtime.catalog.touch([project / "node_modules/evil/index.js"], waking)
         assert touched.found == ()
         assert {"evil", "inner"}.isdisjoint(skill.name for skill in runtime.catalog.skills)

@@ -13,22 +13,22 @@ from pathlib import Path
 import anyio
 import pytest
 
-from apexbridge.lifecycle.fsck import INVARIANTS, PROVEN_BY_TESTS, Invariant, Soundness
-from apexbridge.lifecycle.marker import Marker, read_marker, write_marker
+from apexbridge.lifecycle.fsck import INVARIANTS, PROVEN_BY_TESTS, FsckReport, Invariant
 from apexbridge.lifecycle.store import SkillStore
+from apexbridge.lifecycle.vectorized_marker import Marker, read_marker, write_marker
+from apexbridge.locales import MESSAGES
 from apexbridge.runtime import Runtime
-from apexbridge.runtime.checking import check_data, mend_data
-from apexbridge.settings import Loaded, load
+from apexbridge.runtime.fsck import check_data_dir, repair_data_dir
+from apexbridge.settings import Config, load
 from apexbridge.skills import tree
 from apexbridge.skills.model import Fingerprint
 from apexbridge.testing import make_skill, make_zip, skill_md
-from apexbridge.wording import TABLES
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def loaded(home: Path, tmp_path: Path) -> Loaded:
+def loaded(home: Path, tmp_path: Path) -> Config:
     (tmp_path / "project").mkdir()
     environment = {
         "HOME": str(home),
@@ -43,7 +43,7 @@ def _zip(place: Path, name: str, description: str = "Grows tomatoes.") -> Path:
     return make_zip(place / f"{name}.zip", entries)
 
 
-async def _furnish(loaded: Loaded, place: Path) -> None:
+async def _furnish(loaded: Config, place: Path) -> None:
     """Two skills, one that was taken away, and an index of all there is."""
     async with Runtime.open(loaded) as runtime:
         for name in ("garden", "violin", "gone"):
@@ -67,12 +67,12 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def data(loaded: Loaded, furnished: Path) -> Path:
+def data(loaded: Config, furnished: Path) -> Path:
     shutil.copytree(furnished, loaded.data, symlinks=True)
     return loaded.data
 
 
-def _codes(found: Soundness) -> dict[Invariant, set[str]]:
+def _codes(found: FsckReport) -> dict[Invariant, set[str]]:
     """What is violated, by invariant."""
     return {
         entry.invariant: {problem.code for problem in entry.violations}
@@ -81,7 +81,7 @@ def _codes(found: Soundness) -> dict[Invariant, set[str]]:
     }
 
 
-def _remarks(found: Soundness) -> set[str]:
+def _remarks(found: FsckReport) -> set[str]:
     return {problem.code for entry in found.entries for problem in entry.remarks}
 
 
@@ -94,8 +94,8 @@ def _tree(data: Path) -> dict[str, tuple[int, int, int]]:
     }
 
 
-async def test_a_sound_folder_has_nothing_to_tell(loaded: Loaded, data: Path) -> None:
-    found = await check_data(loaded)
+async def test_a_sound_folder_has_nothing_to_tell(loaded: Config, data: Path) -> None:
+    found = await check_data_dir(loaded)
     assert [entry.invariant for entry in found.entries] == list(INVARIANTS)
     assert (found.violations, _remarks(found)) == ((), set())
     looked_at = {entry.invariant: entry.looked_at for entry in found.entries if entry.is_visible}
@@ -107,29 +107,29 @@ async def test_a_sound_folder_has_nothing_to_tell(loaded: Loaded, data: Path) ->
     assert hidden == list(PROVEN_BY_TESTS)
 
 
-async def test_a_folder_that_is_not_there_or_empty_is_sound(loaded: Loaded) -> None:
-    found = await check_data(loaded)
+async def test_a_folder_that_is_not_there_or_empty_is_sound(loaded: Config) -> None:
+    found = await check_data_dir(loaded)
     assert found.violations == ()
     assert not loaded.data.exists()
     loaded.data.mkdir()
-    assert (await check_data(loaded)).violations == ()
+    assert (await check_data_dir(loaded)).violations == ()
     assert list(loaded.data.iterdir()) == []
 
 
-async def test_a_check_changes_nothing(loaded: Loaded, data: Path) -> None:
+async def test_a_check_changes_nothing(loaded: Config, data: Path) -> None:
     (data / "skills/.staging/left").mkdir()
     (data / "skills/garden/SKILL.md").write_bytes(skill_md("garden", "Edited."))
     make_skill(data / "skills", "by-hand")
     before = _tree(data)
-    assert (await check_data(loaded)).violations
+    assert (await check_data_dir(loaded)).violations
     assert _tree(data) == before
 
 
 async def test_what_is_found_can_be_told_as_json_and_in_both_languages(
-    loaded: Loaded, data: Path
+    loaded: Config, data: Path
 ) -> None:
     (data / "skills/.staging/left").mkdir()
-    found = await check_data(loaded)
+    found = await check_data_dir(loaded)
     read = json.loads(json.dumps(dataclasses.asdict(found)))
     assert read["entries"][9]["problems"][0] == {
         "code": "fsck_staging_left",
@@ -147,7 +147,7 @@ def test_all_that_can_be_found_has_words() -> None:
     text = "".join((source / f"{name}.py").read_text(encoding="utf-8") for name in (
         "fsck", "history", "leftovers"
     ))  # fmt: skip
-    codes = [code for code in TABLES["en"] if code.startswith("fsck_")]
+    codes = [code for code in MESSAGES["en"] if code.startswith("fsck_")]
     assert len(codes) > 20
     assert [code for code in codes if f'"{code}"' not in text] == []
 
@@ -302,12 +302,12 @@ MENDABLE: list[tuple[Break, dict[Invariant, set[str]]]] = [
     ("breaks", "violated"), MENDABLE, ids=[breaks.__name__ for breaks, _ in MENDABLE]
 )
 async def test_what_is_derived_or_left_over_is_found_and_put_right(
-    loaded: Loaded, data: Path, breaks: Break, violated: dict[Invariant, set[str]]
+    loaded: Config, data: Path, breaks: Break, violated: dict[Invariant, set[str]]
 ) -> None:
     breaks(data)
-    assert _codes(await check_data(loaded)) == violated
-    await mend_data(loaded)
-    assert _codes(await check_data(loaded)) == {}
+    assert _codes(await check_data_dir(loaded)) == violated
+    await repair_data_dir(loaded)
+    assert _codes(await check_data_dir(loaded)) == {}
 
 
 LASTING: list[tuple[Break, dict[Invariant, set[str]]]] = [
@@ -324,55 +324,55 @@ LASTING: list[tuple[Break, dict[Invariant, set[str]]]] = [
     ("breaks", "violated"), LASTING, ids=[breaks.__name__ for breaks, _ in LASTING]
 )
 async def test_what_cannot_be_made_anew_stays_found_and_says_what_to_do(
-    loaded: Loaded, data: Path, breaks: Break, violated: dict[Invariant, set[str]]
+    loaded: Config, data: Path, breaks: Break, violated: dict[Invariant, set[str]]
 ) -> None:
     breaks(data)
-    before = await check_data(loaded)
+    before = await check_data_dir(loaded)
     assert violated.items() <= _codes(before).items()
-    await mend_data(loaded)
-    after = await check_data(loaded)
+    await repair_data_dir(loaded)
+    after = await check_data_dir(loaded)
     assert _codes(after) == violated
     assert all(problem.said("en").hint for problem in after.violations)
     assert all(problem.said("zh").hint for problem in after.violations)
 
 
-async def test_what_may_be_being_written_now_is_no_leftover(loaded: Loaded, data: Path) -> None:
+async def test_what_may_be_being_written_now_is_no_leftover(loaded: Config, data: Path) -> None:
     (data / f".{'0a' * 16}.new").write_bytes(b"{")
     (data / f".{'0b' * 16}.new").mkdir()
-    assert _codes(await check_data(loaded)) == {}
-    assert (await mend_data(loaded)).temporaries == 0
+    assert _codes(await check_data_dir(loaded)) == {}
+    assert (await repair_data_dir(loaded)).temporaries == 0
 
 
-async def test_a_file_left_in_a_skill_is_found_and_removed(loaded: Loaded, data: Path) -> None:
+async def test_a_file_left_in_a_skill_is_found_and_removed(loaded: Config, data: Path) -> None:
     _left_in_skill(data)
-    assert _codes(await check_data(loaded))["I10"] == {"fsck_temporary_left"}
-    assert (await mend_data(loaded)).temporaries == 1
-    assert _codes(await check_data(loaded)) == {}
+    assert _codes(await check_data_dir(loaded))["I10"] == {"fsck_temporary_left"}
+    assert (await repair_data_dir(loaded)).temporaries == 1
+    assert _codes(await check_data_dir(loaded)) == {}
 
 
 @pytest.mark.parametrize("breaks", [_garbage, _no_table], ids=lambda breaks: breaks.__name__)
 async def test_an_index_that_cannot_be_read_is_found_and_made_anew(
-    loaded: Loaded, data: Path, breaks: Break
+    loaded: Config, data: Path, breaks: Break
 ) -> None:
     breaks(data)
-    found = await check_data(loaded)
+    found = await check_data_dir(loaded)
     assert "fsck_index_damaged" in _codes(found)["I3"]
     before = _tree(data)
     assert "index.db.broken" not in before
-    await mend_data(loaded)
-    assert _codes(await check_data(loaded)) == {}
+    await repair_data_dir(loaded)
+    assert _codes(await check_data_dir(loaded)) == {}
 
 
 async def test_what_was_done_by_hand_is_told_and_is_no_violation(
-    loaded: Loaded, data: Path
+    loaded: Config, data: Path
 ) -> None:
     make_skill(data / "skills", "by-hand")
     _edit(data)
     shutil.rmtree(data / "skills/violin")
     (data / "skills/.trash").rename(data / "kept-for-the-test")
     make_skill(data / "skills", "gone")
-    await mend_data(loaded)
-    found = await check_data(loaded)
+    await repair_data_dir(loaded)
+    found = await check_data_dir(loaded)
     assert _codes(found) == {}
     assert {(p.code, p.where) for p in found.of("I11").remarks} == {
         ("fsck_by_hand_new", "by-hand"),
@@ -383,7 +383,7 @@ async def test_what_was_done_by_hand_is_told_and_is_no_violation(
 
 
 async def test_a_row_of_another_project_is_told_and_is_no_violation(
-    loaded: Loaded, data: Path, home: Path, tmp_path: Path
+    loaded: Config, data: Path, home: Path, tmp_path: Path
 ) -> None:
     make_skill(tmp_path / "project/.claude/skills", "of-the-project")
     async with Runtime.open(loaded) as runtime:
@@ -394,7 +394,7 @@ async def test_a_row_of_another_project_is_told_and_is_no_violation(
         "APEXBRIDGE_DATA_DIR": str(data),
         "APEXBRIDGE_INDEX__EMBEDDER": "hash",
     }
-    found = await check_data(load(project=tmp_path / "other", environment=environment))
+    found = await check_data_dir(load(project=tmp_path / "other", environment=environment))
     assert _codes(found) == {}
     assert [(p.code, p.where) for p in found.of("I3").remarks] == [
         ("fsck_row_orphaned", "of-the-project")
@@ -402,25 +402,25 @@ async def test_a_row_of_another_project_is_told_and_is_no_violation(
 
 
 async def test_a_skill_that_another_hides_needs_no_row(
-    loaded: Loaded, data: Path, home: Path
+    loaded: Config, data: Path, home: Path
 ) -> None:
     make_skill(home / ".claude/skills", "garden", description="Hides the installed one.")
     async with Runtime.open(loaded) as runtime:
         await runtime.searching.vectorise()
-    found = await check_data(loaded)
+    found = await check_data_dir(loaded)
     assert _codes(found) == {}
     assert found.of("I4").looked_at == 1
 
 
-async def test_skills_without_an_index_are_told(loaded: Loaded) -> None:
+async def test_skills_without_an_index_are_told(loaded: Config) -> None:
     make_skill(loaded.data / "skills", "by-hand")
-    found = await check_data(loaded)
+    found = await check_data_dir(loaded)
     assert found.violations == ()
     assert _remarks(found) == {"fsck_index_none", "fsck_by_hand_new"}
 
 
 async def test_what_a_living_process_is_at_work_on_is_left_alone(
-    loaded: Loaded, data: Path
+    loaded: Config, data: Path
 ) -> None:
     _left_in_staging(data)
     _left_workspace(data)
@@ -429,13 +429,16 @@ async def test_what_a_living_process_is_at_work_on_is_left_alone(
     try:
         for descriptor in held:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        found = await check_data(loaded)
+        found = await check_data_dir(loaded)
         assert _codes(found) == {}
         assert _remarks(found) == {"fsck_busy"}
     finally:
         for descriptor in held:
             os.close(descriptor)
-    assert _codes(await check_data(loaded))["I10"] == {"fsck_staging_left", "fsck_workspace_left"}
+    assert _codes(await check_data_dir(loaded))["I10"] == {
+        "fsck_staging_left",
+        "fsck_workspace_left",
+    }
 
 
 def _kept(data: Path, description: str = "Earlier.") -> Path:
@@ -449,20 +452,20 @@ def _kept(data: Path, description: str = "Earlier.") -> Path:
     return place
 
 
-async def test_a_kept_version_is_what_its_place_is_called_by(loaded: Loaded, data: Path) -> None:
+async def test_a_kept_version_is_what_its_place_is_called_by(loaded: Config, data: Path) -> None:
     place = _kept(data)
-    assert (await check_data(loaded)).violations == ()
+    assert (await check_data_dir(loaded)).violations == ()
     (place / "garden/SKILL.md").write_bytes(b"other")
-    assert _codes(await check_data(loaded)) == {"I11": {"fsck_version_broken"}}
+    assert _codes(await check_data_dir(loaded)) == {"I11": {"fsck_version_broken"}}
     shutil.rmtree(place / "garden")
-    assert _codes(await check_data(loaded)) == {"I11": {"fsck_version_broken"}}
-    await mend_data(loaded)
-    assert _codes(await check_data(loaded)) == {}
+    assert _codes(await check_data_dir(loaded)) == {"I11": {"fsck_version_broken"}}
+    await repair_data_dir(loaded)
+    assert _codes(await check_data_dir(loaded)) == {}
 
 
 @pytest.mark.parametrize("name", ["nothing", "garden"])
 async def test_an_index_is_checked_whatever_the_marker_claims(
-    loaded: Loaded, data: Path, name: str
+    loaded: Config, data: Path, name: str
 ) -> None:
     """A forged marker convinces nobody."""
     _sql(data, "DELETE FROM entries WHERE name = 'garden'")
@@ -473,23 +476,23 @@ async def test_an_index_is_checked_whatever_the_marker_claims(
     assert right is not None
     forged = Marker.of(mark, embedder=right.embedder, generation=right.generation)
     write_marker(data / "skills" / name, forged)
-    found = await check_data(loaded)
+    found = await check_data_dir(loaded)
     assert name in {problem.where for problem in found.of("I5").violations}
 
 
-async def test_an_empty_folder_is_found(loaded: Loaded, data: Path) -> None:
+async def test_an_empty_folder_is_found(loaded: Config, data: Path) -> None:
     (data / "skills/nothing").mkdir()
-    assert _codes(await check_data(loaded)) == {"I1": {"fsck_folder_broken"}}
+    assert _codes(await check_data_dir(loaded)) == {"I1": {"fsck_folder_broken"}}
 
 
-async def test_a_place_for_skills_that_is_no_folder_is_found(loaded: Loaded) -> None:
+async def test_a_place_for_skills_that_is_no_folder_is_found(loaded: Config) -> None:
     loaded.data.mkdir()
     (loaded.data / "skills").write_bytes(b"")
-    found = await check_data(loaded)
+    found = await check_data_dir(loaded)
     assert _codes(found) == {"I1": {"fsck_folder_broken"}}
 
 
-async def test_what_was_taken_away_and_cannot_be_read_is_found(loaded: Loaded, data: Path) -> None:
+async def test_what_was_taken_away_and_cannot_be_read_is_found(loaded: Config, data: Path) -> None:
     (place,) = (data / "skills/.trash").glob("*/gone")
     folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     for _ in range(20):  # deeper than a path can tell
@@ -498,14 +501,14 @@ async def test_what_was_taken_away_and_cannot_be_read_is_found(loaded: Loaded, d
         os.close(folder)
         folder = below
     os.close(folder)
-    assert _codes(await check_data(loaded)) == {"I11": {"fsck_trash_unreadable"}}
+    assert _codes(await check_data_dir(loaded)) == {"I11": {"fsck_trash_unreadable"}}
 
 
-async def test_an_index_that_is_something_else_is_found(loaded: Loaded, data: Path) -> None:
+async def test_an_index_that_is_something_else_is_found(loaded: Config, data: Path) -> None:
     _no_index(data)
     (data / "index.db/odd").mkdir(parents=True)
     before = _tree(data)
-    found = _codes(await check_data(loaded))
+    found = _codes(await check_data_dir(loaded))
     assert found["I3"] == {"fsck_index_damaged", "fsck_row_missing"}
     assert found["I5"] == {"fsck_marker_without_row"}
     assert _tree(data) == before

@@ -16,16 +16,16 @@ from apexbridge.errors import (
     SkillNotFoundError,
     SkillReadOnlyError,
 )
-from apexbridge.lifecycle.marker import read_marker
+from apexbridge.lifecycle.vectorized_marker import read_marker
 from apexbridge.runtime import Runtime
-from apexbridge.settings import Loaded, load
+from apexbridge.settings import Config, load
 from apexbridge.testing import make_skill, make_zip, skill_md
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def loaded(home: Path, tmp_path: Path) -> Loaded:
+def loaded(home: Path, tmp_path: Path) -> Config:
     (tmp_path / "project").mkdir()
     environment = {
         "HOME": str(home),
@@ -36,7 +36,7 @@ def loaded(home: Path, tmp_path: Path) -> Loaded:
 
 
 @pytest.fixture
-async def runtime(loaded: Loaded) -> AsyncGenerator[Runtime]:
+async def runtime(loaded: Config) -> AsyncGenerator[Runtime]:
     async with Runtime.open(loaded) as runtime:
         yield runtime
 
@@ -52,7 +52,7 @@ def _zip(
     return make_zip(place / f"{name}.zip", entries)
 
 
-def _records(loaded: Loaded) -> list[tuple[str, str]]:
+def _records(loaded: Config) -> list[tuple[str, str]]:
     lines = (loaded.data / "audit.jsonl").read_text(encoding="utf-8").splitlines()
     found = [json.loads(line) for line in lines]
     return [(line["action"], line["facts"].get("code", "")) for line in found]
@@ -64,7 +64,7 @@ async def _best(runtime: Runtime, query: str) -> str:
 
 
 async def test_an_installed_skill_is_listed_found_marked_and_recorded(
-    runtime: Runtime, loaded: Loaded, tmp_path: Path
+    runtime: Runtime, loaded: Config, tmp_path: Path
 ) -> None:
     archive = _zip(tmp_path, "garden", files={"references/a.md": b"more"})
     done = await runtime.manager.install(archive)
@@ -94,7 +94,7 @@ async def test_a_folder_is_installed_like_an_archive_and_its_litter_left_behind(
 
 @pytest.mark.promise("L01")
 async def test_a_taken_name_is_refused_and_the_one_there_stays(
-    runtime: Runtime, loaded: Loaded, tmp_path: Path
+    runtime: Runtime, loaded: Config, tmp_path: Path
 ) -> None:
     await runtime.manager.install(_zip(tmp_path, "garden"))
     before = (loaded.data / "skills/garden/SKILL.md").read_bytes()
@@ -137,7 +137,7 @@ async def _refused(runtime: Runtime, path: Path) -> ApexBridgeError:
 
 @pytest.mark.promise("Z35")
 async def test_what_is_refused_leaves_nothing_behind(
-    runtime: Runtime, loaded: Loaded, tmp_path: Path
+    runtime: Runtime, loaded: Config, tmp_path: Path
 ) -> None:
     other = make_zip(tmp_path / "other.zip", {"folder/SKILL.md": skill_md("garden")})
     bare = make_zip(tmp_path / "bare.zip", {"SKILL.md": skill_md("garden")})
@@ -155,7 +155,7 @@ async def test_what_is_refused_leaves_nothing_behind(
 
 
 async def test_a_removed_skill_is_gone_everywhere_and_can_come_back(
-    runtime: Runtime, loaded: Loaded, tmp_path: Path
+    runtime: Runtime, loaded: Config, tmp_path: Path
 ) -> None:
     await runtime.manager.install(_zip(tmp_path, "garden"))
     assert await _best(runtime, "grow tomatoes") == "garden"
@@ -175,7 +175,7 @@ async def test_a_removed_skill_is_gone_everywhere_and_can_come_back(
 
 
 @pytest.mark.promise("L13")
-async def test_only_installed_skills_can_be_changed(runtime: Runtime, loaded: Loaded) -> None:
+async def test_only_installed_skills_can_be_changed(runtime: Runtime, loaded: Config) -> None:
     with pytest.raises(SkillReadOnlyError):
         await runtime.manager.uninstall("git-commit")
     with pytest.raises(SkillReadOnlyError):
@@ -188,7 +188,7 @@ async def test_only_installed_skills_can_be_changed(runtime: Runtime, loaded: Lo
 
 @pytest.mark.promise("L11")
 async def test_an_edit_changes_the_description_and_no_other_byte(
-    runtime: Runtime, loaded: Loaded, tmp_path: Path
+    runtime: Runtime, loaded: Config, tmp_path: Path
 ) -> None:
     await runtime.manager.install(_zip(tmp_path, "garden"))
     file = loaded.data / "skills/garden/SKILL.md"
@@ -268,7 +268,7 @@ async def test_an_embedder_that_is_down_does_not_stop_an_install(
         assert await _best(runtime, "grows tomatoes") == "garden"
 
 
-async def test_leftovers_of_a_crash_are_gone_after_a_restart(loaded: Loaded) -> None:
+async def test_leftovers_of_a_crash_are_gone_after_a_restart(loaded: Config) -> None:
     make_skill(loaded.data / "skills/.staging/abandoned", "half")
     async with Runtime.open(loaded) as runtime:
         assert runtime.catalog.snapshot.winner("half") is None

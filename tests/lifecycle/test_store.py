@@ -10,8 +10,8 @@ import pytest
 
 from apexbridge.errors import SkillExistsError, SkillNotFoundError, StorageError
 from apexbridge.lifecycle import store as module
-from apexbridge.lifecycle.states import States
-from apexbridge.lifecycle.store import LOCKS, STAGING, TRASH, Recovered, SkillStore
+from apexbridge.lifecycle.states import SkillStates
+from apexbridge.lifecycle.store import LOCKS, STAGING, TRASH, RecoveryReport, SkillStore
 from apexbridge.testing import make_skill, skill_md
 
 WEEK = 7 * 86_400
@@ -119,7 +119,7 @@ def test_new_bytes_take_the_place_of_the_old_and_leave_nothing_beside(store: Ski
 
 
 def test_recovery_removes_what_is_unfinished_and_what_is_too_old(store: SkillStore) -> None:
-    assert store.recover(keep_seconds=WEEK) == Recovered()
+    assert store.recover(keep_seconds=WEEK) == RecoveryReport()
     _put(store, "kept")
     _put(store, "old")
     _put(store, "young")
@@ -130,10 +130,10 @@ def test_recovery_removes_what_is_unfinished_and_what_is_too_old(store: SkillSto
     make_skill(store.root / STAGING / "abandoned", "half")
     (store.root / STAGING / "x.marker").write_bytes(b"")
     (store.root / TRASH / "never-happened").mkdir()
-    assert store.recover(keep_seconds=WEEK) == Recovered(unfinished=3, expired=1)
+    assert store.recover(keep_seconds=WEEK) == RecoveryReport(unfinished=3, expired=1)
     assert [entry.name for entry in store.trashed()] == ["young"]
     assert store.read("kept").name == "kept"
-    assert store.recover(keep_seconds=WEEK) == Recovered()
+    assert store.recover(keep_seconds=WEEK) == RecoveryReport()
 
 
 def test_recovery_leaves_alone_what_somebody_builds_right_now(store: SkillStore) -> None:
@@ -194,22 +194,22 @@ def test_a_skill_that_cannot_be_read_is_none(store: SkillStore) -> None:
 
 
 def test_names_are_switched_off_and_on_and_stay_so(tmp_path: Path) -> None:
-    states = States(tmp_path / "data/states.json")
+    states = SkillStates(tmp_path / "data/states.json")
     assert states.disabled() == frozenset()
     assert not states.switch("pdf", is_on=True)
     assert states.switch("pdf", is_on=False)
     assert not states.switch("pdf", is_on=False)
-    assert States(tmp_path / "data/states.json").disabled() == {"pdf"}
+    assert SkillStates(tmp_path / "data/states.json").disabled() == {"pdf"}
     assert states.switch("pdf", is_on=True)
     assert states.disabled() == frozenset()
 
 
 def test_a_book_that_is_broken_switches_nothing_off(tmp_path: Path) -> None:
     (tmp_path / "states.json").write_bytes(b"{")
-    states = States(tmp_path / "states.json")
+    states = SkillStates(tmp_path / "states.json")
     assert states.disabled() == frozenset()
     assert states.switch("pdf", is_on=False)
     assert states.disabled() == {"pdf"}
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError):
-        States(tmp_path / "file/states.json").switch("pdf", is_on=False)
+        SkillStates(tmp_path / "file/states.json").switch("pdf", is_on=False)

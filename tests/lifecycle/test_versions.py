@@ -15,10 +15,10 @@ from apexbridge.errors import (
     SkillVersionError,
     StorageError,
 )
-from apexbridge.lifecycle.marker import read_marker
-from apexbridge.paths import finish_exchange
+from apexbridge.lifecycle.vectorized_marker import read_marker
+from apexbridge.paths import recover_exchange
 from apexbridge.runtime import Runtime
-from apexbridge.settings import Loaded, load
+from apexbridge.settings import Config, load
 from apexbridge.skills import tree
 from apexbridge.testing import make_skill, make_zip
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def loaded(home: Path, tmp_path: Path) -> Loaded:
+def loaded(home: Path, tmp_path: Path) -> Config:
     (tmp_path / "project").mkdir()
     environment = {
         "HOME": str(home),
@@ -38,7 +38,7 @@ def loaded(home: Path, tmp_path: Path) -> Loaded:
 
 
 @pytest.fixture
-async def runtime(loaded: Loaded) -> AsyncGenerator[Runtime]:
+async def runtime(loaded: Config) -> AsyncGenerator[Runtime]:
     async with Runtime.open(loaded) as runtime:
         yield runtime
 
@@ -56,7 +56,7 @@ def _zip(
     return make_zip(place / version / "garden.zip", entries)
 
 
-def _actions(loaded: Loaded) -> list[str]:
+def _actions(loaded: Config) -> list[str]:
     lines = (loaded.data / "audit.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line)["action"] for line in lines]
 
@@ -73,7 +73,7 @@ async def _installed(runtime: Runtime, place: Path, *versions: str) -> None:
 
 
 async def test_an_update_takes_the_place_of_the_old_which_is_kept(
-    runtime: Runtime, loaded: Loaded, tmp_path: Path
+    runtime: Runtime, loaded: Config, tmp_path: Path
 ) -> None:
     before = await runtime.manager.install(_zip(tmp_path, "1.0", files={"a.md": b"old"}))
     newer = _zip(tmp_path, "1.1", "Builds rockets.", {"b.md": b"new"})
@@ -98,7 +98,7 @@ async def test_an_update_takes_the_place_of_the_old_which_is_kept(
 
 
 async def test_a_rollback_brings_back_every_byte_and_can_itself_be_undone(
-    runtime: Runtime, loaded: Loaded, tmp_path: Path
+    runtime: Runtime, loaded: Config, tmp_path: Path
 ) -> None:
     first = await runtime.manager.install(_zip(tmp_path, "1.0", files={"a.md": b"old"}))
     second = await runtime.manager.update(_zip(tmp_path, "1.1", "Builds rockets."))
@@ -124,7 +124,7 @@ async def test_a_version_is_found_by_its_name_its_hash_or_the_beginning_of_it(
 
 
 async def test_a_version_that_is_not_there_is_refused_with_those_that_are(
-    runtime: Runtime, loaded: Loaded, tmp_path: Path
+    runtime: Runtime, loaded: Config, tmp_path: Path
 ) -> None:
     await _installed(runtime, tmp_path, "1.0")
     for wanted in ("", "0.9", "abc"):
@@ -139,7 +139,7 @@ async def test_a_version_that_is_not_there_is_refused_with_those_that_are(
 
 
 async def test_a_kept_version_that_was_tampered_with_is_not_brought_back(
-    runtime: Runtime, loaded: Loaded, tmp_path: Path
+    runtime: Runtime, loaded: Config, tmp_path: Path
 ) -> None:
     await _installed(runtime, tmp_path, "1.0", "1.1")
     kept = (await runtime.manager.versions("garden"))[1]
@@ -156,7 +156,7 @@ async def test_a_kept_version_that_was_tampered_with_is_not_brought_back(
 
 
 async def test_an_update_to_the_same_changes_nothing(
-    runtime: Runtime, loaded: Loaded, tmp_path: Path
+    runtime: Runtime, loaded: Config, tmp_path: Path
 ) -> None:
     await _installed(runtime, tmp_path, "1.0")
     done = await runtime.manager.update(_zip(tmp_path, "1.0"))
@@ -189,7 +189,7 @@ async def test_an_older_version_needs_to_be_asked_for(
 
 
 async def test_what_cannot_be_updated_stays_as_it_is(
-    runtime: Runtime, loaded: Loaded, tmp_path: Path
+    runtime: Runtime, loaded: Config, tmp_path: Path
 ) -> None:
     with pytest.raises(SkillNotFoundError):
         await runtime.manager.update(_zip(tmp_path, "1.0"))
@@ -212,7 +212,7 @@ async def test_what_cannot_be_updated_stays_as_it_is(
 
 
 async def test_a_held_skill_neither_updates_nor_edits_nor_goes_back_until_it_is_let_go(
-    runtime: Runtime, loaded: Loaded, tmp_path: Path
+    runtime: Runtime, loaded: Config, tmp_path: Path
 ) -> None:
     await _installed(runtime, tmp_path, "1.0", "1.1")
     held = await runtime.manager.pin("garden", "1.0")
@@ -234,7 +234,7 @@ async def test_a_held_skill_neither_updates_nor_edits_nor_goes_back_until_it_is_
 
 
 async def test_only_so_many_versions_are_kept_and_they_go_with_the_skill(
-    runtime: Runtime, loaded: Loaded, tmp_path: Path
+    runtime: Runtime, loaded: Config, tmp_path: Path
 ) -> None:
     await _installed(runtime, tmp_path, "1", "2", "3", "4", "5", "6")
     assert await _versions(runtime) == ["6", "5", "4", "3"]
@@ -269,7 +269,7 @@ async def test_the_difference_between_versions_names_every_file(
 
 
 async def test_a_start_finishes_what_a_crash_left_of_an_exchange(
-    loaded: Loaded, tmp_path: Path
+    loaded: Config, tmp_path: Path
 ) -> None:
     async with Runtime.open(loaded) as runtime:
         await _installed(runtime, tmp_path, "1.0", "1.1")
@@ -299,20 +299,20 @@ def test_an_exchange_in_steps_that_was_cut_short_is_put_right(tmp_path: Path) ->
         path.mkdir(parents=True)
         (path / path.name).touch()
     other.rename(aside)
-    finish_exchange(one, other)
+    recover_exchange(one, other)
     assert (other / "other").exists()
     other.rename(aside)
     one.rename(other)
-    finish_exchange(one, other)
+    recover_exchange(one, other)
     assert (other / "one").exists()
     assert (one / "other").exists()
-    finish_exchange(one, other)
+    recover_exchange(one, other)
     assert (other / "one").exists()
 
 
 @pytest.mark.promise("L14")
 async def test_a_second_server_on_a_data_folder_is_refused_and_a_command_is_not(
-    loaded: Loaded,
+    loaded: Config,
 ) -> None:
     async with Runtime.open(loaded, is_server=True):
         with pytest.raises(StorageError) as refused:

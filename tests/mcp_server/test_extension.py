@@ -8,9 +8,9 @@ from fastmcp.client.transports import StreamableHttpTransport
 from fastmcp.skills import SkillsClientExtension
 from mcp import MCPError
 
-from apexbridge.skills.reader import read_skill
-from apexbridge.sources.mcp import McpSource, ServerAddress
-from tests.mcp_server.house import GREET, Open, furnish, opened, process, put, words
+from apexbridge.skills.parser import read_skill
+from apexbridge.sources.mcp.source import McpSource, ServerAddress
+from tests.mcp_server.mcp_fixtures import GREET, Open, furnish, opened, process, put, words
 
 pytestmark = pytest.mark.anyio
 

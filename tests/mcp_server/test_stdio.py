@@ -12,7 +12,7 @@ import pytest
 from mcp import Client, types
 from mcp.client.context import ClientRequestContext
 
-from tests.mcp_server.house import SLOW, furnish, is_running, process, put, words
+from tests.mcp_server.mcp_fixtures import SLOW, furnish, is_running, process, put, words
 
 pytestmark = pytest.mark.anyio
 

@@ -19,9 +19,9 @@ from apexbridge.messages import (
 )
 from apexbridge.models.anthropic import AnthropicModel
 from apexbridge.models.base import ModelDelta, ModelRequest, Usage
-from apexbridge.testing import RawAnswer
-from apexbridge.testing.anthropic_wire import AnthropicServer, overloaded, overloaded_event
-from apexbridge.testing.wire import ScriptedReply
+from apexbridge.testing import RawResponse
+from apexbridge.testing.anthropic_server import AnthropicServer, overloaded, overloaded_event
+from apexbridge.testing.model_server import ScriptedReply
 from apexbridge.tools.base import ToolSpec
 
 pytestmark = pytest.mark.anyio
@@ -64,8 +64,8 @@ async def _asked(
         return [piece async for piece in stream], server
 
 
-def _events(*events: object) -> RawAnswer:
-    return RawAnswer(body=b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in events))
+def _events(*events: object) -> RawResponse:
+    return RawResponse(body=b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in events))
 
 
 async def test_a_request_says_what_anthropic_asks_for() -> None:
@@ -227,7 +227,7 @@ async def test_thoughts_that_cannot_be_read_go_back_as_they_came() -> None:
     whole = {"type": "message", "content": [hidden, call], "stop_reason": "tool_use"}
     after = (AssistantMessage(tool_calls=(READ,)), ToolMessage(call_id="toolu_1", text="a cat"))
     again = ModelRequest(model="claude", messages=(*REQUEST.messages, *after))
-    first = RawAnswer(body=json.dumps(whole).encode())
+    first = RawResponse(body=json.dumps(whole).encode())
     async with AnthropicServer([first, HELLO]) as server, _model(server) as model:
         for request in (REQUEST, again):
             async with model.stream(request) as stream:
@@ -237,7 +237,7 @@ async def test_thoughts_that_cannot_be_read_go_back_as_they_came() -> None:
 
 @pytest.mark.parametrize("reply", [overloaded(), overloaded_event(), overloaded(500)])
 async def test_a_server_that_is_overloaded_is_asked_again(
-    reply: RawAnswer, pauses: list[float]
+    reply: RawResponse, pauses: list[float]
 ) -> None:
     pieces, _ = await _asked(reply, HELLO)
     assert pieces[0].text == "hello"
@@ -272,9 +272,9 @@ async def test_a_refusal_inside_an_answer_is_one(error: dict[str, str], words: s
     ("answer", "words"),
     [
         (_events(START), "ended before"),
-        (RawAnswer(), "ended before"),
-        (RawAnswer(body=b"<html>"), "a web page"),
-        (RawAnswer(body=b"data: {\n\n"), "not what a chat model says"),
+        (RawResponse(), "ended before"),
+        (RawResponse(body=b"<html>"), "a web page"),
+        (RawResponse(body=b"data: {\n\n"), "not what a chat model says"),
         (
             _events({"type": "content_block_delta", "index": 3, "delta": {"text": "a"}}),
             "never began",
@@ -289,7 +289,7 @@ async def test_a_refusal_inside_an_answer_is_one(error: dict[str, str], words: s
         (_events(*[{**START, "index": at} for at in range(129)]), "more than 128 blocks"),
     ],
 )
-async def test_an_answer_that_makes_no_sense_is_refused(answer: RawAnswer, words: str) -> None:
+async def test_an_answer_that_makes_no_sense_is_refused(answer: RawResponse, words: str) -> None:
     with pytest.raises(ModelOutputError, match=words):
         await _asked(answer)
 

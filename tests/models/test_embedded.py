@@ -22,7 +22,7 @@ from apexbridge.runtime import Runtime
 from apexbridge.settings import load
 from apexbridge.testing import make_skill
 from apexbridge.tools.base import ToolSpec
-from tests.toolbox.calls import context
+from tests.tools.tool_calls import context
 
 pytestmark = pytest.mark.anyio
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apexbridge.models.script_options import script_options
+from apexbridge.models.embedded import script_options
 
 DOCUMENTED = r"""
 | `--by COLUMN` | group by it |

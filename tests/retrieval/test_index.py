@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from apexbridge.errors import EmbedderOutputError, EmbedderUnavailableError, IndexMismatchError
 from apexbridge.retrieval import index as index_module
-from apexbridge.retrieval.base import Changes, Embedder, Entry, Kind, Matrix
-from apexbridge.retrieval.embedders.checked import embed_checked
-from apexbridge.retrieval.fuse import Fusion
+from apexbridge.retrieval.base import Embedder, IndexEntry, Matrix, StoreChanges, TextKind
+from apexbridge.retrieval.embedders.validation import embed_validated
+from apexbridge.retrieval.fusion import FusionWeights
 from apexbridge.retrieval.index import SkillIndex
-from apexbridge.retrieval.results import Results
+from apexbridge.retrieval.results import SearchResults
+from apexbridge.retrieval.skill_document import SkillText, build_document
 from apexbridge.retrieval.stores.sqlite import SqliteStore
-from apexbridge.retrieval.sync import Item, sync
-from apexbridge.retrieval.text import SkillText, digest
+from apexbridge.retrieval.sync import IndexItem, sync
 from apexbridge.testing import HashEmbedder, MemoryStore
-from tests.retrieval.store_children import ROUNDS, go, opened, writers
+from tests.retrieval.store_processes import ROUNDS, go, opened, writers
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +55,7 @@ class MoodyEmbedder(HashEmbedder):
         """Shy: only the first answer tells."""
         return 0 if self.is_shy else super().dimensions
 
-    async def embed(self, texts: Sequence[str], *, kind: Kind) -> Matrix:
+    async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
         if self.meanwhile is not None:
             await self.meanwhile(texts)
         if self.is_down:
@@ -69,11 +69,11 @@ class MoodyEmbedder(HashEmbedder):
         return rows
 
 
-def _item(text: SkillText, fingerprint: str = "1") -> Item:
+def _item(text: SkillText, fingerprint: str = "1") -> IndexItem:
     async def read() -> SkillText:
         return text
 
-    return Item(name=text.name, fingerprint=fingerprint, read=read)
+    return IndexItem(name=text.name, fingerprint=fingerprint, read=read)
 
 
 async def _index(
@@ -84,20 +84,20 @@ async def _index(
     return index
 
 
-async def _entry(skill: SkillText, fingerprint: str = "1") -> Entry:
-    cut = digest(skill)
+async def _entry(skill: SkillText, fingerprint: str = "1") -> IndexEntry:
+    cut = build_document(skill)
     texts = (cut.whole, *cut.views)
-    return Entry(
+    return IndexEntry(
         name=skill.name,
         fingerprint=fingerprint,
         texts=texts,
-        vectors=await embed_checked(HashEmbedder(), texts, kind="document"),
+        vectors=await embed_validated(HashEmbedder(), texts, kind="document"),
         terms=cut.terms,
         counts=cut.counts,
     )
 
 
-def _names(results: Results) -> list[str]:
+def _names(results: SearchResults) -> list[str]:
     return [hit.name for hit in results.hits]
 
 
@@ -146,7 +146,7 @@ async def test_each_hit_says_why_it_is_there() -> None:
     assert list(first.words.values()) == sorted(first.words.values(), reverse=True)
     assert sum(first.words.values()) == pytest.approx(first.lexical, abs=1e-5)
     assert (first.usage, first.language) == (0.5, "en")
-    fusion = Fusion()
+    fusion = FusionWeights()
     for hit in found.hits:
         parts = hit.parts
         assert parts.language == ("zh" if hit.name.endswith("-zh") else "en")
@@ -169,7 +169,7 @@ async def test_each_hit_says_why_it_is_there() -> None:
 def test_usage_moves_no_hit_past_one_that_is_clearly_better(
     usage: Mapping[str, float], query: str
 ) -> None:
-    async def compare() -> tuple[Results, Results]:
+    async def compare() -> tuple[SearchResults, SearchResults]:
         given_usage = dict[str, float]()
         index = SkillIndex(HashEmbedder(), MemoryStore("hash-64"), usage=lambda: given_usage)
         await sync(index, [_item(skill) for skill in SKILLS])
@@ -180,12 +180,12 @@ def test_usage_moves_no_hit_past_one_that_is_clearly_better(
     plain, used = anyio.run(compare)
     fitness = {hit.name: hit.parts.total for hit in plain.hits}
     for hit in used.hits:
-        assert -1e-4 <= hit.parts.total - fitness[hit.name] <= Fusion().usage + 1e-4
+        assert -1e-4 <= hit.parts.total - fitness[hit.name] <= FusionWeights().usage + 1e-4
         assert 0 <= hit.parts.usage <= 1
     order = {name: place for place, name in enumerate(_names(used))}
     for better in fitness:
         for worse in fitness:
-            if fitness[better] - fitness[worse] > Fusion().usage + 1e-3:
+            if fitness[better] - fitness[worse] > FusionWeights().usage + 1e-3:
                 assert order[better] < order[worse]
 
 
@@ -207,8 +207,8 @@ async def test_usage_parts_equals() -> None:
     ]
 
 
-def _renamed(entry: Entry, name: str) -> Entry:
-    return Entry(
+def _renamed(entry: IndexEntry, name: str) -> IndexEntry:
+    return IndexEntry(
         name=name,
         fingerprint=entry.fingerprint,
         texts=entry.texts,
@@ -242,12 +242,12 @@ async def test_a_request_in_both_languages_favours_neither() -> None:
 async def test_nothing_asked_nothing_wanted_or_nothing_there_is_no_error() -> None:
     index = await _index()
     for query in ("", "   ", "\n\t\u3000"):
-        assert await index.search(query) == Results(searched=len(SKILLS))
+        assert await index.search(query) == SearchResults(searched=len(SKILLS))
     for limit in (0, -1):
         assert (await index.search("pdf", limit=limit)).hits == ()
     assert _names(await index.search("", query_en="PDF forms", limit=1)) == ["pdf-forms"]
     empty = await _index([])
-    assert await empty.search("pdf") == Results()
+    assert await empty.search("pdf") == SearchResults()
     assert len(empty) == 0
 
 
@@ -379,7 +379,7 @@ async def test_a_skill_that_is_gone_is_not_found() -> None:
     await index.store.delete(["pdf-forms"])
     assert "pdf-forms" not in _names(await index.search("fill in PDF forms", limit=50))
     await index.store.delete([skill.name for skill in SKILLS])
-    assert await index.search("fill in PDF forms") == Results()
+    assert await index.search("fill in PDF forms") == SearchResults()
 
 
 async def test_a_shelf_emptied_while_the_request_is_embedded_is_empty() -> None:
@@ -398,7 +398,7 @@ async def test_a_search_given_up_loses_nothing_of_what_was_told() -> None:
     class Interrupted(MemoryStore):
         scope: anyio.CancelScope | None = None
 
-        async def changes(self) -> Changes:
+        async def changes(self) -> StoreChanges:
             told = await super().changes()
             if self.scope is not None:
                 self.scope.cancel()
@@ -419,9 +419,9 @@ async def test_a_search_given_up_loses_nothing_of_what_was_told() -> None:
 async def test_searches_go_on_while_the_index_is_brought_up_to_date(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("apexbridge.retrieval.sync.BATCH", 2)
+    monkeypatch.setattr("apexbridge.retrieval.sync.BATCH_SIZE", 2)
     index = await _index()
-    seen = list[Results]()
+    seen = list[SearchResults]()
 
     async def ask(number: int) -> None:
         for turn in range(6):
@@ -453,7 +453,7 @@ async def test_a_search_in_the_middle_of_a_rebuild_is_answered() -> None:
             await may_go_on.wait()
 
     embedder.meanwhile = wait
-    found = Results()
+    found = SearchResults()
     async with anyio.create_task_group() as tasks:
         items = [_item(skill) for skill in SKILLS]
         tasks.start_soon(lambda: sync(index, items, again=[skill.name for skill in SKILLS]))
@@ -479,7 +479,7 @@ async def test_a_large_shelf_is_walked_over_elsewhere_with_the_same_result(
 
 async def test_weights_can_be_given_for_one_search() -> None:
     index = await _index()
-    words_only = Fusion(dense=0.0)
+    words_only = FusionWeights(dense=0.0)
     found = await index.search("PDF", fusion=words_only, limit=50)
     for hit in found.hits:
         assert hit.parts.total == pytest.approx(words_only.lexical * hit.parts.lexical, abs=1e-5)
@@ -500,10 +500,12 @@ async def test_what_is_tried_on_a_copy_stays_there() -> None:
 async def test_languages_are_judged_apart_only_when_the_request_has_one() -> None:
     index = await _index()
     apart = await index.search("report", limit=50)
-    together = await index.search("report", limit=50, fusion=Fusion(language=0.0))
+    together = await index.search("report", limit=50, fusion=FusionWeights(language=0.0))
     assert {h.name: h.parts.meaning for h in apart.hits} != {
         h.name: h.parts.meaning for h in together.hits
     }
     both = await index.search("report", query_zh="报告", limit=50)
-    neither = await index.search("report", query_zh="报告", limit=50, fusion=Fusion(language=0.0))
+    neither = await index.search(
+        "report", query_zh="报告", limit=50, fusion=FusionWeights(language=0.0)
+    )
     assert both == neither

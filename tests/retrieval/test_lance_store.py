@@ -15,7 +15,7 @@ import pytest
 
 from apexbridge.errors import ConfigError, StorageError
 from apexbridge.retrieval.stores.lance import LanceStore
-from tests.retrieval.store_children import is_whole, made
+from tests.retrieval.store_processes import is_whole, made
 
 pytestmark = pytest.mark.anyio
 

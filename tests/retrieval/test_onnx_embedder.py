@@ -11,7 +11,7 @@ import pytest
 
 from apexbridge.errors import EmbedderOutputError, EmbedderUnavailableError
 from apexbridge.retrieval.embedders.onnx import OnnxEmbedder
-from apexbridge.retrieval.embedders.texts import spaced
+from apexbridge.retrieval.embedders.validation import segment_chinese
 from tests.retrieval.tiny_onnx import WORDS, table, write_tiny
 
 pytestmark = pytest.mark.anyio
@@ -97,7 +97,7 @@ async def test_known_chinese_words_are_cut_out_before_the_tokenizer(
     ],
 )
 def test_chinese_is_cut_into_the_longest_known_words(text: str, expected: str) -> None:
-    assert spaced(text, {"一二", "一二三四", "四五", "一二三四五"}) == expected
+    assert segment_chinese(text, {"一二", "一二三四", "四五", "一二三四五"}) == expected
 
 
 async def test_the_model_is_found_by_its_usual_names_first(tmp_path: Path) -> None:

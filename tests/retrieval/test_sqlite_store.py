@@ -16,7 +16,7 @@ import pytest
 
 from apexbridge.errors import StorageError
 from apexbridge.retrieval.stores.sqlite import SqliteStore
-from tests.retrieval.store_children import is_whole, made
+from tests.retrieval.store_processes import is_whole, made
 
 pytestmark = pytest.mark.anyio
 

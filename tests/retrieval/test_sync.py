@@ -17,13 +17,13 @@ from apexbridge.errors import (
     StorageError,
 )
 from apexbridge.retrieval import sync as sync_module
-from apexbridge.retrieval.base import Entry, Kind, Matrix, VectorStore
+from apexbridge.retrieval.base import IndexEntry, Matrix, TextKind, VectorStore
 from apexbridge.retrieval.index import SkillIndex
-from apexbridge.retrieval.report import Progress, Watch
+from apexbridge.retrieval.results import SyncCallbacks, SyncProgress
+from apexbridge.retrieval.skill_document import SkillText
 from apexbridge.retrieval.stores.sqlite import SqliteStore
-from apexbridge.retrieval.sync import Item, sync
-from apexbridge.retrieval.text import SkillText
-from apexbridge.retrieval.turns import taking_turns
+from apexbridge.retrieval.sync import IndexItem, sync
+from apexbridge.retrieval.thread_control import shortened_gil_switch_interval
 from apexbridge.testing import HashEmbedder, MemoryStore
 
 pytestmark = pytest.mark.anyio
@@ -44,7 +44,7 @@ class LimitedEmbedder(HashEmbedder):
     def id(self) -> str:
         return ID
 
-    async def embed(self, texts: Sequence[str], *, kind: Kind) -> Matrix:
+    async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
         if self.calls < 1:
             raise EmbedderUnavailableError("nobody answers", name=self.id)
         self.calls -= 1
@@ -62,7 +62,7 @@ class FailingStore(MemoryStore):
         super().__init__(ID)
         self.writes = writes
 
-    async def upsert(self, entries: Sequence[Entry]) -> None:
+    async def upsert(self, entries: Sequence[IndexEntry]) -> None:
         if not self.writes:
             raise StorageError("the disk is full")
         self.writes -= 1
@@ -81,21 +81,21 @@ def two_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync_module, "BATCH", 2)
 
 
-def _item(name: str, fingerprint: str = "1", summary: str = "") -> Item:
+def _item(name: str, fingerprint: str = "1", summary: str = "") -> IndexItem:
     async def read() -> SkillText:
         return SkillText(name=name, summary=summary or f"about {name} in state {fingerprint}")
 
-    return Item(name=name, fingerprint=fingerprint, read=read)
+    return IndexItem(name=name, fingerprint=fingerprint, read=read)
 
 
-def _unreadable(name: str) -> Item:
+def _unreadable(name: str) -> IndexItem:
     async def read() -> SkillText:
         raise SourceError("it is not there", source="here")
 
-    return Item(name=name, fingerprint="1", read=read)
+    return IndexItem(name=name, fingerprint="1", read=read)
 
 
-def _items(names: str, fingerprint: str = "1") -> list[Item]:
+def _items(names: str, fingerprint: str = "1") -> list[IndexItem]:
     return [_item(name, fingerprint) for name in names.split()]
 
 
@@ -185,12 +185,14 @@ async def test_what_cannot_be_read_is_told_and_keeps_nobody_else_out() -> None:
     index = _index()
     await sync(index, [_item("once")])
     items = [_unreadable("x"), _item("alpha"), _unreadable("y"), _unreadable("z"), _item("bravo")]
-    seen = list[Progress]()
-    report = await sync(index, [*items, _unreadable("once")], watch=Watch(progress=seen.append))
+    seen = list[SyncProgress]()
+    report = await sync(
+        index, [*items, _unreadable("once")], watch=SyncCallbacks(progress=seen.append)
+    )
     assert report.failed == ("x", "y", "z")
     assert (report.added, report.pending, report.problem) == (("alpha", "bravo"), (), None)
     assert report.kept == ("once",)  # nothing says that it changed, so nobody reads it
-    assert seen[-1] == Progress(done=5, total=5)
+    assert seen[-1] == SyncProgress(done=5, total=5)
     assert set(await index.store.fingerprints()) == {"once", "alpha", "bravo"}
     only = await sync(_index(), [_unreadable("x")])
     assert (only.failed, only.added) == (("x",), ())
@@ -203,18 +205,18 @@ async def test_an_embedder_that_fails_in_the_middle_leaves_the_rest_to_words(
     store, embedder = make_store(), LimitedEmbedder(calls=1)
     index = _index(store, embedder)
     items = _items("alpha bravo charlie delta echo")
-    seen, marked = list[Progress](), list[str]()
+    seen, marked = list[SyncProgress](), list[str]()
 
     async def mark(names: Sequence[str]) -> None:
         marked.extend(names)
 
-    report = await sync(index, items, watch=Watch(progress=seen.append, stored=mark))
+    report = await sync(index, items, watch=SyncCallbacks(progress=seen.append, stored=mark))
     assert report.added == ("alpha", "bravo")
     assert report.pending == ("charlie", "delta", "echo")
     assert isinstance(report.problem, EmbedderUnavailableError)
     assert marked == ["alpha", "bravo"]
     assert set(await store.fingerprints()) == {"alpha", "bravo"}
-    assert seen == [Progress(done=done, total=5) for done in (2, 4, 5)]
+    assert seen == [SyncProgress(done=done, total=5) for done in (2, 4, 5)]
     for name in ("alpha", "charlie", "echo"):
         assert await _found(index, name) == [name]
     embedder.calls = 99
@@ -327,17 +329,17 @@ async def test_a_model_changed_behind_its_name_is_told_and_a_rebuild_mends_it(
 @pytest.mark.usefixtures("two_a_batch")
 async def test_progress_reaches_its_total_and_what_is_told_stored_is_durable() -> None:
     index = _index()
-    seen, told = list[Progress](), list[list[str]]()
+    seen, told = list[SyncProgress](), list[list[str]]()
 
     async def mark(names: Sequence[str]) -> None:
         held = await index.store.fingerprints()
         assert all(name in held and name in index.shelf.row_of for name in names)
         told.append(list(names))
 
-    watch = Watch(progress=seen.append, stored=mark)
+    watch = SyncCallbacks(progress=seen.append, stored=mark)
     await sync(index, _items("a1 b1 c1 d1 e1"), watch=watch)
     assert told == [["a1", "b1"], ["c1", "d1"], ["e1"]]
-    assert seen == [Progress(done=done, total=5) for done in (2, 4, 5)]
+    assert seen == [SyncProgress(done=done, total=5) for done in (2, 4, 5)]
     await sync(index, _items("a1 b1 c1 d1 e1"), watch=watch)
     assert (len(told), len(seen)) == (3, 3)
 
@@ -359,7 +361,9 @@ async def test_a_marker_that_cannot_be_written_is_told_plainly() -> None:
 
     index = _index()
     with pytest.raises(StorageError, match="read-only"):
-        await sync(index, _items("alpha bravo charlie delta echo"), watch=Watch(stored=mark))
+        await sync(
+            index, _items("alpha bravo charlie delta echo"), watch=SyncCallbacks(stored=mark)
+        )
     assert set(await index.store.fingerprints()) == {"alpha", "bravo"}
     assert (await sync(index, _items("alpha bravo charlie"))).added == ("charlie",)
 
@@ -371,12 +375,12 @@ async def test_a_store_that_cannot_be_opened_is_told_plainly(tmp_path: Path) -> 
         await sync(_index(store), _items("alpha"))
 
 
-def _read_by(act: Callable[[], Awaitable[object]], name: str) -> Item:
+def _read_by(act: Callable[[], Awaitable[object]], name: str) -> IndexItem:
     async def read() -> SkillText:
         await act()
         return SkillText(name=name, summary=f"about {name}")
 
-    return Item(name=name, fingerprint="1", read=read)
+    return IndexItem(name=name, fingerprint="1", read=read)
 
 
 @pytest.mark.usefixtures("two_a_batch")
@@ -393,15 +397,15 @@ async def test_given_up_in_the_middle_it_leaves_a_store_that_can_be_finished(
             scope.cancel()
 
         items = _items(names)
-        watch = Watch()
+        watch = SyncCallbacks()
         if moment == "reading":
             items[3] = _read_by(stop, "delta")
         elif moment == "embedding":
             index = _index(store, _Stopping(scope))
         elif moment == "storing":
-            watch = Watch(progress=lambda _: scope.cancel())
+            watch = SyncCallbacks(progress=lambda _: scope.cancel())
         else:
-            watch = Watch(stored=lambda _: stop())
+            watch = SyncCallbacks(stored=lambda _: stop())
         await sync(index, items, watch=watch)
     assert scope.cancelled_caught
     held = await store.fingerprints()
@@ -420,7 +424,7 @@ class _Stopping(LimitedEmbedder):
         super().__init__()
         self._scope = scope
 
-    async def embed(self, texts: Sequence[str], *, kind: Kind) -> Matrix:
+    async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
         if any("charlie" in text for text in texts):
             self._scope.cancel()
             await anyio.lowlevel.checkpoint()
@@ -436,11 +440,11 @@ async def test_a_thousand_are_stored_whatever_a_batch_holds(
     index = _index()
     count = 1_000 if batch > 7 else 100
     items = [_item(f"n{number}", str(number % 3)) for number in range(count)]
-    seen = list[Progress]()
-    report = await sync(index, items, watch=Watch(progress=seen.append))
+    seen = list[SyncProgress]()
+    report = await sync(index, items, watch=SyncCallbacks(progress=seen.append))
     assert report.added == tuple(item.name for item in items)
     assert len(seen) == -(-count // batch)
-    assert seen[-1] == Progress(done=count, total=count)
+    assert seen[-1] == SyncProgress(done=count, total=count)
     held: Mapping[str, str] = await index.store.fingerprints()
     assert held == {item.name: item.fingerprint for item in items}
     shelf = index.shelf
@@ -479,29 +483,29 @@ async def test_texts_of_every_kind_can_be_stored(tmp_path: Path) -> None:
     assert len(found[0]) == len(texts)
 
 
-def _at_once(name: str) -> Item:
+def _at_once(name: str) -> IndexItem:
     """Its texts lie at hand, so that nobody may wait for them."""
 
     async def read() -> SkillText:
         raise AssertionError("it was waited for")
 
     text = SkillText(name=name, summary=f"about {name}")
-    return Item(name=name, fingerprint="1", read=read, read_at_once=lambda: text)
+    return IndexItem(name=name, fingerprint="1", read=read, read_at_once=lambda: text)
 
 
-def _unreadable_at_once(name: str) -> Item:
+def _unreadable_at_once(name: str) -> IndexItem:
     def read_at_once() -> SkillText | None:
         raise SourceError("it is not there", source="here")
 
-    return Item(name=name, fingerprint="1", read=_item(name).read, read_at_once=read_at_once)
+    return IndexItem(name=name, fingerprint="1", read=_item(name).read, read_at_once=read_at_once)
 
 
 @pytest.mark.usefixtures("two_a_batch")
 async def test_what_lies_at_hand_is_read_at_once_and_the_rest_is_waited_for() -> None:
     index = _index()
     items = [_at_once("alpha"), _item("bravo"), _unreadable_at_once("charlie"), _at_once("delta")]
-    seen = list[Progress]()
-    report = await sync(index, items, watch=Watch(progress=seen.append))
+    seen = list[SyncProgress]()
+    report = await sync(index, items, watch=SyncCallbacks(progress=seen.append))
     assert report.added == ("alpha", "bravo", "delta")
     assert report.failed == ("charlie",)
     assert await _found(index, "delta") == ["delta"]
@@ -512,7 +516,7 @@ async def test_what_lies_at_hand_is_read_at_once_and_the_rest_is_waited_for() ->
 async def test_threads_take_turns_as_before_once_all_is_done_or_failed() -> None:
     usual = sys.getswitchinterval()
     within = list[float]()
-    watch = Watch(progress=lambda _: within.append(sys.getswitchinterval()))
+    watch = SyncCallbacks(progress=lambda _: within.append(sys.getswitchinterval()))
     await sync(_index(), _items("alpha bravo charlie"), watch=watch)
     assert len(within) == 2
     assert all(seconds < usual for seconds in within)
@@ -524,7 +528,7 @@ async def test_threads_take_turns_as_before_once_all_is_done_or_failed() -> None
 
 def test_of_several_that_want_short_turns_the_last_brings_back_what_was_usual() -> None:
     usual = sys.getswitchinterval()
-    first, second = taking_turns(), taking_turns()
+    first, second = shortened_gil_switch_interval(), shortened_gil_switch_interval()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)

@@ -12,8 +12,8 @@ import pytest
 from apexbridge.errors import EmbedderUnavailableError
 from apexbridge.retrieval.base import Embedder, Matrix
 from apexbridge.retrieval.embedders import use
-from apexbridge.retrieval.embedders.checked import embed_checked
 from apexbridge.retrieval.embedders.use import UseEmbedder
+from apexbridge.retrieval.embedders.validation import embed_validated
 
 pytestmark = pytest.mark.anyio
 
@@ -99,7 +99,7 @@ async def test_many_texts_at_once_give_the_same_rows_as_each_alone(raw: UseEmbed
     together = await raw.embed(many, kind="document")
     alone = np.concatenate([await raw.embed([text], kind="query") for text in many[::7]])
     assert np.einsum("ij,ij->i", together[::7], alone) == pytest.approx(1, abs=1e-5)
-    assert (await raw.embed([], kind="query")).shape == (0, use.RAW)
+    assert (await raw.embed([], kind="query")).shape == (0, use.ENCODER_DIMENSIONS)
 
 
 async def test_a_few_short_texts_give_the_same_rows_as_among_many(raw: UseEmbedder) -> None:
@@ -130,7 +130,7 @@ async def test_the_same_said_in_two_languages_is_nearest(
 async def test_adapted_and_not_are_two_embedders(raw: UseEmbedder, adapted: UseEmbedder) -> None:
     assert raw.id != adapted.id
     assert adapted.id.startswith(raw.id)
-    assert (raw.dimensions, adapted.dimensions) == (use.RAW, use.DIMENSIONS)
+    assert (raw.dimensions, adapted.dimensions) == (use.ENCODER_DIMENSIONS, use.DIMENSIONS)
     rows = await adapted.embed(TEXTS, kind="document")
     assert rows.shape == (len(TEXTS), use.DIMENSIONS)
     assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)
@@ -154,7 +154,7 @@ async def _refused(embedder: Embedder, what: str) -> None:
         with pytest.raises(EmbedderUnavailableError, match=what):
             await embedder.embed(texts, kind="document")
         with pytest.raises(EmbedderUnavailableError, match=what):
-            await embed_checked(embedder, texts, kind="query")
+            await embed_validated(embedder, texts, kind="query")
 
 
 @pytest.mark.parametrize("name", ["weights.npz", "sp.model"])

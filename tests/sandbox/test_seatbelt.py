@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from apexbridge.sandbox.backends import SeatbeltSandbox, seatbelt_argv, seatbelt_profile
 from apexbridge.sandbox.base import Access, ExecRequest
-from apexbridge.sandbox.seatbelt import SeatbeltSandbox, profile, sandbox_words
 
 pytestmark = pytest.mark.anyio
 
@@ -28,22 +28,22 @@ def _forms(text: str) -> list[list[str]]:
 
 
 async def test_everything_is_denied_first() -> None:
-    forms = _forms(profile(1, 1))
+    forms = _forms(seatbelt_profile(1, 1))
     assert forms[:2] == [["version", "1"], ["deny", "default"]]
     assert all(form[0] == "allow" for form in forms[2:])
 
 
 async def test_there_is_no_network_and_no_way_to_other_programs() -> None:
-    granted = {word for form in _forms(profile(3, 2))[2:] for word in form[1:]}
+    granted = {word for form in _forms(seatbelt_profile(3, 2))[2:] for word in form[1:]}
     operations = {word for word in granted if not word.startswith('"')}
     for kind in ("network", "mach-", "ipc-", "iokit", "system-", "default", "appleevent"):
         assert not [word for word in operations if word.startswith(kind)], kind
 
 
 async def test_only_named_folders_can_be_written() -> None:
-    writing = [form for form in _forms(profile(2, 1)) if "file-write*" in form]
+    writing = [form for form in _forms(seatbelt_profile(2, 1)) if "file-write*" in form]
     assert writing == [["allow", "file-read*", "file-write*", "subpath", "param", '"WRITE_0"']]
-    reading = [form for form in _forms(profile(0, 0)) if "file-read*" in form]
+    reading = [form for form in _forms(seatbelt_profile(0, 0)) if "file-read*" in form]
     named = {word for form in reading for word in form if word.startswith('"')}
     private = ('"/Users', '"/private/tmp', '"/Volumes')
     assert not [path for path in named if path.startswith(private)]
@@ -57,8 +57,8 @@ async def test_70_a_path_is_a_parameter_and_never_part_of_the_profile(tmp_path: 
         cwd=odd,
         access=Access(read=(odd, Path("/usr")), write=(odd,)),
     )
-    words = sandbox_words(request)
-    assert words[:3] == ["/usr/bin/sandbox-exec", "-p", profile(2, 1)]
+    words = seatbelt_argv(request)
+    assert words[:3] == ["/usr/bin/sandbox-exec", "-p", seatbelt_profile(2, 1)]
     real = odd.resolve()
     given = (f"READ_0={real}", "READ_1=/usr", f"WRITE_0={real}")
     assert words[3:] == [*(word for path in given for word in ("-D", path)), "--"]

@@ -6,12 +6,12 @@ import struct
 import pytest
 
 from apexbridge.sandbox import seccomp
-from apexbridge.sandbox.seccomp import ARM64, X86_64, Machine, build
+from apexbridge.sandbox.seccomp import ARM64, X86_64, SyscallTable, build_filter
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 
 
-def _judge(program: bytes, machine: Machine, number: int, *arguments: int) -> int:
+def _judge(program: bytes, machine: SyscallTable, number: int, *arguments: int) -> int:
     """Interpret the filter as the kernel does."""
     data = struct.pack("=IIQ6Q", number, machine.audit, 0, *(*arguments, 0, 0, 0, 0, 0, 0)[:6])
     code = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]
@@ -39,8 +39,8 @@ def _denied(code: int) -> int:
 
 
 @pytest.mark.parametrize("machine", [X86_64, ARM64], ids=["x86-64", "arm64"])
-def test_what_is_denied_is_denied_and_the_rest_is_allowed(machine: Machine) -> None:
-    program = build(machine)
+def test_what_is_denied_is_denied_and_the_rest_is_allowed(machine: SyscallTable) -> None:
+    program = build_filter(machine)
     for name, number in machine.denied.items():
         assert _judge(program, machine, number) == _denied(errno.EPERM), name
     assert _judge(program, machine, machine.clone3) == _denied(errno.ENOSYS)
@@ -52,8 +52,8 @@ def test_what_is_denied_is_denied_and_the_rest_is_allowed(machine: Machine) -> N
 
 
 @pytest.mark.parametrize("machine", [X86_64, ARM64], ids=["x86-64", "arm64"])
-def test_only_the_named_families_of_sockets_open(machine: Machine) -> None:
-    local, none = build(machine), build(machine, seccomp.NO_SOCKETS, strict=True)
+def test_only_the_named_families_of_sockets_open(machine: SyscallTable) -> None:
+    local, none = build_filter(machine), build_filter(machine, seccomp.NO_SOCKETS, strict=True)
     for family in range(50):
         expected = ALLOW if family in (1, 2, 10) else _denied(errno.EAFNOSUPPORT)
         assert _judge(local, machine, machine.socket, family) == expected
@@ -62,9 +62,9 @@ def test_only_the_named_families_of_sockets_open(machine: Machine) -> None:
 
 @pytest.mark.parametrize("machine", [X86_64, ARM64], ids=["x86-64", "arm64"])
 def test_nothing_is_typed_into_a_terminal_and_shared_memory_is_for_the_loose(
-    machine: Machine,
+    machine: SyscallTable,
 ) -> None:
-    local, strict = build(machine), build(machine, strict=True)
+    local, strict = build_filter(machine), build_filter(machine, strict=True)
     assert _judge(local, machine, machine.ioctl, 0, 0x5401) == ALLOW
     for request in (0x5412, 0x541C):
         assert _judge(local, machine, machine.ioctl, 0, request) == _denied(errno.EPERM)
@@ -74,5 +74,5 @@ def test_nothing_is_typed_into_a_terminal_and_shared_memory_is_for_the_loose(
 
 
 def test_another_processor_is_killed_and_the_x32_door_is_shut() -> None:
-    assert _judge(build(X86_64), ARM64, 0) == KILL
-    assert _judge(build(X86_64), X86_64, 0x40000000 + 39) == _denied(errno.ENOSYS)
+    assert _judge(build_filter(X86_64), ARM64, 0) == KILL
+    assert _judge(build_filter(X86_64), X86_64, 0x40000000 + 39) == _denied(errno.ENOSYS)

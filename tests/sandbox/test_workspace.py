@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from apexbridge.errors import StorageError
-from apexbridge.sandbox.workspace import Workspaces, fill, harvest
+from apexbridge.sandbox.workspace import Workspaces, collect_outputs, write_inputs
 
 
 def test_a_workspace_is_private_holds_its_inputs_and_is_gone_afterwards(tmp_path: Path) -> None:
     workspaces = Workspaces(tmp_path / "w")
     with workspaces.lend() as place:
-        fill(place, {"a.csv": b"1", "sub/b.txt": "二".encode()})
+        write_inputs(place, {"a.csv": b"1", "sub/b.txt": "二".encode()})
         assert place.stat().st_mode & 0o777 == 0o700
         assert (place / "sub/b.txt").read_text(encoding="utf-8") == "二"
     assert list((tmp_path / "w").iterdir()) == []
@@ -23,7 +23,7 @@ def test_a_workspace_is_private_holds_its_inputs_and_is_gone_afterwards(tmp_path
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", ""])
 def test_an_input_cannot_be_put_elsewhere(tmp_path: Path, name: str) -> None:
     with pytest.raises(StorageError), Workspaces(tmp_path / "w").lend() as place:
-        fill(place, {name: b""})
+        write_inputs(place, {name: b""})
     assert list((tmp_path / "w").iterdir()) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["w"]
 
@@ -55,7 +55,7 @@ def test_09_only_plain_files_of_the_run_itself_come_back(tmp_path: Path) -> None
     (place / "folder-link").symlink_to(tmp_path)
     os.link(tmp_path / "secret", place / "hard")
     os.mkfifo(place / "pipe")
-    found = harvest(place, max_bytes=100)
+    found = collect_outputs(place, max_bytes=100)
     assert found.files == {"a.txt": b"a", "sub/b.bin": bytes(5)}
     assert found.left == {
         "link": "a link",
@@ -68,9 +68,9 @@ def test_09_only_plain_files_of_the_run_itself_come_back(tmp_path: Path) -> None
 def test_a_harvest_is_bounded(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}").write_bytes(bytes(40))
-    found = harvest(tmp_path, max_bytes=100)
+    found = collect_outputs(tmp_path, max_bytes=100)
     assert (list(found.files), found.left["2"]) == (["0", "1"], "too large")
-    assert harvest(tmp_path, max_bytes=1_000, max_files=2).left == {"2": "too many files"}
+    assert collect_outputs(tmp_path, max_bytes=1_000, max_files=2).left == {"2": "too many files"}
 
 
 def test_a_harvest_does_not_follow_endless_depth(tmp_path: Path) -> None:
@@ -79,4 +79,4 @@ def test_a_harvest_does_not_follow_endless_depth(tmp_path: Path) -> None:
         deep /= "d"
         deep.mkdir()
         (deep / "f").write_bytes(b"x")
-    assert len(harvest(tmp_path, max_bytes=100).files) == 8
+    assert len(collect_outputs(tmp_path, max_bytes=100).files) == 8

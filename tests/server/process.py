@@ -12,7 +12,7 @@ from signal import Signals
 import anyio
 from anyio.abc import Process
 
-from tests.server.raw import Answer, ask
+from tests.server.raw_http import Answer, ask
 
 _KEPT = ("PATH", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 MOST_SECONDS = 120

@@ -17,9 +17,9 @@ from openai.types.chat import ChatCompletionToolParam as Tool
 from pydantic import SecretStr
 
 from apexbridge.models.base import ModelDelta
-from apexbridge.testing import BrokenStream, RawAnswer, busy
-from apexbridge.testing.wire import ScriptedReply
-from tests.server.talking import MODEL, Talk, calls, says, talking
+from apexbridge.testing import BrokenStream, RawResponse, rate_limited
+from apexbridge.testing.model_server import ScriptedReply
+from tests.server.chat_server import MODEL, Talk, calls, says, talking
 
 pytestmark = pytest.mark.anyio
 
@@ -111,10 +111,10 @@ async def test_openai_lists_the_models(client: AsyncOpenAI) -> None:
 
 
 _REFUSALS: list[tuple[ScriptedReply, type[openai.APIStatusError]]] = [
-    (RawAnswer(status=400, body=b'{"error": {"message": "bad"}}'), openai.BadRequestError),
-    (RawAnswer(status=404, body=b'{"error": {"message": "none"}}'), openai.NotFoundError),
-    (busy("9"), openai.RateLimitError),
-    (RawAnswer(status=500, body=b"{}"), openai.InternalServerError),
+    (RawResponse(status=400, body=b'{"error": {"message": "bad"}}'), openai.BadRequestError),
+    (RawResponse(status=404, body=b'{"error": {"message": "none"}}'), openai.NotFoundError),
+    (rate_limited("9"), openai.RateLimitError),
+    (RawResponse(status=500, body=b"{}"), openai.InternalServerError),
 ]
 
 

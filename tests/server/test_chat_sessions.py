@@ -10,7 +10,7 @@ import pytest
 
 from apexbridge.events import ApprovalAsked, ApprovalSettled, Event
 from apexbridge.testing import StaticTool
-from tests.server.talking import Talk, calls, chunks_of, says, talking
+from tests.server.chat_server import Talk, calls, chunks_of, says, talking
 
 pytestmark = pytest.mark.anyio
 

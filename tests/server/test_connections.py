@@ -11,13 +11,13 @@ import uvicorn
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from apexbridge.server.connections import Gathering, Patient, close_late
-from tests.server.raw import ask, connected, head, parse, rest_of
+from apexbridge.server.connections import CoalescingTransport, GuardedHttpProtocol, close_stalled
+from tests.server.raw_http import ask, connected, head, parse, rest_of
 
 pytestmark = pytest.mark.anyio
 
 
-class Two(Patient):
+class Two(GuardedHttpProtocol):
     """Two connections are all it can do."""
 
     most = 2
@@ -77,9 +77,9 @@ async def test_a_client_that_takes_nothing_is_left_after_a_while() -> None:
         with anyio.fail_after(20):
             while not connection.flow.write_paused:  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType]
                 await anyio.sleep(0.01)
-        assert close_late(server, head_seconds=0, stuck_seconds=60) == 0
+        assert close_stalled(server, head_seconds=0, stuck_seconds=60) == 0
         with anyio.fail_after(20):
-            while not close_late(server, head_seconds=60, stuck_seconds=0):
+            while not close_stalled(server, head_seconds=60, stuck_seconds=0):
                 await anyio.sleep(0.01)
             await ended.wait()
 
@@ -107,7 +107,7 @@ class _Wire:
 
 def test_what_is_written_in_one_go_is_sent_in_one_go() -> None:
     wire = _Wire()
-    gathering = Gathering(wire, wire.later.append)
+    gathering = CoalescingTransport(wire, wire.later.append)
     gathering.write(b"head ")
     gathering.write(b"body")
     assert (wire.sent, len(wire.later)) == ([], 1)
@@ -121,7 +121,7 @@ def test_what_is_written_in_one_go_is_sent_in_one_go() -> None:
 
 def test_much_is_sent_at_once_so_that_a_slow_client_is_noticed() -> None:
     wire = _Wire()
-    gathering = Gathering(wire, wire.later.append)
+    gathering = CoalescingTransport(wire, wire.later.append)
     gathering.write(b"x" * 65_536)
     assert not wire.sent
     gathering.write(b"y")
@@ -130,7 +130,7 @@ def test_much_is_sent_at_once_so_that_a_slow_client_is_noticed() -> None:
 
 def test_closing_sends_what_was_written_and_nothing_is_sent_after_it() -> None:
     wire = _Wire()
-    gathering = Gathering(wire, wire.later.append)
+    gathering = CoalescingTransport(wire, wire.later.append)
     gathering.write(b"last")
     gathering.close()
     assert (wire.sent, wire.is_closed) == ([b"last"], True)

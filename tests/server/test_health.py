@@ -10,8 +10,8 @@ from apexbridge.server import health
 from apexbridge.server.metrics import Metrics
 from apexbridge.settings import load
 from apexbridge.testing import make_skill
-from tests.server.raw import ask
-from tests.server.serving import Serving, serving
+from tests.server.live_server import Serving, serving
+from tests.server.raw_http import ask
 
 pytestmark = pytest.mark.anyio
 

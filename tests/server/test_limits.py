@@ -4,15 +4,15 @@ import anyio
 import pytest
 
 from apexbridge.errors import RequestError
-from apexbridge.server.limits import Rates, Traffic, stopping
-from tests.server.test_sessions import Clock
+from apexbridge.server.limits import ConcurrencyLimiter, RateLimiter, shutdown_error
+from tests.server.test_console_sign_in import Clock
 
 pytestmark = pytest.mark.anyio
 
 
 def test_a_key_may_ask_so_often_in_a_minute() -> None:
     clock = Clock()
-    rates = Rates(60, clock)
+    rates = RateLimiter(60, clock)
     for _ in range(60):
         rates.take("a")
     with pytest.raises(RequestError) as refused:
@@ -31,7 +31,7 @@ def test_a_key_may_ask_so_often_in_a_minute() -> None:
 
 
 def test_who_may_ask_seldom_is_told_to_wait_long() -> None:
-    rates = Rates(1, Clock())
+    rates = RateLimiter(1, Clock())
     rates.take("a")
     with pytest.raises(RequestError) as refused:
         rates.take("a")
@@ -39,13 +39,13 @@ def test_who_may_ask_seldom_is_told_to_wait_long() -> None:
 
 
 def test_without_a_rate_nothing_is_counted() -> None:
-    rates = Rates(0, Clock())
+    rates = RateLimiter(0, Clock())
     for _ in range(1_000):
         rates.take("a")
 
 
 async def test_no_more_are_worked_on_than_may_be() -> None:
-    traffic = Traffic()
+    traffic = ConcurrencyLimiter()
     one = traffic.admit(2)
     traffic.admit(2)
     with pytest.raises(RequestError) as refused:
@@ -58,7 +58,7 @@ async def test_no_more_are_worked_on_than_may_be() -> None:
 
 
 async def test_rest_comes_when_the_last_has_left() -> None:
-    traffic = Traffic()
+    traffic = ConcurrencyLimiter()
     flight, listener = traffic.admit(None), traffic.admit(None)
     traffic.listens(listener)
     traffic.stop()
@@ -78,19 +78,19 @@ async def test_rest_comes_when_the_last_has_left() -> None:
 
 
 async def test_an_idle_server_is_at_rest_at_once() -> None:
-    traffic = Traffic()
+    traffic = ConcurrencyLimiter()
     traffic.stop()
     with anyio.fail_after(10):
         assert await traffic.rest(60)
 
 
 async def test_only_late_bodies_are_ended_and_the_first_reason_counts() -> None:
-    traffic = Traffic()
+    traffic = ConcurrencyLimiter()
     late, other = traffic.admit(None), traffic.admit(None)
     late.due = 5
     traffic.stop_late(6)
     assert late.scope.cancel_called
     assert not other.scope.cancel_called
-    late.stop(stopping())
+    late.stop(shutdown_error())
     assert late.refusal is not None
     assert late.refusal.code == "request_slow"

@@ -7,8 +7,16 @@ from collections.abc import Generator
 
 import pytest
 
-from apexbridge.server.logs import HIDDEN, REQUEST, Batched, JsonLines, log_to, redact, write_logs
-from tests.hurrying import within
+from apexbridge.server.logs import (
+    REDACTED,
+    REQUEST_ID,
+    BatchedHandler,
+    JsonFormatter,
+    configure_logging,
+    flush_logs,
+    redact,
+)
+from tests.deadline import within
 
 KEY = "sk-proj-0123456789abcdef"
 
@@ -17,15 +25,15 @@ KEY = "sk-proj-0123456789abcdef"
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        (f"Incorrect API key provided: {KEY}.", f"Incorrect API key provided: {HIDDEN}."),
-        ("Authorization: Bearer abcdefghij", f"Authorization: Bearer {HIDDEN}"),
-        ("authorization: bearer abcdefghij, x", f"authorization: bearer {HIDDEN}, x"),
-        ("apx_abcdefghij and more", f"{HIDDEN} and more"),
-        ("http://me:secret1@host/path", f"http://{HIDDEN}@host/path"),
-        ("x-api-key: whatever123", HIDDEN),
-        ('{"password": "hunter2222"}', f'{{"{HIDDEN}"}}'),
-        ("Cookie: apexbridge_session=abcdef", f"Cookie: {HIDDEN}"),
-        ("GET /v1?a=1&token=abc&b=2", f"GET /v1?a=1&{HIDDEN}&b=2"),
+        (f"Incorrect API key provided: {KEY}.", f"Incorrect API key provided: {REDACTED}."),
+        ("Authorization: Bearer abcdefghij", f"Authorization: Bearer {REDACTED}"),
+        ("authorization: bearer abcdefghij, x", f"authorization: bearer {REDACTED}, x"),
+        ("apx_abcdefghij and more", f"{REDACTED} and more"),
+        ("http://me:secret1@host/path", f"http://{REDACTED}@host/path"),
+        ("x-api-key: whatever123", REDACTED),
+        ('{"password": "hunter2222"}', f'{{"{REDACTED}"}}'),
+        ("Cookie: apexbridge_session=abcdef", f"Cookie: {REDACTED}"),
+        ("GET /v1?a=1&token=abc&b=2", f"GET /v1?a=1&{REDACTED}&b=2"),
         ("Send it as 'Authorization: Bearer KEY'", "Send it as 'Authorization: Bearer KEY'"),
         ("task-list and risk-0 are words", "task-list and risk-0 are words"),
         ("nothing to hide 你好", "nothing to hide 你好"),
@@ -51,7 +59,7 @@ def _record(message: str, *values: object, **more: object) -> logging.LogRecord:
 @pytest.mark.promise("S14")
 def test_a_line_is_one_line_of_plain_letters() -> None:
     hostile = 'x\n{"level": "error"}\x1b[2J\x7f\x9b\u202e\u2028你好\udcff'
-    line = JsonLines().format(_record("%s", hostile, fields={"path": hostile, "status": 200}))
+    line = JsonFormatter().format(_record("%s", hostile, fields={"path": hostile, "status": 200}))
     assert line.isascii()
     assert line.isprintable()
     read = json.loads(line)
@@ -61,9 +69,9 @@ def test_a_line_is_one_line_of_plain_letters() -> None:
 def test_a_failure_is_told_without_its_secrets() -> None:
     record, error = _record("It failed"), ValueError(f"no such key: {KEY}")
     record.exc_info = (type(error), error, None)
-    token = REQUEST.set("r1")
-    read = json.loads(JsonLines().format(record))
-    REQUEST.reset(token)
+    token = REQUEST_ID.set("r1")
+    read = json.loads(JsonFormatter().format(record))
+    REQUEST_ID.reset(token)
     assert read["request_id"] == "r1"
     assert "ValueError: no such key: [hidden]" in read["trace"]
 
@@ -74,7 +82,7 @@ def test_times_are_universal(monkeypatch: pytest.MonkeyPatch) -> None:
     record = _record("x")
     for created, told in ((0.25, "1970-01-01T00:00:00.250Z"), (-1.5, "1969-12-31T23:59:59.500Z")):
         record.created = created
-        assert json.loads(JsonLines().format(record))["at"] == told
+        assert json.loads(JsonFormatter().format(record))["at"] == told
 
 
 @pytest.fixture
@@ -89,10 +97,10 @@ def root() -> Generator[logging.Logger]:
 def test_lines_wait_a_moment_and_warnings_do_not(root: logging.Logger) -> None:
     stream, log = io.StringIO(), logging.getLogger("waiting")
     root.handlers.clear()
-    log_to(stream)
+    configure_logging(stream)
     log.info("one")
     assert stream.getvalue() == ""
-    write_logs()
+    flush_logs()
     assert len(stream.getvalue().splitlines()) == 1
     log.info("two")
     log.warning("three")
@@ -104,7 +112,7 @@ def test_lines_wait_a_moment_and_warnings_do_not(root: logging.Logger) -> None:
 
 def test_nobody_reading_the_log_ends_nothing() -> None:
     stream = io.StringIO()
-    lines = Batched(stream)
+    lines = BatchedHandler(stream)
     stream.close()
     lines.handle(_record("x", levelno=logging.ERROR))
     lines.flush()

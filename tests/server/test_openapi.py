@@ -12,10 +12,10 @@ import requests
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from apexbridge.server.base import Route
-from apexbridge.server.openapi import document
+from apexbridge.server.openapi import build_document
 from apexbridge.server.routes import ROUTES
-from tests.server.skills_house import Served, loaded_in, served
+from apexbridge.server.routing import Route
+from tests.server.skills_server import Served, loaded_in, served
 
 with warnings.catch_warnings():  # it opens a file of its own without an encoding
     warnings.simplefilter("ignore", EncodingWarning)
@@ -67,7 +67,7 @@ def test_the_document_is_open_and_tells_every_route(house: Served) -> None:
 
 
 def test_every_reference_of_the_document_leads_somewhere() -> None:
-    told = document(ROUTES)
+    told = build_document(ROUTES)
     written = json.dumps(told)
     schemas = told["components"]["schemas"]
     for name in {each.split('"')[0] for each in written.split("#/components/schemas/")[1:]}:
@@ -78,7 +78,7 @@ def test_every_reference_of_the_document_leads_somewhere() -> None:
 
 @functools.cache
 def _schema() -> Any:
-    return schemathesis.openapi.from_dict(document(ROUTES))
+    return schemathesis.openapi.from_dict(build_document(ROUTES))
 
 
 def _tries() -> Iterator[Any]:

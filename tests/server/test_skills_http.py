@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from apexbridge.testing import make_skill, skill_md
-from tests.server.skills_house import (
+from tests.server.skills_server import (
     Served,
     code_of,
     loaded_in,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from apexbridge.testing import skill_md
-from tests.lifecycle.zips import FOLDER, SKILL, Raw, raw_zip
-from tests.server.skills_house import Served, code_of, loaded_in, names_in, served, zip_of, zipped
+from tests.lifecycle.zip.raw_zip import FOLDER, SKILL, Raw, raw_zip
+from tests.server.skills_server import Served, code_of, loaded_in, names_in, served, zip_of, zipped
 
 LINK, PIPE = 0o120777, 0o010644
 OTHER = Raw(name="pdf/a.md", data=b"a" * 100, deflated=True)

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from apexbridge.testing import skill_md
-from tests.server.skills_house import Served, loaded_in, names_in, served, zipped
+from tests.server.skills_server import Served, loaded_in, names_in, served, zipped
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import pytest
 
 from apexbridge.runtime import Runtime
 from apexbridge.skills.model import Skill
-from apexbridge.sources.discovery import WELL_KNOWN, read_index
+from apexbridge.sources.remote.discovery import WELL_KNOWN, parse_index
 from apexbridge.testing import skill_md
-from tests.server.skills_house import Served, code_of, loaded_in, served, status_of, zipped
+from tests.server.skills_server import Served, code_of, loaded_in, served, status_of, zipped
 
 FILES = {"references/soil.md": b"Loam.\n", "scripts/main.py": b"print(1)\n", "图.md": b"x\n"}
 
@@ -28,7 +28,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
 def test_the_index_lists_every_skill_with_its_digests(house: Served) -> None:
     reply = httpx2.get(f"{house.url}{WELL_KNOWN}")
     assert reply.status_code == 200
-    listing = read_index(reply.content, str(reply.url), may_be_private=True)
+    listing = parse_index(reply.content, str(reply.url), may_be_private=True)
     assert listing.problems == ()
     names = [wanted.name for wanted in listing.wanted]
     assert names == [skill.name for skill in house.runtime.catalog.snapshot.skills]

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apexbridge.skills.document import Document, decode, split
+from apexbridge.skills.document import Document, decode_skill_md, split_frontmatter
 from apexbridge.skills.model import Problem
 
 
 def _cut(text: str) -> Document:
-    cut = split(text)
+    cut = split_frontmatter(text)
     assert isinstance(cut, Document)
     return cut
 
@@ -33,7 +33,7 @@ def test_a_dash_line_inside_a_value_does_not_end_the_frontmatter() -> None:
 
 @pytest.mark.promise("M12")
 def test_a_byte_order_mark_and_windows_line_ends_are_fine() -> None:
-    text = decode(b"\xef\xbb\xbf---\r\nname: a\r\n---\r\nHi\r\n")
+    text = decode_skill_md(b"\xef\xbb\xbf---\r\nname: a\r\n---\r\nHi\r\n")
     assert isinstance(text, str)
     cut = _cut(text)
     assert (cut.frontmatter, cut.body, cut.newline) == ("name: a\r\n", "Hi\r\n", "\r\n")
@@ -47,13 +47,13 @@ def test_the_closing_line_may_be_the_last_of_the_file() -> None:
 @pytest.mark.promise("M01")
 @pytest.mark.parametrize("text", ["", "# Title\n", "\n---\nname: a\n---\n", "----\nname: a\n---\n"])
 def test_a_text_that_does_not_start_with_the_mark_has_no_frontmatter(text: str) -> None:
-    assert _refusal(split(text)) == "frontmatter_missing"
+    assert _refusal(split_frontmatter(text)) == "frontmatter_missing"
 
 
 @pytest.mark.promise("M01")
 @pytest.mark.parametrize("text", ["---", "---\n", "---\nname: a\n", "---\nname: a\n ---\n"])
 def test_a_frontmatter_without_its_last_line_is_unclosed(text: str) -> None:
-    assert _refusal(split(text)) == "frontmatter_unclosed"
+    assert _refusal(split_frontmatter(text)) == "frontmatter_unclosed"
 
 
 @pytest.mark.promise("M12")
@@ -69,7 +69,7 @@ def test_a_frontmatter_without_its_last_line_is_unclosed(text: str) -> None:
 def test_another_encoding_is_named_with_its_line(
     data: bytes, code: str, where: str, guess: str | None
 ) -> None:
-    problem = decode(data)
+    problem = decode_skill_md(data)
     assert isinstance(problem, Problem)
     assert (problem.code, problem.where, problem.details.get("guess")) == (code, where, guess)
 
@@ -77,7 +77,7 @@ def test_another_encoding_is_named_with_its_line(
 @given(st.text(), st.text())
 def test_cutting_loses_no_character(front: str, body: str) -> None:
     text = f"---\n{front}\n---\n{body}"
-    cut = split(text)
+    cut = split_frontmatter(text)
     assert isinstance(cut, Document)
     assert text[: cut.start] + cut.frontmatter == text[: cut.start + len(cut.frontmatter)]
     assert text.endswith(cut.body)

@@ -16,7 +16,7 @@ import pytest
 import apexbridge
 from apexbridge import bundled
 from apexbridge.errors import SkillNotFoundError, SourceError, StorageError
-from apexbridge.paths import commit_folder
+from apexbridge.paths import commit_dir
 from apexbridge.skills import tree
 from apexbridge.skills.model import Origin, Skill
 from apexbridge.sources.bundled import BundledSource, bundled_source
@@ -236,7 +236,7 @@ async def test_the_slower_of_two_uses_what_the_faster_made(
     def overtaken(fresh: Path, target: Path) -> None:
         if rivals:
             made.append(anyio.run(rivals.pop().folder, skill))
-        commit_folder(fresh, target)
+        commit_dir(fresh, target)
 
     monkeypatch.setattr("apexbridge.sources.bundled.commit_folder", overtaken)
     folder = await source.folder(skill)
@@ -322,7 +322,7 @@ async def test_a_folder_and_an_archive_are_fingerprinted_alike(tmp_path: Path) -
     clean = {
         f"pkg/{path.relative_to(PACKAGE).as_posix()}": path.read_bytes()
         for path in (PACKAGE / name).rglob("*")
-        if path.is_file() and not tree.is_litter(PurePosixPath(path.as_posix()))
+        if path.is_file() and not tree.is_junk(PurePosixPath(path.as_posix()))
     }
     packed = BundledSource(None, zipfile.Path(make_zip(tmp_path / "z.zip", clean), "pkg/"))
     (in_archive,) = (await packed.scan()).skills

@@ -13,10 +13,10 @@ from pydantic import BaseModel, Field
 
 import apexbridge
 from apexbridge.errors import PermissionDeniedError, ToolFailedError, ToolInputError
-from apexbridge.policy.rules import PermissionRequest
+from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.tools.base import ToolContext, ToolRegistry, ToolResult
 from apexbridge.tools.function import FunctionTool, tool
-from tests.toolbox.calls import context, use
+from tests.tools.tool_calls import context, use
 
 pytestmark = pytest.mark.anyio
 

@@ -15,12 +15,17 @@ from typing import Protocol
 
 import anyio.to_thread
 
-from apexbridge.activation.commands import is_success
-from apexbridge.activation.expand import Command, Values, expand
-from apexbridge.activation.lending import granted_tools, grants_of, variables_of
-from apexbridge.activation.rendering import is_harmless, wrap
+from apexbridge.activation.template import (
+    CommandPart,
+    Substitutions,
+    expand,
+    expand_variables,
+    is_command_success,
+    is_text_only,
+    wrap_skill,
+)
 from apexbridge.catalog.catalog import Catalog
-from apexbridge.catalog.waking import Waking
+from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.errors import (
     ApexBridgeError,
     PermissionDeniedError,
@@ -31,14 +36,53 @@ from apexbridge.errors import (
 )
 from apexbridge.events import SkillActivated, SkillRefused, SlashUsedByModel, Trigger
 from apexbridge.messages import UserMessage
-from apexbridge.policy.engine import ToolsMode, lend
-from apexbridge.policy.hookspec import HookEvent
-from apexbridge.policy.rules import PermissionRequest, ToolPattern
+from apexbridge.permissions.engine import ToolsMode, skill_grants
+from apexbridge.permissions.hook_protocol import HookEvent
+from apexbridge.permissions.rules import PermissionRequest, ToolPattern
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.skills import tree
 from apexbridge.skills.model import Origin, Skill
-from apexbridge.tools.base import SubagentRequest, ToolContext, ToolResult
-from apexbridge.tools.capping import cap_text
+from apexbridge.tools.base import Grants, SubagentRequest, ToolContext, ToolResult
+from apexbridge.tools.truncation import truncate_text
+
+
+def skill_variables(skill: Skill, project: Path, context: ToolContext) -> dict[str, str]:
+    """What the variables in a skill's text stand for."""
+    found = {
+        "CLAUDE_PROJECT_DIR": str(project),
+        "CLAUDE_SESSION_ID": context.session_id,
+        "CLAUDE_EFFORT": context.effort,
+    }
+    if skill.root is not None:
+        found["CLAUDE_SKILL_DIR"] = str(skill.root)
+    return found
+
+
+def granted_tools(skill: Skill, variables: Mapping[str, str]) -> tuple[ToolPattern, ...]:
+    """The tools that a skill brings along; none while nobody approved it."""
+    if not skill.is_trusted:
+        return ()
+    return tuple(
+        ToolPattern(p.tool, p.argument and expand_variables(p.argument, variables))
+        for p in skill.tools
+    )
+
+
+def build_grants(skill: Skill, variables: Mapping[str, str]) -> Grants:
+    """What a skill lends to the session that invoked it; nothing while nobody approved it."""
+    if not skill.is_trusted:
+        return Grants(skill=skill.name, root=skill.root)
+    model = skill.manifest.model
+    return Grants(
+        skill=skill.name,
+        root=skill.root,
+        tools=granted_tools(skill, variables),
+        denied=tuple(map(ToolPattern.parse, skill.manifest.disallowed_tools)),
+        hooks=skill.hooks,
+        model=None if model == "inherit" else model,
+        effort=skill.manifest.effort,
+    )
+
 
 REFUSALS: Mapping[str, int] = {
     "skill_name_missing": 1,
@@ -57,13 +101,13 @@ REFUSALS: Mapping[str, int] = {
 }
 """The numbers that the founding documents give to refusals, by our codes."""
 
-_BY_MODEL: frozenset[Trigger] = frozenset({"model", "nested", "fork"})
-_FROM_OUTSIDE = frozenset({Origin.MCP, Origin.REMOTE})
-_PUT_HERE = frozenset({Origin.MANAGED, Origin.BUNDLED})
+_MODEL_TRIGGERS: frozenset[Trigger] = frozenset({"model", "nested", "fork"})
+_REMOTE_ORIGINS = frozenset({Origin.MCP, Origin.REMOTE})
+_OPERATOR_ORIGINS = frozenset({Origin.MANAGED, Origin.BUNDLED})
 """Whoever runs this machine put these skills there, with this package or on purpose."""
 
 
-class RunCommand(Protocol):
+class InlineCommandRunner(Protocol):
     """Runs a command that stands in a skill's text, in the sandbox."""
 
     async def __call__(self, command: str, *, skill: Skill, cwd: Path) -> ExecutionResult:
@@ -81,10 +125,10 @@ class Invocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class ActivationContext:
     """What the session that invokes a skill has seen so far."""
 
-    waking: Waking
+    waking: PathActivation
     project: Path
     applied: Mapping[str, str] = field(default_factory=dict[str, str])
     """The texts of skills that stand in the conversation already: a digest by name."""
@@ -99,7 +143,7 @@ class Activator:
     def __init__(
         self,
         catalog: Catalog,
-        run: RunCommand,
+        run: InlineCommandRunner,
         record: Callable[[str, float], object],
         *,
         runs_commands: bool = True,
@@ -110,7 +154,7 @@ class Activator:
         self._runs_commands = runs_commands
 
     async def activate(
-        self, wish: Invocation, situation: Situation, context: ToolContext
+        self, wish: Invocation, situation: ActivationContext, context: ToolContext
     ) -> ToolResult:
         """Invoke a skill; inline it becomes a message, forked its child's last words.
 
@@ -135,15 +179,15 @@ class Activator:
             )
             raise
 
-    def _find(self, wish: Invocation, situation: Situation, context: ToolContext) -> Skill:
+    def _find(self, wish: Invocation, situation: ActivationContext, context: ToolContext) -> Skill:
         name = wish.name.strip()
         if name.startswith("/"):
             name = name[1:].strip()
-            if wish.trigger in _BY_MODEL:
+            if wish.trigger in _MODEL_TRIGGERS:
                 context.emit(SlashUsedByModel(session_id=context.session_id, skill=name))
         if not name:
             raise SkillNotInvocableError(code="skill_name_missing")
-        if wish.trigger in _BY_MODEL:
+        if wish.trigger in _MODEL_TRIGGERS:
             return self._catalog.get_for_model(name, situation.waking)
         skill = self._catalog.get(name)
         if wish.trigger == "user" and not skill.manifest.user_invocable:
@@ -151,10 +195,10 @@ class Activator:
         return skill
 
     async def _invoke(
-        self, skill: Skill, wish: Invocation, situation: Situation, context: ToolContext
+        self, skill: Skill, wish: Invocation, situation: ActivationContext, context: ToolContext
     ) -> ToolResult:
         body = await self._body(skill, wish.arguments)
-        request = _request(skill, body, wish)
+        request = _permission_request(skill, body, wish)
         await context.allow([request])
         facts = {"skill": skill.name, "arguments": wish.arguments, "trigger": wish.trigger}
         before = await context.fire(HookEvent.PRE_SKILL, skill.name, facts)
@@ -188,7 +232,7 @@ class Activator:
         try:
             content = await self._catalog.content(skill, arguments)
         except (SkillNotFoundError, SourceError) as error:
-            if skill.provenance.origin in _FROM_OUTSIDE:
+            if skill.provenance.origin in _REMOTE_ORIGINS:
                 detail = str(error)
                 raise SkillNotInvocableError(
                     detail, code="skill_out_of_reach", name=skill.name
@@ -203,20 +247,20 @@ class Activator:
         skill: Skill,
         body: str,
         wish: Invocation,
-        situation: Situation,
+        situation: ActivationContext,
         context: ToolContext,
     ) -> str:
         """The body as the model is to read it, every command replaced by what it printed."""
-        if skill.provenance.origin in _FROM_OUTSIDE:  # its server has filled in what it wanted
+        if skill.provenance.origin in _REMOTE_ORIGINS:  # its server has filled in what it wanted
             return body
-        values = Values(
+        values = Substitutions(
             arguments=wish.arguments,
             names=skill.manifest.arguments,
-            variables=variables_of(skill, situation.project, context),
+            variables=skill_variables(skill, situation.project, context),
         )
         may_run = skill.may_run_shell and self._runs_commands
         granted = granted_tools(skill, values.variables)
-        lent, _ = lend(skill.name, granted, situation.tools_mode)
+        lent, _ = skill_grants(skill.name, granted, situation.tools_mode)
         parts = list[str]()
         for part in expand(body, values, has_commands=may_run):
             is_text = isinstance(part, str)
@@ -225,7 +269,7 @@ class Activator:
 
     async def _printed(
         self,
-        command: Command,
+        command: CommandPart,
         skill: Skill,
         granted: Sequence[ToolPattern],
         context: ToolContext,
@@ -238,25 +282,25 @@ class Activator:
         )
         await context.allow([request], granted)
         result = await self._run(command.text, skill=skill, cwd=context.cwd)
-        if not is_success(command.text, result):
+        if not is_command_success(command.text, result):
             said = result.stderr.decode("utf-8", "replace").strip()
             detail = said or result.error or f"exit {result.exit_code}"
             raise ToolFailedError(
                 detail, code="inline_command_failed", name=skill.name, command=command.text
             )
-        return cap_text(result.stdout.decode("utf-8", "replace").strip())
+        return truncate_text(result.stdout.decode("utf-8", "replace").strip())
 
     async def _inline(
-        self, skill: Skill, text: str, situation: Situation, context: ToolContext
+        self, skill: Skill, text: str, situation: ActivationContext, context: ToolContext
     ) -> ToolResult:
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        grants = grants_of(skill, variables_of(skill, situation.project, context))
+        grants = build_grants(skill, skill_variables(skill, situation.project, context))
         data = {"skill": skill.name, "mode": "inline", "digest": digest}
         if situation.applied.get(skill.name) == digest:
             note = f"The skill '{skill.name}' stands above, with this very text. Follow it again."
             return ToolResult(text=note, grants=grants, data=data)
-        files = await anyio.to_thread.run_sync(_files, skill)
-        message = UserMessage(text=wrap(skill, text, files), kind="skill", skill=skill.name)
+        files = await anyio.to_thread.run_sync(_list_files, skill)
+        message = UserMessage(text=wrap_skill(skill, text, files), kind="skill", skill=skill.name)
         return ToolResult(
             text=f"The skill '{skill.name}' is active: follow its instructions.",
             messages=(message,),
@@ -265,33 +309,33 @@ class Activator:
         )
 
     async def _fork(
-        self, skill: Skill, text: str, situation: Situation, context: ToolContext
+        self, skill: Skill, text: str, situation: ActivationContext, context: ToolContext
     ) -> ToolResult:
-        files = await anyio.to_thread.run_sync(_files, skill)
+        files = await anyio.to_thread.run_sync(_list_files, skill)
         request = SubagentRequest(
-            prompt=wrap(skill, text, files),
+            prompt=wrap_skill(skill, text, files),
             agent=skill.manifest.agent or "general-purpose",
-            grants=grants_of(skill, variables_of(skill, situation.project, context)),
+            grants=build_grants(skill, skill_variables(skill, situation.project, context)),
             skill=skill.name,
         )
         reply = await context.spawn(request)
         return ToolResult(text=reply, data={"skill": skill.name, "mode": "fork"})
 
 
-def _request(skill: Skill, body: str, wish: Invocation) -> PermissionRequest:
+def _permission_request(skill: Skill, body: str, wish: Invocation) -> PermissionRequest:
     """Who asks for a skill by its name has agreed to it; rules may still forbid it."""
-    is_asked_for = wish.trigger not in _BY_MODEL
+    is_asked_for = wish.trigger not in _MODEL_TRIGGERS
     return PermissionRequest(
         tool="Skill",
         argument=skill.name,
         summary=skill.description,
-        harmless=is_asked_for or is_harmless(skill, body),
+        harmless=is_asked_for or is_text_only(skill, body),
         sha256=skill.fingerprint.sha256 if skill.fingerprint else "",
-        is_managed=skill.provenance.origin in _PUT_HERE,
+        is_managed=skill.provenance.origin in _OPERATOR_ORIGINS,
     )
 
 
-def _files(skill: Skill) -> tuple[str, ...]:
+def _list_files(skill: Skill) -> tuple[str, ...]:
     """What lies beside SKILL.md; a folder that cannot be read has nothing to offer."""
     if skill.root is None:
         return ()
@@ -301,4 +345,4 @@ def _files(skill: Skill) -> tuple[str, ...]:
         return ()
 
 
-Activate = Callable[[Invocation, Situation, ToolContext], Awaitable[ToolResult]]
+Activate = Callable[[Invocation, ActivationContext, ToolContext], Awaitable[ToolResult]]

@@ -13,13 +13,15 @@ from apexbridge.paths import safe_join
 from apexbridge.sandbox import interpreters
 from apexbridge.sandbox.base import ExecutionResult, SandboxLimits
 from apexbridge.sandbox.interpreters import Interpreter
-from apexbridge.sandbox.workshop import Job, Workshop
+from apexbridge.sandbox.script_executor import ScriptExecutor, ScriptJob
 from apexbridge.skills.model import Skill
-from apexbridge.skills.runners import BY_SUFFIX, FIRST_LINE_BYTES, runner_of
+from apexbridge.skills.tree import INTERPRETER_BY_SUFFIX, SHEBANG_BYTES, script_interpreter
 
-_NEEDS = {"typescript": "node 22.6 or newer, for TypeScript"}
-_ENTRIES = ("scripts/main", "scripts/index", "main", "index")
-_METADATA = re.compile(r"^# /// script[ \t]*\n((?:#(?:| [^\n]*)\n)+?)# ///[ \t]*$", re.MULTILINE)
+_INTERPRETER_HINTS = {"typescript": "node 22.6 or newer, for TypeScript"}
+_DEFAULT_SCRIPTS = ("scripts/main", "scripts/index", "main", "index")
+_PEP723_BLOCK = re.compile(
+    r"^# /// script[ \t]*\n((?:#(?:| [^\n]*)\n)+?)# ///[ \t]*$", re.MULTILINE
+)
 _HEAD_BYTES = 64 * 1024
 
 
@@ -38,7 +40,7 @@ class ScriptCall:
     on_output: Callable[[int, bytes], None] | None = None
 
 
-async def execute_skill(call: ScriptCall, workshop: Workshop) -> ExecutionResult:
+async def run_script(call: ScriptCall, workshop: ScriptExecutor) -> ExecutionResult:
     """Run the script in a workspace of its own; what it leaves there comes back with the result.
 
     The skill's folder can be read at its own path and not written. Nothing else of this machine's
@@ -49,18 +51,20 @@ async def execute_skill(call: ScriptCall, workshop: Workshop) -> ExecutionResult
         PermissionError: If the script is not executable.
     """
     if call.skill.root is None:
-        raise _bad_input(call, "it has no folder")
+        raise _input_error(call, "it has no folder")
     root = call.skill.root.resolve()  # a linked skill is seen where it really lies
-    entry = choose_entry(call)
-    _refuse_unrunnable(entry)
+    entry = find_script(call)
+    _require_executable(entry)
     words, interpreter = _interpreter(entry)
-    missing = "" if interpreter else f"interpreter_missing: {_NEEDS.get(words[0], words[0])}"
+    missing = (
+        "" if interpreter else f"interpreter_missing: {_INTERPRETER_HINTS.get(words[0], words[0])}"
+    )
     missing = missing or _missing_dependencies(entry)
     if missing or interpreter is None:
         return ExecutionResult(
             outcome="not_started", exit_code=None, error=missing, isolation=workshop.isolation
         )
-    job = Job(
+    job = ScriptJob(
         interpreter=interpreter,
         flags=(*interpreter.flags, *words[1:]),
         script=entry,
@@ -76,10 +80,10 @@ async def execute_skill(call: ScriptCall, workshop: Workshop) -> ExecutionResult
     try:
         return await workshop.run(job)
     except ValueError as error:
-        raise _bad_input(call, str(error)) from None
+        raise _input_error(call, str(error)) from None
 
 
-def choose_entry(call: ScriptCall) -> Path:
+def find_script(call: ScriptCall) -> Path:
     """The named script, else the usual names, else the only one there is.
 
     Raises:
@@ -92,36 +96,36 @@ def choose_entry(call: ScriptCall) -> Path:
             target = safe_join(root, path.as_posix())
             if target.is_file() and not (root / path).is_symlink():
                 return target
-        raise _bad_input(call, f"it has no script '{call.script}'")
-    for stem in _ENTRIES:
-        for suffix in BY_SUFFIX:
+        raise _input_error(call, f"it has no script '{call.script}'")
+    for stem in _DEFAULT_SCRIPTS:
+        for suffix in INTERPRETER_BY_SUFFIX:
             if (root / f"{stem}{suffix}").is_file():
                 return safe_join(root, f"{stem}{suffix}")
-    scripts = [p for p in sorted((root / "scripts").glob("*")) if p.suffix in BY_SUFFIX]
+    scripts = [p for p in sorted((root / "scripts").glob("*")) if p.suffix in INTERPRETER_BY_SUFFIX]
     if len(scripts) == 1:
         return safe_join(root, f"scripts/{scripts[0].name}")
     names = ", ".join(path.name for path in scripts)
-    raise _bad_input(call, f"say which script: {names}" if scripts else "it has no script")
+    raise _input_error(call, f"say which script: {names}" if scripts else "it has no script")
 
 
 def has_script(skill: Skill) -> bool:
     """Say whether there is anything that could be run without naming it, or by its name."""
     root = skill.root or Path()
     places = (root, root / "scripts") if skill.root else ()
-    stems = {PurePosixPath(entry).name for entry in _ENTRIES}
+    stems = {PurePosixPath(entry).name for entry in _DEFAULT_SCRIPTS}
     for place in places:
         with suppress(OSError):
-            scripts = [path for path in place.iterdir() if path.suffix in BY_SUFFIX]
+            scripts = [path for path in place.iterdir() if path.suffix in INTERPRETER_BY_SUFFIX]
             if any(place != root or path.stem in stems for path in scripts):
                 return True
     return False
 
 
-def _bad_input(call: ScriptCall, detail: str) -> ToolInputError:
+def _input_error(call: ScriptCall, detail: str) -> ToolInputError:
     return ToolInputError(detail, code="script_unusable", name=call.skill.name)
 
 
-def _refuse_unrunnable(entry: Path) -> None:
+def _require_executable(entry: Path) -> None:
     if not entry.stat().st_mode & stat.S_IXUSR:
         raise PermissionError(13, "The script is not executable (chmod +x)", str(entry))
 
@@ -129,7 +133,7 @@ def _refuse_unrunnable(entry: Path) -> None:
 def _interpreter(entry: Path) -> tuple[list[str], Interpreter | None]:
     """The interpreter's words and where it is: from the first line, else from the suffix."""
     with entry.open("rb") as file:
-        name, *words = runner_of(file.readline(FIRST_LINE_BYTES), entry.suffix)
+        name, *words = script_interpreter(file.readline(SHEBANG_BYTES), entry.suffix)
     return [name or "?", *words], interpreters.find(name) if name else None
 
 
@@ -138,7 +142,7 @@ def _missing_dependencies(entry: Path) -> str:
     if entry.suffix != ".py":
         return ""
     with entry.open("rb") as file:
-        match = _METADATA.search(file.read(_HEAD_BYTES).decode("utf-8", "replace"))
+        match = _PEP723_BLOCK.search(file.read(_HEAD_BYTES).decode("utf-8", "replace"))
     if match is None:
         return ""
     lines = (line.removeprefix("#").removeprefix(" ") for line in match[1].splitlines())

@@ -9,48 +9,45 @@ from typing import Any
 
 import anyio
 
-from apexbridge.activation.activator import Activator, Invocation, Situation
+from apexbridge.activation.activator import ActivationContext, Activator, Invocation
 from apexbridge.agent import compaction, prompt
-from apexbridge.agent.asking import Asking
-from apexbridge.agent.calls import Calls, take
-from apexbridge.agent.guard import Guard
-from apexbridge.agent.invoking import situation_of, user_wish
-from apexbridge.agent.limits import TurnLimits
-from apexbridge.agent.offering import Offering, Tools
-from apexbridge.agent.session import Session
-from apexbridge.agent.subagent import Family, name_of
-from apexbridge.agent.turn import Finish, TurnEnd, TurnRecord, TurnRequest
-from apexbridge.catalog.catalog import Touched
+from apexbridge.agent.model_call import ModelCaller
+from apexbridge.agent.permission_checker import PermissionChecker
+from apexbridge.agent.session import (
+    Session,
+    SubagentBudget,
+    activation_context,
+    parse_slash_command,
+    subagent_name,
+)
+from apexbridge.agent.skill_announcer import SkillAnnouncer, ToolSelection
+from apexbridge.agent.tool_calls import ToolCallExecutor, apply_result
+from apexbridge.agent.turn import TurnFinish, TurnLimits, TurnRecord, TurnRequest, TurnResult
+from apexbridge.catalog.catalog import TouchResult
 from apexbridge.events import EventSink, TextDelta
 from apexbridge.messages import AssistantMessage, SystemMessage, ToolCall, UserMessage
 from apexbridge.models.base import ModelClient
-from apexbridge.policy.engine import Approver
-from apexbridge.policy.hookspec import HookEvent, HookVerdict
-from apexbridge.tools.base import (
-    Reach,
-    SubagentRequest,
-    ToolContext,
-    ToolRegistry,
-    ToolResult,
-)
+from apexbridge.permissions.engine import Approver
+from apexbridge.permissions.hook_protocol import HookEvent, HookVerdict
+from apexbridge.tools.base import PathScope, SubagentRequest, ToolContext, ToolRegistry, ToolResult
 
-_LAST = "No more tools can be used now. Answer with what you have."
-_NO_TOOLS = Tools(specs=(), registry=ToolRegistry())
+_LAST_ROUND = "No more tools can be used now. Answer with what you have."
+_NO_TOOLS = ToolSelection(specs=(), registry=ToolRegistry())
 _NO_VERDICT = HookVerdict()
-_GO_ON = "A hook says that there is more to do: go on."
+_HOOK_CONTINUES = "A hook says that there is more to do: go on."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class AgentDeps:
     """What an agent is made of; who builds the house gives these."""
 
     model: ModelClient
     model_name: str
     registry: ToolRegistry
     activator: Activator
-    guard: Guard
-    offering: Offering
-    touch: Callable[[Sequence[Path], Session], Awaitable[Touched]]
+    guard: PermissionChecker
+    offering: SkillAnnouncer
+    touch: Callable[[Sequence[Path], Session], Awaitable[TouchResult]]
     child: Callable[[Session, SubagentRequest], AbstractContextManager[Session]]
     project: Path
     limits: TurnLimits
@@ -59,7 +56,7 @@ class Parts:
 class Agent:
     """Carries out turns. Holds no state of its own: that is the session's."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: AgentDeps) -> None:
         self.parts = parts
 
     async def turn(
@@ -69,8 +66,8 @@ class Agent:
         emit: EventSink,
         *,
         record: TurnRecord | None = None,
-        family: Family | None = None,
-    ) -> TurnEnd:
+        family: SubagentBudget | None = None,
+    ) -> TurnResult:
         """Do what is asked, to its end or to a limit. The record is filled whatever happens.
 
         Raises:
@@ -79,9 +76,9 @@ class Agent:
             ApexBridgeError: If a skill that the user named cannot be used.
         """
         if not request.text.isascii():
-            request = replace(request, text=_clean(request.text))
-        running = _Running(self, session, request, emit, record or TurnRecord.new(session.id))
-        return await running.run(family or Family())
+            request = replace(request, text=_replace_surrogates(request.text))
+        running = _TurnRun(self, session, request, emit, record or TurnRecord.new(session.id))
+        return await running.run(family or SubagentBudget())
 
     async def invoke(
         self,
@@ -97,11 +94,11 @@ class Agent:
             ApexBridgeError: If the skill cannot be used.
         """
         asked = TurnRequest(text="", approver=approver)
-        running = _Running(self, session, asked, emit, TurnRecord.new(session.id))
+        running = _TurnRun(self, session, asked, emit, TurnRecord.new(session.id))
         return await running.invoke(wish)
 
 
-class _Running:
+class _TurnRun:
     """One turn while it runs."""
 
     def __init__(
@@ -117,20 +114,20 @@ class _Running:
         self._request, self._emit, self._record = request, emit, record
         record.request_chars = len(request.text)
         self._limits = request.limits or self._parts.limits
-        self._calls = Calls(session, record, self._limits)
+        self._calls = ToolCallExecutor(session, record, self._limits)
         self._calls.watch = request.watch
-        self._family = Family()
+        self._family = SubagentBudget()
         guard = self._parts.guard
         if request.approver is not None:
             guard = replace(guard, approver=request.approver)
         self._allow = guard.allow_for(session, record)
         self._ask_hooks = guard.fire_for(session, emit, record)
         self._theirs = frozenset(spec.name for spec in request.client_tools)
-        self._asking = Asking(self._parts.model, session, record, emit)
+        self._asking = ModelCaller(self._parts.model, session, record, emit)
         self._stopped = ""
         """Why a hook wants the turn to end, if one does."""
 
-    async def run(self, family: Family) -> TurnEnd:
+    async def run(self, family: SubagentBudget) -> TurnResult:
         session, record = self._session, self._record
         start = record.begin()
         self._family = family
@@ -148,7 +145,7 @@ class _Running:
             raise
         finally:
             record.seconds = time.perf_counter() - start
-        return TurnEnd(
+        return TurnResult(
             text=text or self._asking.said,
             finish=finish,
             record=record,
@@ -160,7 +157,7 @@ class _Running:
         self._session.begin_turn()
         context = self._context("")
         result = await self._parts.activator.activate(wish, self._situation(), context)
-        take(self._session, result)
+        apply_result(self._session, result)
         return result
 
     async def _fire(self, event: HookEvent, target: str, facts: Mapping[str, Any]) -> HookVerdict:
@@ -180,9 +177,9 @@ class _Running:
         source = "resume" if session.turns > 1 else "startup"
         verdict = await self._fire(HookEvent.SESSION_START, source, {"source": source})
         if verdict.context:
-            session.messages.append(prompt.aside(verdict.context))
+            session.messages.append(prompt.reminder_message(verdict.context))
 
-    async def _begin(self) -> tuple[str, Finish, tuple[ToolCall, ...]]:
+    async def _begin(self) -> tuple[str, TurnFinish, tuple[ToolCall, ...]]:
         session, request = self._session, self._request
         if request.system is not None:
             session.system = request.system
@@ -203,10 +200,10 @@ class _Running:
             return invoked.text, "skill", ()
         await self._announce()
         if verdict.context:
-            session.messages.append(prompt.aside(verdict.context))
+            session.messages.append(prompt.reminder_message(verdict.context))
         session.messages.append(UserMessage(text=request.text, parts=request.parts))
         if invoked is not None:
-            take(session, invoked)
+            apply_result(session, invoked)
         return await self._rounds()
 
     async def _announce(self) -> None:
@@ -219,23 +216,23 @@ class _Running:
         self._session.messages += said
 
     async def _invoked_by_user(self) -> ToolResult | None:
-        wish = user_wish(self._request.text)
+        wish = parse_slash_command(self._request.text)
         if wish is None or self._session.depth or not self._request.uses_tools:
             return None
         context = self._context("user")
         return await self._parts.activator.activate(wish, self._situation(), context)
 
-    def _situation(self) -> Situation:
-        return situation_of(self._session, self._parts.project)
+    def _situation(self) -> ActivationContext:
+        return activation_context(self._session, self._parts.project)
 
-    async def _rounds(self) -> tuple[str, Finish, tuple[ToolCall, ...]]:
+    async def _rounds(self) -> tuple[str, TurnFinish, tuple[ToolCall, ...]]:
         limits, record = self._limits, self._record
         stops = 0
         while True:
             record.rounds += 1
             finish = self._limit_reached()
             if finish:
-                self._session.messages.append(prompt.aside(_LAST))
+                self._session.messages.append(prompt.reminder_message(_LAST_ROUND))
             await self._shorten()
             if self._stopped:
                 return self._stopped, "blocked", ()
@@ -246,7 +243,9 @@ class _Running:
                 goes_on = verdict.outcome == "block" and not verdict.stops
                 if goes_on and not finish and stops < limits.repeats:
                     stops += 1
-                    self._session.messages.append(prompt.aside(verdict.reason or _GO_ON))
+                    self._session.messages.append(
+                        prompt.reminder_message(verdict.reason or _HOOK_CONTINUES)
+                    )
                     continue
                 return reply.text, finish or "stop", ()
             touched = await self._calls.carry_out(mine, self._context)
@@ -258,7 +257,7 @@ class _Running:
     def _end_event(self) -> HookEvent:
         return HookEvent.SUBAGENT_STOP if self._session.depth else HookEvent.STOP
 
-    def _limit_reached(self) -> Finish | None:
+    def _limit_reached(self) -> TurnFinish | None:
         limits, record = self._limits, self._record
         if self._calls.is_hopeless:
             return "repeats"
@@ -284,10 +283,10 @@ class _Running:
         asked = replace(
             request.like,
             model=session.lent.model or request.model or parts.model_name,
-            messages=prompt.conversation(self._opening(), session.messages),
+            messages=prompt.with_system_message(self._opening(), session.messages),
             tools=specs,
             effort=session.lent.effort or request.like.effort,
-            extra=request.extra if specs else prompt.without_tools(request.extra),
+            extra=request.extra if specs else prompt.drop_tool_parameters(request.extra),
         )
         return await self._asking.reply(asked, keeps_calls=with_tools)
 
@@ -297,7 +296,7 @@ class _Running:
         if not self._request.uses_tools:
             return SystemMessage(text=session.system)
         has_skills = self._parts.offering.has_skills(session)
-        return prompt.opening(session.system, session.cwd, has_skills=has_skills)
+        return prompt.system_message(session.system, session.cwd, has_skills=has_skills)
 
     async def _wake(self, paths: Sequence[Path]) -> None:
         """Skills wake by the files that calls touched or named."""
@@ -318,7 +317,7 @@ class _Running:
             cwd=session.cwd,
             emit=self._emit,
             spawn=self._spawn,
-            reach=Reach(read=tuple(session.reach), write=(session.cwd,)),
+            reach=PathScope(read=tuple(session.reach), write=(session.cwd,)),
             effort=session.lent.effort or "",
             depth=session.depth,
             allow=self._allow,
@@ -337,7 +336,7 @@ class _Running:
             watch=self._request.watch,
         )
         with (
-            self._record.spanning("fork", name_of(request)),
+            self._record.spanning("fork", subagent_name(request)),
             self._parts.child(session, request) as child,
         ):
             record = self._record.below(child.id)
@@ -354,7 +353,7 @@ class _Running:
 
     async def _shorten(self) -> None:
         limits, session = self._limits, self._session
-        if compaction.fits(session.messages, limits.window * limits.compact_at):
+        if compaction.fits_budget(session.messages, limits.window * limits.compact_at):
             return
         await self._fire(HookEvent.PRE_COMPACT, "", {})
         if await compaction.compact(session, limits.window, self._summarise):
@@ -365,9 +364,9 @@ class _Running:
 
     async def _summarise(self, text: str) -> str:
         name = self._request.model or self._parts.model_name
-        return await self._asking.summary(f"{compaction.INSTRUCTION}\n\n{text}", name)
+        return await self._asking.summary(f"{compaction.SUMMARY_PROMPT}\n\n{text}", name)
 
 
-def _clean(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """No halves of characters, which neither a model nor a file could take."""
     return text.encode("utf-8", "replace").decode()

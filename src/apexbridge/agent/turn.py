@@ -7,25 +7,47 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from apexbridge.agent.limits import TurnLimits
 from apexbridge.events import Event, EventSink, SkillActivated
 from apexbridge.messages import Message, ToolCall
 from apexbridge.models.base import FinishReason, ModelRequest, Usage
-from apexbridge.policy.engine import Approver
-from apexbridge.retrieval.results import Parts
+from apexbridge.permissions.engine import Approver
+from apexbridge.retrieval.results import ScoreParts
 from apexbridge.tools.base import Grants, ToolSpec
 
-Fate = Literal["offered", "weak", "denied", "asleep", "known"]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnLimits:
+    """Bounds of one turn; a child session has its own, of the same size."""
+
+    rounds: int = 25
+    """Replies of the model, the last of them without tools."""
+    tokens: int = 400_000
+    """Input and output of all replies together."""
+    seconds: float = 900.0
+    calls_at_once: int = 8
+    repeats: int = 3
+    """How often the same call with the same arguments is carried out."""
+    depth: int = 3
+    """How many sessions deep skills may fork."""
+    children: int = 8
+    """How many child sessions a turn may start."""
+    window: int = 128_000
+    """The model's context window, in tokens."""
+    compact_at: float = 0.8
+    """The part of the window from which on the conversation is shortened."""
+
+
+CandidateStatus = Literal["offered", "weak", "denied", "asleep", "known"]
 """What became of a skill that search brought up: told to the model, or why not."""
 
-Finish = Literal[
+TurnFinish = Literal[
     "stop", "rounds", "tokens", "time", "repeats", "client_tools", "blocked", "skill",
 ]  # fmt: skip
 
 
-Watch = Callable[[ToolCall, str | None], None]
+ToolObserver = Callable[[ToolCall, str | None], None]
 """Sees each call before it is carried out, and again with what it came to."""
-PLAIN = ModelRequest(model="", messages=())
+EMPTY_REQUEST = ModelRequest(model="", messages=())
 
 SpanKind = Literal["model", "tool", "search", "fork", "approval", "hook"]
 MAX_SPANS = 1_000
@@ -47,7 +69,7 @@ class TurnRequest:
     grants: Grants = Grants()
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Parameters for the model, passed on as they are."""
-    like: ModelRequest = PLAIN
+    like: ModelRequest = EMPTY_REQUEST
     """What the model is asked for besides: its temperature, the form of its answer…"""
     parts: str = ""
     """The request in parts, where it is more than text; see `UserMessage`."""
@@ -63,7 +85,7 @@ class TurnRequest:
     """Tools of ours that whoever asks may not use, by name; skills are lent none of them."""
     approver: Approver | None = None
     """Who answers for a person in this turn, where it is not who does in all."""
-    watch: Watch | None = None
+    watch: ToolObserver | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +94,8 @@ class Candidate:
 
     name: str
     score: float
-    parts: Parts = field(default_factory=Parts)
-    fate: Fate = "offered"
+    parts: ScoreParts = field(default_factory=ScoreParts)
+    fate: CandidateStatus = "offered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,11 +185,11 @@ class TurnRecord:
         for span in child.spans:
             self.keep(span)
 
-    def spanning(self, kind: SpanKind, name: str) -> "Spanning":
+    def spanning(self, kind: SpanKind, name: str) -> "SpanContext":
         """Note what happens in the block, whatever comes of it."""
         start = time.perf_counter()
         span = Span(kind=kind, name=name[:_MAX_NAME], start=start - self._began, depth=self._depth)
-        return Spanning(self, span, start)
+        return SpanContext(self, span, start)
 
     def keep(self, span: Span) -> None:
         """Take in a span that has ended."""
@@ -188,10 +210,10 @@ class TurnRecord:
 
     def spend(self, usage: Usage) -> None:
         """Add what a reply cost."""
-        self.usage = usage_of_both(self.usage, usage)
+        self.usage = add_usage(self.usage, usage)
 
 
-class Spanning:
+class SpanContext:
     """A block that is noted in a record; a class, for every round of every turn has some."""
 
     __slots__ = ("_before", "_record", "_span", "_start")
@@ -218,7 +240,7 @@ class Spanning:
         self._record.keep(span)
 
 
-def usage_of_both(one: Usage, other: Usage) -> Usage:
+def add_usage(one: Usage, other: Usage) -> Usage:
     """What two cost together."""
     return Usage(
         input_tokens=one.input_tokens + other.input_tokens,
@@ -227,11 +249,11 @@ def usage_of_both(one: Usage, other: Usage) -> Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnEnd:
+class TurnResult:
     """The reply, and why there is no more of it."""
 
     text: str
-    finish: Finish
+    finish: TurnFinish
     record: TurnRecord
     client_calls: tuple[ToolCall, ...] = ()
     reason: FinishReason = "stop"

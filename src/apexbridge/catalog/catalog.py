@@ -12,23 +12,22 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from apexbridge.catalog.merge import Snapshot, fold, merge, switch_off
-from apexbridge.catalog.trust import TrustStore, settle
-from apexbridge.catalog.waking import Waking
+from apexbridge.catalog.path_activation import PathActivation
+from apexbridge.catalog.snapshot import Snapshot, casefold_name, merge_scans, without_disabled
+from apexbridge.catalog.trust import TrustStore, apply_trust
 from apexbridge.errors import SkillNotFoundError, SkillNotInvocableError, SourceError
-from apexbridge.events import CatalogChanged, Cause, EventSink
+from apexbridge.events import CatalogChanged, ChangeCause, EventSink
 from apexbridge.skills import names
 from apexbridge.skills.model import Origin, Problem, Skill, SkillContent
-from apexbridge.sources.base import AtOnce, Scan, SkillSource
-from apexbridge.sources.nested import NestedRoot, Nesting
-from apexbridge.sources.walking import really
+from apexbridge.sources.base import Scan, SkillSource, SyncContentSource
+from apexbridge.sources.directory_scanner import NestedDiscovery, NestedRoot, resolve_leniently
 
 log = logging.getLogger(__name__)
 
 FIRST_RETRY, LAST_RETRY = 1.0, 60.0
 """Seconds until a source that is down is asked again: twice as long after each failure."""
 _CLOSE_SECONDS = 10.0
-_COMPARED = 200
+_MAX_COMPARED = 200
 """Names that are compared letter by letter with one that is not known."""
 
 
@@ -58,7 +57,7 @@ class SourceState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Touched:
+class TouchResult:
     """What a touched file brought about: skills that woke, and skills found near it."""
 
     woken: tuple[str, ...] = ()
@@ -66,12 +65,12 @@ class Touched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class CatalogRules:
     """What decides which skills there are: whose win, whose may act, where more are found."""
 
     precedence: tuple[Origin, ...]
     trust: TrustStore
-    nesting: Nesting
+    nesting: NestedDiscovery
     nested: Callable[[NestedRoot], SkillSource]
     """Makes the source of a skill folder that was found deeper in the project."""
     disabled: Callable[[], Collection[str]] = frozenset
@@ -86,14 +85,14 @@ class Catalog:
     def __init__(
         self,
         sources: Iterable[SkillSource],
-        rules: Rules,
+        rules: CatalogRules,
         emit: EventSink,
         problems: Sequence[Problem] = (),
     ) -> None:
         self.snapshot = Snapshot()
         self._rules = rules
         self._emit = emit
-        self.states, doubles = _once(sources)
+        self.states, doubles = _unique_sources(sources)
         self._problems = (*problems, *doubles)
         self._changing, self._touching = anyio.Lock(), anyio.Lock()
         self._lanes: dict[str, anyio.Lock] = {}
@@ -105,7 +104,7 @@ class Catalog:
         return self.snapshot.skills
 
     async def refresh(
-        self, only: Collection[str] | None = None, *, cause: Cause = "refresh"
+        self, only: Collection[str] | None = None, *, cause: ChangeCause = "refresh"
     ) -> CatalogChanged:
         """Scan the sources again, or those of these ids; one that is down is a problem beside.
 
@@ -130,7 +129,7 @@ class Catalog:
         """Apply approvals anew; no source is asked."""
         return await self.refresh((), cause="trust")
 
-    async def touch(self, paths: Iterable[Path], waking: Waking) -> Touched:
+    async def touch(self, paths: Iterable[Path], waking: PathActivation) -> TouchResult:
         """Wake what the touched files concern, and find the skills that lie near them."""
         touched = await anyio.to_thread.run_sync(_both_ways, tuple(paths))
         found: tuple[str, ...] = ()
@@ -145,7 +144,7 @@ class Catalog:
             woken = await anyio.to_thread.run_sync(waking.wake, self.snapshot.skills, touched)
         if woken:
             self._emit(CatalogChanged(added=woken, cause="path"))
-        return Touched(woken=woken, found=found)
+        return TouchResult(woken=woken, found=found)
 
     def get(self, name: str) -> Skill:
         """Find a skill by its name; a leading `/` is no part of it.
@@ -157,7 +156,7 @@ class Catalog:
         skill = self.snapshot.winner(wanted)
         if skill is None:
             known = [skill.name for skill in self.snapshot.skills]
-            raise SkillNotFoundError(wanted, near=_near(wanted, known))
+            raise SkillNotFoundError(wanted, near=_similar_names(wanted, known))
         return skill
 
     def find(self, name: str) -> Skill:
@@ -166,11 +165,11 @@ class Catalog:
         Raises:
             SkillNotFoundError: With the names that come near.
         """
-        wanted = fold(names.normalise(name).removeprefix("/"))
-        off = next((s for s in self.snapshot.disabled if fold(s.name) == wanted), None)
+        wanted = casefold_name(names.normalise(name).removeprefix("/"))
+        off = next((s for s in self.snapshot.disabled if casefold_name(s.name) == wanted), None)
         return self.get(name) if off is None else off
 
-    def get_for_model(self, name: str, waking: Waking) -> Skill:
+    def get_for_model(self, name: str, waking: PathActivation) -> Skill:
         """Find a skill for the model, which may not call all that a user may.
 
         Raises:
@@ -203,7 +202,7 @@ class Catalog:
     def content_at_once(self, skill: Skill) -> SkillContent | None:
         """The same on a thread of the caller's; nothing where the source must be waited for."""
         source = self.source_of(skill).source
-        return source.content_at_once(skill) if isinstance(source, AtOnce) else None
+        return source.content_at_once(skill) if isinstance(source, SyncContentSource) else None
 
     def due(self, now: float) -> list[str]:
         """The sources that are down and should be asked again."""
@@ -214,7 +213,7 @@ class Catalog:
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as tasks:
                 for state in self.states:
-                    tasks.start_soon(_close, state.source)
+                    tasks.start_soon(_close_source, state.source)
 
     def _add(self, roots: Iterable[NestedRoot]) -> None:
         known = {state.source.id for state in self.states}
@@ -225,24 +224,24 @@ class Catalog:
         ]
         self.states = _deepest_first((*new, *self.states))
 
-    async def _put(self, scanned: Mapping[str, SourceState], cause: Cause) -> CatalogChanged:
+    async def _put(self, scanned: Mapping[str, SourceState], cause: ChangeCause) -> CatalogChanged:
         """Make one snapshot of what was scanned now and before, and tell what is different."""
         approved = await anyio.to_thread.run_sync(self._rules.trust.approved)
         disabled = await anyio.to_thread.run_sync(self._rules.disabled)
         self.states = tuple(_newer(s, scanned.get(s.source.id, s)) for s in self.states)
-        merged = switch_off(self._merged(approved), disabled)
+        merged = without_disabled(self._merged(approved), disabled)
         before, self.snapshot = self.snapshot, merged
-        change = _difference(before, self.snapshot, cause)
+        change = _change_event(before, self.snapshot, cause)
         if change.added or change.removed or change.changed:
             self._emit(change)
         return change
 
     def _merged(self, approved: Collection[str]) -> Snapshot:
         scans = [
-            replace(s.scan, skills=tuple(settle(skill, approved) for skill in s.scan.skills))
+            replace(s.scan, skills=tuple(apply_trust(skill, approved) for skill in s.scan.skills))
             for s in self.states
         ]
-        return merge(scans, self._rules.precedence, self._problems)
+        return merge_scans(scans, self._rules.precedence, self._problems)
 
     async def _scan(self, state: SourceState) -> SourceState:
         """Ask a source what it holds; whatever it raises is told and ends nothing."""
@@ -251,14 +250,14 @@ class Catalog:
             with anyio.fail_after(self._rules.patience):
                 scan = await source.scan()
         except SourceError as error:
-            return _down(state, turn, error)
+            return _failed_state(state, turn, error)
         except Exception as error:  # a source may be a stranger's, and raise anything
             log.warning("The source %s failed", source.id, exc_info=True)
-            return _down(state, turn, SourceError(_told(error), source=source.id))
+            return _failed_state(state, turn, SourceError(_error_text(error), source=source.id))
         return replace(state, scan=scan, failures=0, retry_at=0.0, turn=turn)
 
 
-def _down(state: SourceState, turn: int, error: SourceError) -> SourceState:
+def _failed_state(state: SourceState, turn: int, error: SourceError) -> SourceState:
     down = Problem(code=error.code, where=state.source.id, details=error.details)
     wait = min(LAST_RETRY, FIRST_RETRY * 2 ** min(state.failures, 10))
     return replace(
@@ -270,7 +269,7 @@ def _down(state: SourceState, turn: int, error: SourceError) -> SourceState:
     )
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
@@ -278,7 +277,9 @@ def _newer(one: SourceState, other: SourceState) -> SourceState:
     return other if other.turn > one.turn else one
 
 
-def _once(sources: Iterable[SkillSource]) -> tuple[tuple[SourceState, ...], list[Problem]]:
+def _unique_sources(
+    sources: Iterable[SkillSource],
+) -> tuple[tuple[SourceState, ...], list[Problem]]:
     """The first source of each id: behind one id, two could not be told apart."""
     states, doubles = dict[str, SourceState](), list[Problem]()
     for source in sources:
@@ -288,7 +289,7 @@ def _once(sources: Iterable[SkillSource]) -> tuple[tuple[SourceState, ...], list
     return tuple(states.values()), doubles
 
 
-async def _close(source: SkillSource) -> None:
+async def _close_source(source: SkillSource) -> None:
     try:
         with anyio.move_on_after(_CLOSE_SECONDS):
             await source.close()
@@ -296,23 +297,23 @@ async def _close(source: SkillSource) -> None:
         log.warning("The source %s was not closed", source.id, exc_info=True)
 
 
-def _near(wanted: str, known: Iterable[str]) -> list[str]:
+def _similar_names(wanted: str, known: Iterable[str]) -> list[str]:
     """Names that come near. To compare thousands is slow: pairs of letters choose first."""
     text = wanted.casefold()[: 2 * names.MAX_LENGTH]
-    pairs = _pairs(text)
+    pairs = _bigrams(text)
 
     def likeness(name: str) -> float:
-        others = _pairs(name)
+        others = _bigrams(name)
         return len(pairs & others) / (len(pairs) + len(others) or 1)
 
-    return difflib.get_close_matches(text, heapq.nlargest(_COMPARED, known, key=likeness), n=3)
+    return difflib.get_close_matches(text, heapq.nlargest(_MAX_COMPARED, known, key=likeness), n=3)
 
 
-def _pairs(text: str) -> set[str]:
+def _bigrams(text: str) -> set[str]:
     return set(map("".join, itertools.pairwise(text)))
 
 
-def _difference(before: Snapshot, after: Snapshot, cause: Cause) -> CatalogChanged:
+def _change_event(before: Snapshot, after: Snapshot, cause: ChangeCause) -> CatalogChanged:
     old = {skill.name: skill for skill in before.skills}
     new = {skill.name: skill for skill in after.skills}
     return CatalogChanged(
@@ -342,4 +343,4 @@ def _deepest_first(states: Sequence[SourceState]) -> tuple[SourceState, ...]:
 
 def _both_ways(paths: Sequence[Path]) -> tuple[Path, ...]:
     """Each path as it was named and as it really lies: a link may lead into the project."""
-    return tuple(dict.fromkeys(way for path in paths for way in (path, really(path))))
+    return tuple(dict.fromkeys(way for path in paths for way in (path, resolve_leniently(path))))

@@ -30,7 +30,7 @@ class Approval:
     at: float
 
 
-def settle(skill: Skill, approved: Collection[str]) -> Skill:
+def apply_trust(skill: Skill, approved: Collection[str]) -> Skill:
     """Take from a skill that nobody vouches for all by which it could act. Pure.
 
     It can still be read, listed and found. What it declared stays in its manifest, to be shown.
@@ -42,7 +42,7 @@ def settle(skill: Skill, approved: Collection[str]) -> Skill:
     return replace(skill, is_trusted=False, tools=(), hooks=())
 
 
-def refuse_untrusted(skill: Skill, approved: Collection[str]) -> None:
+def require_trust(skill: Skill, approved: Collection[str]) -> None:
     """Look at the files once more, just before they act: they may have changed since the scan.
 
     Raises:

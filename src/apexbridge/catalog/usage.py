@@ -21,12 +21,12 @@ Result = TypeVar("Result")
 
 DEBOUNCE_SECONDS = 60.0
 HALF_LIFE_DAYS = 7.0
-LEAST_WEIGHT = 0.1
+MIN_WEIGHT = 0.1
 
 _DAY_SECONDS = 86_400.0
 _BUSY_SECONDS = 5.0
-_PAUSE_SECONDS = 0.01
-_TRIES = 3
+_RETRY_SECONDS = 0.01
+_MAX_ATTEMPTS = 3
 _SUFFIXES = ("-wal", "-shm", "")
 """The log goes first: left beside a new file, it would be played into it."""
 _BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
@@ -65,7 +65,7 @@ def score(count: int, last: float, now: float) -> float:
     2.0
     """
     days = max(0.0, (now - last) / _DAY_SECONDS)
-    return count * max(0.5 ** (days / HALF_LIFE_DAYS), LEAST_WEIGHT)
+    return count * max(0.5 ** (days / HALF_LIFE_DAYS), MIN_WEIGHT)
 
 
 class UsageStore:
@@ -82,7 +82,7 @@ class UsageStore:
         """Count a use; False if one within the last minute was counted, or the disk refuses."""
 
         def write(connection: sqlite3.Connection) -> bool:
-            return connection.execute(_RECORD, (_key(name), now)).rowcount > 0
+            return connection.execute(_RECORD, (_encode_name(name), now)).rowcount > 0
 
         return self._use(write, otherwise=False)
 
@@ -91,7 +91,7 @@ class UsageStore:
 
         def read(connection: sqlite3.Connection) -> dict[str, float]:
             rows = connection.execute(_ALL).fetchall()
-            return {_name(key): score(count, last, now) for key, count, last in rows}
+            return {_decode_name(key): score(count, last, now) for key, count, last in rows}
 
         return self._use(read, otherwise={})
 
@@ -99,7 +99,9 @@ class UsageStore:
         """How often a skill was used."""
 
         def read(connection: sqlite3.Connection) -> int:
-            found = connection.execute("SELECT count FROM usage WHERE name = ?", (_key(name),))
+            found = connection.execute(
+                "SELECT count FROM usage WHERE name = ?", (_encode_name(name),)
+            )
             (number,) = found.fetchone() or (0,)
             return number
 
@@ -109,7 +111,7 @@ class UsageStore:
         """Drop what is known of a skill that is gone."""
 
         def write(connection: sqlite3.Connection) -> None:
-            connection.execute("DELETE FROM usage WHERE name = ?", (_key(name),))
+            connection.execute("DELETE FROM usage WHERE name = ?", (_encode_name(name),))
 
         self._use(write, otherwise=None)
 
@@ -128,7 +130,7 @@ class UsageStore:
                 return otherwise
 
     def _tried(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        left = _TRIES
+        left = _MAX_ATTEMPTS
         while True:
             left -= 1
             try:
@@ -156,21 +158,23 @@ class UsageStore:
 
     def _set_aside(self, error: Exception) -> None:
         self._let_go()
-        aside = _beside(self._path, ".broken")
+        aside = _sibling_path(self._path, ".broken")
         with self._alone():
             if self._identity() != self._opened:
                 return  # another process was first, and this is its new file
             for suffix in _SUFFIXES:
                 with contextlib.suppress(FileNotFoundError):
-                    _beside(self._path, suffix).replace(_beside(aside, suffix))
+                    _sibling_path(self._path, suffix).replace(_sibling_path(aside, suffix))
         _log.warning("%s cannot be read (%s): kept as %s, begun anew", self._path, error, aside)
 
     @contextlib.contextmanager
     def _alone(self) -> Generator[None]:
         """Keep other processes from opening or moving the file meanwhile."""
-        lock = os.open(_beside(self._path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        lock = os.open(
+            _sibling_path(self._path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+        )
         try:
-            _take(lock, time.monotonic() + self._busy_seconds)
+            _acquire(lock, time.monotonic() + self._busy_seconds)
             yield
         finally:
             os.close(lock)
@@ -203,7 +207,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
         )
 
 
-def _take(lock: int, deadline: float) -> None:
+def _acquire(lock: int, deadline: float) -> None:
     """Wait for a lock, but not for ever: its holder may have been halted."""
     while True:
         try:
@@ -211,17 +215,17 @@ def _take(lock: int, deadline: float) -> None:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(_RETRY_SECONDS)
         else:
             return
 
 
-def _key(name: str) -> bytes:
+def _encode_name(name: str) -> bytes:
     """Any text, also what cannot be written as UTF-8."""
     return name.encode("utf-8", "surrogatepass")
 
 
-def _name(key: bytes) -> str:
+def _decode_name(key: bytes) -> str:
     return key.decode("utf-8", "surrogatepass")
 
 
@@ -231,5 +235,5 @@ def _is_broken(error: Exception) -> bool:
     return isinstance(error, (_ForeignError, UnicodeDecodeError)) or code & 0xFF in _BROKEN
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _sibling_path(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)

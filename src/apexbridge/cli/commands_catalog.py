@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from apexbridge.cli.flags import Json, Quiet
+from apexbridge.cli.options import Json, Quiet
 
 Origins = Literal[
     "managed", "user", "project", "installed", "additional", "bundled", "plugin", "mcp", "remote",
@@ -51,22 +51,22 @@ def ls(  # noqa: PLR0913  # a flag is a parameter
     quiet: Quiet = False,
 ) -> None:
     """List the skills that can be used here."""
-    from apexbridge.cli import budgeting, looking
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import listing, skills
+    from apexbridge.cli.output import command_output
 
-    with door("ls", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+    with command_output("ls", as_json=json, is_quiet=quiet, flags=context.obj) as out:
         if budget:
-            budgeting.show_budget(out, window=window, request=request)
+            listing.ls_budget(out, window=window, request=request)
         elif long:
-            from apexbridge.cli import paging
+            from apexbridge.cli.commands import listing
 
             asked = {"text": text, "origin": origin or "", "after": after}
-            paging.ls_long(out, limit=limit, **asked)
+            listing.ls_long(out, limit=limit, **asked)
         else:
-            look = looking.Look(
+            look = skills.SkillQuery(
                 origin=origin or "", text=text, every=every, problems=problems, xml=xml
             )
-            looking.ls(out, look)
+            skills.ls(out, look)
 
 
 def show(
@@ -80,11 +80,11 @@ def show(
     quiet: Quiet = False,
 ) -> None:
     """Show one skill: fields, files, fingerprint, problems."""
-    from apexbridge.cli import looking
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import skills
+    from apexbridge.cli.output import command_output
 
-    with door("show", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        looking.show(out, name, body=body, why=why)
+    with command_output("show", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        skills.show(out, name, body=body, why=why)
 
 
 def sources(
@@ -100,14 +100,14 @@ def sources(
     quiet: Quiet = False,
 ) -> None:
     """Show where skills come from, the strongest first, and what came of reading each."""
-    from apexbridge.cli import sourcing
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import sources
+    from apexbridge.cli.output import command_output
 
-    with door("sources", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+    with command_output("sources", as_json=json, is_quiet=quiet, flags=context.obj) as out:
         if accept:
-            sourcing.accept(out, accept, yes=yes)
+            sources.accept(out, accept, yes=yes)
         else:
-            sourcing.sources(out)
+            sources.sources(out)
 
 
 def trust(  # noqa: PLR0913  # a flag is a parameter
@@ -125,11 +125,11 @@ def trust(  # noqa: PLR0913  # a flag is a parameter
     quiet: Quiet = False,
 ) -> None:
     """Let skills of projects, plugins and servers act, in the state they are in now."""
-    from apexbridge.cli import trusting
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import trust
+    from apexbridge.cli.output import command_output
 
-    with door("trust", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        order = trusting.TrustOrder(
+    with command_output("trust", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        order = trust.TrustOptions(
             names=tuple(names or ()), every=every, revokes=revoke, dry_run=dry_run, yes=yes
         )
-        trusting.trust(out, order)
+        trust.trust(out, order)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from apexbridge.cli.flags import Json, Quiet
+from apexbridge.cli.options import Json, Quiet
 
 
 def register(app: typer.Typer) -> None:
@@ -27,14 +27,12 @@ def chat(  # noqa: PLR0913  # a flag is a parameter
     quiet: Quiet = False,
 ) -> None:
     """Ask something; the model uses tools and skills until it is done."""
-    from apexbridge.cli import chatting
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import chat
+    from apexbridge.cli.output import command_output
 
-    with door("chat", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        order = chatting.ChatOrder(
-            text=text, session=session, model=model, skills=tuple(skill or ())
-        )
-        chatting.chat(out, order)
+    with command_output("chat", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        order = chat.ChatOptions(text=text, session=session, model=model, skills=tuple(skill or ()))
+        chat.chat(out, order)
 
 
 def explain(
@@ -44,11 +42,11 @@ def explain(
     quiet: Quiet = False,
 ) -> None:
     """Tell why a turn went as it did: skills found, listed and refused, calls, tokens, times."""
-    from apexbridge.cli import explaining
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import audit
+    from apexbridge.cli.output import command_output
 
-    with door("explain", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        explaining.explain(out, turn)
+    with command_output("explain", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        audit.explain(out, turn)
 
 
 def runs(
@@ -59,8 +57,8 @@ def runs(
     quiet: Quiet = False,
 ) -> None:
     """List the latest runs of scripts, or show one and the end of what it wrote."""
-    from apexbridge.cli import recording
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import audit
+    from apexbridge.cli.output import command_output
 
-    with door("runs", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        recording.runs(out, run, limit)
+    with command_output("runs", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        audit.runs(out, run, limit)

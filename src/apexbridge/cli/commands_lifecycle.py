@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from apexbridge.cli.flags import Json, Name, Quiet, Yes
+from apexbridge.cli.options import Json, Name, Quiet, Yes
 
 audit_app = typer.Typer(
     help="Look at the record of every attempted change.",
@@ -36,14 +36,14 @@ def add(  # noqa: PLR0913  # a flag is a parameter
     quiet: Quiet = False,
 ) -> None:
     """Install a skill from a zip or folder, after showing what it holds."""
-    from apexbridge.cli import keeping
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import install
+    from apexbridge.cli.output import command_output
 
-    with door("add", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        order = keeping.AddOrder(
+    with command_output("add", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        order = install.InstallOptions(
             path=path, renames=rename, despite_findings=despite_findings, yes=yes
         )
-        keeping.add(out, order)
+        install.add(out, order)
 
 
 def migrate(  # noqa: PLR0913  # a flag is a parameter
@@ -65,37 +65,37 @@ def migrate(  # noqa: PLR0913  # a flag is a parameter
     quiet: Quiet = False,
 ) -> None:
     """Install the skills that lie in other layouts; the originals are not changed."""
-    from apexbridge.cli import migrating
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import migrate
+    from apexbridge.cli.output import command_output
 
-    with door("migrate", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        order = migrating.MigrateOrder(
+    with command_output("migrate", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        order = migrate.MigrateOptions(
             places=tuple(places or ()),
             dry_run=dry_run,
             despite_findings=despite_findings,
             yes=yes,
         )
-        migrating.migrate(out, order)
+        migrate.migrate(out, order)
 
 
 def rm(
     context: typer.Context, name: Name, yes: Yes = False, json: Json = False, quiet: Quiet = False
 ) -> None:
     """Remove an installed skill; 'undo' brings it back for some days."""
-    from apexbridge.cli import keeping
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import install
+    from apexbridge.cli.output import command_output
 
-    with door("rm", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        keeping.rm(out, name, yes=yes)
+    with command_output("rm", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        install.rm(out, name, yes=yes)
 
 
 def undo(context: typer.Context, name: Name, json: Json = False, quiet: Quiet = False) -> None:
     """Bring back the skill of this name that was removed last."""
-    from apexbridge.cli import keeping
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import install
+    from apexbridge.cli.output import command_output
 
-    with door("undo", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        keeping.undo(out, name)
+    with command_output("undo", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        install.undo(out, name)
 
 
 def edit_description(  # noqa: PLR0913  # a flag is a parameter
@@ -112,34 +112,34 @@ def edit_description(  # noqa: PLR0913  # a flag is a parameter
     quiet: Quiet = False,
 ) -> None:
     """Change an installed skill's description, and not one other byte."""
-    from apexbridge.cli import keeping
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import install
+    from apexbridge.cli.output import command_output
 
-    with door("edit-description", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+    with command_output("edit-description", as_json=json, is_quiet=quiet, flags=context.obj) as out:
         if dry_run:
-            from apexbridge.cli import evaluating
+            from apexbridge.cli.commands import evals
 
-            evaluating.preview(out, name, text)
+            evals.preview(out, name, text)
         else:
-            keeping.edit(out, name, text, seen=seen)
+            install.change_description(out, name, text, seen=seen)
 
 
 def enable(context: typer.Context, name: Name, json: Json = False, quiet: Quiet = False) -> None:
     """Switch a skill on again."""
-    from apexbridge.cli import keeping
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import install
+    from apexbridge.cli.output import command_output
 
-    with door("enable", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        keeping.switch(out, name, is_on=True)
+    with command_output("enable", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        install.set_enabled(out, name, is_on=True)
 
 
 def disable(context: typer.Context, name: Name, json: Json = False, quiet: Quiet = False) -> None:
     """Switch a skill off: it is not listed, found or run any more."""
-    from apexbridge.cli import keeping
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import install
+    from apexbridge.cli.output import command_output
 
-    with door("disable", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        keeping.switch(out, name, is_on=False)
+    with command_output("disable", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        install.set_enabled(out, name, is_on=False)
 
 
 def export(
@@ -152,11 +152,11 @@ def export(
     quiet: Quiet = False,
 ) -> None:
     """Write a skill as a zip that installs elsewhere."""
-    from apexbridge.cli import keeping
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import install
+    from apexbridge.cli.output import command_output
 
-    with door("export", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        keeping.export(out, name, output)
+    with command_output("export", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        install.export(out, name, output)
 
 
 def scan(
@@ -173,11 +173,11 @@ def scan(
     quiet: Quiet = False,
 ) -> None:
     """Tell what looks dangerous in skills. Advice, and no guarantee; nothing is run."""
-    from apexbridge.cli import vetting
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import scan
+    from apexbridge.cli.output import command_output
 
-    with door("scan", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        vetting.scan(out, targets, fail_at=fail_at, as_sarif=sarif)
+    with command_output("scan", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        scan.scan(out, targets, fail_at=fail_at, as_sarif=sarif)
 
 
 @audit_app.command("ls")
@@ -188,18 +188,18 @@ def audit_ls(
     quiet: Quiet = False,
 ) -> None:
     """List the latest records."""
-    from apexbridge.cli import recording
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import audit
+    from apexbridge.cli.output import command_output
 
-    with door("audit ls", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        recording.ls(out, limit)
+    with command_output("audit ls", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        audit.ls(out, limit)
 
 
 @audit_app.command("verify")
 def audit_verify(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
     """Follow the chain of records from its beginning."""
-    from apexbridge.cli import recording
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import audit
+    from apexbridge.cli.output import command_output
 
-    with door("audit verify", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        recording.verify(out)
+    with command_output("audit verify", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        audit.verify(out)

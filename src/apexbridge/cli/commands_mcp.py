@@ -2,7 +2,7 @@
 
 import typer
 
-from apexbridge.cli.flags import Quiet
+from apexbridge.cli.options import Quiet
 
 
 def register(app: typer.Typer) -> None:
@@ -12,8 +12,8 @@ def register(app: typer.Typer) -> None:
 
 def mcp(context: typer.Context, quiet: Quiet = False) -> None:
     """Serve skills to an MCP client on standard input and output, which it starts this with."""
-    from apexbridge.cli import mcp_serving
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import mcp
+    from apexbridge.cli.output import command_output
 
-    with door("mcp", as_json=False, is_quiet=quiet, flags=context.obj) as out:
-        mcp_serving.mcp(out)
+    with command_output("mcp", as_json=False, is_quiet=quiet, flags=context.obj) as out:
+        mcp.mcp(out)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from apexbridge.cli.flags import Json, Quiet
+from apexbridge.cli.options import Json, Quiet
 
 index_app = typer.Typer(
     help="Look after the index that skills are found with.",
@@ -39,42 +39,42 @@ def find(  # noqa: PLR0913  # a flag is a parameter
     quiet: Quiet = False,
 ) -> None:
     """Find the skills that fit a request, in English or Chinese."""
-    from apexbridge.cli import searching
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import search
+    from apexbridge.cli.output import command_output
 
-    with door("find", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        request = searching.Request(query=query, english=en, chinese=zh, limit=limit)
-        searching.find(out, request, explain=explain)
+    with command_output("find", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        request = search.SearchRequest(query=query, english=en, chinese=zh, limit=limit)
+        search.find(out, request, explain=explain)
 
 
 @index_app.command("status")
 def index_status(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
     """Tell what the index holds, and how it stands to the skills."""
-    from apexbridge.cli import searching
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import search
+    from apexbridge.cli.output import command_output
 
-    with door("index status", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        searching.status(out)
+    with command_output("index status", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        search.status(out)
 
 
 @index_app.command("verify")
 def index_verify(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
     """Read every entry of the index and compare it with the skills; exit 8 if something is off."""
-    from apexbridge.cli import searching
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import search
+    from apexbridge.cli.output import command_output
 
-    with door("index verify", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        searching.verify(out)
+    with command_output("index verify", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        search.verify(out)
 
 
 @index_app.command("rebuild")
 def index_rebuild(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
     """Make every entry of the index anew."""
-    from apexbridge.cli import searching
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import search
+    from apexbridge.cli.output import command_output
 
-    with door("index rebuild", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        searching.rebuild(out)
+    with command_output("index rebuild", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        search.rebuild(out)
 
 
 @eval_app.command("retrieval")
@@ -93,11 +93,11 @@ def eval_retrieval(
     quiet: Quiet = False,
 ) -> None:
     """Measure how often the right skill is found in a library of skills."""
-    from apexbridge.cli import evaluating
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import evals
+    from apexbridge.cli.output import command_output
 
-    with door("eval retrieval", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        evaluating.retrieval(out, corpus, queries, limit=limit)
+    with command_output("eval retrieval", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        evals.retrieval(out, corpus, queries, limit=limit)
 
 
 @eval_app.command("triggers")
@@ -111,21 +111,21 @@ def eval_triggers(
     quiet: Quiet = False,
 ) -> None:
     """Check skills against their own evals/eval_queries.json; exit 8 if a query fails."""
-    from apexbridge.cli import evaluating
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import evals
+    from apexbridge.cli.output import command_output
 
-    with door("eval triggers", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        evaluating.triggers(out, skills, limit=limit)
+    with command_output("eval triggers", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        evals.triggers(out, skills, limit=limit)
 
 
 @eval_app.command("coexistence")
 def eval_coexistence(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
     """Tell which skills take other skills' queries, and which are nearly the same."""
-    from apexbridge.cli import evaluating
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import evals
+    from apexbridge.cli.output import command_output
 
-    with door("eval coexistence", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        evaluating.coexistence(out)
+    with command_output("eval coexistence", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        evals.coexistence(out)
 
 
 @eval_app.command("preview")
@@ -137,8 +137,8 @@ def eval_preview(
     quiet: Quiet = False,
 ) -> None:
     """Show what another description would do to the ranks; nothing is saved."""
-    from apexbridge.cli import evaluating
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import evals
+    from apexbridge.cli.output import command_output
 
-    with door("eval preview", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        evaluating.preview(out, skill, description)
+    with command_output("eval preview", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        evals.preview(out, skill, description)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from apexbridge.cli.flags import Json, Quiet
+from apexbridge.cli.options import Json, Quiet
 
 keys = typer.Typer(
     help="Make, list and revoke the keys of the server.",
@@ -32,7 +32,7 @@ def serve(
     quiet: Quiet = False,
 ) -> None:
     """Serve chat, skills, MCP and the console over HTTP, until told to stop."""
-    from apexbridge.cli.output import door
+    from apexbridge.cli.output import command_output
 
     flags = context.obj
     chosen = {"host": host} if host else {}
@@ -40,10 +40,10 @@ def serve(
         chosen["port"] = str(port)
     if chosen:
         flags = {**flags, "server": {**flags.get("server", {}), **chosen}}
-    with door("serve", as_json=json, is_quiet=quiet, flags=flags) as out:
-        from apexbridge.cli import serving
+    with command_output("serve", as_json=json, is_quiet=quiet, flags=flags) as out:
+        from apexbridge.cli.commands import serve
 
-        serving.serve(out)
+        serve.serve(out)
 
 
 def make(
@@ -63,20 +63,20 @@ def make(
     quiet: Quiet = False,
 ) -> None:
     """Make a key; it is shown this once."""
-    from apexbridge.cli import keying
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import keys
+    from apexbridge.cli.output import command_output
 
-    with door("keys make", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        keying.make(out, name, scope or (), expires_days)
+    with command_output("keys make", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        keys.make(out, name, scope or (), expires_days)
 
 
 def ls(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
     """List the keys: their names and what they may do."""
-    from apexbridge.cli import keying
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import keys
+    from apexbridge.cli.output import command_output
 
-    with door("keys ls", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        keying.ls(out)
+    with command_output("keys ls", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        keys.ls(out)
 
 
 def revoke(
@@ -86,8 +86,8 @@ def revoke(
     quiet: Quiet = False,
 ) -> None:
     """End a key at once, also for a server that runs."""
-    from apexbridge.cli import keying
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import keys
+    from apexbridge.cli.output import command_output
 
-    with door("keys revoke", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        keying.revoke(out, key)
+    with command_output("keys revoke", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        keys.revoke(out, key)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from apexbridge.cli.flags import Json, Name, Quiet, Yes
+from apexbridge.cli.options import Json, Name, Quiet, Yes
 
 
 def register(app: typer.Typer) -> None:
@@ -28,23 +28,23 @@ def update(  # noqa: PLR0913  # a flag is a parameter
     quiet: Quiet = False,
 ) -> None:
     """Replace an installed skill by a newer version of it; the old one is kept."""
-    from apexbridge.cli import versioning
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import versions
+    from apexbridge.cli.output import command_output
 
-    with door("update", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        order = versioning.UpdateOrder(
+    with command_output("update", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        order = versions.UpdateOptions(
             path=path, allow_older=allow_older, despite_findings=despite_findings, yes=yes
         )
-        versioning.update(out, order)
+        versions.update(out, order)
 
 
 def versions(context: typer.Context, name: Name, json: Json = False, quiet: Quiet = False) -> None:
     """List the versions of an installed skill."""
-    from apexbridge.cli import versioning
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import versions
+    from apexbridge.cli.output import command_output
 
-    with door("versions", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        versioning.versions(out, name)
+    with command_output("versions", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        versions.versions(out, name)
 
 
 def rollback(
@@ -57,11 +57,11 @@ def rollback(
     quiet: Quiet = False,
 ) -> None:
     """Let an earlier version of a skill be used again."""
-    from apexbridge.cli import versioning
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import versions
+    from apexbridge.cli.output import command_output
 
-    with door("rollback", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        versioning.rollback(out, name, version)
+    with command_output("rollback", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        versions.rollback(out, name, version)
 
 
 def pin(
@@ -75,14 +75,14 @@ def pin(
     quiet: Quiet = False,
 ) -> None:
     """Hold a skill to a version: it is not updated, edited or rolled back."""
-    from apexbridge.cli import versioning
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import versions
+    from apexbridge.cli.output import command_output
 
-    with door("pin", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+    with command_output("pin", as_json=json, is_quiet=quiet, flags=context.obj) as out:
         if off:
-            versioning.unpin(out, name)
+            versions.unpin(out, name)
         else:
-            versioning.pin(out, name, version)
+            versions.pin(out, name, version)
 
 
 def diff(
@@ -94,8 +94,8 @@ def diff(
     quiet: Quiet = False,
 ) -> None:
     """Show what is different between two versions of a skill."""
-    from apexbridge.cli import versioning
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import versions
+    from apexbridge.cli.output import command_output
 
-    with door("diff", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        versioning.diff(out, name, old, new)
+    with command_output("diff", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        versions.diff(out, name, old, new)

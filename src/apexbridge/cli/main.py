@@ -17,7 +17,7 @@ from apexbridge.cli import (
     commands_serve,
     commands_versions,
 )
-from apexbridge.cli.flags import Json, Quiet
+from apexbridge.cli.options import Json, Quiet
 
 app = typer.Typer(
     name="apexbridge",
@@ -91,12 +91,12 @@ def init(
     quiet: Quiet = False,
 ) -> None:
     """Make the scaffold of a good skill."""
-    from apexbridge.cli import authoring
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import package
+    from apexbridge.cli.output import command_output
 
-    with door("init", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        request = authoring.NewSkill(name=name, into=into, description=description, script=script)
-        authoring.init(out, request, dry_run=dry_run)
+    with command_output("init", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        request = package.NewSkill(name=name, into=into, description=description, script=script)
+        package.init(out, request, dry_run=dry_run)
 
 
 @app.command()
@@ -108,11 +108,11 @@ def validate(
     quiet: Quiet = False,
 ) -> None:
     """Check skills against the rules; every problem at once."""
-    from apexbridge.cli import authoring
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import package
+    from apexbridge.cli.output import command_output
 
-    with door("validate", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        authoring.validate(out, paths, level)
+    with command_output("validate", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        package.validate(out, paths, level)
 
 
 @app.command()
@@ -129,14 +129,14 @@ def pack(
     quiet: Quiet = False,
 ) -> None:
     """Pack a skill into a zip; equal folders give equal bytes."""
-    from apexbridge.cli import authoring
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import package
+    from apexbridge.cli.output import command_output
 
-    with door("pack", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        order = authoring.PackOrder(
+    with command_output("pack", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        order = package.PackOptions(
             root=path, output=output, with_evals=with_evals, dry_run=dry_run, replace=yes
         )
-        authoring.pack(out, order)
+        package.pack(out, order)
 
 
 @app.command(context_settings={"allow_interspersed_args": False})
@@ -167,12 +167,12 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Run a skill's script in the sandbox: apexbridge run [OPTIONS] SKILL [SCRIPT] [-- ARGS]."""
-    from apexbridge.cli import running
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import run
+    from apexbridge.cli.output import command_output
 
     script, arguments = _split_words(words or [])
-    with door("run", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        order = running.RunOrder(
+    with command_output("run", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        order = run.RunOptions(
             name=name,
             script=script,
             arguments=tuple(arguments),
@@ -182,7 +182,7 @@ def run(
             hosts=tuple(network or ()),
             is_unsafe=unsafe,
         )
-        running.run(out, order)
+        run.run(out, order)
 
 
 def _split_words(words: list[str]) -> tuple[str, list[str]]:
@@ -218,17 +218,17 @@ def doctor(
     quiet: Quiet = False,
 ) -> None:
     """Tell in one screen what works here and what does not, by trying."""
-    from apexbridge.cli.output import door
+    from apexbridge.cli.output import command_output
 
-    with door("doctor", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+    with command_output("doctor", as_json=json, is_quiet=quiet, flags=context.obj) as out:
         if fsck or fix:
-            from apexbridge.cli import checking
+            from apexbridge.cli.commands import doctor
 
-            checking.fsck(out, mends=fix)
+            doctor.fsck(out, mends=fix)
         else:
-            from apexbridge.cli import health
+            from apexbridge.cli.commands import doctor
 
-            health.doctor(out, is_short=short)
+            doctor.doctor(out, is_short=short)
 
 
 @app.command()
@@ -239,11 +239,11 @@ def config(
     quiet: Quiet = False,
 ) -> None:
     """Show each setting and where it comes from."""
-    from apexbridge.cli import health
-    from apexbridge.cli.output import door
+    from apexbridge.cli.commands import doctor
+    from apexbridge.cli.output import command_output
 
-    with door("config", as_json=json, is_quiet=quiet, flags=context.obj) as out:
-        health.config(out, key)
+    with command_output("config", as_json=json, is_quiet=quiet, flags=context.obj) as out:
+        doctor.config(out, key)
 
 
 def main() -> None:

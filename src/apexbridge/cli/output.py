@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NoReturn
 
-from apexbridge import errors, wording
+from apexbridge import errors, locales
 from apexbridge.cli.words import word
-from apexbridge.settings import Loaded, language_of_place, load
+from apexbridge.settings import Config, default_language, load
 from apexbridge.skills.model import Problem
 
-_WIDEST_COLUMN = 40
+_MAX_COLUMN_WIDTH = 40
 _GAP = 3
 
 Flags = Mapping[str, object]
 
 
-class Exit(IntEnum):
+class ExitCode(IntEnum):
     """What a command's exit code means."""
 
     OK = 0
@@ -34,46 +34,48 @@ class Exit(IntEnum):
     FINDINGS = 8
 
 
-_CODES = {
-    "path_exists": Exit.CONFLICT,
-    "path_missing": Exit.NOT_FOUND,
-    "path_unreadable": Exit.DENIED,
-    "version_unknown": Exit.NOT_FOUND,
-    "key_unknown": Exit.NOT_FOUND,
+_EXIT_BY_CODE = {
+    "path_exists": ExitCode.CONFLICT,
+    "path_missing": ExitCode.NOT_FOUND,
+    "path_unreadable": ExitCode.DENIED,
+    "version_unknown": ExitCode.NOT_FOUND,
+    "key_unknown": ExitCode.NOT_FOUND,
 }
-_KINDS: tuple[tuple[type[errors.ApexBridgeError], Exit], ...] = (
-    (errors.SkillNotFoundError, Exit.NOT_FOUND),
-    (errors.SettingNotFoundError, Exit.NOT_FOUND),
-    (errors.ToolNotFoundError, Exit.NOT_FOUND),
-    (errors.SkillExistsError, Exit.CONFLICT),
-    (errors.SkillChangedError, Exit.CONFLICT),
-    (errors.SkillVersionError, Exit.CONFLICT),
-    (errors.PermissionDeniedError, Exit.DENIED),
-    (errors.SkillReadOnlyError, Exit.DENIED),
-    (errors.UnsafePathError, Exit.DENIED),
-    (errors.SkillInvalidError, Exit.INVALID),
-    (errors.ArchiveError, Exit.INVALID),
-    (errors.ConfigError, Exit.USAGE),
+_EXIT_BY_CLASS: tuple[tuple[type[errors.ApexBridgeError], ExitCode], ...] = (
+    (errors.SkillNotFoundError, ExitCode.NOT_FOUND),
+    (errors.SettingNotFoundError, ExitCode.NOT_FOUND),
+    (errors.ToolNotFoundError, ExitCode.NOT_FOUND),
+    (errors.SkillExistsError, ExitCode.CONFLICT),
+    (errors.SkillChangedError, ExitCode.CONFLICT),
+    (errors.SkillVersionError, ExitCode.CONFLICT),
+    (errors.PermissionDeniedError, ExitCode.DENIED),
+    (errors.SkillReadOnlyError, ExitCode.DENIED),
+    (errors.UnsafePathError, ExitCode.DENIED),
+    (errors.SkillInvalidError, ExitCode.INVALID),
+    (errors.ArchiveError, ExitCode.INVALID),
+    (errors.ConfigError, ExitCode.USAGE),
 )
 
 
-def exit_for(error: errors.ApexBridgeError) -> Exit:
+def exit_code_for(error: errors.ApexBridgeError) -> ExitCode:
     """The exit code of an error."""
-    if error.code in _CODES:
-        return _CODES[error.code]
-    return next((code for kind, code in _KINDS if isinstance(error, kind)), Exit.FAILURE)
+    if error.code in _EXIT_BY_CODE:
+        return _EXIT_BY_CODE[error.code]
+    return next(
+        (code for kind, code in _EXIT_BY_CLASS if isinstance(error, kind)), ExitCode.FAILURE
+    )
 
 
-def visible(text: object) -> str:
+def sanitize(text: object) -> str:
     r"""Make text from a skill harmless on a terminal: what would steer it is written out.
 
     >>> visible("a\x1b[2Jb")
     'a\\x1b[2Jb'
     """
-    return "".join(map(_visible_char, str(text)))
+    return "".join(map(_sanitize_char, str(text)))
 
 
-def _visible_char(char: str) -> str:
+def _sanitize_char(char: str) -> str:
     if char in "\u200c\u200d" or unicodedata.category(char) not in {
         "Cc",
         "Cf",
@@ -87,18 +89,18 @@ def _visible_char(char: str) -> str:
 
 
 @dataclass(slots=True)
-class Out:
+class Output:
     """One command's way to its reader."""
 
     command: str
     as_json: bool
     is_quiet: bool
     flags: Flags
-    language: wording.Language = "en"
-    _loaded: list[Loaded] = field(default_factory=list[Loaded])
+    language: locales.Language = "en"
+    _loaded: list[Config] = field(default_factory=list[Config])
 
     @property
-    def loaded(self) -> Loaded:
+    def loaded(self) -> Config:
         """The settings, read on first use."""
         if not self._loaded:
             self._loaded.append(load(flags=self.flags))
@@ -107,7 +109,7 @@ class Out:
 
     def word(self, key: str, **fields: object) -> str:
         """A text of the screens, in the reader's language."""
-        return word(key, self.language, **{name: visible(value) for name, value in fields.items()})
+        return word(key, self.language, **{name: sanitize(value) for name, value in fields.items()})
 
     def asks(self, key: str, **fields: object) -> bool:
         """Ask a person to agree; where there is none, the answer is no."""
@@ -130,19 +132,21 @@ class Out:
         """Print rows: a table on a terminal, and into a pipe plain lines with tabs, never cut."""
         if self.is_quiet or self.as_json:
             return
-        cells = [[visible(cell) for cell in row] for row in rows]
+        cells = [[sanitize(cell) for cell in row] for row in rows]
         if sys.stdout.isatty():
-            _draw([visible(head) for head in heads], cells)
+            _draw_table([sanitize(head) for head in heads], cells)
         else:
             print(*("\t".join(row) for row in cells), sep="\n")
 
-    def finish(self, data: object, render: Callable[[], None], code: Exit = Exit.OK) -> None:
+    def finish(
+        self, data: object, render: Callable[[], None], code: ExitCode = ExitCode.OK
+    ) -> None:
         """End the command: the envelope for programs, or the rendering for people."""
         if self.as_json:
-            self._envelope(ok=code is Exit.OK, data=data, error=None)
+            self._envelope(ok=code is ExitCode.OK, data=data, error=None)
         else:
             render()
-        if code is not Exit.OK:
+        if code is not ExitCode.OK:
             raise SystemExit(code)
 
     def fail(self, error: errors.ApexBridgeError) -> NoReturn:
@@ -151,10 +155,10 @@ class Out:
         if self.as_json:
             body = {"code": error.code, "message": said.message, "hint": said.hint, "param": None}
             self._envelope(ok=False, data=None, error=body)
-        print(f"{self.word('error')}: {visible(said.message)} [{error.code}]", file=sys.stderr)
+        print(f"{self.word('error')}: {sanitize(said.message)} [{error.code}]", file=sys.stderr)
         if said.hint:
-            print(f"{self.word('hint')}: {visible(said.hint)}", file=sys.stderr)
-        raise SystemExit(exit_for(error))
+            print(f"{self.word('hint')}: {sanitize(said.hint)}", file=sys.stderr)
+        raise SystemExit(exit_code_for(error))
 
     def _envelope(self, *, ok: bool, data: object, error: object) -> None:
         envelope = {"ok": ok, "command": self.command, "data": data, "error": error}
@@ -177,13 +181,13 @@ class Out:
         said = problem.said(self.language)
         severity = self.word(f"severity_{problem.severity}")
         self.line(
-            f"  {visible(problem.where)}  {severity}  {visible(said.message)} [{problem.code}]"
+            f"  {sanitize(problem.where)}  {severity}  {sanitize(said.message)} [{problem.code}]"
         )
         if said.hint:
-            self.line(f"      {visible(said.hint)}")
+            self.line(f"      {sanitize(said.hint)}")
 
 
-def _draw(heads: list[str], rows: list[list[str]]) -> None:
+def _draw_table(heads: list[str], rows: list[list[str]]) -> None:
     """A table that knows how wide Chinese is; only its last column gives way."""
     from rich import box
     from rich.cells import cell_len
@@ -196,7 +200,7 @@ def _draw(heads: list[str], rows: list[list[str]]) -> None:
     room = console.width - _GAP * len(heads)
     for position, head in enumerate(heads):
         widest = max(cell_len(text) for text in (head, *(row[position] for row in rows)))
-        width = widest if position == len(heads) - 1 else min(widest, _WIDEST_COLUMN)
+        width = widest if position == len(heads) - 1 else min(widest, _MAX_COLUMN_WIDTH)
         width = min(width, max(room, 1))
         room -= width
         grid.add_column(Text(head), no_wrap=True, width=width)
@@ -210,9 +214,11 @@ def _draw(heads: list[str], rows: list[list[str]]) -> None:
 
 
 @contextmanager
-def door(command: str, *, as_json: bool, is_quiet: bool, flags: Flags | None) -> Generator[Out]:
+def command_output(
+    command: str, *, as_json: bool, is_quiet: bool, flags: Flags | None
+) -> Generator[Output]:
     """Run a command's body; our errors end it with their exit code and the reader's words."""
-    out = Out(command, as_json, is_quiet, flags or {}, language_of_place())
+    out = Output(command, as_json, is_quiet, flags or {}, default_language())
     try:
         out.language = out.loaded.language
         yield out
@@ -221,11 +227,11 @@ def door(command: str, *, as_json: bool, is_quiet: bool, flags: Flags | None) ->
     except BrokenPipeError:
         raise
     except OSError as error:
-        out.fail(_as_ours(error))
+        out.fail(_to_storage_error(error))
 
 
-def _as_ours(error: OSError) -> errors.StorageError:
+def _to_storage_error(error: OSError) -> errors.StorageError:
     """What the system refused, in our words."""
-    path = visible(error.filename) if error.filename else "-"
+    path = sanitize(error.filename) if error.filename else "-"
     code = "path_missing" if isinstance(error, FileNotFoundError) else "path_unreadable"
     return errors.StorageError(error.strerror or str(error), code=code, path=path)

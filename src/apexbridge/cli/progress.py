@@ -4,19 +4,21 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from apexbridge.cli.output import Out
-from apexbridge.retrieval.report import UNWATCHED, Watch
+from apexbridge.cli.output import Output
+from apexbridge.retrieval.results import NO_CALLBACKS, SyncCallbacks
 
 
 @contextmanager
-def watching(out: Out, key: str = "vectorising") -> Generator[Watch]:
+def progress_bar(out: Output, key: str = "vectorising") -> Generator[SyncCallbacks]:
     """Lend someone to be told of the work; `key` is its word. The bar goes with the work."""
     if out.as_json or out.is_quiet or not sys.stderr.isatty():
-        yield UNWATCHED
+        yield NO_CALLBACKS
         return
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(out.word(key), total=None)
-        yield Watch(progress=lambda now: bar.update(task, completed=now.done, total=now.total))
+        yield SyncCallbacks(
+            progress=lambda now: bar.update(task, completed=now.done, total=now.total)
+        )

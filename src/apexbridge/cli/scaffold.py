@@ -1,8 +1,8 @@
 """What a new skill starts from, in English and Chinese."""
 
-from apexbridge.skills.edit import quote
-from apexbridge.skills.validate import PLACEHOLDER
-from apexbridge.wording import Language
+from apexbridge.locales import Language
+from apexbridge.skills.editor import quote
+from apexbridge.skills.validator import PLACEHOLDER
 
 _EN = """\
 ---

@@ -8,8 +8,8 @@ from apexbridge.cli.words_deciding import DECIDING
 from apexbridge.cli.words_mcp import MCP
 from apexbridge.cli.words_serving import SERVING
 from apexbridge.cli.words_versions import VERSIONS
-from apexbridge.wording import Language
-from apexbridge.wording.doctor import DOCTOR
+from apexbridge.locales import Language
+from apexbridge.locales.doctor import DOCTOR
 
 WORDS: Mapping[str, tuple[str, str]] = {
     "error": ("Error", "错误"),

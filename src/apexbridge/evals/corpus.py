@@ -68,7 +68,7 @@ def read_corpus(path: Path) -> tuple[CorpusSkill, ...]:
         EvalInputError: If a line makes no sense, an id is there twice, or there is no line.
     """
     found = dict[str, CorpusSkill]()
-    for number, skill in _models(path, CorpusSkill):
+    for number, skill in _parse_lines(path, CorpusSkill):
         if skill.id in found:
             raise EvalInputError(f"the id {skill.id!r} is there twice", path=path, line=number)
         found[skill.id] = skill
@@ -84,7 +84,7 @@ def read_queries(path: Path, known: Container[str]) -> EvalQueries:
         EvalInputError: If a line makes no sense, accepts nothing known, or there is no line.
     """
     queries, unknown = list[EvalQuery](), 0
-    for number, query in _models(path, EvalQuery):
+    for number, query in _parse_lines(path, EvalQuery):
         strange = [id_ for id_ in query.accept if id_ not in known]
         if len(strange) == len(query.accept):
             detail = f"the corpus has none of the accepted ids {', '.join(strange[:5])}"
@@ -99,25 +99,25 @@ def read_queries(path: Path, known: Container[str]) -> EvalQueries:
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def _models(path: Path, kind: type[_Model]) -> Iterator[tuple[int, _Model]]:
-    for number, line in _lines(path):
+def _parse_lines(path: Path, kind: type[_Model]) -> Iterator[tuple[int, _Model]]:
+    for number, line in _read_lines(path):
         try:
             yield number, kind.model_validate_json(line)
         except ValidationError as error:
-            raise EvalInputError(told(error), path=path, line=number) from None
+            raise EvalInputError(validation_summary(error), path=path, line=number) from None
 
 
-def told(error: ValidationError) -> str:
+def validation_summary(error: ValidationError) -> str:
     """What is wrong first, in one line, without repeating the value."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(map(str, first["loc"]))
     return f"{place}: {first['msg']}" if place else first["msg"]
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Every line that is not blank, with its number."""
     number, room = 0, MAX_BYTES
-    with _open(path) as file:
+    with _open_decompressed(path) as file:
         try:
             while line := file.readline(MAX_LINE + 1):
                 number += 1
@@ -133,7 +133,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 @contextmanager
-def _open(path: Path) -> Generator[BufferedIOBase]:
+def _open_decompressed(path: Path) -> Generator[BufferedIOBase]:
     """What the file is, its first bytes say; its name need not."""
     with path.open("rb") as file:
         start = file.peek(len(_XZ))

@@ -3,20 +3,68 @@
 import math
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from apexbridge.evals.corpus import CorpusSkill, EvalQuery
-from apexbridge.evals.trial import ask, rank_of
-from apexbridge.retrieval.base import Embedder
-from apexbridge.retrieval.fuse import Fusion
+from apexbridge.retrieval.base import Embedder, IndexEntry
+from apexbridge.retrieval.embedders.validation import embed_validated
+from apexbridge.retrieval.fusion import FusionWeights
 from apexbridge.retrieval.index import SkillIndex
-from apexbridge.retrieval.report import UNWATCHED, Watch
-from apexbridge.retrieval.results import Language
+from apexbridge.retrieval.results import NO_CALLBACKS, Hit, Language, SearchResults, SyncCallbacks
+from apexbridge.retrieval.skill_document import SkillText, build_document
 from apexbridge.retrieval.stores.memory import MemoryStore
-from apexbridge.retrieval.sync import Item, sync
-from apexbridge.retrieval.text import SkillText
-from apexbridge.retrieval.words import is_chinese
+from apexbridge.retrieval.sync import IndexItem, sync
+from apexbridge.retrieval.tokenizer import is_chinese
+
+
+async def search_index(
+    index: SkillIndex,
+    query: str,
+    *,
+    limit: int,
+    others: Sequence[str | None] = (None, None),
+    fusion: FusionWeights | None = None,
+) -> SearchResults:
+    """Search; `others` are the request in English and in Chinese.
+
+    Raises:
+        RetrievalError: If the embedder fails. Figures without vectors would be of another search.
+    """
+    english, chinese = others
+    results = await index.search(
+        query, query_en=english, query_zh=chinese, limit=limit, fusion=fusion
+    )
+    if results.problem is not None:
+        raise results.problem
+    return results
+
+
+async def with_skill_text(index: SkillIndex, text: SkillText) -> SkillIndex:
+    """A copy of the index in which a skill has this text; what is stored stays as it is.
+
+    Raises:
+        RetrievalError: If the embedder fails.
+    """
+    cut = build_document(text, views=index.views)
+    texts = (cut.whole, *cut.views)
+    entry = IndexEntry(
+        name=text.name,
+        fingerprint="",
+        texts=texts,
+        vectors=await embed_validated(index.embedder, texts, kind="document"),
+        terms=cut.terms,
+        counts=cut.counts,
+    )
+    return await index.with_entry(entry)
+
+
+def first_rank(hits: Iterable[Hit], names: Iterable[str]) -> int | None:
+    """Where the first of the names stands, counted from 1; None if nowhere."""
+    wanted = frozenset(names)
+    places = (place for place, hit in enumerate(hits, 1) if hit.name in wanted)
+    return next(places, None)
+
 
 DEPTH = 10
 """How deep a ranking is looked at, at least."""
@@ -32,7 +80,7 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class Metrics:
     """Shares of the queries, in 0..1: found at k means that an accepted skill is among the first k.
 
     `mrr` is the mean of 1/rank, and 0 for what is not among the first `RetrievalReport.depth`.
@@ -47,7 +95,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
+class RankedQuery:
     """A query, and where the first accepted skill came; None: not among the first `depth`."""
 
     query: EvalQuery
@@ -61,13 +109,13 @@ class RetrievalReport:
 
     skills: int
     depth: int
-    figures: Figures
-    by_language: Mapping[Language, Figures]
-    ranked: tuple[Ranked, ...]
+    figures: Metrics
+    by_language: Mapping[Language, Metrics]
+    ranked: tuple[RankedQuery, ...]
 
 
-async def index_of(
-    corpus: Sequence[CorpusSkill], embedder: Embedder, *, watch: Watch = UNWATCHED
+async def build_index(
+    corpus: Sequence[CorpusSkill], embedder: Embedder, *, watch: SyncCallbacks = NO_CALLBACKS
 ) -> SkillIndex:
     """An index in memory; its entries go by the skills' ids, because names may repeat.
 
@@ -81,11 +129,11 @@ async def index_of(
     return index
 
 
-def _item(skill: CorpusSkill) -> Item:
+def _item(skill: CorpusSkill) -> IndexItem:
     async def read() -> SkillText:
         return SkillText(name=skill.name, summary=skill.description, body=skill.body)
 
-    return Item(name=skill.id, fingerprint=skill.id, read=read)
+    return IndexItem(name=skill.id, fingerprint=skill.id, read=read)
 
 
 async def evaluate(
@@ -93,7 +141,7 @@ async def evaluate(
     queries: Sequence[EvalQuery],
     *,
     limit: int = DEPTH,
-    fusion: Fusion | None = None,
+    fusion: FusionWeights | None = None,
 ) -> RetrievalReport:
     """Search for every query, one after another; `limit` looks deeper than the first ten.
 
@@ -105,39 +153,41 @@ async def evaluate(
         raise ValueError("there are no queries")
     depth = max(limit, DEPTH)
     # The first search of a process loads the model, which no later one does.
-    await ask(index, queries[0].query, limit=depth, fusion=fusion)
-    ranked = tuple([await _rank(index, query, depth, fusion) for query in queries])
-    groups = dict[Language, list[Ranked]]()
+    await search_index(index, queries[0].query, limit=depth, fusion=fusion)
+    ranked = tuple([await _rank_query(index, query, depth, fusion) for query in queries])
+    groups = dict[Language, list[RankedQuery]]()
     for one in ranked:
-        groups.setdefault(language_of(one.query), []).append(one)
+        groups.setdefault(query_language(one.query), []).append(one)
     return RetrievalReport(
         skills=len(index),
         depth=depth,
-        figures=_figures(ranked),
-        by_language={language: _figures(groups[language]) for language in sorted(groups)},
+        figures=_metrics(ranked),
+        by_language={language: _metrics(groups[language]) for language in sorted(groups)},
         ranked=ranked,
     )
 
 
-async def _rank(index: SkillIndex, query: EvalQuery, depth: int, fusion: Fusion | None) -> Ranked:
+async def _rank_query(
+    index: SkillIndex, query: EvalQuery, depth: int, fusion: FusionWeights | None
+) -> RankedQuery:
     others = (query.query_en, query.query_zh)
     start = time.perf_counter()
-    results = await ask(index, query.query, others=others, limit=depth, fusion=fusion)
+    results = await search_index(index, query.query, others=others, limit=depth, fusion=fusion)
     taken = (time.perf_counter() - start) * 1_000
-    return Ranked(query=query, rank=rank_of(results.hits, query.accept), milliseconds=taken)
+    return RankedQuery(query=query, rank=first_rank(results.hits, query.accept), milliseconds=taken)
 
 
-def language_of(query: EvalQuery) -> Language:
+def query_language(query: EvalQuery) -> Language:
     """What the query says of itself, else what it is written in."""
     said = (query.lang or "").lower()[:2]
     is_said = said in {"en", "zh"}
     return "zh" if (said == "zh" if is_said else is_chinese(query.query)) else "en"
 
 
-def _figures(ranked: Sequence[Ranked]) -> Figures:
+def _metrics(ranked: Sequence[RankedQuery]) -> Metrics:
     ranks = [one.rank or math.inf for one in ranked]
     times = sorted(one.milliseconds for one in ranked)
-    return Figures(
+    return Metrics(
         count=len(ranks),
         hit_at_1=statistics.fmean(rank <= 1 for rank in ranks),
         recall_at_5=statistics.fmean(rank <= 5 for rank in ranks),

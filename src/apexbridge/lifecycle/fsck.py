@@ -18,15 +18,134 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from apexbridge.lifecycle.history import History, read_history
-from apexbridge.lifecycle.leftovers import Tally, leftovers
-from apexbridge.lifecycle.marker import Marker, read_marker
-from apexbridge.lifecycle.store import folded
-from apexbridge.retrieval import text
-from apexbridge.retrieval.report import IndexStatus
-from apexbridge.skills.model import Origin, Problem, Provenance, Skill
-from apexbridge.skills.reader import Reading, read_skill
-from apexbridge.sources.walking import ScanLimits, Walk, is_open_folder
+from apexbridge.audit import AuditLog, AuditRecord
+from apexbridge.errors import AuditBrokenError
+from apexbridge.lifecycle.crash_cleanup import CheckTally, find_leftovers, is_store_busy
+from apexbridge.lifecycle.store import TRASH, SkillStore, fold_name
+from apexbridge.lifecycle.vectorized_marker import Marker, read_marker
+from apexbridge.lifecycle.version_store import VERSIONS
+from apexbridge.retrieval import skill_document
+from apexbridge.retrieval.results import IndexStatus
+from apexbridge.skills import tree
+from apexbridge.skills.model import Fingerprint, Origin, Problem, Provenance, Skill
+from apexbridge.skills.parser import ParseResult, read_skill
+from apexbridge.sources.directory_scanner import DirectoryScanner, ScanLimits, is_scannable_folder
+
+AUDIT_FILE = "audit.jsonl"
+_CHANGES = frozenset({"install", "edit", "update", "rollback", "undo", "uninstall"})
+_ALL = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditHistory:
+    """What was recorded, held against what lies there."""
+
+    tally: CheckTally
+    known: frozenset[str]
+    """Names that were ever installed here."""
+    gone: frozenset[str]
+    """Names that were taken away and did not come back."""
+
+
+def read_history(data: Path, there: Mapping[str, Skill]) -> AuditHistory:
+    """Follow the chain, and compare the last change of each name with what lies there."""
+    tally = CheckTally()
+    log = AuditLog(data / AUDIT_FILE)
+    try:
+        tally.looked_at += log.verify()
+    except AuditBrokenError as error:
+        tally.tell(
+            error.code, AUDIT_FILE, path=str(data / AUDIT_FILE), line=str(error.details["line"])
+        )
+    last = _last_changes(log)
+    whole = _restorable(data / "skills")
+    trashed = frozenset(whole.values())
+    for name in sorted(last.keys() | there.keys()):
+        _compare_record(tally, name, last.get(name), there.get(name))
+    if not is_store_busy(data):  # what is half done now will be whole
+        _check_trash(tally, data / "skills" / TRASH, whole)
+        for place, name in _version_folders(data / "skills" / VERSIONS):
+            _check_version(tally, place, name)
+    removed = {name for name, record in last.items() if record.action == "uninstall"}
+    return AuditHistory(
+        tally=tally,
+        known=frozenset(last) | trashed,
+        gone=(trashed | removed) - there.keys(),
+    )
+
+
+def _last_changes(log: AuditLog) -> dict[str, AuditRecord]:
+    changes = (record for record in log.latest(_ALL) if record.action in _CHANGES)
+    return {record.facts["skill"]: record for record in changes if "skill" in record.facts}
+
+
+def _compare_record(
+    tally: CheckTally, name: str, record: AuditRecord | None, skill: Skill | None
+) -> None:
+    """What differs was done by hand, or was recorded and then did not happen: told, not blamed."""
+    if record is None:
+        tally.remark("fsck_by_hand_new", name, name=name)
+    elif skill is None:
+        if record.action != "uninstall":
+            tally.remark("fsck_by_hand_gone", name, name=name, action=record.action)
+    elif record.action == "uninstall":
+        tally.remark("fsck_there_after_all", name, name=name)
+    elif _hash_differs(record.facts.get("sha256", ""), skill):
+        tally.remark("fsck_by_hand_edited", name, name=name, at=record.at)
+
+
+def _hash_differs(recorded: str, skill: Skill) -> bool:
+    """Not every record tells a hash, and not every tree has one."""
+    return (
+        bool(recorded) and skill.fingerprint is not None and (skill.fingerprint.sha256 != recorded)
+    )
+
+
+def _restorable(skills: Path) -> dict[str, str]:
+    """What can be brought back, by the place where it lies."""
+    try:
+        return {entry.operation: entry.name for entry in SkillStore(skills).trashed()}
+    except OSError:  # not even a folder
+        return {}
+
+
+def _check_trash(tally: CheckTally, trash: Path, whole: Mapping[str, str]) -> None:
+    for place in _subfolders(trash):
+        tally.looked_at += 1
+        where = f"{TRASH}/{place.name}"
+        if place.name not in whole:
+            tally.tell("fsck_trash_unfinished", where, path=where)
+            continue
+        mark = tree.fingerprint(place / whole[place.name])
+        if isinstance(mark, Problem):
+            name = whole[place.name]
+            tally.tell("fsck_trash_unreadable", where, name=name, detail=mark.message)
+
+
+def _version_folders(versions: Path) -> Iterator[tuple[Path, str]]:
+    for skill in _subfolders(versions):
+        for place in _subfolders(skill):
+            yield place, skill.name
+
+
+def _check_version(tally: CheckTally, place: Path, name: str) -> None:
+    """A kept version lies in a place that is called by its hash."""
+    tally.looked_at += 1
+    mark = tree.fingerprint(place / name)
+    where = f"{VERSIONS}/{name}/{place.name}"
+    if not isinstance(mark, Fingerprint):
+        tally.tell("fsck_version_broken", where, name=name, detail=mark.message)
+    elif mark.sha256 != place.name:
+        detail = f"sha256 {mark.sha256[:12]}"
+        tally.tell("fsck_version_broken", where, name=name, detail=detail)
+
+
+def _subfolders(place: Path) -> list[Path]:
+    try:
+        return sorted(path for path in place.iterdir() if path.is_dir())
+    except OSError:
+        return []
+
 
 Invariant = Literal[
     "I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "I12"
@@ -40,7 +159,7 @@ _EVERY_FOLDER = ScanLimits(max_folders=1_000_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class InvariantCheck:
     """One invariant: how much was looked at, and what is wrong or worth telling."""
 
     invariant: Invariant
@@ -64,23 +183,23 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Soundness:
+class FsckReport:
     """What came of the check: one entry for each invariant, in their order."""
 
-    entries: tuple[Checked, ...]
+    entries: tuple[InvariantCheck, ...]
 
     @property
     def violations(self) -> tuple[Problem, ...]:
         """All that must not be."""
         return tuple(problem for entry in self.entries for problem in entry.violations)
 
-    def of(self, invariant: Invariant) -> Checked:
+    def of(self, invariant: Invariant) -> InvariantCheck:
         """The entry of one invariant."""
         return next(entry for entry in self.entries if entry.invariant == invariant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class FsckInput:
     """What is held against each other: a data folder, who has which name, and the index."""
 
     data: Path
@@ -91,32 +210,34 @@ class Ground:
     """How the index stands to the winners; None where there is none yet."""
 
 
-def check(ground: Ground) -> Soundness:
+def run_fsck(ground: FsckInput) -> FsckReport:
     """Look at everything once; it blocks, and it writes nothing."""
-    folders = _folders(ground.data / "skills")
+    folders = _read_folders(ground.data / "skills")
     skills = [reading.skill for reading in folders.values() if reading.skill is not None]
-    indexed = [skill for skill in skills if _has_its_name(skill, ground)]
+    indexed = [skill for skill in skills if _is_winner(skill, ground)]
     history = read_history(ground.data, {skill.name: skill for skill in skills})
-    tallies: dict[Invariant, Tally] = {
-        "I1": _readable(folders),
-        "I2": _named(folders),
-        "I3": _rows(indexed, ground, history),
-        "I4": _states(indexed, ground.index),
-        "I5": _marked(indexed, ground.index),
-        "I8": _gone(ground, history),
-        "I10": leftovers(ground.data),
+    tallies: dict[Invariant, CheckTally] = {
+        "I1": _check_readable(folders),
+        "I2": _check_names(folders),
+        "I3": _check_rows(indexed, ground, history),
+        "I4": _check_states(indexed, ground.index),
+        "I5": _check_markers(indexed, ground.index),
+        "I8": _check_removed(ground, history),
+        "I10": find_leftovers(ground.data),
         "I11": history.tally,
     }
-    return Soundness(
+    return FsckReport(
         entries=tuple(
-            Checked(invariant=number, looked_at=tally.looked_at, problems=tuple(tally.problems))
+            InvariantCheck(
+                invariant=number, looked_at=tally.looked_at, problems=tuple(tally.problems)
+            )
             for number in INVARIANTS
-            for tally in (tallies.get(number, Tally()),)
+            for tally in (tallies.get(number, CheckTally()),)
         )
     )
 
 
-def _folders(root: Path) -> dict[str, Reading]:
+def _read_folders(root: Path) -> dict[str, ParseResult]:
     """What can be read of each visible folder, by its path below the root."""
     provenance = Provenance(
         origin=Origin.INSTALLED,
@@ -125,15 +246,15 @@ def _folders(root: Path) -> dict[str, Reading]:
         writable=True,
     )
     try:
-        found = [folder.path for folder in Walk(str(root), _EVERY_FOLDER).skills()]
+        found = [folder.path for folder in DirectoryScanner(str(root), _EVERY_FOLDER).skills()]
         with os.scandir(root) as items:
-            visible = [item.name for item in items if is_open_folder(item)]
+            visible = [item.name for item in items if is_scannable_folder(item)]
     except FileNotFoundError:
         return {}
     except OSError as error:
         details = {"detail": error.strerror or str(error)}
         return {
-            root.name: Reading(
+            root.name: ParseResult(
                 problems=(Problem(code="folder_unreadable", where=root.name, details=details),)
             )
         }
@@ -142,14 +263,14 @@ def _folders(root: Path) -> dict[str, Reading]:
     return {path: read_skill(root / path, provenance) for path in sorted((*found, *empty))}
 
 
-def _has_its_name(skill: Skill, ground: Ground) -> bool:
+def _is_winner(skill: Skill, ground: FsckInput) -> bool:
     """A skill that another hides, or that is switched off, has no row and needs none."""
     winner = ground.winners.get(skill.name)
     return winner is not None and winner.root == skill.root
 
 
-def _readable(folders: Mapping[str, Reading]) -> Tally:
-    tally = Tally(looked_at=len(folders))
+def _check_readable(folders: Mapping[str, ParseResult]) -> CheckTally:
+    tally = CheckTally(looked_at=len(folders))
     for path, reading in folders.items():
         if reading.skill is not None and reading.skill.fingerprint is not None:
             continue
@@ -159,13 +280,13 @@ def _readable(folders: Mapping[str, Reading]) -> Tally:
     return tally
 
 
-def _named(folders: Mapping[str, Reading]) -> Tally:
-    tally = Tally(looked_at=len(folders))
+def _check_names(folders: Mapping[str, ParseResult]) -> CheckTally:
+    tally = CheckTally(looked_at=len(folders))
     alike = defaultdict[str, list[str]](list)
     for path, reading in folders.items():
         folder = path.rsplit("/", 1)[-1]
         name = reading.skill.name if reading.skill is not None else folder
-        alike[folded(name)].append(path)
+        alike[fold_name(name)].append(path)
         if name != folder:
             tally.tell("fsck_name_differs", path, path=path, name=name)
     for paths in alike.values():
@@ -174,9 +295,9 @@ def _named(folders: Mapping[str, Reading]) -> Tally:
     return tally
 
 
-def _rows(indexed: Iterable[Skill], ground: Ground, history: History) -> Tally:
+def _check_rows(indexed: Iterable[Skill], ground: FsckInput, history: AuditHistory) -> CheckTally:
     index, names = ground.index, [skill.name for skill in indexed]
-    tally = Tally(looked_at=len(names))
+    tally = CheckTally(looked_at=len(names))
     if index is None:
         if names:
             tally.remark("fsck_index_none", "index", count=len(names))
@@ -186,7 +307,7 @@ def _rows(indexed: Iterable[Skill], ground: Ground, history: History) -> Tally:
     for name in names:
         if name in index.missing:
             tally.tell("fsck_row_missing", name, name=name)
-    for name in _unowned(ground, history):
+    for name in _orphaned_rows(ground, history):
         # Of a skill that was never installed here it may be the row of another project's,
         # or of a server that was not asked.
         say = tally.tell if name in history.known else tally.remark
@@ -194,14 +315,14 @@ def _rows(indexed: Iterable[Skill], ground: Ground, history: History) -> Tally:
     return tally
 
 
-def _unowned(ground: Ground, history: History) -> Iterator[str]:
+def _orphaned_rows(ground: FsckInput, history: AuditHistory) -> Iterator[str]:
     for name in ground.index.orphaned if ground.index is not None else ():
         if name not in history.gone and name not in ground.disabled:
             yield name
 
 
-def _states(indexed: Iterable[Skill], index: IndexStatus | None) -> Tally:
-    tally = Tally()
+def _check_states(indexed: Iterable[Skill], index: IndexStatus | None) -> CheckTally:
+    tally = CheckTally()
     for skill in indexed:
         tally.looked_at += 1
         if index is None or not index.embedder or skill.root is None or skill.fingerprint is None:
@@ -213,7 +334,11 @@ def _states(indexed: Iterable[Skill], index: IndexStatus | None) -> Tally:
             if skill.name not in index.missing:
                 tally.tell("fsck_marker_missing", skill.name, name=skill.name)
             continue
-        right = Marker.of(skill.fingerprint, embedder=index.embedder, generation=f"v{text.VERSION}")
+        right = Marker.of(
+            skill.fingerprint,
+            embedder=index.embedder,
+            generation=f"v{skill_document.DOCUMENT_VERSION}",
+        )
         if (marker.sha256, marker.size) != (right.sha256, right.size):
             tally.tell("fsck_marker_stale", skill.name, name=skill.name)
         elif marker != right:
@@ -227,8 +352,8 @@ def _states(indexed: Iterable[Skill], index: IndexStatus | None) -> Tally:
     return tally
 
 
-def _marked(indexed: Iterable[Skill], index: IndexStatus | None) -> Tally:
-    tally = Tally()
+def _check_markers(indexed: Iterable[Skill], index: IndexStatus | None) -> CheckTally:
+    tally = CheckTally()
     for skill in indexed:
         if skill.root is None or read_marker(skill.root) is None:
             continue
@@ -238,8 +363,8 @@ def _marked(indexed: Iterable[Skill], index: IndexStatus | None) -> Tally:
     return tally
 
 
-def _gone(ground: Ground, history: History) -> Tally:
-    tally = Tally(looked_at=len(history.gone) + len(ground.disabled))
+def _check_removed(ground: FsckInput, history: AuditHistory) -> CheckTally:
+    tally = CheckTally(looked_at=len(history.gone) + len(ground.disabled))
     orphaned = set(ground.index.orphaned) if ground.index is not None else set[str]()
     for name in sorted(history.gone & orphaned):
         tally.tell("fsck_gone_has_row", name, name=name)

@@ -7,29 +7,28 @@ from pathlib import Path, PurePosixPath
 import anyio.to_thread
 
 from apexbridge.errors import SkillInvalidError, SkillNotFoundError
-from apexbridge.lifecycle.archive import pack
-from apexbridge.lifecycle.changes import (
-    Blocks,
-    Done,
-    body_of,
-    held,
-    refuse_changed,
-    skill_md,
-    unstoppable,
+from apexbridge.lifecycle.skill_list import ListFilter, SkillPage, list_skills
+from apexbridge.lifecycle.store import TrashedSkill
+from apexbridge.lifecycle.transactions import (
+    BlockLevel,
+    InstallResult,
+    check_unchanged,
+    enter_in_thread,
+    parse_body,
+    read_skill_md,
+    shielded,
 )
-from apexbridge.lifecycle.inspecting import Inspection, inspect_skill
-from apexbridge.lifecycle.intake import take_in
-from apexbridge.lifecycle.listing import Page, Wanted, list_skills
-from apexbridge.lifecycle.store import Trashed
-from apexbridge.lifecycle.versioning import Versioning
+from apexbridge.lifecycle.unpack_and_validate import Inspection, inspect_skill, stage_skill
+from apexbridge.lifecycle.versions import SkillVersions
+from apexbridge.lifecycle.zip.archive import pack_skill
 from apexbridge.skills import tree
 from apexbridge.skills.document import SKILL_MD
-from apexbridge.skills.edit import edit_description
+from apexbridge.skills.editor import edit_description
 from apexbridge.skills.model import Fingerprint, Skill
-from apexbridge.skills.reader import parse_skill
+from apexbridge.skills.parser import parse_skill
 
 
-class SkillManager(Versioning):
+class SkillManager(SkillVersions):
     """Changes the installed skills. Each attempt is recorded, whatever comes of it."""
 
     async def install(
@@ -37,8 +36,8 @@ class SkillManager(Versioning):
         path: Path,
         *,
         renames: bool = False,
-        blocks_at: Blocks = "policy",
-    ) -> Done:
+        blocks_at: BlockLevel = "policy",
+    ) -> InstallResult:
         """Take a skill from an archive or a folder; nothing is there of one that is refused.
 
         Findings at or over `blocks_at`, by default what settings say, refuse it; None lets every
@@ -51,27 +50,32 @@ class SkillManager(Versioning):
             SkillInvalidError: If a rule is broken.
             StorageError: If the disk refuses.
         """
-        async with self._recorded("install", archive=path.name), held(self.store.staging()) as at:
-            take = partial(take_in, path, at, renames=renames, limits=self.policy.limits)
+        async with (
+            self._recorded("install", archive=path.name),
+            enter_in_thread(self.store.staging()) as at,
+        ):
+            take = partial(stage_skill, path, at, renames=renames, limits=self.policy.limits)
             intake = await anyio.to_thread.run_sync(take)
             skill = intake.skill
             await anyio.to_thread.run_sync(self.store.refuse_taken, skill.name)
             report = await self._vet(skill, intake.root, blocks_at)
-            data = await anyio.to_thread.run_sync(skill_md, intake.root)
-            entry, problem = await self._embed(skill, body_of(data, skill.name))
-            async with self._changing(skill.name), unstoppable():
+            data = await anyio.to_thread.run_sync(read_skill_md, intake.root)
+            entry, problem = await self._embed(skill, parse_body(data, skill.name))
+            async with self._changing(skill.name), shielded():
                 await anyio.to_thread.run_sync(self.store.refuse_taken, skill.name)
                 await self._record("install", skill)
                 await anyio.to_thread.run_sync(self.store.put, intake.root, skill.name)
                 await self._settle(skill.name, entry, "install")
-        return Done(
+        return InstallResult(
             skill=self._around.find(skill.name),
             problems=intake.problems,
             findings=report.findings,
             not_indexed=problem,
         )
 
-    async def edit_description(self, name: str, description: str, *, seen: str = "") -> Done:
+    async def edit_description(
+        self, name: str, description: str, *, seen: str = ""
+    ) -> InstallResult:
         """Change the description and not one other byte; `seen` is the hash the caller knows.
 
         Raises:
@@ -85,21 +89,21 @@ class SkillManager(Versioning):
             async with self._changing(name):
                 await self._around.follow(name, "refresh")  # it may have been edited by hand
                 skill = self._own(name)
-                refuse_changed(skill, seen)
+                check_unchanged(skill, seen)
                 self._refuse_pinned(name)
-                old = await anyio.to_thread.run_sync(skill_md, self.store.folder(name))
+                old = await anyio.to_thread.run_sync(read_skill_md, self.store.folder(name))
                 new = await anyio.to_thread.run_sync(edit_description, old, description)
                 if new == old:
-                    return Done(skill=skill, has_changed=False)
-                edited = await anyio.to_thread.run_sync(_edited, skill, new)
-                entry, problem = await self._embed(edited, body_of(new, name))
-                async with unstoppable():
+                    return InstallResult(skill=skill, has_changed=False)
+                edited = await anyio.to_thread.run_sync(_with_skill_md, skill, new)
+                entry, problem = await self._embed(edited, parse_body(new, name))
+                async with shielded():
                     await self._record("edit", edited)
                     await anyio.to_thread.run_sync(self.store.replace_file, name, new)
                     await self._settle(name, entry, "edit")
-        return Done(skill=self._around.find(name), not_indexed=problem)
+        return InstallResult(skill=self._around.find(name), not_indexed=problem)
 
-    async def uninstall(self, name: str) -> Trashed:
+    async def uninstall(self, name: str) -> TrashedSkill:
         """Take a skill away; it can be brought back for a while.
 
         Raises:
@@ -108,14 +112,14 @@ class SkillManager(Versioning):
         """
         async with self._recorded("uninstall", skill=name):
             skill = self._own(name)
-            async with self._changing(name), unstoppable():
+            async with self._changing(name), shielded():
                 await anyio.to_thread.run_sync(self.store.folder, name)  # it may be gone by now
                 await self._record("uninstall", skill)
                 gone = await anyio.to_thread.run_sync(self.store.take_away, name)
                 await self._settle(name, None, "uninstall")
         return gone
 
-    async def undo(self, name: str) -> Done:
+    async def undo(self, name: str) -> InstallResult:
         """Bring back what was taken away last under this name.
 
         Raises:
@@ -125,13 +129,13 @@ class SkillManager(Versioning):
         async with self._recorded("undo", skill=name):
             # Only what was taken away is a name for sure; a lock is a file of that name.
             await anyio.to_thread.run_sync(self.store.last_trashed, name)
-            async with self._changing(name), unstoppable():
+            async with self._changing(name), shielded():
                 gone = await anyio.to_thread.run_sync(self.store.last_trashed, name)
                 await anyio.to_thread.run_sync(self.store.refuse_taken, name)
                 await anyio.to_thread.run_sync(lambda: self._audit.record("undo", skill=name))
                 await anyio.to_thread.run_sync(self.store.bring_back, gone)
                 await self._settle(name, None, "install")
-        return Done(skill=self._around.find(name))
+        return InstallResult(skill=self._around.find(name))
 
     async def switch(self, name: str, *, is_on: bool) -> bool:
         """Switch a skill of any source on or off; False if it was so before.
@@ -150,12 +154,12 @@ class SkillManager(Versioning):
                 await self._around.follow(name, "edit")
         return has_changed
 
-    async def list(self, wanted: Wanted | None = None) -> Page:
+    async def list(self, wanted: ListFilter | None = None) -> SkillPage:
         """A page of skills with version, state, size and findings; of all sources."""
         return await anyio.to_thread.run_sync(
             list_skills,
             self._around.snapshot(),
-            wanted or Wanted(),
+            wanted or ListFilter(),
             self.states.pinned(),
             self.verdicts,
         )
@@ -186,10 +190,10 @@ class SkillManager(Versioning):
         skill = self._around.find(name)
         if skill.root is None:
             raise SkillNotFoundError(name)
-        return await anyio.to_thread.run_sync(partial(pack, skill.root, skill.name))
+        return await anyio.to_thread.run_sync(partial(pack_skill, skill.root, skill.name))
 
 
-def _edited(skill: Skill, data: bytes) -> Skill:
+def _with_skill_md(skill: Skill, data: bytes) -> Skill:
     """The skill as it will be with another SKILL.md."""
     read = parse_skill(data, folder=skill.name, provenance=skill.provenance)
     if read.skill is None or skill.root is None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from apexbridge.locks import locked
+from apexbridge.file_lock import file_lock
 from apexbridge.paths import replace_bytes
 
 log = logging.getLogger(__name__)
 
 
-class _Book(BaseModel):
+class _StatesFile(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     disabled: set[str] = set()
@@ -20,7 +20,7 @@ class _Book(BaseModel):
     """The hash of the files that a skill is held to."""
 
 
-class States:
+class SkillStates:
     """A small file beside the skills. One that cannot be read switches nothing off, and says so."""
 
     def __init__(self, path: Path) -> None:
@@ -68,17 +68,17 @@ class States:
             self._write(book)
             return True
 
-    def _write(self, book: _Book) -> None:
+    def _write(self, book: _StatesFile) -> None:
         replace_bytes(self._path, book.model_dump_json(indent=1).encode())
 
-    def _read(self) -> _Book:
+    def _read(self) -> _StatesFile:
         try:
-            return _Book.model_validate_json(self._path.read_bytes())
+            return _StatesFile.model_validate_json(self._path.read_bytes())
         except FileNotFoundError:
-            return _Book()
+            return _StatesFile()
         except (OSError, ValidationError) as error:
             log.warning("What was switched off cannot be read: %s", error)
-            return _Book()
+            return _StatesFile()
 
     def _alone(self) -> AbstractContextManager[int]:
-        return locked(self._path.with_suffix(".lock"))
+        return file_lock(self._path.with_suffix(".lock"))

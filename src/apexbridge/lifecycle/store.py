@@ -18,20 +18,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apexbridge.errors import SkillExistsError, SkillNotFoundError, StorageError
-from apexbridge.lifecycle.kept import KeptVersions
-from apexbridge.locks import locked, locked_now
-from apexbridge.paths import as_storage, commit_folder, create_bytes, remove_tree, swap_file
+from apexbridge.file_lock import file_lock, try_file_lock
+from apexbridge.lifecycle.version_store import VersionStore
+from apexbridge.paths import commit_dir, create_bytes, remove_tree, replace_file, storage_errors
 from apexbridge.skills import tree
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import Origin, Provenance, Skill
-from apexbridge.skills.reader import read_skill
+from apexbridge.skills.parser import read_skill
 
 STAGING, TRASH, LOCKS = ".staging", ".trash", ".locks"
-_ABOUT = "about.json"
+_METADATA = "about.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trashed:
+class TrashedSkill:
     """A skill that was taken away and can be brought back."""
 
     operation: str
@@ -41,14 +41,14 @@ class Trashed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
+class RecoveryReport:
     """What a start found left over of earlier operations, and did away with."""
 
     unfinished: int = 0
     expired: int = 0
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """What two names have in common that no file system everywhere would keep apart."""
     return unicodedata.normalize("NFKC", name).casefold()
 
@@ -58,7 +58,7 @@ class SkillStore:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.versions = KeptVersions(root)
+        self.versions = VersionStore(root)
 
     def folder(self, name: str) -> Path:
         """Where a skill of that name lies.
@@ -95,7 +95,7 @@ class SkillStore:
             SkillExistsError: With the name that is there.
         """
         for taken in self._names():
-            if folded(taken) == folded(name):
+            if fold_name(taken) == fold_name(name):
                 raise SkillExistsError(name=taken)
 
     def _names(self) -> list[str]:
@@ -108,13 +108,13 @@ class SkillStore:
     @contextmanager
     def changing(self, name: str) -> Generator[None]:
         """Be the only one who changes a name, here and in other processes."""
-        with locked(self.root / LOCKS / folded(name)):
+        with file_lock(self.root / LOCKS / fold_name(name)):
             yield
 
     @contextmanager
     def in_use(self) -> Generator[None]:
         """Keep the recovery of another process from what is only half done."""
-        with locked(self.root / STAGING / ".lock", is_shared=True):
+        with file_lock(self.root / STAGING / ".lock", is_shared=True):
             yield
 
     @contextmanager
@@ -122,7 +122,7 @@ class SkillStore:
         """Lend a private folder to build in; what is left in it afterwards is removed."""
         with self.in_use():
             folder = self.root / STAGING / uuid.uuid4().hex
-            with as_storage(folder):
+            with storage_errors(folder):
                 folder.mkdir(mode=0o700)
             try:
                 yield folder
@@ -140,7 +140,7 @@ class SkillStore:
         target = self.root / name
         self.refuse_taken(name)
         try:
-            commit_folder(staged, target)
+            commit_dir(staged, target)
         except StorageError as error:
             if error.code == "path_exists":
                 raise SkillExistsError(name=name) from None
@@ -154,11 +154,11 @@ class SkillStore:
             StorageError: If the disk refuses.
         """
         target = self.folder(name) / SKILL_MD
-        with self.staging() as place, as_storage(target):
+        with self.staging() as place, storage_errors(target):
             create_bytes(place / SKILL_MD, data, mode=target.stat().st_mode & 0o777)
-            swap_file(target, place / SKILL_MD)
+            replace_file(target, place / SKILL_MD)
 
-    def take_away(self, name: str) -> Trashed:
+    def take_away(self, name: str) -> TrashedSkill:
         """Move a skill where nobody looks. The rename in here is the commit.
 
         Raises:
@@ -166,25 +166,25 @@ class SkillStore:
             StorageError: If the disk refuses.
         """
         source = self.folder(name)
-        gone = Trashed(operation=uuid.uuid4().hex, name=name, at=time.time())
+        gone = TrashedSkill(operation=uuid.uuid4().hex, name=name, at=time.time())
         place = self.root / TRASH / gone.operation
-        with self.in_use(), as_storage(place), _built(place):
+        with self.in_use(), storage_errors(place), _new_folder(place):
             about = {"name": name, "at": gone.at}
-            create_bytes(place / _ABOUT, json.dumps(about).encode(), mode=0o600)
-            commit_folder(source, place / name)
+            create_bytes(place / _METADATA, json.dumps(about).encode(), mode=0o600)
+            commit_dir(source, place / name)
         return gone
 
-    def trashed(self) -> tuple[Trashed, ...]:
+    def trashed(self) -> tuple[TrashedSkill, ...]:
         """What can be brought back, the latest first."""
-        found = list[Trashed]()
+        found = list[TrashedSkill]()
         with suppress(FileNotFoundError):
             for place in (self.root / TRASH).iterdir():
-                entry = _read_about(place)
+                entry = _read_metadata(place)
                 if entry is not None and (place / entry.name).is_dir():
                     found.append(entry)
         return tuple(sorted(found, key=lambda entry: entry.at, reverse=True))
 
-    def last_trashed(self, name: str) -> Trashed:
+    def last_trashed(self, name: str) -> TrashedSkill:
         """What was taken away last under a name.
 
         Raises:
@@ -196,7 +196,7 @@ class SkillStore:
                 return entry
         raise SkillNotFoundError(name, near=[entry.name for entry in trashed][:3])
 
-    def bring_back(self, gone: Trashed) -> None:
+    def bring_back(self, gone: TrashedSkill) -> None:
         """Undo a removal. The rename in here is the commit.
 
         Raises:
@@ -205,13 +205,13 @@ class SkillStore:
         """
         place = self.root / TRASH / gone.operation
         with self.in_use():
-            with as_storage(place):
+            with storage_errors(place):
                 (place / gone.name / tree.MARKER).unlink(missing_ok=True)  # its row is gone
             self.put(place / gone.name, gone.name)
             with suppress(OSError):  # it is back; the next start sweeps the rest
                 remove_tree(place)
 
-    def recover(self, *, keep_seconds: float) -> Recovered:
+    def recover(self, *, keep_seconds: float) -> RecoveryReport:
         """Do away with what a crash left unfinished, and with what can no longer be undone.
 
         While somebody is changing skills this does nothing: the next start will.
@@ -220,17 +220,17 @@ class SkillStore:
             StorageError: If the disk refuses.
         """
         if not (self.root / STAGING).is_dir():  # nothing was ever changed here
-            return Recovered()
-        with locked_now(self.root / STAGING / ".lock") as lock:
+            return RecoveryReport()
+        with try_file_lock(self.root / STAGING / ".lock") as lock:
             if lock is None:
-                return Recovered()
-            with as_storage(self.root):
+                return RecoveryReport()
+            with storage_errors(self.root):
                 unfinished = self._empty_staging()
                 unfinished += self.versions.recover()
                 expired, broken = self._empty_trash(keep_seconds)
                 unfinished += self._drop_claims()
                 self.versions.forget_all_but({*self._names(), *(t.name for t in self.trashed())})
-        return Recovered(unfinished=unfinished + broken, expired=expired)
+        return RecoveryReport(unfinished=unfinished + broken, expired=expired)
 
     def _drop_claims(self) -> int:
         """Remove empty folders: names that were claimed by somebody who did not get further."""
@@ -252,7 +252,7 @@ class SkillStore:
         expired = broken = 0
         trash = self.root / TRASH
         for place in list(trash.iterdir()) if trash.is_dir() else ():
-            entry = _read_about(place)
+            entry = _read_metadata(place)
             is_whole = entry is not None and (place / entry.name).is_dir()
             if not is_whole or (entry and time.time() - entry.at > keep_seconds):
                 expired += is_whole
@@ -268,16 +268,16 @@ def _is_folder(item: "os.DirEntry[str]") -> bool:
         return False
 
 
-def _read_about(place: Path) -> Trashed | None:
+def _read_metadata(place: Path) -> TrashedSkill | None:
     try:
-        about = json.loads((place / _ABOUT).read_bytes())
-        return Trashed(operation=place.name, name=str(about["name"]), at=float(about["at"]))
+        about = json.loads((place / _METADATA).read_bytes())
+        return TrashedSkill(operation=place.name, name=str(about["name"]), at=float(about["at"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 @contextmanager
-def _built(place: Path) -> Generator[None]:
+def _new_folder(place: Path) -> Generator[None]:
     """Make a folder to put things in; if they do not get there nothing is left of it."""
     place.mkdir(mode=0o700, parents=True)
     try:

@@ -6,23 +6,25 @@ from collections.abc import Mapping, Sequence
 
 from mcp import types
 
-from apexbridge import wording
+from apexbridge import locales
 from apexbridge.errors import RequestError, SkillNotInvocableError
 from apexbridge.messages import UserMessage
 from apexbridge.skills.model import Skill
 from apexbridge.tools.base import ToolResult
 
-ARGUMENTS = "arguments"
+DEFAULT_ARGUMENT = "arguments"
 MAX_ARGUMENT_CHARS = 100_000
 _MAX_DESCRIPTION = 1_024
-_NEEDED = re.compile(r"<([^<>\[\]]+)>")
+_REQUIRED_ARGUMENT = re.compile(r"<([^<>\[\]]+)>")
 
 
-def prompt_of(skill: Skill, language: wording.Language) -> types.Prompt:
+def to_prompt(skill: Skill, language: locales.Language) -> types.Prompt:
     """How a client shows the skill: its arguments by the names that its author gave them."""
-    hint = skill.manifest.argument_hint or wording.say("prompt_arguments", {}, language).message
-    needed = set(_NEEDED.findall(skill.manifest.argument_hint or ""))
-    names = skill.manifest.arguments or (ARGUMENTS,)
+    hint = (
+        skill.manifest.argument_hint or locales.localize("prompt_arguments", {}, language).message
+    )
+    needed = set(_REQUIRED_ARGUMENT.findall(skill.manifest.argument_hint or ""))
+    names = skill.manifest.arguments or (DEFAULT_ARGUMENT,)
     return types.Prompt(
         name=skill.name,
         description=skill.summary[:_MAX_DESCRIPTION],
@@ -33,13 +35,13 @@ def prompt_of(skill: Skill, language: wording.Language) -> types.Prompt:
     )
 
 
-def arguments_of(skill: Skill, given: Mapping[str, str]) -> str:
+def join_arguments(skill: Skill, given: Mapping[str, str]) -> str:
     """What a user would have typed behind the skill's name.
 
     Raises:
         RequestError: If an argument is unknown, missing or far too long.
     """
-    prompt = prompt_of(skill, "en").arguments or []
+    prompt = to_prompt(skill, "en").arguments or []
     known = [argument.name for argument in prompt]
     unknown = [name for name in given if name not in known]
     if unknown:
@@ -56,18 +58,18 @@ def arguments_of(skill: Skill, given: Mapping[str, str]) -> str:
                 hint=skill.manifest.argument_hint or argument.name,
             )
     if not skill.manifest.arguments:
-        return given.get(ARGUMENTS, "")
-    return _typed([given.get(name, "") for name in known])
+        return given.get(DEFAULT_ARGUMENT, "")
+    return _quote_words([given.get(name, "") for name in known])
 
 
-def _typed(values: Sequence[str]) -> str:
+def _quote_words(values: Sequence[str]) -> str:
     """Values as words in turn; empty ones at the end were not given."""
     while values and not values[-1]:
         values = values[:-1]
     return " ".join(map(shlex.quote, values))
 
 
-def filled(skill: Skill, result: ToolResult) -> types.GetPromptResult:
+def to_prompt_result(skill: Skill, result: ToolResult) -> types.GetPromptResult:
     """What an invocation came to, as messages of a user."""
     texts = [message.text for message in result.messages if isinstance(message, UserMessage)]
     return types.GetPromptResult(

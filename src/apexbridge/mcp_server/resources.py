@@ -1,41 +1,87 @@
 """Resources: every file of every skill, by `skill://` address, with its digest."""
 
 import base64
+import binascii
 import difflib
 import mimetypes
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
-from mcp import types
+from mcp import MCPError, types
+from mcp.server.context import ServerRequestContext
+from mcp.server.extension import Extension, MethodBinding
 
 from apexbridge.errors import RequestError, SkillNotFoundError
-from apexbridge.mcp_server.addresses import TEMPLATE, address_of, take_apart
-from apexbridge.mcp_server.entries import File, is_served
-from apexbridge.mcp_server.tools import Shelf
+from apexbridge.mcp_server.skill_files import (
+    TEMPLATE,
+    SkillFile,
+    file_uri,
+    parse_uri,
+    serves_files,
+    to_extension_json,
+)
+from apexbridge.mcp_server.tools import VisibleSkills
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import Skill
+from apexbridge.sources.mcp.skills_extension import EXTENSION
+
+PAGE_SIZE = 50
+"""Skills on a page."""
+_MAX_CURSOR_CHARS = 2_000
+
+
+def paginate(
+    skills: Sequence[Skill], cursor: str | None, size: int = PAGE_SIZE
+) -> tuple[Sequence[Skill], str | None]:
+    """The skills of one page, and how to ask for the next; none where this is the last.
+
+    Raises:
+        MCPError: If the cursor is none that was given out.
+    """
+    ordered = sorted(skills, key=lambda skill: skill.name)
+    start = (
+        bisect_right(ordered, _decode_cursor(cursor), key=lambda skill: skill.name) if cursor else 0
+    )
+    page = ordered[start : start + size]
+    has_more = start + size < len(ordered)
+    return page, _encode_cursor(page[-1].name) if has_more else None
+
+
+def _encode_cursor(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode("utf-8", "surrogatepass")).decode()
+
+
+def _decode_cursor(cursor: str) -> str:
+    try:
+        return base64.b64decode(cursor[:_MAX_CURSOR_CHARS], altchars=b"-_", validate=True).decode()
+    except (ValueError, binascii.Error):
+        raise MCPError(types.INVALID_PARAMS, "[request_invalid] no such cursor") from None
+
 
 _MAX_DESCRIPTION = 1_024
 
 
-def templates() -> list[types.ResourceTemplate]:
+def resource_templates() -> list[types.ResourceTemplate]:
     """How an address is made."""
     description = "A file of a skill; SKILL.md holds its instructions."
     return [types.ResourceTemplate(name="skill", uri_template=TEMPLATE, description=description)]
 
 
-def resource_of(skill: Skill, file: File) -> types.Resource:
+def to_resource(skill: Skill, file: SkillFile) -> types.Resource:
     """A file as it is listed."""
     is_main = file.path == SKILL_MD
     return types.Resource(
-        uri=address_of(skill, file.path),
+        uri=file_uri(skill, file.path),
         name=skill.name if is_main else f"{skill.name}/{file.path}",
         description=skill.summary[:_MAX_DESCRIPTION] if is_main else None,
-        mime_type=_kind(file.path),
+        mime_type=_media_type(file.path),
         size=file.size,
         _meta={"digest": f"sha256:{file.sha256}"},
     )
 
 
-async def read(shelf: Shelf, uri: str) -> types.ReadResourceResult:
+async def read_resource(shelf: VisibleSkills, uri: str) -> types.ReadResourceResult:
     """The bytes behind an address.
 
     Raises:
@@ -43,10 +89,10 @@ async def read(shelf: Shelf, uri: str) -> types.ReadResourceResult:
         SkillNotFoundError: With the names that come near.
         ApexBridgeError: If the file cannot be read.
     """
-    name, skill, path = take_apart(uri, shelf.find)
+    name, skill, path = parse_uri(uri, shelf.find)
     if skill is None:
         skill = shelf.get(name)
-    if not is_served(skill):
+    if not serves_files(skill):
         raise SkillNotFoundError(skill.name)
     file = (await shelf.entries.of(skill)).files.get(path)
     if file is None:
@@ -61,7 +107,7 @@ async def read(shelf: Shelf, uri: str) -> types.ReadResourceResult:
 def _content(
     uri: str, path: str, data: bytes
 ) -> types.TextResourceContents | types.BlobResourceContents:
-    kind = _kind(path)
+    kind = _media_type(path)
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -70,7 +116,71 @@ def _content(
     return types.TextResourceContents(uri=uri, mime_type=kind, text=text)
 
 
-def _kind(path: str) -> str:
+def _media_type(path: str) -> str:
     if path.endswith(".md"):
         return "text/markdown"
     return mimetypes.guess_type(path)[0] or "application/octet-stream"
+
+
+Context = ServerRequestContext[Any, Any]
+_CACHE_HINTS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+
+
+class GetSkillParams(types.RequestParams):
+    """Which skill, by the address of its SKILL.md."""
+
+    uri: str
+
+
+GuardedHandler = Callable[
+    [Context, Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]
+]
+"""Answers a caller that may read, and tells our errors as the protocol's."""
+
+
+class SkillsExtension(Extension):
+    """Serves what our own source of MCP skills reads, and others' clients."""
+
+    identifier = EXTENSION
+
+    def __init__(
+        self, shelf: VisibleSkills, guarded: GuardedHandler, page: int = PAGE_SIZE
+    ) -> None:
+        self._shelf, self._guarded, self._page = shelf, guarded, page
+
+    def methods(self) -> Sequence[MethodBinding]:
+        """The two requests that the extension adds."""
+        return (
+            MethodBinding("skills/list", types.PaginatedRequestParams, self._answer_list),
+            MethodBinding("skills/get", GetSkillParams, self._answer_get),
+        )
+
+    async def _answer_list(
+        self, ctx: Context, params: types.PaginatedRequestParams
+    ) -> dict[str, Any]:
+        return await self._guarded(ctx, lambda: self._list(params.cursor))
+
+    async def _answer_get(self, ctx: Context, params: GetSkillParams) -> dict[str, Any]:
+        return await self._guarded(ctx, lambda: self._get(params.uri))
+
+    async def _list(self, cursor: str | None) -> dict[str, Any]:
+        served = [skill for skill in self._shelf.skills() if serves_files(skill)]
+        page, following = paginate(served, cursor, self._page)
+        entries = [(skill, await self._shelf.entries.of(skill)) for skill in page]
+        skills = [to_extension_json(skill, entry) for skill, entry in entries if entry.frontmatter]
+        return {
+            "skills": skills,
+            **_CACHE_HINTS,
+            **({"nextCursor": following} if following else {}),
+        }
+
+    async def _get(self, uri: str) -> dict[str, Any]:
+        name, skill, path = parse_uri(uri, self._shelf.find)
+        if skill is None:
+            skill = self._shelf.get(name)
+        entry = await self._shelf.entries.of(skill) if serves_files(skill) else None
+        if entry is None or not entry.frontmatter:
+            raise SkillNotFoundError(skill.name)
+        if path != SKILL_MD:
+            raise RequestError(f"a skill's address is {file_uri(skill, SKILL_MD)}", param="uri")
+        return {"skill": to_extension_json(skill, entry), **_CACHE_HINTS}

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 import anyio
-from mcp import types
+from mcp import MCPError, types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
@@ -22,7 +22,9 @@ from mcp.server.subscriptions import (
     ResourcesListChanged,
 )
 
-from apexbridge.agent.dispatch import Handled
+from apexbridge import locales
+from apexbridge.agent.tool_calls import ToolCallOutcome
+from apexbridge.api_keys import Scope
 from apexbridge.errors import (
     ApexBridgeError,
     ConfigError,
@@ -30,24 +32,36 @@ from apexbridge.errors import (
     ToolNotFoundError,
 )
 from apexbridge.events import CatalogChanged, Event
-from apexbridge.keys import Scope
 from apexbridge.mcp_server import resources
-from apexbridge.mcp_server.access import EXEC, READ, May, refusal
-from apexbridge.mcp_server.asking import Asking, can_ask
-from apexbridge.mcp_server.entries import Entries, is_served
-from apexbridge.mcp_server.extension import SkillsExtension
-from apexbridge.mcp_server.faults import as_fault
-from apexbridge.mcp_server.paging import PAGE, page_of
-from apexbridge.mcp_server.permissions import Permissions
-from apexbridge.mcp_server.prompts import arguments_of, filled, prompt_of
-from apexbridge.mcp_server.shapes import Found, LoadedSkill, Ran
-from apexbridge.mcp_server.tools import LoadTool, RunTool, SearchTool, Shelf
+from apexbridge.mcp_server.permissions import (
+    EXEC,
+    READ,
+    ElicitationApprover,
+    ScopeCheck,
+    ToolCaller,
+    can_elicit,
+    scope_error,
+)
+from apexbridge.mcp_server.prompts import join_arguments, to_prompt, to_prompt_result
+from apexbridge.mcp_server.resources import PAGE_SIZE, SkillsExtension, paginate
+from apexbridge.mcp_server.schemas import LoadedSkill, RunResult, SearchResults
+from apexbridge.mcp_server.skill_files import ManifestCache, serves_files
+from apexbridge.mcp_server.tools import LoadTool, RunTool, SearchTool, VisibleSkills
 from apexbridge.runtime import Runtime
-from apexbridge.runtime.living import beside
-from apexbridge.skills.inline import inline_commands
+from apexbridge.runtime.watcher import background_tasks
+from apexbridge.skills.document import inline_commands
 from apexbridge.skills.model import Skill
 from apexbridge.tools.base import Tool
-from apexbridge.tools.typed import schema_of
+from apexbridge.tools.typed import arguments_schema
+
+
+def to_mcp_error(error: ApexBridgeError, language: locales.Language) -> MCPError:
+    """The error of a request that is no call of a tool."""
+    said = error.said(language)
+    hint = f"\n{said.hint}" if said.hint else ""
+    data = {"code": error.code, "hint": said.hint}
+    return MCPError(types.INVALID_PARAMS, f"[{error.code}] {said.message}{hint}", data)
+
 
 Context = ServerRequestContext[Any, Any]
 Result = TypeVar("Result")
@@ -55,12 +69,12 @@ _INSTRUCTIONS = (
     "Skills are instructions for kinds of tasks, some with scripts. Search for one that fits the "
     "task (search_skills), read it (load_skill) and follow it; run its scripts with run_skill."
 )
-_HARMLESS = frozenset({"Calculate", "Now"})
-_KNOWN_OTHERWISE = frozenset({"Skill", "SkillSearch", "SkillScript", "skills_list", "skills_load"})
+_READ_ONLY_TOOLS = frozenset({"Calculate", "Now"})
+_SKILL_TOOLS = frozenset({"Skill", "SkillSearch", "SkillScript", "skills_list", "skills_load"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offered:
+class ExposedTool:
     """A tool as clients see it; it is judged by the name it has among ourselves."""
 
     name: str
@@ -69,15 +83,22 @@ class Offered:
     gives: type | None = None
 
 
-class Door:
+class McpServer:
     """Answers clients of one runtime."""
 
     def __init__(
-        self, runtime: Runtime, *, may: May | None = None, asks: bool = False, page: int = PAGE
+        self,
+        runtime: Runtime,
+        *,
+        may: ScopeCheck | None = None,
+        asks: bool = False,
+        page: int = PAGE_SIZE,
     ) -> None:
         self._runtime, self._may, self._asks, self._page = runtime, may, asks, page
-        self._permissions = Permissions(runtime)
-        self._shelf = Shelf(runtime, Entries(runtime.catalog), self._permissions.is_denied)
+        self._permissions = ToolCaller(runtime)
+        self._shelf = VisibleSkills(
+            runtime, ManifestCache(runtime.catalog), self._permissions.is_denied
+        )
         self._offered = {offered.name: offered for offered in self._all_offered()}
         self._bus = InMemorySubscriptionBus()
         self._listening = ListenHandler(self._bus)
@@ -142,7 +163,7 @@ class Door:
                     await session.send_resource_list_changed()
 
         with sender, receiver, self._runtime.listen(hear):
-            async with beside(tell):
+            async with background_tasks(tell):
                 yield
 
     # Who may ask.
@@ -154,7 +175,7 @@ class Door:
 
     def _require(self, ctx: Context, scope: Scope) -> None:
         if not self._can(ctx, scope):
-            raise refusal(ctx.request.scope if ctx.request else None, scope)
+            raise scope_error(ctx.request.scope if ctx.request else None, scope)
 
     async def _answer(
         self, scope: Scope, ctx: Context, work: Callable[[], Awaitable[Result]]
@@ -163,11 +184,11 @@ class Door:
             self._require(ctx, scope)
             return await work()
         except ApexBridgeError as error:
-            raise as_fault(error, self._runtime.loaded.language) from None
+            raise to_mcp_error(error, self._runtime.loaded.language) from None
 
     # Tools.
 
-    def _all_offered(self) -> list[Offered]:
+    def _all_offered(self) -> list[ExposedTool]:
         def running(ctx: Context) -> Tool:
             async def report(progress: float, message: str) -> None:
                 await ctx.session.report_progress(progress, message=message)
@@ -176,28 +197,37 @@ class Door:
 
         search, load = SearchTool(self._shelf), LoadTool(self._shelf)
         own = [
-            Offered(name="search_skills", tool=partial(_same, search), scope=READ, gives=Found),
-            Offered(name="load_skill", tool=partial(_same, load), scope=READ, gives=LoadedSkill),
-            Offered(name="run_skill", tool=running, scope=EXEC, gives=Ran),
+            ExposedTool(
+                name="search_skills",
+                tool=partial(_constant_tool, search),
+                scope=READ,
+                gives=SearchResults,
+            ),
+            ExposedTool(
+                name="load_skill", tool=partial(_constant_tool, load), scope=READ, gives=LoadedSkill
+            ),
+            ExposedTool(name="run_skill", tool=running, scope=EXEC, gives=RunResult),
         ]
         return [*own, *self._built_in()]
 
-    def _built_in(self) -> list[Offered]:
+    def _built_in(self) -> list[ExposedTool]:
         tools = {tool.spec.name: tool for tool in self._runtime.chatting.registry}
-        offered = list[Offered]()
+        offered = list[ExposedTool]()
         for name in dict.fromkeys(self._runtime.loaded.settings.server.mcp_tools):
-            if name not in tools or name in _KNOWN_OTHERWISE:
-                there = ", ".join(sorted(tools.keys() - _KNOWN_OTHERWISE))
+            if name not in tools or name in _SKILL_TOOLS:
+                there = ", ".join(sorted(tools.keys() - _SKILL_TOOLS))
                 raise ConfigError(f"server.mcp_tools: there is no tool '{name}', but {there}")
-            scope: Scope = READ if name in _HARMLESS else EXEC
-            offered.append(Offered(name=name, tool=partial(_same, tools[name]), scope=scope))
+            scope: Scope = READ if name in _READ_ONLY_TOOLS else EXEC
+            offered.append(
+                ExposedTool(name=name, tool=partial(_constant_tool, tools[name]), scope=scope)
+            )
         return offered
 
     async def _list_tools(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         tools = [
-            _as_wire(offered, offered.tool(ctx))
+            _tool_wire(offered, offered.tool(ctx))
             for offered in self._offered.values()
             if self._can(ctx, offered.scope)
         ]
@@ -209,19 +239,19 @@ class Door:
         try:
             offered = self._find_tool(ctx, params.name)
         except ApexBridgeError as error:
-            raise as_fault(error, self._runtime.loaded.language) from None
+            raise to_mcp_error(error, self._runtime.loaded.language) from None
         asking = None
-        if self._asks and can_ask(ctx):
-            asking = Asking(ctx, params.input_responses, self._runtime.loaded.language)
+        if self._asks and can_elicit(ctx):
+            asking = ElicitationApprover(ctx, params.input_responses, self._runtime.loaded.language)
         written = json.dumps(params.arguments or {}, ensure_ascii=False)
         handled = await self._permissions.carry_out(
             offered.tool(ctx), str(ctx.request_id), written, asking
         )
         if asking is not None and asking.open:
             return types.InputRequiredResult(input_requests=dict(asking.open))
-        return _as_result(handled, has_shape=offered.gives is not None)
+        return _to_result(handled, has_shape=offered.gives is not None)
 
-    def _find_tool(self, ctx: Context, name: str) -> Offered:
+    def _find_tool(self, ctx: Context, name: str) -> ExposedTool:
         offered = self._offered.get(name)
         if offered is None:
             raise ToolNotFoundError(
@@ -240,8 +270,8 @@ class Door:
     ) -> types.ListPromptsResult:
         async def work() -> types.ListPromptsResult:
             cursor = params.cursor if params else None
-            page, following = page_of(self._user_skills(), cursor, self._page)
-            prompts = [prompt_of(skill, self._runtime.loaded.language) for skill in page]
+            page, following = paginate(self._user_skills(), cursor, self._page)
+            prompts = [to_prompt(skill, self._runtime.loaded.language) for skill in page]
             return types.ListPromptsResult(prompts=prompts, next_cursor=following)
 
         return await self._answer(READ, ctx, work)
@@ -255,8 +285,8 @@ class Door:
                 raise SkillNotInvocableError(code="skill_for_models_only", name=skill.name)
             if await self._acts(skill):
                 self._require(ctx, EXEC)
-            arguments = arguments_of(skill, params.arguments or {})
-            return filled(skill, await self._permissions.invoke(skill.name, arguments))
+            arguments = join_arguments(skill, params.arguments or {})
+            return to_prompt_result(skill, await self._permissions.invoke(skill.name, arguments))
 
         return await self._answer(READ, ctx, work)
 
@@ -275,10 +305,10 @@ class Door:
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         async def work() -> types.ListResourcesResult:
-            served = [skill for skill in self._shelf.skills() if is_served(skill)]
-            page, following = page_of(served, params.cursor if params else None, self._page)
+            served = [skill for skill in self._shelf.skills() if serves_files(skill)]
+            page, following = paginate(served, params.cursor if params else None, self._page)
             listed = [
-                resources.resource_of(skill, file)
+                resources.to_resource(skill, file)
                 for skill in page
                 for file in (await self._shelf.entries.of(skill)).files.values()
             ]
@@ -289,30 +319,32 @@ class Door:
     async def _list_templates(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        return types.ListResourceTemplatesResult(resource_templates=resources.templates())
+        return types.ListResourceTemplatesResult(resource_templates=resources.resource_templates())
 
     async def _read_resource(
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        return await self._answer(READ, ctx, lambda: resources.read(self._shelf, str(params.uri)))
+        return await self._answer(
+            READ, ctx, lambda: resources.read_resource(self._shelf, str(params.uri))
+        )
 
 
-def _same(tool: Tool, ctx: Context) -> Tool:
+def _constant_tool(tool: Tool, ctx: Context) -> Tool:
     return tool
 
 
-def _as_wire(offered: Offered, tool: Tool) -> types.Tool:
+def _tool_wire(offered: ExposedTool, tool: Tool) -> types.Tool:
     spec = tool.spec
     return types.Tool(
         name=offered.name,
         description=spec.description,
         input_schema=dict(spec.input_schema),
-        output_schema=schema_of(offered.gives) if offered.gives else None,
+        output_schema=arguments_schema(offered.gives) if offered.gives else None,
         annotations=types.ToolAnnotations(read_only_hint=spec.read_only),
     )
 
 
-def _as_result(handled: Handled, *, has_shape: bool) -> types.CallToolResult:
+def _to_result(handled: ToolCallOutcome, *, has_shape: bool) -> types.CallToolResult:
     """What a call came to; what was refused or failed carries its code."""
     result = handled.result
     data: Mapping[str, Any] | None = result.data if has_shape and not handled.code else None

@@ -9,43 +9,44 @@ import anyio
 from pydantic import BaseModel
 
 from apexbridge.activation.scripts import ScriptCall
-from apexbridge.catalog.listing import one_line
+from apexbridge.catalog.listing_budget import to_single_line
 from apexbridge.errors import SkillNotFoundError, SkillNotInvocableError, ToolFailedError
-from apexbridge.mcp_server.addresses import address_of
-from apexbridge.mcp_server.entries import Entries, File, is_served
-from apexbridge.mcp_server.shapes import (
-    Found,
-    FoundSkill,
+from apexbridge.mcp_server.schemas import (
     LoadArguments,
     LoadedFile,
     LoadedSkill,
-    MadeFile,
-    Ran,
+    OutputFile,
     RunArguments,
+    RunResult,
     SearchArguments,
+    SearchHit,
+    SearchResults,
 )
-from apexbridge.policy.rules import PermissionRequest
+from apexbridge.mcp_server.skill_files import ManifestCache, SkillFile, file_uri, serves_files
+from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.runtime import Runtime
-from apexbridge.runtime.living import beside
+from apexbridge.runtime.watcher import background_tasks
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import Skill
-from apexbridge.toolbox.scripts import script_result
 from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
-from apexbridge.tools.capping import MAX_CHARS, cap_text
-from apexbridge.tools.typed import TypedTool, schema_of
+from apexbridge.tools.builtin.skill_script import script_result
+from apexbridge.tools.truncation import MAX_CHARS, truncate_text
+from apexbridge.tools.typed import TypedTool, arguments_schema
 
-Report = Callable[[float, str], Awaitable[None]]
+ReportProgress = Callable[[float, str], Awaitable[None]]
 """Tells a client how far a call is: a number that grows, and words."""
-_TELL_SECONDS = 0.5
-_SHOWN = 200
-_MOST_FILES = 512
+_PROGRESS_SECONDS = 0.5
+_MAX_PROGRESS_CHARS = 200
+_MAX_OUTPUT_FILES = 512
 
 
-class Shelf:
+class VisibleSkills:
     """The skills as a client's model may see them."""
 
-    def __init__(self, runtime: Runtime, entries: Entries, denied: Callable[[str], bool]) -> None:
+    def __init__(
+        self, runtime: Runtime, entries: ManifestCache, denied: Callable[[str], bool]
+    ) -> None:
         self.runtime, self.entries, self._denied = runtime, entries, denied
 
     def skills(self) -> list[Skill]:
@@ -85,19 +86,19 @@ class Shelf:
         return skill
 
 
-def _data(shape: BaseModel) -> dict[str, object]:
+def _to_data(shape: BaseModel) -> dict[str, object]:
     return shape.model_dump(mode="json")
 
 
 class SearchTool(TypedTool[SearchArguments]):
     """Finds skills by meaning."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: VisibleSkills) -> None:
         description = (
             "Find skills that fit a task, by meaning, in English or Chinese. Then load the one "
             "that fits and follow it."
         )
-        schema = schema_of(SearchArguments)
+        schema = arguments_schema(SearchArguments)
         spec = ToolSpec(
             name="SkillSearch", description=description, input_schema=schema, read_only=True
         )
@@ -111,16 +112,16 @@ class SearchTool(TypedTool[SearchArguments]):
     async def act(self, arguments: SearchArguments, context: ToolContext) -> ToolResult:
         """Search, and leave out what a model may not use."""
         found = await self._shelf.runtime.search(arguments.query, limit=arguments.limit)
-        hits = list[FoundSkill]()
+        hits = list[SearchHit]()
         for hit in found.hits:
             skill = self._shelf.find(hit.name)
             if skill is None or skill.manifest.disable_model_invocation:
                 continue
-            uri = address_of(skill, SKILL_MD) if is_served(skill) else ""
-            text = cap_text(one_line(skill.summary), 600)
+            uri = file_uri(skill, SKILL_MD) if serves_files(skill) else ""
+            text = truncate_text(to_single_line(skill.summary), 600)
             score = round(hit.score, 4)
-            hits.append(FoundSkill(name=skill.name, description=text, score=score, uri=uri))
-        shape = Found(
+            hits.append(SearchHit(name=skill.name, description=text, score=score, uri=uri))
+        shape = SearchResults(
             query=arguments.query,
             confidence=round(found.confidence, 4),
             searched=found.searched,
@@ -129,18 +130,18 @@ class SearchTool(TypedTool[SearchArguments]):
         lines = [f"- {hit.name} ({hit.score:.2f}): {hit.description}" for hit in hits]
         head = f"Confidence that any of them fits: {found.confidence:.2f}"
         text = "\n".join((head, *lines)) if lines else "No skill fits."
-        return ToolResult(text=text, data=_data(shape))
+        return ToolResult(text=text, data=_to_data(shape))
 
 
 class LoadTool(TypedTool[LoadArguments]):
     """Reads a skill's instructions, or a file of it."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: VisibleSkills) -> None:
         description = (
             "Read a skill's instructions and see which files it has; or, with `file`, read one of "
             "these files."
         )
-        schema = schema_of(LoadArguments)
+        schema = arguments_schema(LoadArguments)
         spec = ToolSpec(
             name="skills_load", description=description, input_schema=schema, read_only=True
         )
@@ -155,12 +156,12 @@ class LoadTool(TypedTool[LoadArguments]):
     async def act(self, arguments: LoadArguments, context: ToolContext) -> ToolResult:
         """Read it through its source."""
         shelf, skill = self._shelf, self._shelf.get_for_model(arguments.name)
-        files: Mapping[str, File] = {}
-        if is_served(skill):
+        files: Mapping[str, SkillFile] = {}
+        if serves_files(skill):
             files = (await shelf.entries.of(skill)).files
         if arguments.file:
             if arguments.file not in files:
-                detail = f"{skill.name} has no file '{arguments.file[:_SHOWN]}'"
+                detail = f"{skill.name} has no file '{arguments.file[:_MAX_PROGRESS_CHARS]}'"
                 raise ToolFailedError(detail, name=self.spec.name)
             data = await shelf.entries.read(skill, arguments.file)
             text = data.decode("utf-8", "replace")
@@ -169,12 +170,12 @@ class LoadTool(TypedTool[LoadArguments]):
         shape = LoadedSkill(
             name=skill.name,
             description=skill.description,
-            text=cap_text(text, keeps="start"),
+            text=truncate_text(text, keeps="start"),
             is_cut=len(text) > MAX_CHARS,
             files=[
                 LoadedFile(
                     path=file.path,
-                    uri=address_of(skill, file.path),
+                    uri=file_uri(skill, file.path),
                     sha256=file.sha256,
                     size=file.size,
                 )
@@ -182,19 +183,19 @@ class LoadTool(TypedTool[LoadArguments]):
             ],
         )
         others = [file.path for file in shape.files if file.path != SKILL_MD]
-        listed = "\n\nFiles: " + ", ".join(others[:_SHOWN]) if others else ""
-        return ToolResult(text=shape.text + listed, data=_data(shape))
+        listed = "\n\nFiles: " + ", ".join(others[:_MAX_PROGRESS_CHARS]) if others else ""
+        return ToolResult(text=shape.text + listed, data=_to_data(shape))
 
 
 class RunTool(TypedTool[RunArguments]):
     """Runs a skill's script in the sandbox, and tells of it as it goes."""
 
-    def __init__(self, shelf: Shelf, report: Report) -> None:
+    def __init__(self, shelf: VisibleSkills, report: ReportProgress) -> None:
         description = (
             "Run a script of a skill in a sandbox: no network, none of your files. Gives what it "
             "printed and the names of the files it made."
         )
-        schema = schema_of(RunArguments)
+        schema = arguments_schema(RunArguments)
         spec = ToolSpec(name="SkillScript", description=description, input_schema=schema)
         super().__init__(spec, RunArguments)
         self._shelf, self._report = shelf, report
@@ -221,22 +222,22 @@ class RunTool(TypedTool[RunArguments]):
             limits=limits,
             on_output=progress.note,
         )
-        async with beside(progress.tell):
+        async with background_tasks(progress.tell):
             result = await executing.execute(call)
         told = script_result(result)
-        return replace(told, data=_data(_ran(skill.name, result)))
+        return replace(told, data=_to_data(_run_result(skill.name, result)))
 
 
 class _Progress:
     """How much a script has printed, and the end of it, told from time to time."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: ReportProgress) -> None:
         self._report, self._printed, self._last = report, 0, b""
 
     def note(self, stream: int, piece: bytes) -> None:
         """Take a piece of output; called from another thread."""
         self._printed += len(piece)
-        self._last = (self._last + piece)[-_SHOWN:]
+        self._last = (self._last + piece)[-_MAX_PROGRESS_CHARS:]
 
     async def tell(self) -> None:
         """Tell until cancelled; a client that does not listen any more is told nothing."""
@@ -247,19 +248,19 @@ class _Progress:
                     told, lines = self._printed, self._last.decode("utf-8", "replace").split("\n")
                     words = next((line for line in reversed(lines) if line.strip()), "started")
                     await self._report(time.monotonic() - start, words.strip())
-                await anyio.sleep(_TELL_SECONDS)
+                await anyio.sleep(_PROGRESS_SECONDS)
 
 
-def _ran(name: str, result: ExecutionResult) -> Ran:
-    made = [MadeFile(name=file, size=len(data)) for file, data in result.produced.items()]
-    return Ran(
+def _run_result(name: str, result: ExecutionResult) -> RunResult:
+    made = [OutputFile(name=file, size=len(data)) for file, data in result.produced.items()]
+    return RunResult(
         name=name,
         outcome=result.outcome,
         exit_code=result.exit_code,
-        stdout=cap_text(result.stdout.decode("utf-8", "replace")),
-        stderr=cap_text(result.stderr.decode("utf-8", "replace"), 8_000),
+        stdout=truncate_text(result.stdout.decode("utf-8", "replace")),
+        stderr=truncate_text(result.stderr.decode("utf-8", "replace"), 8_000),
         seconds=round(result.duration, 3),
         isolation=result.isolation,
         truncated=result.truncated,
-        files=made[:_MOST_FILES],
+        files=made[:_MAX_OUTPUT_FILES],
     )

@@ -7,7 +7,7 @@ and never pretends to be one.
 
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -21,24 +21,93 @@ from apexbridge.messages import (
     UserMessage,
     estimate_tokens,
 )
-from apexbridge.models import wishes
+from apexbridge.models import intent_rules
 from apexbridge.models.base import ModelDelta, ModelRequest, Usage
 from apexbridge.models.embedded_words import say
-from apexbridge.models.named_files import named_files
-from apexbridge.models.script_options import script_options
+from apexbridge.models.intent_rules import extract_file_names, is_chinese
 
-CLEARLY = 0.5
+MAX_OPTION_CHARS = 2_000
+_DOCUMENTED_OPTION = re.compile(
+    r"--(?P<name>[a-z][a-z0-9-]{1,30})[ =](?P<value>[A-Z][A-Z_-]*|[a-z0-9]+(?:\\?\|[a-z0-9]+)+)"
+)
+_CHINESE_CUES = {"by": r"按照?|根据", "top": r"前|最大的|最高的"}
+"""How the names of common options are said in Chinese."""
+_QUOTED = r"[`'\"“「](?P<quoted>[^`'\"“”「」\n]{1,60})[`'\"”」]"
+_VALUE = rf"(?:{_QUOTED}|(?P<plain>[A-Za-z0-9][\w.-]{{0,59}}))"
+_HAN_VALUE = (
+    rf"(?:{_QUOTED}|(?P<plain>[A-Za-z0-9_]{{1,40}}|[\u4e00-\u9fff]{{1,8}}?))"
+    r"(?=[\s,，。;；]|合计|统计|分组|汇总|求和|计算|排序|画|来|做|的|名|个|$)"
+)
+_FILLER_WORDS = frozenset({
+    "a", "an", "the", "this", "that", "it", "each", "every", "all", "and", "or", "of", "me", "you",
+    "using", "making", "default", "now", "then", "年", "月", "日", "天", "周", "季",
+})  # fmt: skip
+_NUMBER_METAVARS = frozenset({"N", "NUMBER", "COUNT", "INT"})
+_LANGUAGE_OPTIONS = frozenset({"lang", "language", "locale"})
+
+
+def script_options(
+    request: str, skill_text: str, files: Collection[str] = (), *, is_sure: bool = False
+) -> tuple[str, ...]:
+    """The options as arguments of the script; nothing that is one of the files.
+
+    Where it must be sure, only those whose values the skill itself lists.
+
+    >>> script_options("Totals of a.csv by region", "`--by COLUMN`  `--top N`", ["a.csv"])
+    ('--by', 'region')
+    >>> script_options("前5名", "`--by COLUMN`  `--top N`")
+    ('--top', '5')
+    """
+    found = dict[str, str]()
+    for option in _DOCUMENTED_OPTION.finditer(skill_text):
+        value = _requested_value(option["name"], option["value"], request[:MAX_OPTION_CHARS])
+        is_listed = "|" in option["value"]
+        if value and value not in files and (is_listed or not is_sure):
+            found.setdefault(option["name"], value)
+    return tuple(word for name, value in found.items() for word in (f"--{name}", value))
+
+
+def _requested_value(name: str, value: str, request: str) -> str:
+    choices = re.split(r"\\?\|", value) if "|" in value else []
+    if name in _LANGUAGE_OPTIONS:
+        return "zh" if "zh" in choices and is_chinese(request) else ""
+    if choices:
+        return next((c for c in choices if _is_beside_name(c, name, request)), "")
+    values = _candidate_values(name, request)
+    return next((v for v in values if value not in _NUMBER_METAVARS or v.isdecimal()), "")
+
+
+def _is_beside_name(choice: str, name: str, request: str) -> bool:
+    """`line` of `--chart` counts in "a line chart" and in "chart: line", not in "the last line"."""
+    one, other = re.escape(choice), re.escape(name)
+    pattern = rf"\b(?:{one}[ -]{other}|{other}(?:[ :=]+| as (?:an? )?){one})\b"
+    return re.search(pattern, request, re.IGNORECASE) is not None
+
+
+def _candidate_values(name: str, request: str) -> Iterator[str]:
+    spoken = re.escape(name).replace(r"\-", "[ -]")
+    patterns = [rf"(?<![\w-]){spoken}[ :=]+(?:the )?{_VALUE}"]
+    if name in _CHINESE_CUES:
+        patterns.append(rf"(?:{_CHINESE_CUES[name]}) ?{_HAN_VALUE}")
+    for pattern in patterns:
+        for match in re.finditer(pattern, request, re.IGNORECASE):
+            value = match["quoted"] or match["plain"].rstrip(".-")
+            if value.lower() not in _FILLER_WORDS:
+                yield value
+
+
+MIN_CLEAR_SCORE = 0.5
 """From this fit on a skill is taken without asking."""
-AHEAD = 0.1
+MIN_LEAD = 0.1
 """By so much it must fit better than the next."""
-WORTH_NAMING = 0.02
+MIN_RELATED_SCORE = 0.02
 """Below this a skill has nothing to do with the request."""
 
-_OFFER = re.compile(r"^- (?P<name>\S+) \((?:fit )?(?P<score>[01]\.\d+)\)", re.MULTILINE)
-_CHOSEN = re.compile(
+_OFFERED_SKILL = re.compile(r"^- (?P<name>\S+) \((?:fit )?(?P<score>[01]\.\d+)\)", re.MULTILINE)
+_CHOSEN_SKILL = re.compile(
     r"^The user wants these skills used: (?P<name>[^,\n]+?)(?:,.*)?\.$", re.MULTILINE
 )
-_FORKED = re.compile(r'<skill name="(?P<name>[^"]+)"')
+_FORKED_SKILL = re.compile(r'<skill name="(?P<name>[^"]+)"')
 _FILES = re.compile(r"^Files in its folder: (?P<files>.+)$", re.MULTILINE)
 _SCRIPT_SUFFIXES = {".py", ".js", ".mjs", ".cjs", ".sh", ".ts", ".mts"}
 
@@ -76,8 +145,8 @@ class EmbeddedModel:
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelDelta]]:
         """Open a reply; it is there at once."""
-        turn = _read(request.messages, frozenset(spec.name for spec in request.tools))
-        reply = _reply(turn)
+        turn = _read_conversation(request.messages, frozenset(spec.name for spec in request.tools))
+        reply = _next_reply(turn)
         spent = sum(estimate_tokens(message.text) for message in request.messages)
 
         async def pieces() -> AsyncIterator[ModelDelta]:
@@ -92,7 +161,7 @@ class EmbeddedModel:
         yield pieces()
 
 
-def _read(messages: Sequence[Message], tools: frozenset[str]) -> _Turn:
+def _read_conversation(messages: Sequence[Message], tools: frozenset[str]) -> _Turn:
     """What happened since the last request."""
     prompts = [
         at
@@ -103,8 +172,10 @@ def _read(messages: Sequence[Message], tools: frozenset[str]) -> _Turn:
     for message in messages[:at][::-1]:  # what was announced with it
         if not (isinstance(message, UserMessage) and message.kind == "reminder"):
             break
-        turn.offers += [(m["name"], float(m["score"])) for m in _OFFER.finditer(message.text)]
-        if chosen := _CHOSEN.search(message.text):
+        turn.offers += [
+            (m["name"], float(m["score"])) for m in _OFFERED_SKILL.finditer(message.text)
+        ]
+        if chosen := _CHOSEN_SKILL.search(message.text):
             turn.chosen = chosen["name"]
     skills = (m for m in messages if isinstance(m, UserMessage) and m.kind == "skill")
     turn.known = {message.skill: message for message in skills if message.skill}
@@ -124,24 +195,24 @@ def _read(messages: Sequence[Message], tools: frozenset[str]) -> _Turn:
     return turn
 
 
-def _reply(turn: _Turn) -> str | ToolCall:
+def _next_reply(turn: _Turn) -> str | ToolCall:
     last = turn.last
     failed = last.result if last and last.result and last.result.is_error else None
     if last and failed and last.call.name != "SkillScript":
         return say("failed", turn.request, tool=last.call.name, text=failed.text)
-    if forked := _FORKED.match(turn.request):  # the text of a skill, as a task of its own
+    if forked := _FORKED_SKILL.match(turn.request):  # the text of a skill, as a task of its own
         return say("needs_model", turn.request, name=forked["name"])
-    skill = turn.skill or _again(turn, last)
+    skill = turn.skill or _reusable_skill(turn, last)
     if skill is not None:
         return _with_skill(turn, skill)
     if last is None:
-        return _first(turn)
+        return _first_step(turn)
     if last.call.name == "SkillSearch":
         return _after_search(turn, last)
     return say("result", turn.request, text=last.result.text if last.result else "")
 
 
-def _again(turn: _Turn, last: _Step | None) -> UserMessage | None:
+def _reusable_skill(turn: _Turn, last: _Step | None) -> UserMessage | None:
     """The skill that was invoked now, but whose text stands in the conversation from before."""
     if last is None:
         name = turn.request.strip().partition(" ")[0]
@@ -150,15 +221,15 @@ def _again(turn: _Turn, last: _Step | None) -> UserMessage | None:
     return turn.known.get(json.loads(invoked.call.arguments)["skill"]) if invoked else None
 
 
-def _first(turn: _Turn) -> str | ToolCall:
-    wish = wishes.plain_wish(turn.request)
+def _first_step(turn: _Turn) -> str | ToolCall:
+    wish = intent_rules.detect_intent(turn.request)
     if wish is not None and wish.tool in turn.tools and not turn.chosen:
         return _call(turn, wish.tool, wish.arguments)
-    if wishes.is_small_talk(turn.request):
+    if intent_rules.is_small_talk(turn.request):
         return say("no_model", turn.request)
-    if wishes.is_destruction(turn.request):
+    if intent_rules.is_destructive_request(turn.request):
         return say("destroys_nothing", turn.request)
-    best = turn.chosen or _clearly_best(turn.offers)
+    best = turn.chosen or _clear_winner(turn.offers)
     if best and "Skill" in turn.tools:
         return _call(turn, "Skill", {"skill": best, "arguments": turn.request})
     if "SkillSearch" in turn.tools and turn.request.strip():
@@ -168,9 +239,9 @@ def _first(turn: _Turn) -> str | ToolCall:
 
 def _after_search(turn: _Turn, last: _Step) -> str | ToolCall:
     text = last.result.text if last.result else ""
-    found = [(m["name"], float(m["score"])) for m in _OFFER.finditer(text)]
-    found = [(name, score) for name, score in found if score >= WORTH_NAMING]
-    best = _clearly_best(found)
+    found = [(m["name"], float(m["score"])) for m in _OFFERED_SKILL.finditer(text)]
+    found = [(name, score) for name, score in found if score >= MIN_RELATED_SCORE]
+    best = _clear_winner(found)
     if best and "Skill" in turn.tools:
         return _call(turn, "Skill", {"skill": best, "arguments": turn.request})
     if not found:
@@ -179,18 +250,18 @@ def _after_search(turn: _Turn, last: _Step) -> str | ToolCall:
     return say("found", turn.request, names=names)
 
 
-def _clearly_best(found: Sequence[tuple[str, float]]) -> str:
+def _clear_winner(found: Sequence[tuple[str, float]]) -> str:
     ranked = sorted(found, key=lambda pair: -pair[1])
-    if not ranked or ranked[0][1] < CLEARLY:
+    if not ranked or ranked[0][1] < MIN_CLEAR_SCORE:
         return ""
-    is_ahead = len(ranked) == 1 or ranked[0][1] - ranked[1][1] >= AHEAD
+    is_ahead = len(ranked) == 1 or ranked[0][1] - ranked[1][1] >= MIN_LEAD
     return ranked[0][0] if is_ahead else ""
 
 
 def _with_skill(turn: _Turn, skill: UserMessage) -> str | ToolCall:
     name = skill.skill or ""
     ran = [step for step in turn.steps if step.call.name == "SkillScript"]
-    script, files = _script(skill.text), list(named_files(turn.request))
+    script, files = _script(skill.text), list(extract_file_names(turn.request))
     options = script_options(turn.request, skill.text, files)
     if not script or "SkillScript" not in turn.tools:
         return say("needs_model", turn.request, name=name)

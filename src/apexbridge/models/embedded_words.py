@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from apexbridge.models.wishes import is_chinese
+from apexbridge.models.intent_rules import is_chinese
 
 _CONNECT = (
     "Connect a language model for more: set model.base_url and model.name, see docs/models.md.",

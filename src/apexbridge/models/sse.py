@@ -3,16 +3,16 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 
-from apexbridge.models.refusals import A_PAGE
-from apexbridge.models.trying import Fault
+from apexbridge.models.retry import UpstreamFault
+from apexbridge.models.upstream_errors import HTML_RESPONSE
 
-MAX_LINE = 1024 * 1024
-_BEFORE_THE_START = b"\xef\xbb\xbf \t\r\n"
+MAX_LINE_BYTES = 1024 * 1024
+_LEADING_BYTES = b"\xef\xbb\xbf \t\r\n"
 """A byte order mark and blanks."""
 _DATA = b"data:"
 
 
-class EventReader:
+class SseParser:
     """Cuts bytes, in whatever pieces they come, into JSON documents: one for each `data:` line.
 
     A body that starts like JSON, or like a web page, is one document, whatever its server calls it.
@@ -32,7 +32,7 @@ class EventReader:
         seen = max(0, len(self._rest) - 1)
         self._rest += piece
         if self._is_one is None:
-            self._rest, seen = self._rest.lstrip(_BEFORE_THE_START), 0
+            self._rest, seen = self._rest.lstrip(_LEADING_BYTES), 0
             if not self._rest:
                 return []
             self._is_one = self._rest.startswith((b"{", b"[", b"<"))
@@ -50,8 +50,8 @@ class EventReader:
         end = max(rest.rfind(b"\n", seen), rest.rfind(b"\r", seen, len(rest) - 1)) + 1
         lines = bytes(rest[:end]).splitlines()
         del rest[:end]
-        if max(len(rest), *map(len, lines), 0) > MAX_LINE:
-            raise ValueError(f"a line of more than {MAX_LINE} bytes")
+        if max(len(rest), *map(len, lines), 0) > MAX_LINE_BYTES:
+            raise ValueError(f"a line of more than {MAX_LINE_BYTES} bytes")
         return lines
 
     def _documents(self, lines: Iterable[bytes]) -> list[bytes]:
@@ -66,7 +66,7 @@ class EventReader:
         return documents
 
 
-async def documents(pieces: AsyncIterator[bytes], reader: EventReader) -> AsyncGenerator[bytes]:
+async def documents(pieces: AsyncIterator[bytes], reader: SseParser) -> AsyncGenerator[bytes]:
     """The documents of an answer, each as soon as it is whole.
 
     Raises:
@@ -79,7 +79,7 @@ async def documents(pieces: AsyncIterator[bytes], reader: EventReader) -> AsyncG
 
 
 async def batches(
-    pieces: AsyncIterator[bytes], reader: EventReader
+    pieces: AsyncIterator[bytes], reader: SseParser
 ) -> AsyncGenerator[Sequence[bytes]]:
     """The same, those that came together together.
 
@@ -87,31 +87,31 @@ async def batches(
         Fault: If a line is too long, or the answer is a web page.
     """
     while not reader.is_done and (piece := await anext(pieces, b"")):
-        whole = _fed(reader, piece)
+        whole = _feed(reader, piece)
         if whole:
             yield whole
-    if last := _rest(reader):
+    if last := _flush(reader):
         yield last
 
 
-def all_documents(data: bytes, reader: EventReader) -> Sequence[bytes]:
+def all_documents(data: bytes, reader: SseParser) -> Sequence[bytes]:
     """The documents of an answer that came in one piece.
 
     Raises:
         Fault: If a line is too long, or the answer is a web page.
     """
-    return (*_fed(reader, data), *_rest(reader))
+    return (*_feed(reader, data), *_flush(reader))
 
 
-def _fed(reader: EventReader, piece: bytes) -> list[bytes]:
+def _feed(reader: SseParser, piece: bytes) -> list[bytes]:
     try:
         return reader.feed(piece)
     except ValueError as error:
-        raise Fault("unusable", str(error)) from None
+        raise UpstreamFault("unusable", str(error)) from None
 
 
-def _rest(reader: EventReader) -> list[bytes]:
+def _flush(reader: SseParser) -> list[bytes]:
     last = reader.rest()
     if any(document.startswith(b"<") for document in last):
-        raise Fault("unusable", A_PAGE)
+        raise UpstreamFault("unusable", HTML_RESPONSE)
     return last

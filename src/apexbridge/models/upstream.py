@@ -20,24 +20,35 @@ import aiohttp
 import anyio
 import orjson
 
-from apexbridge.models import direct
-from apexbridge.models.refusals import AGAIN, passed_on, reason_in
-from apexbridge.models.trying import Blame, Fault, Patience, Tries, patiently, seconds_of
+from apexbridge.models import keepalive_http
+from apexbridge.models.retry import (
+    ErrorMapping,
+    RetryPolicy,
+    Timeouts,
+    UpstreamFault,
+    parse_retry_after,
+    with_retries,
+)
+from apexbridge.models.upstream_errors import (
+    RETRYABLE_CLIENT_ERRORS,
+    error_message_in_body,
+    gateway_status,
+)
 
-_LONGEST_PAUSE = 10.0
-_STREAM_PAUSES = (0.25, 1.0, 2.0, 4.0, 8.0)
+_MAX_RETRY_PAUSE = 10.0
+_STREAM_BACKOFF = (0.25, 1.0, 2.0, 4.0, 8.0)
 _LINGER_SECONDS = 0.02
-_REASON_SECONDS = 5.0
-_REASON_ROOM = 64 * 1024
-_LONG_REASON = 4 * _REASON_ROOM
-_MAX_REASON = 200
-_PIECE_OF_KEY = 6
-_STARRED = re.compile(r"\S*\*{2,}\S*")
+_ERROR_BODY_SECONDS = 5.0
+_ERROR_BODY_BYTES = 64 * 1024
+_MAX_ERROR_BODY_BYTES = 4 * _ERROR_BODY_BYTES
+_MAX_QUOTED_CHARS = 200
+_KEY_FRAGMENT_CHARS = 6
+_MASKED_KEY = re.compile(r"\S*\*{2,}\S*")
 """How servers show a key they do not take; its ends are readable."""
 _OK = 200
-_ABOUT_THE_KEY = frozenset({401, 407})
+_KEY_STATUSES = frozenset({401, 407})
 """What the server says is about the key; others may say what to mend."""
-_BAD_ADDRESS = "its address is not http:// or https:// and a host"
+_INVALID_URL = "its address is not http:// or https:// and a host"
 
 KeyHeader = Literal["Authorization", "x-api-key"]
 T = TypeVar("T")
@@ -58,7 +69,7 @@ class Upstream:
         *,
         api_key: str = "",
         timeout_seconds: float = 60,
-        patience: Patience | None = None,
+        patience: Timeouts | None = None,
         key_header: KeyHeader = "Authorization",
         headers: Mapping[str, str] | None = None,
     ) -> None:
@@ -69,17 +80,19 @@ class Upstream:
             is_bearer = key_header == "Authorization"
             self._headers[key_header] = f"Bearer {api_key}" if is_bearer else api_key
         self._timeout_seconds = timeout_seconds
-        self._patience = patience or Patience(
+        self._patience = patience or Timeouts(
             first_seconds=timeout_seconds, between_seconds=timeout_seconds
         )
         self._whole_limits = aiohttp.ClientTimeout(
             total=self._patience.whole_seconds, sock_connect=self._patience.connect_seconds
         )
-        self._tries = Tries(pauses=_STREAM_PAUSES, within=self._patience.retry_seconds)
+        self._tries = RetryPolicy(pauses=_STREAM_BACKOFF, within=self._patience.retry_seconds)
         self._session: aiohttp.ClientSession | None = None
-        is_plain = direct.can_reach(self._base_url, self._headers)
-        self._direct = direct.Direct(self._base_url, self._headers) if is_plain else None
-        parts = _split(base_url)
+        is_plain = keepalive_http.is_supported_url(self._base_url, self._headers)
+        self._direct = (
+            keepalive_http.KeepAliveClient(self._base_url, self._headers) if is_plain else None
+        )
+        parts = _split_url(base_url)
         self.host = (parts.hostname or "") if parts else ""
         self._has_user = parts is not None and parts.username is not None
 
@@ -92,11 +105,11 @@ class Upstream:
             await session.close()
 
     async def whole(
-        self, path: str, fields: Mapping[str, object], *, room: int, blame: Blame
+        self, path: str, fields: Mapping[str, object], *, room: int, blame: ErrorMapping
     ) -> bytes:
         """Post, and read an answer of at most `room` bytes; the time-out is for all of it."""
         limits = aiohttp.ClientTimeout(total=self._timeout_seconds)
-        payload = _written(fields)
+        payload = _encode_json(fields)
 
         async def once() -> bytes:
             # A second try would take as long: a time-out is not passing.
@@ -104,7 +117,7 @@ class Upstream:
             with closing(response):
                 return b"".join([piece async for piece in self._pieces(response, room)])
 
-        return await patiently(once, blame, Tries(longest=_LONGEST_PAUSE))
+        return await with_retries(once, blame, RetryPolicy(longest=_MAX_RETRY_PAUSE))
 
     async def answer(
         self,
@@ -112,11 +125,11 @@ class Upstream:
         fields: Mapping[str, object],
         *,
         room: int,
-        blame: Blame,
+        blame: ErrorMapping,
         read: Callable[[bytes], T],
     ) -> T:
         """Post, and give what `read` makes of the whole answer; asked again as a stream is."""
-        payload = _written(fields)
+        payload = _encode_json(fields)
 
         async def once() -> T:
             if (body := await self._directly(path, payload, room)) is not None:
@@ -125,7 +138,7 @@ class Upstream:
             with closing(response):
                 return read(await self._all(response, room))
 
-        return await patiently(once, blame, self._tries)
+        return await with_retries(once, blame, self._tries)
 
     async def _directly(self, path: str, payload: bytes, room: int) -> bytes | None:
         """The answer by the short way; None where there is none."""
@@ -137,39 +150,41 @@ class Upstream:
             answer = await self._direct.post(
                 path, payload, room=room, seconds=whole, connect_seconds=connect
             )
-        except direct.UnusualError:
+        except keepalive_http.UnsupportedResponseError:
             self._direct = None
             return None
-        except direct.DirectError as error:
+        except keepalive_http.HttpClientError as error:
             fault = self._broken(error, room)
         else:
             if answer.status == _OK:
                 return answer.body
-            said = answer.body[:_LONG_REASON]
+            said = answer.body[:_MAX_ERROR_BODY_BYTES]
             fault = self._refusal(answer.status, said, answer.retry_after)
         raise fault
 
-    def _broken(self, error: direct.DirectError, room: int) -> Fault:
+    def _broken(self, error: keepalive_http.HttpClientError, room: int) -> UpstreamFault:
         match error:
-            case direct.TooLongError():
-                return Fault("unusable", f"an answer of more than {room} bytes")
-            case direct.LateError():
+            case keepalive_http.ResponseTooLargeError():
+                return UpstreamFault("unusable", f"an answer of more than {room} bytes")
+            case keepalive_http.ResponseTimeoutError():
                 whole = self._patience.whole_seconds
                 what = (
                     "its answer took too long"
                     if error.is_begun
                     else f"no answer within {whole:g} s"
                 )
-                return Fault("unavailable", what, is_passing=True, status=504)
-            case direct.CutOffError(is_begun=True):
-                return Fault("unavailable", "its answer was cut off", is_passing=True)
-            case direct.NotReachedError() if not str(error):
+                return UpstreamFault("unavailable", what, is_passing=True, status=504)
+            case keepalive_http.IncompleteResponseError(is_begun=True):
+                return UpstreamFault("unavailable", "its answer was cut off", is_passing=True)
+            case keepalive_http.ConnectError() if not str(error):
                 what = f"no connection to {self.host} within {self._patience.connect_seconds:g} s"
-                return Fault("unavailable", what, is_passing=True, status=504)
+                return UpstreamFault("unavailable", what, is_passing=True, status=504)
             case _:
-                reason = str(error) if isinstance(error, direct.NotReachedError) else "it hung up"
+                reason = (
+                    str(error) if isinstance(error, keepalive_http.ConnectError) else "it hung up"
+                )
                 what = f"{self.host} cannot be reached: {reason}"
-                return Fault("unavailable", what, is_passing=True, status=503)
+                return UpstreamFault("unavailable", what, is_passing=True, status=503)
 
     async def _all(self, response: aiohttp.ClientResponse, room: int) -> bytes:
         size = response.content_length
@@ -178,9 +193,11 @@ class Upstream:
         try:
             return await response.read()
         except TimeoutError:
-            fault = Fault("unavailable", "its answer took too long", is_passing=True, status=504)
+            fault = UpstreamFault(
+                "unavailable", "its answer took too long", is_passing=True, status=504
+            )
         except aiohttp.ClientError:
-            fault = Fault("unavailable", "its answer was cut off", is_passing=True)
+            fault = UpstreamFault("unavailable", "its answer was cut off", is_passing=True)
         raise fault
 
     @asynccontextmanager
@@ -190,7 +207,7 @@ class Upstream:
         fields: Mapping[str, object],
         *,
         room: int,
-        blame: Blame,
+        blame: ErrorMapping,
         read: Reader[T],
     ) -> AsyncGenerator[AsyncIterator[T]]:
         """Post, and give what `read` makes of the answer as it comes.
@@ -198,9 +215,9 @@ class Upstream:
         Once the first item is there nothing is tried again. Leaving the block closes the
         connection.
         """
-        begin = partial(self._begin, path, _written(fields), room, read)
-        begun = await patiently(begin, blame, self._tries)
-        async with begun.stack, aclosing(_told(begun, blame)) as told:
+        begin = partial(self._begin, path, _encode_json(fields), room, read)
+        begun = await with_retries(begin, blame, self._tries)
+        async with begun.stack, aclosing(_iterate_stream(begun, blame)) as told:
             yield told
 
     def quoted(self, said: str) -> str:
@@ -209,15 +226,17 @@ class Upstream:
         >>> Upstream("http://a", api_key="sk-0123456789", timeout_seconds=1).quoted("no\nmodel")
         ': no model'
         """
-        last = max(1, len(self._key) - _PIECE_OF_KEY + 1)
-        pieces = (self._key[at : at + _PIECE_OF_KEY] for at in range(last))
+        last = max(1, len(self._key) - _KEY_FRAGMENT_CHARS + 1)
+        pieces = (self._key[at : at + _KEY_FRAGMENT_CHARS] for at in range(last))
         if self._key and any(piece in said for piece in pieces):
             return ""
-        start = said[: 2 * _MAX_REASON]  # the search for stars is slow on long words
+        start = said[: 2 * _MAX_QUOTED_CHARS]  # the search for stars is slow on long words
         plain = "".join(letter if letter.isprintable() else " " for letter in start)
-        return f": {_STARRED.sub('…', plain)[:_MAX_REASON]}" if plain.strip() else ""
+        return f": {_MASKED_KEY.sub('…', plain)[:_MAX_QUOTED_CHARS]}" if plain.strip() else ""
 
-    async def _begin(self, path: str, payload: bytes, room: int, read: Reader[T]) -> "_Begun[T]":
+    async def _begin(
+        self, path: str, payload: bytes, room: int, read: Reader[T]
+    ) -> "_OpenStream[T]":
         """Post, and wait for the first item."""
         patience = self._patience
         limits = aiohttp.ClientTimeout(total=None, sock_connect=patience.connect_seconds)
@@ -228,7 +247,7 @@ class Upstream:
             await stack.enter_async_context(aclosing(pieces))
             items = await stack.enter_async_context(aclosing(read(pieces)))
             first = await anext(items, None)
-            return _Begun(stack=stack.pop_all(), response=response, first=first, items=items)
+            return _OpenStream(stack=stack.pop_all(), response=response, first=first, items=items)
 
     async def _send(
         self,
@@ -248,32 +267,34 @@ class Upstream:
                 )
         except aiohttp.ConnectionTimeoutError:
             detail = f"no connection to {self.host} within {self._patience.connect_seconds:g} s"
-            fault = Fault("unavailable", detail, is_passing=is_slow_passing, status=504)
+            fault = UpstreamFault("unavailable", detail, is_passing=is_slow_passing, status=504)
         except TimeoutError:
             detail = f"no answer within {seconds or self._timeout_seconds:g} s"
-            fault = Fault("unavailable", detail, is_passing=is_slow_passing, status=504)
+            fault = UpstreamFault("unavailable", detail, is_passing=is_slow_passing, status=504)
         except aiohttp.ClientError as error:
             reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
             detail = f"{self.host} cannot be reached: {reason}"
-            fault = Fault("unavailable", detail, is_passing=True, status=503)
+            fault = UpstreamFault("unavailable", detail, is_passing=True, status=503)
         except ValueError:  # a host that no name server could be asked for
-            fault = Fault("rejected", _BAD_ADDRESS, status=502)
+            fault = UpstreamFault("rejected", _INVALID_URL, status=502)
         else:
             if response.status == _OK:
                 return response
             with closing(response):
                 retry_after = response.headers.get("Retry-After", "")
-                fault = self._refusal(response.status, await _body(response), retry_after)
+                fault = self._refusal(
+                    response.status, await _read_error_body(response), retry_after
+                )
         raise fault  # out here, it does not carry aiohttp's error
 
     def _check(self) -> None:
         if not self.host:
-            raise Fault("rejected", _BAD_ADDRESS, status=502)
+            raise UpstreamFault("rejected", _INVALID_URL, status=502)
         if not (self._key.isascii() and self._key.isprintable()):
-            raise Fault("rejected", "its key has characters no key has", status=502)
+            raise UpstreamFault("rejected", "its key has characters no key has", status=502)
         if self._key and self._has_user:
             detail = "its address has a user in it, and there is a key as well"
-            raise Fault("rejected", detail, status=502)
+            raise UpstreamFault("rejected", detail, status=502)
 
     def _open(self) -> aiohttp.ClientSession:
         self._check()
@@ -286,7 +307,7 @@ class Upstream:
         return self._session
 
     async def _pieces(
-        self, response: aiohttp.ClientResponse, room: int, patience: Patience | None = None
+        self, response: aiohttp.ClientResponse, room: int, patience: Timeouts | None = None
     ) -> AsyncGenerator[bytes]:
         """The body as it comes; without a patience the response keeps its own time."""
         taken = 0
@@ -294,39 +315,41 @@ class Upstream:
         while piece := await self._next(response, seconds):
             taken += len(piece)
             if taken > room:
-                raise Fault("unusable", f"an answer of more than {room} bytes")
+                raise UpstreamFault("unusable", f"an answer of more than {room} bytes")
             seconds = patience.between_seconds if patience else None
             yield piece
 
     async def _next(self, response: aiohttp.ClientResponse, seconds: float | None) -> bytes:
         try:
-            there = _there(response.content)
+            there = _buffered(response.content)
             if there is not None:
                 return there  # nothing to wait for, and no time to keep
             with anyio.fail_after(seconds):
                 return await response.content.readany()
         except TimeoutError:
             detail = f"no answer within {seconds or self._timeout_seconds:g} s"
-            fault = Fault("unavailable", detail, is_passing=seconds is not None, status=504)
+            fault = UpstreamFault("unavailable", detail, is_passing=seconds is not None, status=504)
         except aiohttp.ClientError:
-            fault = Fault("unavailable", "its answer was cut off", is_passing=True)
+            fault = UpstreamFault("unavailable", "its answer was cut off", is_passing=True)
         raise fault
 
-    def _refusal(self, status: int, body: bytes, retry_after: str) -> Fault:
+    def _refusal(self, status: int, body: bytes, retry_after: str) -> UpstreamFault:
         detail = f"{self.host} answered {status}"
         if 300 <= status < 400:
-            return Fault("rejected", f"{detail}: redirects are not followed", status=502)
-        if status not in _ABOUT_THE_KEY:
-            detail += self.quoted(reason_in(status, body))
-        if status in AGAIN or status >= 500:
-            fault = Fault("unavailable", detail, is_busy=True, status=passed_on(status))
-            fault.after = seconds_of(retry_after)
+            return UpstreamFault("rejected", f"{detail}: redirects are not followed", status=502)
+        if status not in _KEY_STATUSES:
+            detail += self.quoted(error_message_in_body(status, body))
+        if status in RETRYABLE_CLIENT_ERRORS or status >= 500:
+            fault = UpstreamFault(
+                "unavailable", detail, is_busy=True, status=gateway_status(status)
+            )
+            fault.after = parse_retry_after(retry_after)
             return fault
-        return Fault("rejected", detail, status=passed_on(status))
+        return UpstreamFault("rejected", detail, status=gateway_status(status))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Begun(Generic[T]):
+class _OpenStream(Generic[T]):
     """An answer whose first item is there; `stack` closes the connection."""
 
     stack: AsyncExitStack
@@ -335,13 +358,13 @@ class _Begun(Generic[T]):
     items: AsyncGenerator[T]
 
 
-async def _told(begun: _Begun[T], blame: Blame) -> AsyncGenerator[T]:
+async def _iterate_stream(begun: _OpenStream[T], blame: ErrorMapping) -> AsyncGenerator[T]:
     if begun.first is not None:
         yield begun.first
     try:
         async for item in begun.items:
             yield item
-    except Fault as fault:
+    except UpstreamFault as fault:
         raise blame.error(fault) from None
     if begun.response.content.at_eof():
         return
@@ -351,22 +374,22 @@ async def _told(begun: _Begun[T], blame: Blame) -> AsyncGenerator[T]:
             pass
 
 
-def _there(content: aiohttp.StreamReader) -> bytes | None:
+def _buffered(content: aiohttp.StreamReader) -> bytes | None:
     """What came already, or nothing at the end; None if there is something to wait for."""
     if content.at_eof():
         return b""
     return content.read_nowait() or None
 
 
-async def _body(response: aiohttp.ClientResponse) -> bytes:
+async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:
     body = bytearray()
-    with suppress(aiohttp.ClientError, TimeoutError), anyio.move_on_after(_REASON_SECONDS):
-        while len(body) < _REASON_ROOM and (piece := await response.content.readany()):
+    with suppress(aiohttp.ClientError, TimeoutError), anyio.move_on_after(_ERROR_BODY_SECONDS):
+        while len(body) < _ERROR_BODY_BYTES and (piece := await response.content.readany()):
             body += piece
     return bytes(body)
 
 
-def _written(fields: Mapping[str, object]) -> bytes:
+def _encode_json(fields: Mapping[str, object]) -> bytes:
     """JSON in UTF-8, which cannot carry half a character."""
     try:
         return orjson.dumps(fields)
@@ -374,7 +397,7 @@ def _written(fields: Mapping[str, object]) -> bytes:
         return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def _split(base_url: str) -> SplitResult | None:
+def _split_url(base_url: str) -> SplitResult | None:
     try:
         parts = urlsplit(base_url)
         is_usable = parts.scheme in {"http", "https"} and parts.port != 0

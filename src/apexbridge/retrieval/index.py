@@ -9,35 +9,34 @@ import anyio.to_thread
 import numpy as np
 
 from apexbridge.errors import IndexMismatchError, RetrievalError
-from apexbridge.retrieval.base import Changes, Embedder, Entry, Matrix, VectorStore
-from apexbridge.retrieval.company import Judges
-from apexbridge.retrieval.embedders.checked import embed_checked
-from apexbridge.retrieval.fuse import Calibration, Fusion
-from apexbridge.retrieval.ranking import Asked, Order, Ranking, rank
-from apexbridge.retrieval.remembered import Remembered
-from apexbridge.retrieval.results import Hit, Results
-from apexbridge.retrieval.shelf import Shelf, top
+from apexbridge.retrieval.base import Embedder, IndexEntry, Matrix, StoreChanges, VectorStore
+from apexbridge.retrieval.embedders.validation import embed_validated
+from apexbridge.retrieval.fusion import ConfidenceCalibration, FusionWeights, profile_for
+from apexbridge.retrieval.lru_cache import LruCache
+from apexbridge.retrieval.memory_index import MemoryIndex, top_rows
+from apexbridge.retrieval.ranking import EmbeddedQuery, Ranking, RankingRequest, rank
+from apexbridge.retrieval.reference_vectors import ReferenceVectors
+from apexbridge.retrieval.results import Hit, SearchResults
 from apexbridge.retrieval.stores.memory import MemoryStore
-from apexbridge.retrieval.tuning import tuning_of
 
 _NO_VECTOR: Matrix = np.zeros(0, np.float32)
-_SLOW = 20_000
+_MANY_SKILLS = 20_000
 """Skills so many that walking over them would hold up everything else."""
 _KEPT_VECTORS, _KEPT_RESULTS = 1_000, 200
 """Requests are asked again: by other clients, in other turns, with other limits."""
 _QUERY_CHARACTERS = 8_000
 """More of a request is not read: no embedder reads it either, and its words take time."""
 
-Usage = Callable[[], Mapping[str, float]]
+UsageProvider = Callable[[], Mapping[str, float]]
 """How much each skill is used, in 0..1."""
 
 
-_UNUSED: Mapping[str, float] = {}
+_NO_USAGE: Mapping[str, float] = {}
 
 
-def unused() -> Mapping[str, float]:
+def no_usage() -> Mapping[str, float]:
     """No skill is used more than another."""
-    return _UNUSED
+    return _NO_USAGE
 
 
 class SkillIndex:
@@ -48,28 +47,28 @@ class SkillIndex:
         embedder: Embedder,
         store: VectorStore,
         *,
-        fusion: Fusion | None = None,
-        calibration: Calibration | None = None,
-        usage: Usage = unused,
+        fusion: FusionWeights | None = None,
+        calibration: ConfidenceCalibration | None = None,
+        usage: UsageProvider = no_usage,
     ) -> None:
         self.embedder = embedder
         self.store = store
-        self.shelf = Shelf()
-        tuning = tuning_of(store.embedder_id)  # known even where the embedder is not there
+        self.shelf = MemoryIndex()
+        tuning = profile_for(store.embedder_id)  # known even where the embedder is not there
         self._fusion = fusion or tuning.fusion
         self._calibration = calibration or tuning.calibration
         self.views = tuning.views
         """How many views of a skill get a vector of their own."""
         self._usage = usage
-        self._company: Judges | None = None
+        self._company: ReferenceVectors | None = None
         self.is_loaded = False
         """Whether the shelf was ever filled; the first search does it, if nobody has before."""
         self.look_seconds = 0.0
         """How long a search may do without looking for what other processes changed."""
         self._look_again = 0.0
-        self._vectors = Remembered[Matrix](_KEPT_VECTORS)
-        self._found = Remembered[Results](_KEPT_RESULTS)
-        self._found_in: tuple[Shelf, int, Mapping[str, float]] = (self.shelf, 0, _UNUSED)
+        self._vectors = LruCache[Matrix](_KEPT_VECTORS)
+        self._found = LruCache[SearchResults](_KEPT_RESULTS)
+        self._found_in: tuple[MemoryIndex, int, Mapping[str, float]] = (self.shelf, 0, _NO_USAGE)
         self.lock = anyio.Lock(fast_acquire=True)
         """Held while the shelf is walked over or changed."""
 
@@ -89,15 +88,15 @@ class SkillIndex:
                     has_more = changes.has_more
             self.is_loaded = True
 
-    def _apply(self, changes: Changes) -> None:
+    def _apply(self, changes: StoreChanges) -> None:
         if changes.is_all:
-            self.shelf = Shelf()
+            self.shelf = MemoryIndex()
         self.shelf.drop(changes.gone)
         self.shelf.put(changes.entries)
         if self.shelf.is_worn:
             self.shelf = self.shelf.swept()
 
-    async def with_entry(self, entry: Entry) -> "SkillIndex":
+    async def with_entry(self, entry: IndexEntry) -> "SkillIndex":
         """A copy to try things on: one entry is added or replaced there, and nowhere else."""
         await self.refresh()
         store = MemoryStore(self.embedder.id)
@@ -123,8 +122,8 @@ class SkillIndex:
         query_en: str | None = None,
         query_zh: str | None = None,
         limit: int = 5,
-        fusion: Fusion | None = None,
-    ) -> Results:
+        fusion: FusionWeights | None = None,
+    ) -> SearchResults:
         """Find the skills that fit a request best; other wordings of it help.
 
         Without vectors (the embedder is down) the words alone decide, and `problem` says so.
@@ -136,7 +135,7 @@ class SkillIndex:
         given = (text[:_QUERY_CHARACTERS] for text in (query, query_en, query_zh) if text)
         texts = list(dict.fromkeys(text for text in given if text.strip()))
         if not texts or not len(self.shelf) or limit < 1:
-            return Results(searched=len(self.shelf))
+            return SearchResults(searched=len(self.shelf))
         usage, key = self._usage(), (tuple(texts), limit, fusion)
         known = self._found.get(key) if self._is_the_same(usage) else None
         if known is not None:
@@ -144,11 +143,11 @@ class SkillIndex:
         asked, problem = await self._embed(texts)
         async with self.lock:
             if not len(self.shelf):  # emptied meanwhile
-                return Results()
+                return SearchResults()
             if problem is None and self.shelf.dimensions not in {0, len(asked[0].vector)}:
                 asked, problem = self._mismatch(asked)
-            order = Order(self.shelf, asked, self._company, fusion or self._fusion)
-            if len(self.shelf) > _SLOW:
+            order = RankingRequest(self.shelf, asked, self._company, fusion or self._fusion)
+            if len(self.shelf) > _MANY_SKILLS:
                 ranking = await anyio.to_thread.run_sync(rank, order, usage, limit)
             else:
                 ranking = rank(order, usage, limit)
@@ -168,8 +167,8 @@ class SkillIndex:
         asked, problem = await self._embed([query])
         if problem is not None:
             raise problem
-        company = self._company or await Judges.of(self.embedder)
-        order = Order(self.shelf, asked, company, self._fusion)
+        company = self._company or await ReferenceVectors.of(self.embedder)
+        order = RankingRequest(self.shelf, asked, company, self._fusion)
         ranking = rank(order, {}, len(self.shelf))
         scored, ruler = ranking.scored[0], company.ruler
         view = self._fusion.view
@@ -182,46 +181,52 @@ class SkillIndex:
         shelf, changes, used = self._found_in
         return shelf is self.shelf and changes == shelf.changes and used == usage
 
-    def _keep(self, key: Hashable, found: Results, usage: Mapping[str, float]) -> None:
+    def _keep(self, key: Hashable, found: SearchResults, usage: Mapping[str, float]) -> None:
         if not self._is_the_same(usage):
             self._found.clear()
             self._found_in = (self.shelf, self.shelf.changes, dict(usage))
         self._found.put(key, found)
 
-    def _mismatch(self, asked: list[Asked]) -> tuple[list[Asked], RetrievalError]:
+    def _mismatch(self, asked: list[EmbeddedQuery]) -> tuple[list[EmbeddedQuery], RetrievalError]:
         """The model behind a name was changed: its vectors say nothing about those stored."""
         name = self.store.embedder_id
         problem = IndexMismatchError(
             found=f"{name} with {self.shelf.dimensions} dimensions",
             expected=f"{name} with {len(asked[0].vector)} dimensions",
         )
-        return [Asked(one.text, _NO_VECTOR) for one in asked], problem
+        return [EmbeddedQuery(one.text, _NO_VECTOR) for one in asked], problem
 
-    async def _embed(self, texts: list[str]) -> tuple[list[Asked], RetrievalError | None]:
+    async def _embed(self, texts: list[str]) -> tuple[list[EmbeddedQuery], RetrievalError | None]:
         try:
             if self._company is None:
-                self._company = await Judges.of(self.embedder)
+                self._company = await ReferenceVectors.of(self.embedder)
             new = [text for text in texts if self._vectors.get(text) is None]
             if not new:
                 kept = (self._vectors.get(text) for text in texts)
                 known = [vector for vector in kept if vector is not None]
-                return [Asked(t, vector) for t, vector in zip(texts, known, strict=True)], None
-            vectors = await embed_checked(self.embedder, texts, kind="query")
+                return [
+                    EmbeddedQuery(t, vector) for t, vector in zip(texts, known, strict=True)
+                ], None
+            vectors = await embed_validated(self.embedder, texts, kind="query")
         except RetrievalError as error:
-            return [Asked(text, _NO_VECTOR) for text in texts], error
+            return [EmbeddedQuery(text, _NO_VECTOR) for text in texts], error
         for text, vector in zip(texts, vectors, strict=True):
             self._vectors.put(text, vector)
-        return [Asked(text, vector) for text, vector in zip(texts, vectors, strict=True)], None
+        return [
+            EmbeddedQuery(text, vector) for text, vector in zip(texts, vectors, strict=True)
+        ], None
 
-    def _explain(self, ranking: Ranking, limit: int, problem: RetrievalError | None) -> Results:
+    def _explain(
+        self, ranking: Ranking, limit: int, problem: RetrievalError | None
+    ) -> SearchResults:
         shelf = ranking.order.shelf
-        rows = [int(row) for row in top(ranking.total, min(limit, len(shelf)))]
+        rows = [int(row) for row in top_rows(ranking.total, min(limit, len(shelf)))]
         hits, score, talk = list[Hit](), 1.0, ranking.small_talk
         for row, parts in zip(rows, ranking.parts(rows), strict=True):
             # One that ranks lower is not the likelier one, however near it is.
             score = min(score, self._confidence(ranking, row, talk))
             hits.append(Hit(name=shelf.names[row], score=score, parts=parts))
-        return Results(
+        return SearchResults(
             hits=tuple(hits), confidence=hits[0].score, searched=len(shelf), problem=problem
         )
 

@@ -1,7 +1,8 @@
 """What a search gives: hits that say why they are there."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from apexbridge.errors import RetrievalError
@@ -10,7 +11,7 @@ Language = Literal["en", "zh"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class ScoreParts:
     """What a hit's score is made of.
 
     `dense` and `view` are cosines, `lexical` a share of the best attainable, `meaning` the vectors'
@@ -34,11 +35,11 @@ class Hit:
 
     name: str
     score: float
-    parts: Parts
+    parts: ScoreParts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Results:
+class SearchResults:
     """The hits, best first, and how sure one can be that any skill fits at all.
 
     `problem` is why the search had to do without vectors, where it had to.
@@ -48,3 +49,72 @@ class Results:
     confidence: float = 0.0
     searched: int = 0
     problem: RetrievalError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncProgress:
+    """How far a sync is."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncReport:
+    """What a sync came to, by names.
+
+    `pending` are found by their words only, because `problem` kept them from being embedded; they
+    are tried again by the next sync. `failed` could not be read at all.
+    """
+
+    kept: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    redone: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    problem: RetrievalError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexStatus:
+    """How an index stands to the skills it is for.
+
+    `missing` are not in it, `stale` are there in another state, `orphaned` have no skill any more.
+    """
+
+    embedder: str
+    dimensions: int
+    store: str
+    path: Path
+    bytes: int
+    rows: int
+    skills: int
+    missing: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+    orphaned: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def is_sound(self) -> bool:
+        """Say whether index and skills agree and nothing is broken."""
+        return not (self.missing or self.stale or self.orphaned or self.problems)
+
+
+def _ignore_progress(_progress: SyncProgress) -> None:
+    """Nobody watches."""
+
+
+async def _ignore_stored(_names: Sequence[str]) -> None:
+    """Nobody marks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncCallbacks:
+    """Who is told while a sync goes on; `stored` is awaited after each batch is durable."""
+
+    progress: Callable[[SyncProgress], None] = _ignore_progress
+    stored: Callable[[Sequence[str]], Awaitable[None]] = _ignore_stored
+
+
+NO_CALLBACKS = SyncCallbacks()

@@ -15,22 +15,22 @@ from apexbridge.errors import (
     IndexMismatchError,
     RetrievalError,
 )
-from apexbridge.retrieval.base import Entry
-from apexbridge.retrieval.embedders.checked import embed_checked
+from apexbridge.retrieval.base import IndexEntry
+from apexbridge.retrieval.embedders.validation import embed_validated
 from apexbridge.retrieval.index import SkillIndex
-from apexbridge.retrieval.report import UNWATCHED, Progress, Report, Watch
-from apexbridge.retrieval.text import Digest, SkillText, digest
-from apexbridge.retrieval.turns import taking_turns
+from apexbridge.retrieval.results import NO_CALLBACKS, SyncCallbacks, SyncProgress, SyncReport
+from apexbridge.retrieval.skill_document import SkillDocument, SkillText, build_document
+from apexbridge.retrieval.thread_control import shortened_gil_switch_interval
 
 log = logging.getLogger(__name__)
 
-BATCH = 192
+BATCH_SIZE = 192
 """Skills that are embedded and stored together: a crash costs two such batches at most."""
-_REFUSALS = 4
+_MAX_REFUSALS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class IndexItem:
     """A skill to be indexed: `fingerprint` says which state of it, `read` gives its texts.
 
     `read_at_once` gives them on a thread, where nothing must be waited for, and else nothing.
@@ -43,7 +43,7 @@ class Item:
 
 
 @dataclass(slots=True)
-class _Tally:
+class _SyncState:
     added: list[str] = field(default_factory=list[str])
     redone: list[str] = field(default_factory=list[str])
     pending: list[str] = field(default_factory=list[str])
@@ -59,14 +59,14 @@ class _Tally:
         """Note a skill whose vectors cannot be right; after a few it is the embedder's fault."""
         self.refused += 1
         self.last_refusal = error
-        if self.refused >= _REFUSALS:
+        if self.refused >= _MAX_REFUSALS:
             self.problem = error
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    items: list[Item]
-    digests: list[Digest]
+    items: list[IndexItem]
+    digests: list[SkillDocument]
     failed: list[str]
 
     def apart(self) -> "Iterator[_Batch]":
@@ -76,23 +76,23 @@ class _Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class _EmbeddedBatch:
     """What came of a batch."""
 
-    entries: list[Entry]
-    left: list[Entry]
+    entries: list[IndexEntry]
+    left: list[IndexEntry]
     """Of those that could not be embedded: only their words find them."""
     size: int
 
 
 async def sync(
     index: SkillIndex,
-    items: Sequence[Item],
+    items: Sequence[IndexItem],
     *,
     again: Collection[str] = (),
     only: Collection[str] | None = None,
-    watch: Watch = UNWATCHED,
-) -> Report:
+    watch: SyncCallbacks = NO_CALLBACKS,
+) -> SyncReport:
     """Make the index hold exactly these skills; `again` names those to redo though they fit.
 
     With `only`, nothing but these names is looked at: what has no item is dropped, the rest stays.
@@ -108,7 +108,7 @@ async def sync(
     await index.store.delete(dropped)
     if index.is_loaded:  # what nobody has searched yet need not be read to find it unchanged
         await index.refresh()
-    redo = {*again, *await _pending(index, wanted, only)}
+    redo = {*again, *await _pending_names(index, wanted, only)}
     todo = [
         item
         for item in wanted.values()
@@ -116,12 +116,12 @@ async def sync(
     ]
     busy = {item.name for item in todo}
     is_all_anew = only is None and all(name in busy for name in wanted if name in stored)
-    tally = _Tally(outdated=list(stored) if is_all_anew else [])
+    tally = _SyncState(outdated=list(stored) if is_all_anew else [])
     if todo:
         await index.refresh()
-        await _work(index, todo, stored.keys(), tally, watch)
+        await _run_pipeline(index, todo, stored.keys(), tally, watch)
     await index.store.forget_others()
-    return Report(
+    return SyncReport(
         kept=tuple(name for name in wanted if name not in busy),
         added=tuple(tally.added),
         redone=tuple(tally.redone),
@@ -132,18 +132,18 @@ async def sync(
     )
 
 
-async def make_entry(index: SkillIndex, item: Item) -> Entry:
+async def make_entry(index: SkillIndex, item: IndexItem) -> IndexEntry:
     """Embed one skill and store nothing.
 
     Raises:
         RetrievalError: If the embedder fails, or what it gives cannot be right.
     """
-    cut = await anyio.to_thread.run_sync(digest, await item.read())
+    cut = await anyio.to_thread.run_sync(build_document, await item.read())
     (entry,) = await _embed(index, _Batch([item], [cut], []))
     return entry
 
 
-async def _pending(
+async def _pending_names(
     index: SkillIndex, wanted: Collection[str], only: Collection[str] | None
 ) -> set[str]:
     """Those the last sync could not embed: no store knows them, so here they are dropped."""
@@ -156,8 +156,12 @@ async def _pending(
     return pending
 
 
-async def _work(
-    index: SkillIndex, todo: list[Item], known: Collection[str], tally: _Tally, watch: Watch
+async def _run_pipeline(
+    index: SkillIndex,
+    todo: list[IndexItem],
+    known: Collection[str],
+    tally: _SyncState,
+    watch: SyncCallbacks,
 ) -> None:
     """One batch is embedded while another is read and cut, or stored.
 
@@ -167,17 +171,17 @@ async def _work(
     problem: Exception | None = None
     turn = anyio.Lock()
     give_cut, take_cut = anyio.create_memory_object_stream[_Batch](0)
-    give_made, take_made = anyio.create_memory_object_stream[_Made](0)
+    give_made, take_made = anyio.create_memory_object_stream[_EmbeddedBatch](0)
     async with take_made, anyio.create_task_group() as group:
         group.start_soon(_prepare_all, todo, index.views, turn, give_cut)
         group.start_soon(_embed_all, index, take_cut, tally, give_made)
         try:
-            with taking_turns():
+            with shortened_gil_switch_interval():
                 async for made in take_made:
                     async with turn:
-                        await _finish(index, made, known, tally, watch)
+                        await _store_batch(index, made, known, tally, watch)
                     tally.done += made.size
-                    watch.progress(Progress(done=tally.done, total=len(todo)))
+                    watch.progress(SyncProgress(done=tally.done, total=len(todo)))
         except Exception as error:  # noqa: BLE001  # raised below, as it is and not in a group
             problem = error
             group.cancel_scope.cancel()
@@ -186,7 +190,7 @@ async def _work(
 
 
 async def _prepare_all(
-    todo: list[Item], views: int, turn: anyio.Lock, give: MemoryObjectSendStream[_Batch]
+    todo: list[IndexItem], views: int, turn: anyio.Lock, give: MemoryObjectSendStream[_Batch]
 ) -> None:
     async with give:
         for items in _batches(todo):
@@ -198,60 +202,64 @@ async def _prepare_all(
 async def _embed_all(
     index: SkillIndex,
     take: MemoryObjectReceiveStream[_Batch],
-    tally: _Tally,
-    give: MemoryObjectSendStream[_Made],
+    tally: _SyncState,
+    give: MemoryObjectSendStream[_EmbeddedBatch],
 ) -> None:
     async with take, give:
         async for batch in take:
             tally.failed += batch.failed
-            await give.send(await _make(index, batch, tally))
+            await give.send(await _embed_batch(index, batch, tally))
 
 
-async def _make(index: SkillIndex, batch: _Batch, tally: _Tally) -> _Made:
+async def _embed_batch(index: SkillIndex, batch: _Batch, tally: _SyncState) -> _EmbeddedBatch:
     """Embed a batch, or what can be of it."""
     size = len(batch.items) + len(batch.failed)
     if batch.items and tally.problem is None:  # one that failed once is not waited for again
         try:
-            return _Made(await _embed(index, batch), [], size)
+            return _EmbeddedBatch(await _embed(index, batch), [], size)
         except EmbedderOutputError as error:
             if len(batch.items) > 1:  # perhaps one text that it cannot take
-                singles = [await _make(index, single, tally) for single in batch.apart()]
+                singles = [await _embed_batch(index, single, tally) for single in batch.apart()]
                 entries = [entry for single in singles for entry in single.entries]
-                return _Made(entries, [entry for one in singles for entry in one.left], size)
+                return _EmbeddedBatch(
+                    entries, [entry for one in singles for entry in one.left], size
+                )
             tally.refuse(error)
         except RetrievalError as error:
             tally.problem = error
     pairs = zip(batch.items, batch.digests, strict=True)
-    return _Made([], [_wordy(item, cut) for item, cut in pairs], size)
+    return _EmbeddedBatch([], [_lexical_entry(item, cut) for item, cut in pairs], size)
 
 
-async def _prepare(items: list[Item], views: int) -> _Batch:
-    cuts = await anyio.to_thread.run_sync(_cut_at_once, items, views)
+async def _prepare(items: list[IndexItem], views: int) -> _Batch:
+    cuts = await anyio.to_thread.run_sync(_prepare_synchronously, items, views)
     for item in items:
         if item.name not in cuts:
-            with _told(item, cuts):
-                cuts[item.name] = await anyio.to_thread.run_sync(_cut, await item.read(), views)
+            with _log_failure(item, cuts):
+                cuts[item.name] = await anyio.to_thread.run_sync(
+                    _build_document, await item.read(), views
+                )
     whole = [(item, cut) for item in items if (cut := cuts[item.name]) is not None]
     failed = [name for name, cut in cuts.items() if cut is None]
     return _Batch([item for item, _ in whole], [cut for _, cut in whole], failed)
 
 
-_Cuts = dict[str, Digest | None]
+_Documents = dict[str, SkillDocument | None]
 """What was made of each skill's texts; nothing where they cannot be read."""
 
 
-def _cut_at_once(items: list[Item], views: int) -> _Cuts:
+def _prepare_synchronously(items: list[IndexItem], views: int) -> _Documents:
     """Those that nothing must be waited for, all on one thread: a hop for each is half the work."""
-    cuts: _Cuts = {}
+    cuts: _Documents = {}
     for item in items:
-        with _told(item, cuts):
+        with _log_failure(item, cuts):
             if (text := item.read_at_once()) is not None:
-                cuts[item.name] = _cut(text, views)
+                cuts[item.name] = _build_document(text, views)
     return cuts
 
 
 @contextmanager
-def _told(item: Item, cuts: _Cuts) -> Generator[None]:
+def _log_failure(item: IndexItem, cuts: _Documents) -> Generator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001  # a stranger's source may raise anything
@@ -259,22 +267,26 @@ def _told(item: Item, cuts: _Cuts) -> Generator[None]:
         cuts[item.name] = None
 
 
-def _batches(todo: list[Item]) -> Iterator[list[Item]]:
-    for first in range(0, len(todo), BATCH):
-        yield todo[first : first + BATCH]
+def _batches(todo: list[IndexItem]) -> Iterator[list[IndexItem]]:
+    for first in range(0, len(todo), BATCH_SIZE):
+        yield todo[first : first + BATCH_SIZE]
 
 
-def _cut(text: SkillText, views: int) -> Digest:
-    return digest(text, views=views)
+def _build_document(text: SkillText, views: int) -> SkillDocument:
+    return build_document(text, views=views)
 
 
-async def _finish(
-    index: SkillIndex, made: _Made, known: Collection[str], tally: _Tally, watch: Watch
+async def _store_batch(
+    index: SkillIndex,
+    made: _EmbeddedBatch,
+    known: Collection[str],
+    tally: _SyncState,
+    watch: SyncCallbacks,
 ) -> None:
     names, left = [entry.name for entry in made.entries], made.left
     if names:
         try:
-            await _store(index, made.entries, tally)
+            await _upsert(index, made.entries, tally)
         except RetrievalError as error:
             tally.problem, left = error, [*left, *map(_without_vectors, made.entries)]
         else:
@@ -290,7 +302,7 @@ async def _finish(
                 index.shelf = index.shelf.swept()
 
 
-async def _store(index: SkillIndex, entries: list[Entry], tally: _Tally) -> None:
+async def _upsert(index: SkillIndex, entries: list[IndexEntry], tally: _SyncState) -> None:
     """Where all is made anew, vectors of another size take the place of those that are there."""
     try:
         await index.store.upsert(entries)
@@ -302,14 +314,14 @@ async def _store(index: SkillIndex, entries: list[Entry], tally: _Tally) -> None
     tally.outdated = []
 
 
-async def _embed(index: SkillIndex, batch: _Batch) -> list[Entry]:
+async def _embed(index: SkillIndex, batch: _Batch) -> list[IndexEntry]:
     texts = [text for cut in batch.digests for text in (cut.whole, *cut.views)]
-    vectors = await embed_checked(index.embedder, texts, kind="document")
-    entries, first = list[Entry](), 0
+    vectors = await embed_validated(index.embedder, texts, kind="document")
+    entries, first = list[IndexEntry](), 0
     for item, cut in zip(batch.items, batch.digests, strict=True):
         end = first + 1 + len(cut.views)
         entries.append(
-            Entry(
+            IndexEntry(
                 name=item.name,
                 fingerprint=item.fingerprint,
                 texts=(cut.whole, *cut.views),
@@ -322,9 +334,9 @@ async def _embed(index: SkillIndex, batch: _Batch) -> list[Entry]:
     return entries
 
 
-def _wordy(item: Item, cut: Digest) -> Entry:
+def _lexical_entry(item: IndexItem, cut: SkillDocument) -> IndexEntry:
     """An entry that only its words find: it lies in no direction."""
-    return Entry(
+    return IndexEntry(
         name=item.name,
         fingerprint="",
         texts=(cut.whole,),
@@ -334,6 +346,6 @@ def _wordy(item: Item, cut: Digest) -> Entry:
     )
 
 
-def _without_vectors(entry: Entry) -> Entry:
+def _without_vectors(entry: IndexEntry) -> IndexEntry:
     vectors = np.zeros((1, 0), np.float32)
     return replace(entry, fingerprint="", texts=entry.texts[:1], vectors=vectors)

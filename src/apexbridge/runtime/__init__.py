@@ -1,6 +1,6 @@
 """The only builder of concrete things: `core` ties them together, the others build the parts."""
 
-from apexbridge.runtime.core import Runtime
-from apexbridge.runtime.executing import Bounds
+from apexbridge.runtime.container import Runtime
+from apexbridge.runtime.script_runner import ResourceControls
 
-__all__ = ["Bounds", "Runtime"]
+__all__ = ["ResourceControls", "Runtime"]

@@ -1,8 +1,8 @@
 """What settings mean for the rooms below, which know no settings."""
 
-from apexbridge.lifecycle.archive import ArchiveLimits
-from apexbridge.lifecycle.changes import Policy
-from apexbridge.settings.choices import InstallSettings
+from apexbridge.lifecycle.transactions import InstallPolicy
+from apexbridge.lifecycle.zip.archive import ArchiveLimits
+from apexbridge.settings.schema import InstallSettings
 
 _MB, _MIB = 1_000_000, 1024 * 1024
 
@@ -19,9 +19,9 @@ def archive_limits(chosen: InstallSettings) -> ArchiveLimits:
     )
 
 
-def install_policy(chosen: InstallSettings) -> Policy:
+def install_policy(chosen: InstallSettings) -> InstallPolicy:
     """What a skill is held to before it may stay."""
-    return Policy(
+    return InstallPolicy(
         limits=archive_limits(chosen),
         blocks_at=chosen.blocks_at,
         keep_versions=chosen.keep_versions,

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from apexbridge.sandbox.base import SandboxLimits
 
-_MOUNT = Path("/sys/fs/cgroup")
-_OURS = "apexbridge"
+_CGROUP_ROOT = Path("/sys/fs/cgroup")
+_GROUP_NAME = "apexbridge"
 _SPARE_PROCESSES = 4
 """The launcher's own processes are counted too."""
 
@@ -62,18 +62,18 @@ class Cgroups:
 
 
 def _v2() -> Cgroups | None:
-    home = _MOUNT / _OURS
+    home = _CGROUP_ROOT / _GROUP_NAME
     try:
-        _put(_MOUNT / "cgroup.subtree_control", "+memory +pids")
+        _write_kernel_file(_CGROUP_ROOT / "cgroup.subtree_control", "+memory +pids")
         home.mkdir(exist_ok=True)
-        _put(home / "cgroup.subtree_control", "+memory +pids")
+        _write_kernel_file(home / "cgroup.subtree_control", "+memory +pids")
     except OSError:
         return None
     return Cgroups(homes=(home,), is_v2=True)
 
 
 def _v1() -> Cgroups | None:
-    homes = tuple(_MOUNT / kind / _OURS for kind in ("memory", "pids"))
+    homes = tuple(_CGROUP_ROOT / kind / _GROUP_NAME for kind in ("memory", "pids"))
     try:
         for home in homes:
             home.mkdir(exist_ok=True)
@@ -82,7 +82,7 @@ def _v1() -> Cgroups | None:
     return Cgroups(homes=homes, is_v2=False)
 
 
-def _put(path: Path, value: str) -> None:
+def _write_kernel_file(path: Path, value: str) -> None:
     """Write to a file of the kernel's; where it is not one, none is made."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:

@@ -6,15 +6,16 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from apexbridge.sandbox.users import can_be_reached
+from apexbridge.sandbox.uid_pool import is_world_readable
 
-_SEARCH = "/usr/local/bin:/usr/bin:/bin"
+_SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
 _VERSION = re.compile(r"python3\.(\d+)")
-_LEAST_PYTHON = 11
+_MIN_PYTHON_MINOR = 11
 _NAMES = {"python": "python3", "python3": "python3", "sh": "sh", "bash": "bash", "node": "node"}
 
 
@@ -41,25 +42,25 @@ def find(name: str) -> Interpreter | None:
         return _python()
     if wanted == "typescript":
         return _typescript()
-    found = shutil.which(wanted, path=_SEARCH)
+    found = shutil.which(wanted, path=_SEARCH_PATH)
     return None if found is None else _with_prefix(Path(found))
 
 
 def _python() -> Interpreter:
     """Our own; for root the system's, if only that one can be reached by other users."""
-    own = own_python()
-    if os.geteuid() != 0 or can_be_reached(own.program):
+    own = base_python()
+    if os.geteuid() != 0 or is_world_readable(own.program):
         return own
-    found = shutil.which("python3", path=_SEARCH)
+    found = shutil.which("python3", path=_SEARCH_PATH)
     version = _VERSION.fullmatch(Path(found).resolve().name) if found else None
-    is_new_enough = version is not None and int(version[1]) >= _LEAST_PYTHON
+    is_new_enough = version is not None and int(version[1]) >= _MIN_PYTHON_MINOR
     return _with_prefix(Path(found)) if found and is_new_enough else own
 
 
 def _typescript() -> Interpreter | None:
     """Node, if it is new enough to run TypeScript."""
     node = find("node")
-    flags = typescript_flags(_version_of(node.program)) if node else None
+    flags = typescript_flags(_version(node.program)) if node else None
     return None if node is None or flags is None else replace(node, flags=flags)
 
 
@@ -76,12 +77,12 @@ def typescript_flags(version: str) -> tuple[str, ...] | None:
 
 
 @functools.cache
-def _version_of(program: Path) -> str:
+def _version(program: Path) -> str:
     done = subprocess.run([program, "--version"], capture_output=True, timeout=10, check=False)
     return done.stdout.decode("utf-8", "replace")
 
 
-def own_python() -> Interpreter:
+def base_python() -> Interpreter:
     """The interpreter below our virtual environment: a sandbox need not see the environment."""
     prefix = Path(sys.base_prefix).resolve()
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -93,3 +94,168 @@ def _with_prefix(program: Path) -> Interpreter:
     if program.is_relative_to("/usr") or program.parent == Path("/bin"):
         return Interpreter(program=program)
     return Interpreter(program=program, prefix=(program.parent.parent,))
+
+
+InterpreterKind = Literal["python", "node", "other"]
+
+_LENGTH_DIGITS = 8
+_MAX_ARGUMENT_BYTES = 128 * 1024 - 1
+_MAX_COMMAND_BYTES = 1024 * 1024
+"""What is longer goes to a cold start, where the kernel says no."""
+
+# Python takes longer to end than to run a small script, so it is not made to: what its end would
+# do for a script (threads, exit functions, files left open, __del__) is done, and then it is gone.
+_PYTHON_BOOTSTRAP = """
+def wait():
+    import sys
+    fresh = set(sys.modules)
+    if not sys.flags.safe_path:
+        sys.path.pop(0)  # the folder we wait in is nobody's yet
+    import atexit, gc, importlib.machinery, io, os, threading, types
+    import argparse, csv, datetime, json, pathlib, re, subprocess, tempfile
+    def take(size):
+        data = b""
+        while len(data) < size:
+            piece = os.read(0, size - len(data))
+            if not piece:
+                os._exit(0)
+            data += piece
+        return data
+    def run(path):
+        main = types.ModuleType("__main__")
+        main.__dict__.update(
+            __file__=path, __builtins__=__builtins__, __cached__=None, __annotations__={},
+            __loader__=importlib.machinery.SourceFileLoader("__main__", path),
+        )
+        sys.modules["__main__"] = main
+        try:
+            with open(path, "rb") as file:
+                source = file.read()
+            exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
+        except SystemExit as error:
+            return error.code
+        except BaseException as error:
+            trace = error.__traceback__.tb_next
+            sys.excepthook(type(error), error.with_traceback(trace), trace)
+            return 130 if isinstance(error, KeyboardInterrupt) else 1
+    def end(folder):
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        for name, module in list(sys.modules.items()):
+            place = getattr(module, "__file__", None)
+            if name == "__main__" or (
+                isinstance(place, str) and place.startswith(folder + os.sep)
+            ):
+                del sys.modules[name]
+        module = None
+        gc.collect()
+        for thing in gc.get_objects():
+            if isinstance(thing, io.IOBase) and not thing.closed and thing.writable():
+                thing.flush()
+    exec(compile(b"pass", "-", "exec", dont_inherit=True), {})  # the first time is the slowest
+    gc.collect()
+    gc.freeze()
+    words = take(int(take(8))).split(b"\\0")[1:-1]
+    sys.argv = [os.fsdecode(word) for word in words]
+    folder = os.path.dirname(os.path.realpath(sys.argv[0]))
+    if not sys.flags.safe_path:
+        sys.path.insert(0, folder)
+        try:
+            near = {name.partition(".")[0] for name in os.listdir(folder)}
+        except OSError:  # only the script itself was granted
+            near = set()
+        for name in set(sys.modules) - fresh:
+            if name.partition(".")[0] in near:  # a neighbour of that name is meant
+                del sys.modules[name]
+    before = sys.modules["__main__"]
+    code = run(sys.argv[0])
+    if not isinstance(code, (int, type(None))):
+        print(code, file=sys.stderr)
+        code = 1
+    try:
+        end(folder)
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                if stream is not None and not stream.closed:
+                    stream.flush()
+            except Exception:
+                code = code or 120
+        os._exit((code or 0) & 0xFF)
+wait()
+"""
+
+# `-e` makes every built-in module a global and leaves itself in execArgv: both are undone.
+_NODE_BOOTSTRAP = r"""
+const fs = require('fs'), modules = require('module'), web = require('crypto').webcrypto;
+const take = (size) => {
+  const data = Buffer.alloc(size);
+  for (let at = 0; at < size; ) {
+    const count = fs.readSync(0, data, at, size - at, null);
+    if (!count) process.exit(0);
+    at += count;
+  }
+  return data;
+};
+const kept = new Set(['console', 'process', 'global']);
+for (const name of [...modules.builtinModules, 'module', 'require', 'exports', '__filename',
+  '__dirname'])
+  if (!kept.has(name)) delete globalThis[name];
+if (!globalThis.crypto)
+  Object.defineProperty(globalThis, 'crypto', { value: web, configurable: true, writable: true });
+process.execArgv = [];
+try { modules._load('/nothing', null, true); } catch {} // gets the loader ready
+const words = take(+take(8).toString()).toString().split('\0').slice(1, -1);
+process.argv.splice(1, process.argv.length, ...words);
+modules.runMain();
+"""
+
+_SHELL_BOOTSTRAP = """
+LC_ALL=C
+read -r -N 8 _
+IFS= read -r -d '' n
+w=()
+while ((n--)); do IFS= read -r -d '' x; w+=("$x"); done
+unset LC_ALL n x
+export -n PWD OLDPWD SHLVL
+exec "${w[@]}"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmInterpreter:
+    """An interpreter that can wait."""
+
+    kind: InterpreterKind
+    program: str
+    flags: tuple[str, ...] = ()
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """How it is started."""
+        if self.kind == "python":
+            return (self.program, *self.flags, "-c", _PYTHON_BOOTSTRAP)
+        if self.kind == "node":
+            return (self.program, "-e", _NODE_BOOTSTRAP)
+        return (self.program, "--norc", "--noprofile", "-c", _SHELL_BOOTSTRAP)
+
+
+def warm_interpreter_for(
+    interpreter: Interpreter, flags: tuple[str, ...], shell: str
+) -> WarmInterpreter | None:
+    """Who can wait to run this interpreter's scripts; None if nobody can."""
+    if interpreter.kind == "python":
+        return WarmInterpreter(kind="python", program=str(interpreter.program), flags=flags)
+    if interpreter.kind == "node" and not flags:
+        return WarmInterpreter(kind="node", program=str(interpreter.program))
+    return WarmInterpreter(kind="other", program=shell) if shell else None
+
+
+def encode_command(waiter: WarmInterpreter, argv: Sequence[str], script_at: int) -> bytes | None:
+    """What makes a waiter run a command whose script is the word `script_at`; None if too long."""
+    words = argv[script_at:] if waiter.kind in {"python", "node"} else argv
+    encoded = [os.fsencode(word) + b"\0" for word in words]
+    body = b"%d\0" % len(words) + b"".join(encoded)
+    if max(map(len, encoded)) > _MAX_ARGUMENT_BYTES or len(body) > _MAX_COMMAND_BYTES:
+        return None
+    return b"%0*d" % (_LENGTH_DIGITS, len(body)) + body

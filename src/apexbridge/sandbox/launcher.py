@@ -16,25 +16,24 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from apexbridge.sandbox import interpreters, seccomp, spawn, zygote
+from apexbridge.sandbox import child_process, interpreters, seccomp, zygote
 from apexbridge.sandbox.base import ExecRequest, SandboxLimits
 from apexbridge.sandbox.cgroup import Cgroups
-from apexbridge.sandbox.runner import Started
-from apexbridge.sandbox.spawn import Command
-from apexbridge.sandbox.users import Slot, SlotUsers
+from apexbridge.sandbox.child_process import RunningProcess, SpawnCommand
+from apexbridge.sandbox.uid_pool import LeasedUid, UidPool
 
-FIRST_KEPT = zygote.FIRST_KEPT
+FIRST_INHERITED_FD = zygote.FIRST_INHERITED_FD
 """The number under which a command finds the first descriptor it was given."""
 
-_READABLE = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives",
+_READABLE_PATHS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives",
              "/etc/ld.so.cache", "/etc/localtime", "/etc/ssl/certs",
              "/etc/ssl/openssl.cnf", "/dev/urandom", "/dev/random",
              "/dev/zero")  # fmt: skip
-_WRITABLE = ("/dev/null",)
+_WRITABLE_PATHS = ("/dev/null",)
 
 
-_PLACE = str(Path(zygote.__file__).parents[2])
-_PROGRAM = """
+_SOURCE_ROOT = str(Path(zygote.__file__).parents[2])
+_BOOTSTRAP = """
 import sys
 sys.path.append(sys.argv.pop(1))
 from apexbridge.sandbox import zygote
@@ -66,15 +65,15 @@ class Launch:
 class Launcher:
     """A zygote that is started when needed, and again when it died."""
 
-    def __init__(self, groups: Cgroups | None = None, users: SlotUsers | None = None) -> None:
+    def __init__(self, groups: Cgroups | None = None, users: UidPool | None = None) -> None:
         self._groups = groups
         self._users = users
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._line: socket.socket | None = None
-        self._process: spawn.Popen | None = None
+        self._process: child_process.Popen | None = None
 
-    def start(self, launch: Launch) -> Started:
+    def start(self, launch: Launch) -> RunningProcess:
         """Have a command started.
 
         Raises:
@@ -90,7 +89,7 @@ class Launcher:
                 sent.callback(theirs.close)
                 written = os.memfd_create("order")
                 sent.callback(os.close, written)
-                os.write(written, _order(launch, slot))
+                os.write(written, _encode_order(launch, slot))
                 stdin = _pipe(reads=False, wanted=launch.has_stdin)
                 pipes = [stdin, _pipe(reads=True), _pipe(reads=True)]
                 for mine, given in pipes:
@@ -101,9 +100,9 @@ class Launcher:
                 numbers = [*given, theirs.fileno(), written, *launch.descriptors]
                 self._send(self._bounds(launch.limits), numbers)
             on_failure.pop_all()
-        return _started(ours, [pipe[0] for pipe in pipes], slot)
+        return _watched_process(ours, [pipe[0] for pipe in pipes], slot)
 
-    def _slot(self, launch: Launch) -> Slot | None:
+    def _slot(self, launch: Launch) -> LeasedUid | None:
         if self._users is None or launch.needs is None:
             return None
         return self._users.lend(launch.needs, launch.workspace)
@@ -127,12 +126,12 @@ class Launcher:
         if self._line is not None and self._process is not None and self._process.poll() is None:
             return self._line
         self._forget()
-        program = str(interpreters.own_python().program)
+        program = str(interpreters.base_python().program)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            words = [program, "-I", "-S", "-c", _PROGRAM, _PLACE, str(theirs.fileno())]
-            self._process = spawn.popen(
-                Command(
+            words = [program, "-I", "-S", "-c", _BOOTSTRAP, _SOURCE_ROOT, str(theirs.fileno())]
+            self._process = child_process.popen(
+                SpawnCommand(
                     argv=[*words, _config(self._groups)],
                     env={},
                     cwd="/",
@@ -162,7 +161,7 @@ class Launcher:
                 self._forget()
 
 
-def needed(request: ExecRequest) -> tuple[Path, ...] | None:
+def required_paths(request: ExecRequest) -> tuple[Path, ...] | None:
     """What a user must be able to reach to run this; None if it is to write what is not its own."""
     if set(request.access.write) - {request.workspace}:
         return None
@@ -172,20 +171,22 @@ def needed(request: ExecRequest) -> tuple[Path, ...] | None:
 
 
 def _config(groups: Cgroups | None) -> str:
-    machine = seccomp.MACHINES.get(platform.machine())
-    program = seccomp.build(machine, seccomp.NO_SOCKETS, strict=True) if machine else b""
+    machine = seccomp.SYSCALL_TABLES.get(platform.machine())
+    program = seccomp.build_filter(machine, seccomp.NO_SOCKETS, strict=True) if machine else b""
     homes = [str(home) for home in groups.homes] if groups else []
-    reads, writes = ([p for p in paths if Path(p).exists()] for paths in (_READABLE, _WRITABLE))
+    reads, writes = (
+        [p for p in paths if Path(p).exists()] for paths in (_READABLE_PATHS, _WRITABLE_PATHS)
+    )
     return json.dumps({"read": reads, "write": writes, "filter": program.hex(), "homes": homes})
 
 
-def _order(launch: Launch, slot: Slot | None) -> bytes:
+def _encode_order(launch: Launch, slot: LeasedUid | None) -> bytes:
     return json.dumps(
         {
             "argv": launch.argv,
             "env": dict(launch.env),
             "cwd": launch.cwd,
-            "limits": dict(_limits(launch.limits)),
+            "limits": dict(_rlimits(launch.limits)),
             "user": slot.number if slot else None,
             "confined": launch.is_confined,
             "read": [str(path) for path in launch.read],
@@ -194,7 +195,7 @@ def _order(launch: Launch, slot: Slot | None) -> bytes:
     ).encode("utf-8", "surrogateescape")
 
 
-def _limits(limits: SandboxLimits) -> Iterator[tuple[str, int]]:
+def _rlimits(limits: SandboxLimits) -> Iterator[tuple[str, int]]:
     """RLIMIT_DATA bounds memory: RLIMIT_AS would break node."""
     yield "RLIMIT_DATA", limits.memory_bytes
     yield "RLIMIT_FSIZE", limits.file_bytes
@@ -213,7 +214,9 @@ def _pipe(*, reads: bool, wanted: bool = True) -> tuple[int, int]:
     return (reader, writer) if reads else (writer, reader)
 
 
-def _started(control: socket.socket, pipes: list[int], slot: Slot | None) -> Started:
+def _watched_process(
+    control: socket.socket, pipes: list[int], slot: LeasedUid | None
+) -> RunningProcess:
     """A command that its supervisor watches: closing our end of the line ends it."""
 
     def kill() -> None:
@@ -231,7 +234,7 @@ def _started(control: socket.socket, pipes: list[int], slot: Slot | None) -> Sta
         code = int(told.get("errno") or 0)
         return None, errno.errorcode.get(code, "the supervisor was killed")
 
-    return Started(
+    return RunningProcess(
         stdin=pipes[0],
         stdout=pipes[1],
         stderr=pipes[2],

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 _AND = 0x54
 _TYPE_BITS = 0xF
-_STREAMS = (1, 5)  # SOCK_STREAM, SOCK_SEQPACKET: their partner is the only one they can talk to
+_STREAM_TYPES = (
+    1,
+    5,
+)  # SOCK_STREAM, SOCK_SEQPACKET: their partner is the only one they can talk to
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCH, _ARGUMENT = 0, 4, 16
@@ -24,7 +27,7 @@ NO_SOCKETS = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class SyscallTable:
     """The numbers of one processor family."""
 
     audit: int
@@ -49,7 +52,7 @@ _SINCE_5 = {
     "memfd_secret": 447,
 }  # fmt: skip
 
-X86_64 = Machine(
+X86_64 = SyscallTable(
     audit=0xC000003E,
     denied={
         "ptrace": 101, "syslog": 103, "uselib": 134, "ustat": 136, "sysfs": 139, "vhangup": 153,
@@ -71,7 +74,7 @@ X86_64 = Machine(
     on_others={302: 0, 141: 1, 251: 1, 142: 0, 144: 0, 203: 0, 314: 0},
 )  # fmt: skip
 
-ARM64 = Machine(
+ARM64 = SyscallTable(
     audit=0xC00000B7,
     denied={
         "lookup_dcookie": 18, "umount2": 39, "mount": 40, "pivot_root": 41, "nfsservctl": 42,
@@ -91,11 +94,11 @@ ARM64 = Machine(
     on_others={261: 0, 140: 1, 30: 1, 118: 0, 119: 0, 122: 0, 274: 0},
 )  # fmt: skip
 
-MACHINES: Mapping[str, Machine] = {"x86_64": X86_64, "aarch64": ARM64, "arm64": ARM64}
+SYSCALL_TABLES: Mapping[str, SyscallTable] = {"x86_64": X86_64, "aarch64": ARM64, "arm64": ARM64}
 
 
-def build(
-    machine: Machine, families: tuple[int, ...] = LOCAL_FAMILIES, *, strict: bool = False
+def build_filter(
+    machine: SyscallTable, families: tuple[int, ...] = LOCAL_FAMILIES, *, strict: bool = False
 ) -> bytes:
     """Make the filter for a processor; `families` are the kinds of sockets that may be opened.
 
@@ -118,25 +121,25 @@ def build(
     program += [_jump(_JUMP_EQUAL, machine.fallocate, yes=0, no=1), _deny(errno.EOPNOTSUPP)]
     if strict:
         for number, argument in machine.on_others.items():
-            program += _block(number, _only((0,), argument, errno.EPERM))
-        program += _block(machine.socketpair, _only_types(_STREAMS))
+            program += _for_syscall(number, _allow_only((0,), argument, errno.EPERM))
+        program += _for_syscall(machine.socketpair, _allow_socket_types(_STREAM_TYPES))
     program += [_jump(_JUMP_EQUAL, machine.clone3, yes=0, no=1), _deny(errno.ENOSYS)]
-    program += _block(
+    program += _for_syscall(
         machine.clone,
         [_load(_ARGUMENT), _jump(_JUMP_SET, _NEW_NAMESPACES, yes=0, no=1), _deny(errno.EPERM)],
     )
-    program += _block(machine.socket, _only(families))
-    program += _block(machine.ioctl, _none_of(_TERMINAL_INJECTIONS))
+    program += _for_syscall(machine.socket, _allow_only(families))
+    program += _for_syscall(machine.ioctl, _deny_values(_TERMINAL_INJECTIONS))
     return b"".join((*program, _return(_ALLOW)))
 
 
-def _block(number: int, body: list[bytes]) -> list[bytes]:
+def _for_syscall(number: int, body: list[bytes]) -> list[bytes]:
     """Instructions for one call only; what they let pass is allowed."""
     body = [*body, _return(_ALLOW)]
     return [_jump(_JUMP_EQUAL, number, yes=0, no=len(body)), *body]
 
 
-def _only(
+def _allow_only(
     values: tuple[int, ...], argument: int = 0, code: int = errno.EAFNOSUPPORT
 ) -> list[bytes]:
     """Refuse a call one of whose arguments is none of these."""
@@ -146,9 +149,9 @@ def _only(
     return [*checks, _deny(code)]
 
 
-def _only_types(values: tuple[int, ...]) -> list[bytes]:
+def _allow_socket_types(values: tuple[int, ...]) -> list[bytes]:
     """Refuse a pair of sockets that is of none of these types, whatever its flags."""
-    load, *checks = _only(values, argument=1, code=errno.EPERM)
+    load, *checks = _allow_only(values, argument=1, code=errno.EPERM)
     return [load, _and(_TYPE_BITS), *checks]
 
 
@@ -156,7 +159,7 @@ def _and(mask: int) -> bytes:
     return struct.pack("=HBBI", _AND, 0, 0, mask)
 
 
-def _none_of(values: tuple[int, ...]) -> list[bytes]:
+def _deny_values(values: tuple[int, ...]) -> list[bytes]:
     """Refuse a call whose second argument is one of these."""
     checks = [_load(_ARGUMENT + 8)]
     for value in values:

@@ -5,21 +5,23 @@ import errno
 import fcntl
 import os
 import stat
+import threading
 import uuid
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from apexbridge.errors import StorageError
 from apexbridge.paths import create_bytes, remove_tree, safe_join
-from apexbridge.sandbox.users import give
+from apexbridge.sandbox.base import MIB, SandboxLimits
+from apexbridge.sandbox.uid_pool import chown_tree
 
 _LOCK = ".lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Harvest:
+class CollectedOutputs:
     """Files a run left behind, and those that were not taken, with the reason."""
 
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
@@ -41,7 +43,7 @@ class Workspaces:
         """
         self._home.mkdir(parents=True, exist_ok=True, mode=0o711)  # each one inside is private
         place = self._home / uuid.uuid4().hex
-        held = _hold(place.with_suffix(_LOCK))
+        held = _try_lock(place.with_suffix(_LOCK))
         try:
             place.mkdir(mode=0o700)
             yield place
@@ -55,7 +57,7 @@ class Workspaces:
         swept = 0
         for lock in self._home.glob(f"*{_LOCK}") if self._home.is_dir() else ():
             try:
-                held = _hold(lock)
+                held = _try_lock(lock)
             except StorageError:
                 continue  # someone is at work in it
             remove_tree(lock.with_suffix(""))
@@ -65,7 +67,7 @@ class Workspaces:
         return swept
 
 
-def _hold(lock: Path) -> int:
+def _try_lock(lock: Path) -> int:
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -75,7 +77,7 @@ def _hold(lock: Path) -> int:
     return descriptor
 
 
-def fill(place: Path, inputs: Mapping[str, bytes]) -> None:
+def write_inputs(place: Path, inputs: Mapping[str, bytes]) -> None:
     """Put files into a workspace.
 
     Raises:
@@ -91,20 +93,20 @@ def fill(place: Path, inputs: Mapping[str, bytes]) -> None:
             raise StorageError(str(error), path=ascii(name)) from error
     owner = place.stat().st_uid
     if inputs and owner != os.geteuid():
-        give(place, owner)
+        chown_tree(place, owner)
 
 
-def harvest(place: Path, max_bytes: int, max_files: int = 100) -> Harvest:
+def collect_outputs(place: Path, max_bytes: int, max_files: int = 100) -> CollectedOutputs:
     """Read the files a run left behind: plain files with one name, never through a link."""
     files, left, room = dict[str, bytes](), dict[str, str](), max_bytes
     place.chmod(0o700)  # whatever the run made of its own folder
     top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        for name in _names(top, PurePosixPath(), left):
+        for name in _output_names(top, PurePosixPath(), left):
             if len(files) >= max_files:
                 left[str(name)] = "too many files"
                 break
-            data = _read(top, name, room)
+            data = _read_output(top, name, room)
             if isinstance(data, bytes):
                 files[str(name)] = data
                 room -= len(data)
@@ -112,10 +114,10 @@ def harvest(place: Path, max_bytes: int, max_files: int = 100) -> Harvest:
                 left[str(name)] = data
     finally:
         os.close(top)
-    return Harvest(files=files, left=left)
+    return CollectedOutputs(files=files, left=left)
 
 
-def _names(
+def _output_names(
     top: int, folder: PurePosixPath, left: dict[str, str], depth: int = 8
 ) -> Iterator[PurePosixPath]:
     with contextlib.suppress(OSError), os.scandir(top) as items:
@@ -132,12 +134,12 @@ def _names(
                     left[str(folder / name)] = str(error.strerror)
                     continue
                 try:
-                    yield from _names(inner, folder / name, left, depth - 1)
+                    yield from _output_names(inner, folder / name, left, depth - 1)
                 finally:
                     os.close(inner)
 
 
-def _read(top: int, name: PurePosixPath, room: int) -> bytes | str:
+def _read_output(top: int, name: PurePosixPath, room: int) -> bytes | str:
     """The bytes, or why they are not taken. The run is over: nobody swaps folders any more."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
@@ -152,3 +154,101 @@ def _read(top: int, name: PurePosixPath, room: int) -> bytes | str:
             return "a hard link"
         data = file.read(room + 1)
     return data if len(data) <= room else "too large"
+
+
+_MAX_DEPTH = 100
+_BLOCK = 512
+_MIN_FREE_BYTES = 1024 * MIB
+_MIN_FREE_DIVISOR = 20
+"""The smaller of the two must stay free: so many bytes, or one part in so many of the disk."""
+
+_READ_SEARCH_MODE = stat.S_IRUSR | stat.S_IXUSR
+_RESOURCE_ERRNOS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+_count_lock = threading.Lock()
+"""A walk holds a descriptor for each level: several at once could use them up."""
+
+
+class WorkspaceQuota:
+    """Says whether a workspace holds more than it may."""
+
+    def __init__(self, place: Path, limits: SandboxLimits) -> None:
+        self._place = place
+        self._limits = limits
+        self._free_before = _disk_space(place)[0]
+
+    def is_exceeded(self) -> bool:
+        """Count once; a workspace that cannot be counted is too much."""
+        count = _UsageCounter(self._limits)
+        with _count_lock:
+            try:
+                if self._is_disk_filling():
+                    return True
+                _in_directory(None, str(self._place), lambda top: count.folder(top, 0))
+            except OSError as error:
+                return error.errno not in _RESOURCE_ERRNOS
+        return count.is_over
+
+    def _is_disk_filling(self) -> bool:
+        """Whether the disk runs full and this run can be the cause."""
+        free, size = _disk_space(self._place)
+        is_low = free < min(_MIN_FREE_BYTES, size // _MIN_FREE_DIVISOR)
+        return is_low and self._free_before - free > self._limits.workspace_bytes
+
+
+class _UsageCounter:
+    """One walk, which ends as soon as there is too much."""
+
+    def __init__(self, limits: SandboxLimits) -> None:
+        self._bytes = limits.workspace_bytes
+        self._files = limits.workspace_files
+        self.is_over = False
+
+    def folder(self, descriptor: int, depth: int) -> None:
+        if depth > _MAX_DEPTH:
+            self.is_over = True
+        with os.scandir(descriptor) as entries:
+            for entry in entries:
+                if self.is_over:
+                    return
+                self._entry(descriptor, entry.name, depth)
+
+    def _entry(self, parent: int, name: str, depth: int) -> None:
+        try:
+            status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        except FileNotFoundError:  # gone since it was listed
+            return
+        self._files -= 1
+        self._bytes -= status.st_blocks * _BLOCK  # what it takes, not what it says
+        self.is_over = self._files < 0 or self._bytes < 0
+        if stat.S_ISDIR(status.st_mode) and not self.is_over:
+            _in_directory(parent, name, lambda inner: self.folder(inner, depth + 1))
+
+
+def _in_directory(parent: int | None, name: str, count: Callable[[int], None]) -> None:
+    """Open a folder below another, also one that was made unreadable, but never through a link."""
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        held = os.open(name, os.O_PATH | flags, dir_fd=parent)
+    except (FileNotFoundError, NotADirectoryError):  # gone, or swapped for something else
+        if parent is None:
+            raise
+        return
+    try:
+        here = f"/proc/self/fd/{held}"  # this very folder, whatever its name leads to by now
+        mode = os.fstat(held).st_mode
+        if mode & _READ_SEARCH_MODE != _READ_SEARCH_MODE and os.geteuid() != 0:
+            os.chmod(here, stat.S_IMODE(mode) | _READ_SEARCH_MODE)
+        inner = os.open(here, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            count(inner)
+        finally:
+            os.close(inner)
+    finally:
+        os.close(held)
+
+
+def _disk_space(place: Path) -> tuple[int, int]:
+    """Bytes that are free for us, and all there are."""
+    status = os.statvfs(place)
+    return status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize

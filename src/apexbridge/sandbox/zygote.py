@@ -23,49 +23,51 @@ import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from apexbridge.sandbox.confine import (
-    LEAST_ABI,
+from apexbridge.sandbox.kernel_limits import (
+    MIN_LANDLOCK_ABI,
     PR_SET_PDEATHSIG,
-    Census,
-    Filter,
-    Rules,
+    LandlockRuleset,
+    ProcessCounter,
+    SeccompFilter,
     drop_capabilities,
     landlock_abi,
-    limit,
     prctl,
-    turn_into_user,
+    set_rlimits,
+    switch_user,
 )
 
 PR_GET_DUMPABLE, PR_SET_DUMPABLE = 3, 4
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
-MAX_LEFT = 10_000
+MAX_ORPHANS = 10_000
 MAX_DESCRIPTORS = 8
 MAX_PACKET = 1024
-FIRST_KEPT = 40  # further descriptors of an order are inherited under these numbers
+FIRST_INHERITED_FD = 40  # further descriptors of an order are inherited under these numbers
 REST_MILLISECONDS = 30  # a run that has just begun need not share the processor with its successor
-SPARE = 2  # how many wait, each with its child ready: a fork is what costs most
+SPARE_SUPERVISORS = 2  # how many wait, each with its child ready: a fork is what costs most
 
-Order = dict[str, Any]
+LaunchOrder = dict[str, Any]
 Config = dict[str, Any]
 
-census = Census()
+process_counter = ProcessCounter()
 
 
-def arrange(streams: Sequence[int], kept: Sequence[int]) -> None:
+def place_descriptors(streams: Sequence[int], kept: Sequence[int]) -> None:
     """Give every descriptor the number under which the command finds it."""
-    for number, stream in (*enumerate(streams), *enumerate(kept, FIRST_KEPT)):
+    for number, stream in (*enumerate(streams), *enumerate(kept, FIRST_INHERITED_FD)):
         os.dup2(stream, number)
 
 
-def become(order: Order, rules: Rules | None, calls: Filter | None) -> NoReturn:
+def exec_order(
+    order: LaunchOrder, rules: LandlockRuleset | None, calls: SeccompFilter | None
+) -> NoReturn:
     """In the child: give everything up, then turn into the command. Does not return."""
     os.setsid()
     os.chdir(order["cwd"])
     if order["user"] is not None:
-        turn_into_user(order["user"])
+        switch_user(order["user"])
     elif os.geteuid() != 0:  # who is nobody else's user shares the kernel's count with others
-        order["limits"]["RLIMIT_NPROC"] += census.take()
-    limit(order["limits"])
+        order["limits"]["RLIMIT_NPROC"] += process_counter.take()
+    set_rlimits(order["limits"])
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     if order["confined"]:
         if rules is None:
@@ -87,7 +89,7 @@ def become(order: Order, rules: Rules | None, calls: Filter | None) -> NoReturn:
     raise failure
 
 
-def put(path: str, value: int) -> None:
+def write_kernel_file(path: str, value: int) -> None:
     """Write to a file of the kernel's; where there is none, none is made."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -134,26 +136,26 @@ def sweep_groups(homes: Sequence[str]) -> None:
                     os.rmdir(os.path.join(home, name))
 
 
-def wait_and_become(
+def wait_and_exec(
     line: socket.socket, tell: int, config: Config, groups: Sequence[str]
 ) -> NoReturn:
     """In the child: get ready, wait for the order, then turn into it, or say why not."""
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         for group in groups:
-            put(os.path.join(group, "cgroup.procs"), os.getpid())
-        rules = Rules() if landlock_abi() >= LEAST_ABI else None
+            write_kernel_file(os.path.join(group, "cgroup.procs"), os.getpid())
+        rules = LandlockRuleset() if landlock_abi() >= MIN_LANDLOCK_ABI else None
         if rules is not None:  # what every run may reach is granted before there is a hurry
             rules.grant(config["read"], config["write"])
-        calls = Filter(bytes.fromhex(config["filter"])) if config["filter"] else None
-        rehearse()
+        calls = SeccompFilter(bytes.fromhex(config["filter"])) if config["filter"] else None
+        prefault()
         packet, descriptors, _, _ = socket.recv_fds(line, 16, MAX_DESCRIPTORS)
         if packet:
-            seal(descriptors)
+            set_cloexec(descriptors)
             stdin, stdout, stderr, written, *kept = descriptors
             order = json.loads(os.pread(written, os.fstat(written).st_size, 0))
-            arrange((stdin, stdout, stderr), kept)
-            become(order, rules, calls)
+            place_descriptors((stdin, stdout, stderr), kept)
+            exec_order(order, rules, calls)
     except BaseException as error:  # noqa: BLE001  # whatever it was, the parent must hear
         code = error.errno if isinstance(error, OSError) else 0
         os.write(tell, struct.pack("=i", code or -1))
@@ -173,22 +175,22 @@ class Supervisor:
         if self._child == 0:
             self._line.close()
             os.close(self._told)
-            wait_and_become(theirs, tell, config, self._groups)
+            wait_and_exec(theirs, tell, config, self._groups)
         theirs.close()
         os.close(tell)
         # Opened now: a command that could take our descriptors away must not save itself so.
         self._watched = os.pidfd_open(self._child)
-        self._family = Family()
+        self._family = ProcessTree()
 
     def serve(self, line: socket.socket, taken: int) -> None:
         """Wait for an order, and see it through."""
-        rehearse()
+        prefault()
         packet, descriptors, _, _ = socket.recv_fds(line, MAX_PACKET, MAX_DESCRIPTORS)
         line.close()
         if packet:
             os.write(taken, b"x")
             os.close(taken)
-            seal(descriptors)
+            set_cloexec(descriptors)
             control = socket.socket(fileno=descriptors.pop(3))
             report = self._fulfil(json.loads(packet), control, descriptors)
             with contextlib.suppress(OSError):
@@ -203,7 +205,7 @@ class Supervisor:
         """Pass the order on, and watch until its end or ours."""
         try:
             for number, name, value in bounds:
-                put(os.path.join(self._groups[number], name), value)
+                write_kernel_file(os.path.join(self._groups[number], name), value)
         except (IndexError, OSError) as error:  # without its bounds nothing is run
             return {"errno": getattr(error, "errno", None) or errno.EAGAIN}
         with contextlib.suppress(OSError):  # one that failed to get ready has said why
@@ -219,24 +221,24 @@ class Supervisor:
         return {"errno": struct.unpack("=i", failure)[0]} if failure else {"status": status}
 
 
-def rehearse() -> None:
+def prefault() -> None:
     """Touch what an order will need: the pages of a fork are copied when they are first used."""
     if os.geteuid() != 0:
-        census.take()
-    seal([])
-    Family().members()
+        process_counter.take()
+    set_cloexec([])
+    ProcessTree().members()
     prctl(PR_GET_DUMPABLE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     json.loads(json.dumps({"status": 0, "words": ["a", 1, None, True]}).encode())
 
 
-def seal(descriptors: Sequence[int]) -> None:
+def set_cloexec(descriptors: Sequence[int]) -> None:
     """Received descriptors would survive an exec."""
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
 
 
-class Family:
+class ProcessTree:
     """All processes that are ours now, our child's orphans too."""
 
     def __init__(self) -> None:
@@ -253,7 +255,7 @@ class Family:
     def end(self, child: int) -> int | None:
         """Kill and reap until nobody is left; the first child's status."""
         status = None
-        for _ in range(MAX_LEFT):
+        for _ in range(MAX_ORPHANS):
             for pid in self.members():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -269,19 +271,19 @@ class Family:
 def serve(line: socket.socket, config: Config) -> None:
     """Keep supervisors waiting for orders until the other side is gone."""
     noticed, taken = os.pipe()
-    for _ in range(SPARE):
+    for _ in range(SPARE_SUPERVISORS):
         fork_supervisor(line, noticed, taken, config)
     watch = select.poll()
     watch.register(line, 0)  # only its end is of interest here
     watch.register(noticed, select.POLLIN)
-    waiting = SPARE
+    waiting = SPARE_SUPERVISORS
     while True:
-        pause = None if waiting >= SPARE else REST_MILLISECONDS if waiting > 0 else 0
+        pause = None if waiting >= SPARE_SUPERVISORS else REST_MILLISECONDS if waiting > 0 else 0
         ready = dict(watch.poll(pause))
         if line.fileno() in ready:
             return
         if noticed in ready:
-            waiting -= len(os.read(noticed, SPARE))
+            waiting -= len(os.read(noticed, SPARE_SUPERVISORS))
         else:
             fork_supervisor(line, noticed, taken, config)
             waiting += 1

@@ -11,19 +11,18 @@ from starlette.routing import Route as Served
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from apexbridge.errors import ApexBridgeError, RequestError
-from apexbridge.server.base import Call, Caller, House, Route
-from apexbridge.server.examining import is_upload, unsupported
-from apexbridge.server.refusals import alone, refusal
-from apexbridge.server.replies import Reply
-from apexbridge.server.security import Checked
+from apexbridge.server.error_responses import negotiated_error, unwrap_group
+from apexbridge.server.middleware import GatewayMiddleware, TrackedSend
+from apexbridge.server.request_guard import is_multipart, unsupported_media_type
+from apexbridge.server.routing import AppState, Caller, RequestContext, Route
 
 log = logging.getLogger(__name__)
 
-Answer = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[Request], Awaitable[Response]]
 
 
-def build(
-    house: House, routes: Iterable[Route], mounts: Mapping[str, ASGIApp] | None = None
+def build_app(
+    house: AppState, routes: Iterable[Route], mounts: Mapping[str, ASGIApp] | None = None
 ) -> ASGIApp:
     """Everything a server answers; `mounts` are whole applications, such as MCP's, by path.
 
@@ -31,43 +30,43 @@ def build(
     by itself.
     """
     served = [
-        Served(route.path, _endpoint(house, route), methods=[route.method]) for route in routes
+        Served(route.path, _handler(house, route), methods=[route.method]) for route in routes
     ]
     whole = list[BaseRoute]()
     for path, mounted in (mounts or {}).items():
-        guarded = _KeyNeeded(mounted, path)
+        guarded = _RequireKey(mounted, path)
         # A mount has what lies below its path; the path itself is another route.
         whole += [Served(path, guarded), Mount(path, app=guarded)]
     router = Router([*served, *whole], redirect_slashes=False)
-    return Checked(_Faults(_Known(served, router)), house)
+    return GatewayMiddleware(_ExceptionMiddleware(_StaticPathRouter(served, router)), house)
 
 
-def _endpoint(house: House, route: Route) -> Answer:
+def _handler(house: AppState, route: Route) -> Handler:
     async def answer(request: Request) -> Response:
         scope = request.scope
         scope["state"]["route"] = route.path
         caller: Caller = scope["state"]["caller"]
         if not route.opens_to(caller):
-            raise _not_allowed(scope, route.scope or "")
-        if not route.uploads and is_upload(scope["state"]["seen"]):
-            raise unsupported("multipart/form-data")
-        return await route.endpoint(Call(request, house, caller))
+            raise _auth_error(scope, route.scope or "")
+        if not route.uploads and is_multipart(scope["state"]["seen"]):
+            raise unsupported_media_type("multipart/form-data")
+        return await route.endpoint(RequestContext(request, house, caller))
 
     return answer
 
 
-def _not_allowed(scope: Scope, wanted: str = "") -> RequestError:
+def _auth_error(scope: Scope, wanted: str = "") -> RequestError:
     if scope["state"]["caller"].id:
         return RequestError(code="scope_missing", scope=wanted)
     return RequestError(code="key_invalid" if scope["state"].get("has_key") else "key_missing")
 
 
-class _Known:
+class _StaticPathRouter:
     """Looks up the addresses that have no part which varies; the router looks for all others."""
 
     def __init__(self, served: Sequence[Served], router: ASGIApp) -> None:
         self._router = router
-        self._by_address: dict[tuple[str, str], Answer] = {}
+        self._by_address: dict[tuple[str, str], Handler] = {}
         for route in served:
             for method in route.methods or ():
                 # Of several that fit an address, the router takes the first.
@@ -89,7 +88,7 @@ class _Known:
         await response(scope, receive, send)
 
 
-class _KeyNeeded:
+class _RequireKey:
     """Stands before a whole application."""
 
     def __init__(self, app: ASGIApp, path: str) -> None:
@@ -99,11 +98,11 @@ class _KeyNeeded:
         """Pass a request on, if somebody known sent it."""
         scope["state"]["route"] = self._path
         if not scope["state"]["caller"].id:
-            raise _not_allowed(scope)
+            raise _auth_error(scope)
         await self._app(scope, receive, send)
 
 
-class _Faults:
+class _ExceptionMiddleware:
     """Answers what could not be answered; what nobody expected is told to the log alone."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -115,9 +114,9 @@ class _Faults:
         try:
             await self._app(scope, receive, send)
         except Exception as raised:  # whatever it is, the server goes on
-            error = alone(raised)
+            error = unwrap_group(raised)
             if not isinstance(error, ApexBridgeError | HTTPException):
                 log.exception("A request failed")
-            if isinstance(send, Reply) and send.is_started:
+            if isinstance(send, TrackedSend) and send.is_started:
                 return  # the connection is closed, so that nobody takes a part for the whole
-            await refusal(error, scope)(scope, receive, send)
+            await negotiated_error(error, scope)(scope, receive, send)

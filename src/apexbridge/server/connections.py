@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Protocol
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-_MAX_HEAD = 65_536
-_GATHERED = 65_536
-_BUSY = (
+_MAX_HEADER_BYTES = 65_536
+_MAX_COALESCED_BYTES = 65_536
+_BUSY_RESPONSE = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
     b"retry-after: 1\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s"
 )
@@ -39,11 +39,11 @@ class Transport(Protocol):
         ...
 
 
-Later = Callable[[Callable[[], None]], object]
+CallSoon = Callable[[Callable[[], None]], object]
 """Calls something as soon as others have had their turns."""
 
 
-class Gathering:
+class CoalescingTransport:
     """A transport that sends what is written in one go in one go: a head goes with its body.
 
     To the system, and to the client that it wakes, each piece costs as much as a whole answer.
@@ -51,7 +51,7 @@ class Gathering:
 
     __slots__ = ("_later", "_pieces", "_size", "_transport", "is_closing")
 
-    def __init__(self, transport: Transport, later: Later) -> None:
+    def __init__(self, transport: Transport, later: CallSoon) -> None:
         self._transport, self._later = transport, later
         self._pieces, self._size = list[bytes](), 0
         self.is_closing = transport.is_closing
@@ -65,7 +65,7 @@ class Gathering:
             self._later(self._send)
         self._pieces.append(data)
         self._size += len(data)
-        if self._size > _GATHERED:
+        if self._size > _MAX_COALESCED_BYTES:
             self._send()  # or a client that reads slowly would never hold its writer up
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class Gathering:
             self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
 
-class Patient(HttpToolsProtocol):
+class GuardedHttpProtocol(HttpToolsProtocol):
     """One connection; patient, but not without end."""
 
     most: ClassVar[int] = 4_096
@@ -94,11 +94,11 @@ class Patient(HttpToolsProtocol):
 
     def connection_made(self, transport: Transport) -> None:
         """Somebody came."""
-        gathering = Gathering(transport, self.loop.call_soon)
+        gathering = CoalescingTransport(transport, self.loop.call_soon)
         super().connection_made(gathering)  # pyright: ignore[reportArgumentType]
         self.owing = time.monotonic()
         if len(self.connections) > self.most:
-            self.transport.write(_BUSY % (len(_BUSY_BODY), _BUSY_BODY))
+            self.transport.write(_BUSY_RESPONSE % (len(_BUSY_BODY), _BUSY_BODY))
             self.transport.close()
 
     def data_received(self, data: bytes) -> None:
@@ -110,7 +110,7 @@ class Patient(HttpToolsProtocol):
         if self._is_in_head:
             self._head += len(data)
         super().data_received(data)
-        if self._is_in_head and self._head > _MAX_HEAD and not self.transport.is_closing():
+        if self._is_in_head and self._head > _MAX_HEADER_BYTES and not self.transport.is_closing():
             self.send_400_response("The head of the request is too large.")
 
     def on_headers_complete(self) -> None:
@@ -137,11 +137,11 @@ class Patient(HttpToolsProtocol):
         return is_answered and self.owing is not None and now - self.owing > head_seconds
 
 
-def close_late(server: uvicorn.Server, *, head_seconds: float, stuck_seconds: float) -> int:
+def close_stalled(server: uvicorn.Server, *, head_seconds: float, stuck_seconds: float) -> int:
     """Close every connection whose time is over; how many those were."""
     now, late = time.monotonic(), 0
     for connection in tuple(server.server_state.connections):
-        if isinstance(connection, Patient) and connection.is_late(
+        if isinstance(connection, GuardedHttpProtocol) and connection.is_late(
             now, head_seconds=head_seconds, stuck_seconds=stuck_seconds
         ):
             connection.transport.abort()

@@ -7,8 +7,8 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from apexbridge.errors import StorageError
-from apexbridge.server.base import Call, House, Route
-from apexbridge.server.metrics import MEDIA
+from apexbridge.server.metrics import MEDIA_TYPE
+from apexbridge.server.routing import AppState, RequestContext, Route
 
 _OK, _UNAVAILABLE = 200, 503
 
@@ -25,18 +25,18 @@ class Readiness(BaseModel):
     status: Literal["ready", "starting", "stopping", "broken"]
 
 
-async def healthz(call: Call) -> Response:
+async def healthz(call: RequestContext) -> Response:
     """It answers, so it lives."""
     return _json(Health())
 
 
-async def readyz(call: Call) -> Response:
+async def readyz(call: RequestContext) -> Response:
     """It takes requests from its first breath on, but sends nobody here before it is warm."""
-    status = _standing(call.house)
+    status = _readiness(call.house)
     return _json(Readiness(status=status), _OK if status == "ready" else _UNAVAILABLE)
 
 
-def _standing(house: House) -> Literal["ready", "starting", "stopping", "broken"]:
+def _readiness(house: AppState) -> Literal["ready", "starting", "stopping", "broken"]:
     if house.traffic.is_stopping:
         return "stopping"
     if house.traffic.is_starting:
@@ -48,7 +48,7 @@ def _standing(house: House) -> Literal["ready", "starting", "stopping", "broken"
     return "ready"
 
 
-async def metrics(call: Call) -> Response:
+async def metrics(call: RequestContext) -> Response:
     """Everything that is counted."""
     house, runtime = call.house, call.runtime
     searching = runtime.searching if "searching" in vars(runtime) else None
@@ -58,7 +58,7 @@ async def metrics(call: Call) -> Response:
         index=searching.size if searching else None,
         sandbox=runtime.executing.sandbox_kind,
     )
-    return Response(house.metrics.text(), media_type=MEDIA)
+    return Response(house.metrics.text(), media_type=MEDIA_TYPE)
 
 
 def _json(model: BaseModel, status: int = _OK) -> Response:

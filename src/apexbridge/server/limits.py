@@ -6,21 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import anyio
+from starlette.types import Message, Receive
 
 from apexbridge.errors import ApexBridgeError, RequestError
 
 _MINUTE = 60.0
-SOON = 1
+RETRY_AFTER_SECONDS = 1
 """Seconds after which it is worth trying a busy server again."""
 
 
-def stopping() -> RequestError:
+def shutdown_error() -> RequestError:
     """What is said to whoever comes, or still waits, when the server stops."""
     return RequestError(code="server_stopping", retry_after=5)
 
 
 @dataclass(slots=True, eq=False)
-class Flight:
+class InFlightRequest:
     """A request that is worked on."""
 
     scope: anyio.CancelScope = field(default_factory=lambda: anyio.move_on_after(None))
@@ -43,11 +44,11 @@ class Flight:
         self.scope.cancel()
 
 
-class Traffic:
+class ConcurrencyLimiter:
     """Every request that is worked on."""
 
     def __init__(self) -> None:
-        self._flights: set[Flight] = set()
+        self._flights: set[InFlightRequest] = set()
         self._idle = anyio.Event()
         self.is_starting = False
         self.is_stopping = False
@@ -55,36 +56,36 @@ class Traffic:
     def __len__(self) -> int:
         return len(self._flights)
 
-    def admit(self, most: int | None) -> Flight:
+    def admit(self, most: int | None) -> InFlightRequest:
         """Take in one more, if there are fewer than so many; it must `leave`.
 
         Raises:
             RequestError: If there are as many as there may be.
         """
         if most is not None and len(self._flights) >= most:
-            raise RequestError(code="server_busy", retry_after=SOON)
-        flight = Flight()
+            raise RequestError(code="server_busy", retry_after=RETRY_AFTER_SECONDS)
+        flight = InFlightRequest()
         self._flights.add(flight)
         return flight
 
-    def leave(self, flight: Flight) -> None:
+    def leave(self, flight: InFlightRequest) -> None:
         """It has ended."""
         self._flights.discard(flight)
         if self.is_stopping and not self._flights:
             self._idle.set()
 
-    def listens(self, flight: Flight) -> None:
+    def listens(self, flight: InFlightRequest) -> None:
         """It turned out to be one that would never end by itself."""
         flight.is_listener = True
         if self.is_stopping:
-            flight.stop(stopping())
+            flight.stop(shutdown_error())
 
     def stop(self) -> None:
         """Take in no more, and let go of those that only listen."""
         self.is_stopping = True
         for flight in tuple(self._flights):
             if flight.is_listener:
-                flight.stop(stopping())
+                flight.stop(shutdown_error())
         if not self._flights:
             self._idle.set()
 
@@ -97,7 +98,7 @@ class Traffic:
     def cut_off(self) -> None:
         """End all that is still worked on."""
         for flight in tuple(self._flights):
-            flight.stop(stopping())
+            flight.stop(shutdown_error())
 
     async def rest(self, seconds: float) -> bool:
         """Wait until nothing is worked on, but no longer than that; whether it came to it."""
@@ -106,7 +107,7 @@ class Traffic:
         return not self._flights
 
 
-class Rates:
+class RateLimiter:
     """How often each key may ask: as often as it likes for a moment, so often in a minute."""
 
     def __init__(self, each_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -129,3 +130,35 @@ class Rates:
             wait = math.ceil((1 - left) * _MINUTE / most)
             raise RequestError(code="rate_limited", retry_after=max(1, wait))
         self._left[key] = (left - 1, now)
+
+
+class LimitedReceive:
+    """Receives for an application, and ends its request when the client asks too much."""
+
+    __slots__ = ("_flight", "_is_begun", "_is_whole", "_limit", "_receive", "_seconds", "_size")
+
+    def __init__(
+        self, receive: Receive, flight: InFlightRequest, *, limit: int, seconds: float
+    ) -> None:
+        self._receive, self._flight = receive, flight
+        self._limit, self._seconds = limit, seconds
+        self._size = 0
+        self._is_begun = self._is_whole = False
+
+    async def __call__(self) -> Message:
+        """The next message, as an application gets it."""
+        if self._is_whole:
+            return await self._receive()
+        if not self._is_begun:
+            # From now on somebody waits; a body that nobody reads may come when it likes.
+            self._is_begun = True
+            self._flight.due = time.monotonic() + self._seconds
+        message = await self._receive()
+        self._size += len(message.get("body", b""))
+        if self._size > self._limit:
+            self._flight.stop(RequestError(code="body_too_large", limit=self._limit))
+            await anyio.sleep_forever()  # it ends here, also where errors are swallowed
+        if not message.get("more_body", False):
+            self._is_whole = True
+            self._flight.due = math.inf
+        return message

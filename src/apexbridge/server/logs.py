@@ -12,13 +12,13 @@ from typing import Any, TextIO
 
 import orjson
 
-REQUEST: ContextVar[str] = ContextVar("request", default="")
+REQUEST_ID: ContextVar[str] = ContextVar("request", default="")
 """The id of the request that is worked on."""
-HIDDEN = "[hidden]"
+REDACTED = "[hidden]"
 _ENCODER = json.JSONEncoder(default=str)
-_MOST_CHARS = 20_000
-_MOST_LINES = 64
-_SECRETS = re.compile(
+_MAX_CHARS = 20_000
+_MAX_LINES = 64
+_SECRET_PATTERN = re.compile(
     r"""
       \b(?:apx_|sk-|sk_|rk_|pk-|ghp_|gho_|github_pat_|glpat-|xox[abprs]-|hf_|AIza|AKIA)
         [A-Za-z0-9_\-]{6,}
@@ -38,27 +38,27 @@ def redact(text: str) -> str:
     >>> redact("Incorrect API key provided: sk-proj-0123456789.")
     'Incorrect API key provided: [hidden].'
     """
-    return _SECRETS.sub(HIDDEN, text)
+    return _SECRET_PATTERN.sub(REDACTED, text)
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """Writes a record as one line; what is not plain ASCII is escaped, so it can harm nothing."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         line: dict[str, Any] = {
-            "at": _moment(record.created),
+            "at": _timestamp(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": redact(record.getMessage()[:_MOST_CHARS]),
+            "message": redact(record.getMessage()[:_MAX_CHARS]),
         }
-        if request := REQUEST.get():
+        if request := REQUEST_ID.get():
             line["request_id"] = request
         fields: Mapping[str, object] = getattr(record, "fields", {})
         for name, value in fields.items():
             line[name] = redact(value) if isinstance(value, str) else value
         if record.exc_info:
-            line["trace"] = redact(self.formatException(record.exc_info)[-_MOST_CHARS:])
+            line["trace"] = redact(self.formatException(record.exc_info)[-_MAX_CHARS:])
         return _ENCODER.encode(line).replace("\x7f", "\\u007f")
 
 
@@ -66,7 +66,7 @@ _redacted = lru_cache(maxsize=256)(redact)
 """Addresses are the same again and again."""
 
 
-def _moment(created: float) -> str:
+def _timestamp(created: float) -> str:
     """In universal time, whatever the place says."""
     return f"{_second(int(created))}.{int(created % 1 * 1000):03d}Z"
 
@@ -76,7 +76,7 @@ def _second(whole: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
 
 
-class Batched(logging.Handler):
+class BatchedHandler(logging.Handler):
     """Writes many lines at once: those of requests may wait a moment, a warning waits for nothing.
 
     Writing each by itself would cost as much as all else that is done for a small request.
@@ -89,13 +89,13 @@ class Batched(logging.Handler):
     def take(self, line: str) -> None:
         """Take a line as it is."""
         self._lines.append(line)
-        if len(self._lines) >= _MOST_LINES:
+        if len(self._lines) >= _MAX_LINES:
             self.flush()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take a line."""
         self._lines.append(self.format(record) + "\n")
-        if record.levelno >= logging.WARNING or len(self._lines) >= _MOST_LINES:
+        if record.levelno >= logging.WARNING or len(self._lines) >= _MAX_LINES:
             self.flush()
 
     def flush(self) -> None:
@@ -115,9 +115,9 @@ def log_request(log: logging.Logger, request_id: str, fields: Mapping[str, objec
     if not log.isEnabledFor(logging.INFO):
         return
     first = log.root.handlers[0] if log.root.handlers else None
-    lines = first if isinstance(first, Batched) else None
+    lines = first if isinstance(first, BatchedHandler) else None
     line: dict[str, object] = {
-        "at": _moment(time.time()),
+        "at": _timestamp(time.time()),
         "level": "info",
         "logger": log.name,
         "message": "request",
@@ -132,16 +132,16 @@ def log_request(log: logging.Logger, request_id: str, fields: Mapping[str, objec
         lines.take(written.decode("ascii") + "\n")
 
 
-def write_logs() -> None:
+def flush_logs() -> None:
     """Let lines that wait be written."""
     for lines in logging.getLogger().handlers:
         lines.flush()
 
 
-def log_to(stream: TextIO, level: int = logging.INFO) -> None:
+def configure_logging(stream: TextIO, level: int = logging.INFO) -> None:
     """Let the whole program log to a stream, and in no other way."""
-    lines = Batched(stream)
-    lines.setFormatter(JsonLines())
+    lines = BatchedHandler(stream)
+    lines.setFormatter(JsonFormatter())
     logging.basicConfig(handlers=[lines], level=level, force=True)
     # What it says of its own comings and goings is said by us, once.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)

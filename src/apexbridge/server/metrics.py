@@ -13,8 +13,8 @@ from prometheus_client import (
 
 from apexbridge.events import Event, TextDelta, ToolFinished, TurnFinished
 
-MEDIA = "text/plain; version=0.0.4; charset=utf-8"
-OTHER = "other"
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+UNMATCHED_ROUTE = "other"
 """The route of a request that had none: an address that somebody made up is no label."""
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _INPUT, _OUTPUT = ("input",), ("output",)
@@ -66,7 +66,7 @@ class Metrics:
         """A request came to its end; `route` is the pattern of its address."""
         counts = self._known.get((method, route, status))
         if counts is None:
-            known = method if method in _METHODS else OTHER
+            known = method if method in _METHODS else UNMATCHED_ROUTE
             counts = ((known, route, str(status)), self._seconds.labels(route))
             self._known[known, route, status] = counts
         self._tallies[self._requests, counts[0]] += 1

@@ -12,16 +12,16 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.responses import Response
 
-from apexbridge.server.base import Call, Route
+from apexbridge.server.routing import RequestContext, Route
 
 Schema = dict[str, Any]
 
 _REF = "#/components/schemas/{model}"
-_PART = re.compile(r"\{(\w+)(?::(\w+))?\}")
-_ALWAYS = (400, 401, 403, 408, 413, 414, 421, 429, 500, 503)
-_WITH_BODY = (415,)
-_BODILESS = frozenset({304})
-_ELSEWHERE = range(300, 400)
+_PATH_PARAMETER = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_COMMON_ERRORS = (400, 401, 403, 408, 413, 414, 421, 429, 500, 503)
+_BODY_ERRORS = (415,)
+_BODILESS_STATUSES = frozenset({304})
+_REDIRECTS = range(300, 400)
 _JSON = "application/json"
 _ERROR: Schema = {
     "type": "object",
@@ -77,9 +77,9 @@ def openapi_route(routes: Iterable[Route]) -> Route:
 
     @cache
     def written() -> bytes:
-        return orjson.dumps(document((*routes, route)))
+        return orjson.dumps(build_document((*routes, route)))
 
-    async def give(call: Call) -> Response:
+    async def give(call: RequestContext) -> Response:
         return Response(written(), media_type=_JSON)
 
     route = Route(
@@ -93,7 +93,7 @@ def openapi_route(routes: Iterable[Route]) -> Route:
     return route
 
 
-def document(routes: Sequence[Route]) -> Schema:
+def build_document(routes: Sequence[Route]) -> Schema:
     """Describe routes, as OpenAPI 3.1 wants it."""
     models = _models(routes)
     refs, definitions = models_json_schema(
@@ -102,7 +102,7 @@ def document(routes: Sequence[Route]) -> Schema:
     shapes = {key: refs[key] for key in models}
     paths: dict[str, Schema] = {}
     for route in routes:
-        operations = paths.setdefault(_PART.sub(r"{\1}", route.path), {})
+        operations = paths.setdefault(_PATH_PARAMETER.sub(r"{\1}", route.path), {})
         operations[route.method.lower()] = _operation(route, shapes)
     return {
         "openapi": "3.1.0",
@@ -137,12 +137,16 @@ def _models(routes: Iterable[Route]) -> dict[Key, None]:
 def _operation(route: Route, shapes: Mapping[Key, Schema]) -> Schema:
     told: Schema = {
         "summary": route.summary,
-        "operationId": _id_of(route),
-        "tags": [_tag_of(route)],
-        "parameters": [*_path_parameters(route), *_query(route), *_headers(route)],
+        "operationId": _operation_id(route),
+        "tags": [_tag(route)],
+        "parameters": [
+            *_path_parameters(route),
+            *_query_parameters(route),
+            *_header_parameters(route),
+        ],
         "responses": _responses(route, shapes),
     }
-    body = _body(route, shapes)
+    body = _request_body(route, shapes)
     if body is not None:
         told["requestBody"] = body
     if route.scope is not None:
@@ -151,12 +155,12 @@ def _operation(route: Route, shapes: Mapping[Key, Schema]) -> Schema:
     return told
 
 
-def _id_of(route: Route) -> str:
-    words = re.findall(r"\w+", _PART.sub(r"\1", route.path.removeprefix("/v1")))
+def _operation_id(route: Route) -> str:
+    words = re.findall(r"\w+", _PATH_PARAMETER.sub(r"\1", route.path.removeprefix("/v1")))
     return "_".join((route.method.lower(), *(words or ["root"])))
 
 
-def _tag_of(route: Route) -> str:
+def _tag(route: Route) -> str:
     words = re.findall(r"[\w.-]+", route.path.removeprefix("/v1"))
     return words[0] if words else "server"
 
@@ -164,11 +168,11 @@ def _tag_of(route: Route) -> str:
 def _path_parameters(route: Route) -> list[Schema]:
     return [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name, _ in _PART.findall(route.path)
+        for name, _ in _PATH_PARAMETER.findall(route.path)
     ]
 
 
-def _query(route: Route) -> list[Schema]:
+def _query_parameters(route: Route) -> list[Schema]:
     if route.asks is None:
         return []
     schema = route.asks.model_json_schema()
@@ -185,14 +189,14 @@ def _query(route: Route) -> list[Schema]:
     ]
 
 
-def _headers(route: Route) -> list[Schema]:
+def _header_parameters(route: Route) -> list[Schema]:
     return [
         {"name": name, "in": "header", "required": False, "schema": {"type": "string"}}
         for name in route.headers
     ]
 
 
-def _body(route: Route, shapes: Mapping[Key, Schema]) -> Schema | None:
+def _request_body(route: Route, shapes: Mapping[Key, Schema]) -> Schema | None:
     if route.uploads:
         return {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}
     if route.takes is None:
@@ -206,21 +210,21 @@ def _responses(route: Route, shapes: Mapping[Key, Schema]) -> Schema:
     good: Schema = {"description": HTTPStatus(route.status).phrase}
     if route.gives is not None:
         good["content"] = {_JSON: {"schema": shapes[route.gives, "serialization"]}}
-    elif route.media and route.status not in _ELSEWHERE:
+    elif route.media and route.status not in _REDIRECTS:
         is_text = route.media.startswith(("text/", _JSON))
         schema: Schema = {} if is_text else {"type": "string", "format": "binary"}
         good["content"] = {route.media: {"schema": schema}}
-    statuses = {*_ALWAYS, *route.errors}
+    statuses = {*_COMMON_ERRORS, *route.errors}
     if route.takes is not None or route.uploads or route.method in {"POST", "PATCH"}:
-        statuses |= {*_WITH_BODY}
+        statuses |= {*_BODY_ERRORS}
     return {
         str(route.status): good,
-        **{str(status): _refusal(status) for status in sorted(statuses)},
+        **{str(status): _error_response(status) for status in sorted(statuses)},
     }
 
 
-def _refusal(status: int) -> Schema:
+def _error_response(status: int) -> Schema:
     told: Schema = {"description": HTTPStatus(status).phrase}
-    if status not in _BODILESS:
+    if status not in _BODILESS_STATUSES:
         told["content"] = {_JSON: {"schema": {"$ref": _REF.format(model="Error")}}}
     return told

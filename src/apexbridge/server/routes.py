@@ -1,24 +1,21 @@
 """Every route of the server."""
 
-from apexbridge.server import (
-    chat,
-    console_files,
-    health,
-    records,
-    signing_in,
-    skills_routes,
-    well_known,
-)
-from apexbridge.server.base import Route
+from apexbridge.server import health
+from apexbridge.server.admin import routes as admin_routes
+from apexbridge.server.chat import completions
+from apexbridge.server.console import assets, sign_in
 from apexbridge.server.openapi import openapi_route
+from apexbridge.server.routing import Route
+from apexbridge.server.skills import routes as skill_routes
+from apexbridge.server.skills import well_known
 
 _ROUTES: tuple[Route, ...] = (
-    *chat.ROUTES,
-    *skills_routes.ROUTES,
-    *records.ROUTES,
-    *signing_in.ROUTES,
+    *completions.ROUTES,
+    *skill_routes.ROUTES,
+    *admin_routes.ROUTES,
+    *sign_in.ROUTES,
     *well_known.ROUTES,
     *health.ROUTES,
-    *console_files.ROUTES,
+    *assets.ROUTES,
 )
 ROUTES = (*_ROUTES, openapi_route(_ROUTES))

@@ -1,39 +1,37 @@
 """Settings: what can be chosen (`choices`), and how the layers come together (`layers`)."""
 
-from apexbridge.settings.choices import (
+from apexbridge.settings.loader import (
+    ENVIRONMENT,
+    PROJECT_FILES,
+    Config,
+    default_language,
+    flatten,
+    load,
+    user_config_file,
+)
+from apexbridge.settings.schema import (
     AgentSettings,
     IndexSettings,
     InstallSettings,
+    McpServer,
+    McpSettings,
     ModelSettings,
     PermissionSettings,
+    PluginSettings,
+    RemoteSettings,
     SandboxSettings,
+    ServerSettings,
     Settings,
     SkillSettings,
 )
-from apexbridge.settings.layers import (
-    ENVIRONMENT,
-    PROJECT_FILES,
-    Loaded,
-    flatten,
-    language_of_place,
-    load,
-    user_file,
-)
-from apexbridge.settings.outside import (
-    McpServer,
-    McpSettings,
-    PluginSettings,
-    RemoteSettings,
-)
-from apexbridge.settings.serving import ServerSettings
 
 __all__ = [
     "ENVIRONMENT",
     "PROJECT_FILES",
     "AgentSettings",
+    "Config",
     "IndexSettings",
     "InstallSettings",
-    "Loaded",
     "McpServer",
     "McpSettings",
     "ModelSettings",
@@ -44,8 +42,8 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "SkillSettings",
+    "default_language",
     "flatten",
-    "language_of_place",
     "load",
-    "user_file",
+    "user_config_file",
 ]

@@ -2,6 +2,7 @@
 
 import codecs
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from apexbridge.skills.model import Problem
@@ -29,23 +30,23 @@ class Document:
         return "\r\n" if self.text[: self.start].endswith("\r\n") else "\n"
 
 
-def decode(data: bytes) -> str | Problem:
+def decode_skill_md(data: bytes) -> str | Problem:
     """Read the bytes as UTF-8; a byte-order mark stays in front of the text."""
     if data.startswith(_UTF16_MARKS):
         return Problem(code="encoding_utf16", where=SKILL_MD)
     nul = data.find(b"\0")
     if nul >= 0:
         line = data.count(b"\n", 0, nul) + 1
-        return Problem(code="encoding_nul", where=at(line), details={"line": line})
+        return Problem(code="encoding_nul", where=line_location(line), details={"line": line})
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        details = {"line": line, "guess": _guess(data)}
-        return Problem(code="encoding_not_utf8", where=at(line), details=details)
+        details = {"line": line, "guess": _guess_encoding(data)}
+        return Problem(code="encoding_not_utf8", where=line_location(line), details=details)
 
 
-def _guess(data: bytes) -> str:
+def _guess_encoding(data: bytes) -> str:
     try:
         data.decode("gb18030")
     except UnicodeDecodeError:
@@ -53,7 +54,7 @@ def _guess(data: bytes) -> str:
     return "GBK"
 
 
-def split(text: str) -> Document | Problem:
+def split_frontmatter(text: str) -> Document | Problem:
     """Cut the text at its frontmatter, which must begin on the first line."""
     first = 1 if text.startswith("\ufeff") else 0
     match = _FRONTMATTER.match(text, first)
@@ -62,9 +63,38 @@ def split(text: str) -> Document | Problem:
             text=text, start=match.start(1), frontmatter=match[1], body=text[match.end() :]
         )
     opened = re.compile(r"---[ \t]*(\r?\n|\Z)").match(text, first)
-    return Problem(code="frontmatter_unclosed" if opened else "frontmatter_missing", where=at(1))
+    return Problem(
+        code="frontmatter_unclosed" if opened else "frontmatter_missing", where=line_location(1)
+    )
 
 
-def at(line: int) -> str:
+def line_location(line: int) -> str:
     """Name a place in SKILL.md."""
     return f"{SKILL_MD}:{line}"
+
+
+_COMMAND = re.compile(
+    r"^[ \t]*```![ \t]*\n(?P<block>.*?)^[ \t]*```[ \t]*$|(?<![^\s])!`(?P<line>[^`\n]+)`",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InlineCommand:
+    """A command, and the part of the text that its output takes the place of."""
+
+    start: int
+    end: int
+    command: str
+
+
+def inline_commands(text: str) -> Iterator[InlineCommand]:
+    """Every command in a text, in order; a blank one is none.
+
+    >>> [found.command for found in inline_commands("Now: !`date` and not a!`b`")]
+    ['date']
+    """
+    for match in _COMMAND.finditer(text):
+        command = (match["block"] or match["line"] or "").strip()
+        if command:
+            yield InlineCommand(match.start(), match.end(), command)

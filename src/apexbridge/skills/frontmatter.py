@@ -5,16 +5,113 @@ field means is for the manifest to say. Aliases, merge keys and foreign tags are
 depth and number of nodes are bounded while the text is read, so nothing can grow or run.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
 
-from apexbridge.skills.document import SKILL_MD, at
-from apexbridge.skills.manifest import Value
-from apexbridge.skills.model import Problem
-from apexbridge.skills.repair import Repair, quote_values
+from apexbridge.skills.document import SKILL_MD, line_location
+from apexbridge.skills.model import Problem, YamlValue
+
+_ENTRY = re.compile(r"(?P<indent> *)(?P<dash>- +)?(?:(?P<key>[\w.-]+):[ \t]+)?(?P<value>\S.*)")
+_COMMENT = re.compile(r"[ \t]+#.*$")
+_NEVER_QUOTED = ("|", ">", "#")
+_UNFINISHED = re.compile(r"[\[{][^\]}:]*$")
+"""A list or mapping that is opened and never closed: a slip that quotes would only hide."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """One value that was read as if it had quotes; places count in the author's text."""
+
+    key: str
+    is_top_level: bool
+    line: int
+    start: int
+    end: int
+    added: int
+    quoted: str
+
+
+def quote_values(text: str, needs_quotes: Callable[[str], bool]) -> tuple[str, tuple[Repair, ...]]:
+    """Quote every value that needs it; the mended text comes back with the repairs."""
+    lines = text.split("\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    pieces, repairs, done, number = list[str](), list[Repair](), 0, 0
+    while number < len(lines):
+        entry = _ENTRY.match(lines[number])
+        if entry is None or not (entry["key"] or entry["dash"]):
+            number += 1
+            continue
+        last = _last_line(lines, number, entry)
+        start = starts[number] + entry.start("value")
+        end = starts[last] + len(_COMMENT.sub("", lines[last]).rstrip())
+        quoted = _quoted(text[start:end], needs_quotes) if end > start else ""
+        if quoted:
+            pieces += [text[done:start], quoted]
+            repairs.append(_repair(entry, number, start, end, quoted))
+            done = end
+        number = last + 1
+    return "".join((*pieces, text[done:])), tuple(repairs)
+
+
+def _last_line(lines: list[str], first: int, entry: re.Match[str]) -> int:
+    """A plain value goes on over the lines below it that are deeper than its key."""
+    indent = len(entry["indent"]) + (len(entry["dash"] or "") if entry["key"] else 0)
+    last = first
+    for number in range(first + 1, len(lines)):
+        line = lines[number]
+        if line.strip() and len(line) - len(line.lstrip(" ")) <= indent:
+            break
+        last = number if line.strip() else last
+    return last
+
+
+def _quoted(value: str, needs_quotes: Callable[[str], bool]) -> str:
+    """The value in quotes, its items in quotes if it is a list; empty if it is sound as it is."""
+    if value.startswith(_NEVER_QUOTED) or _UNFINISHED.match(value) or not needs_quotes(value):
+        return ""
+    if value.startswith("[") and value.endswith("]"):
+        items = [item.strip() for item in _split_items(value[1:-1])]
+        listed = (
+            "[" + ", ".join(_quote(item) if needs_quotes(item) else item for item in items) + "]"
+        )
+        if not needs_quotes(listed):
+            return listed
+    return _quote(value)
+
+
+def _quote(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _split_items(text: str) -> list[str]:
+    """Cut at commas outside of brackets of any kind."""
+    parts, depth = [""], 0
+    for char in text:
+        depth += (char in "([{") - (char in ")]}" and depth > 0)
+        if char == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
+
+
+def _repair(entry: re.Match[str], line: int, start: int, end: int, quoted: str) -> Repair:
+    return Repair(
+        key=entry["key"] or "-",
+        is_top_level=entry["key"] is not None and not entry["indent"] and not entry["dash"],
+        line=line,
+        start=start,
+        end=end,
+        added=len(quoted) - (end - start),
+        quoted=" ".join(quoted.split()),
+    )
+
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 32
@@ -25,7 +122,7 @@ _CORE_TAGS = frozenset(
     f"tag:yaml.org,2002:{kind}"
     for kind in ("str", "int", "float", "bool", "null", "timestamp", "seq", "map")
 )
-_ODD_BREAKS = dict.fromkeys(map(ord, "\x85\u2028\u2029"), " ")
+_UNICODE_LINE_BREAKS = dict.fromkeys(map(ord, "\x85\u2028\u2029"), " ")
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
 
@@ -41,7 +138,7 @@ class Span:
 class Frontmatter:
     """The values, where they stand, and what had to be mended to read them."""
 
-    values: Mapping[str, Value]
+    values: Mapping[str, YamlValue]
     lines: Mapping[str, int]
     spans: Mapping[str, Span]
     is_flow: bool = False
@@ -54,7 +151,7 @@ def read(text: str) -> Frontmatter | Problem:
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return Problem(code="frontmatter_too_large", where=SKILL_MD, details={"limit": MAX_BYTES})
     # YAML takes these for line ends, so a value could hide a key. As blanks they stand in place.
-    plain = text.translate(_ODD_BREAKS)
+    plain = text.translate(_UNICODE_LINE_BREAKS)
     has_odd_breaks = plain != text
     text = plain
     first = _build(text)
@@ -66,7 +163,7 @@ def read(text: str) -> Frontmatter | Problem:
     second = _build(mended) if repairs else first
     if isinstance(second, Problem):
         return first
-    spans = _spans_before(second.spans, repairs)
+    spans = _original_spans(second.spans, repairs)
     return replace(second, repairs=repairs, spans=spans, has_odd_breaks=has_odd_breaks)
 
 
@@ -76,17 +173,19 @@ def _needs_quotes(value: str) -> bool:
     return isinstance(problem, Problem) and bool(problem.details.get("repairable"))
 
 
-def _spans_before(spans: Mapping[str, Span], repairs: tuple[Repair, ...]) -> dict[str, Span]:
+def _original_spans(spans: Mapping[str, Span], repairs: tuple[Repair, ...]) -> dict[str, Span]:
     """Put places in the mended text back to where they are in the author's."""
     mended = {r.key: Span(start=r.start, end=r.end) for r in repairs if r.is_top_level}
     return {
         key: mended.get(key)
-        or Span(start=_before(span.start, repairs), end=_before(span.end, repairs))
+        or Span(
+            start=_original_offset(span.start, repairs), end=_original_offset(span.end, repairs)
+        )
         for key, span in spans.items()
     }
 
 
-def _before(place: int, repairs: tuple[Repair, ...]) -> int:
+def _original_offset(place: int, repairs: tuple[Repair, ...]) -> int:
     shift = 0
     for repair in repairs:
         if repair.end + shift + repair.added > place:
@@ -99,7 +198,7 @@ def _before(place: int, repairs: tuple[Repair, ...]) -> int:
 class _Frame:
     """A list or mapping that is still open."""
 
-    node: "list[Value] | dict[str, Value]"
+    node: "list[YamlValue] | dict[str, YamlValue]"
     key: str | None = None
 
 
@@ -108,7 +207,7 @@ class _Builder:
     """Puts events together without recursion, and stops at the first broken rule."""
 
     stack: list[_Frame] = field(default_factory=list["_Frame"])
-    root: Value = None
+    root: YamlValue = None
     lines: dict[str, int] = field(default_factory=dict[str, int])
     spans: dict[str, Span] = field(default_factory=dict[str, Span])
     nodes: int = 0
@@ -126,7 +225,7 @@ class _Builder:
             return broken
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event)
-        node: list[Value] | dict[str, Value] = (
+        node: list[YamlValue] | dict[str, YamlValue] = (
             {} if isinstance(event, yaml.MappingStartEvent) else []
         )
         if not self.stack:
@@ -161,7 +260,7 @@ class _Builder:
         return self._add(None if is_null else event.value, event)
 
     def _key(
-        self, frame: _Frame, mapping: dict[str, Value], event: yaml.ScalarEvent
+        self, frame: _Frame, mapping: dict[str, YamlValue], event: yaml.ScalarEvent
     ) -> Problem | None:
         key = str(event.value)
         if key == "<<":
@@ -173,7 +272,7 @@ class _Builder:
         frame.key = key
         return None
 
-    def _add(self, value: Value, event: yaml.NodeEvent) -> Problem | None:
+    def _add(self, value: YamlValue, event: yaml.NodeEvent) -> Problem | None:
         if not self.stack:
             if self.nodes > 1:
                 return _problem("yaml_invalid", event, detail="there is a second document")
@@ -208,7 +307,7 @@ def _build(text: str) -> Frontmatter | Problem:
     if builder.root is None:
         builder.root = {}
     if not isinstance(builder.root, dict):
-        return Problem(code="frontmatter_not_mapping", where=at(2))
+        return Problem(code="frontmatter_not_mapping", where=line_location(2))
     return Frontmatter(
         values=builder.root, lines=builder.lines, spans=builder.spans, is_flow=builder.is_flow
     )
@@ -227,13 +326,13 @@ def _line(event: yaml.NodeEvent) -> int:
 
 
 def _problem(code: str, event: yaml.NodeEvent, **details: object) -> Problem:
-    return Problem(code=code, where=at(_line(event)), details=details)
+    return Problem(code=code, where=line_location(_line(event)), details=details)
 
 
 def _invalid(error: Exception) -> Problem:
     mark: Any = getattr(error, "problem_mark", None)
     detail = getattr(error, "problem", None) or str(error).split("\n", 1)[0]
-    where = at(mark.line + 2) if mark else SKILL_MD
+    where = line_location(mark.line + 2) if mark else SKILL_MD
     return Problem(code="yaml_invalid", where=where, details={"detail": detail, "repairable": True})
 
 

@@ -1,15 +1,134 @@
 """What a skill is. Three types, one for each level of disclosure."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
-from apexbridge import wording
-from apexbridge.policy.hookspec import Hook
-from apexbridge.policy.rules import ToolPattern
-from apexbridge.skills.manifest import SkillManifest
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from apexbridge import locales
+from apexbridge.permissions.hook_protocol import Hook
+from apexbridge.permissions.rules import ToolPattern, split_patterns
+
+YamlValue: TypeAlias = "str | list[YamlValue] | dict[str, YamlValue] | None"
+"""What frontmatter is made of before anyone says what it means: text, lists and mappings."""
+
+PORTABLE_PREFIX = "apexbridge."
+"""Fields outside the Agent Skills format may stand in `metadata` under this prefix."""
+
+SPEC_KEYS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
+"""All that the Agent Skills format itself knows."""
+
+
+def _as_patterns(value: YamlValue) -> object:
+    return split_patterns(value) if isinstance(value, str) else _as_list(value)
+
+
+def _as_list(value: YamlValue) -> object:
+    return () if value is None else value
+
+
+def _as_words(value: YamlValue) -> object:
+    return value.replace(",", " ").split() if isinstance(value, str) else _as_list(value)
+
+
+def _as_globs(value: YamlValue) -> object:
+    """Cut at commas and line ends, but not inside braces."""
+    if not isinstance(value, str):
+        return _as_list(value)
+    parts, depth = [""], 0
+    for char in value:
+        depth += (char == "{") - (char == "}" and depth > 0)
+        if char == "\n" or (char == "," and depth == 0):
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _as_text_map(value: YamlValue) -> object:
+    """Many authors nest; what is nested is kept as JSON text."""
+    if not isinstance(value, dict):
+        return {} if value is None else value
+    return {key: _as_text(entry) for key, entry in value.items()}
+
+
+def _as_text(value: YamlValue) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _as_hint(value: YamlValue) -> object:
+    """`[file]` is how hints are written, and YAML takes it for a list."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_as_text, value))}]"
+    return value
+
+
+def _as_choice(value: YamlValue) -> object:
+    """One word, whatever its case; a list of one is that word."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+ToolPatterns = Annotated[tuple[str, ...], BeforeValidator(_as_patterns)]
+WordList = Annotated[tuple[str, ...], BeforeValidator(_as_words)]
+GlobList = Annotated[tuple[str, ...], BeforeValidator(_as_globs)]
+HintText = Annotated[str | None, BeforeValidator(_as_hint)]
+TextMap = Annotated[dict[str, str], BeforeValidator(_as_text_map)]
+
+
+class SkillManifest(BaseModel):
+    """What an author declared. Unknown keys are kept (`model_extra`), never trusted."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
+
+    name: str | None = None
+    description: str | None = None
+    when_to_use: str | None = None
+    version: str | None = None
+    license: str | None = None
+    compatibility: str | None = None
+    metadata: TextMap = Field(default_factory=dict[str, str])
+    allowed_tools: ToolPatterns = Field(default=(), alias="allowed-tools")
+    disallowed_tools: ToolPatterns = Field(default=(), alias="disallowed-tools")
+    argument_hint: HintText = Field(default=None, alias="argument-hint")
+    arguments: WordList = ()
+    model: str | None = None
+    effort: str | None = None
+    context: Annotated[Literal["inline", "fork"], BeforeValidator(_as_choice)] = "inline"
+    agent: str | None = None
+    user_invocable: bool = Field(default=True, alias="user-invocable")
+    disable_model_invocation: bool = Field(default=False, alias="disable-model-invocation")
+    paths: GlobList = ()
+    hooks: dict[str, Any] = Field(default_factory=dict[str, Any])
+    shell: Annotated[Literal["bash", "powershell"], BeforeValidator(_as_choice)] = "bash"
+
+
+def _yaml_key(field: str) -> str:
+    return SkillManifest.model_fields[field].alias or field
+
+
+KEYS = tuple(map(_yaml_key, SkillManifest.model_fields))
+"""Every key we know, as it is written in SKILL.md."""
+
+
+def _fold_key(key: str) -> str:
+    return key.replace("-", "").replace("_", "").lower()
+
+
+_KEY_BY_FOLDED = {_fold_key(key): key for key in KEYS}
+
+
+def canonical_key(key: str) -> str | None:
+    """The key an author meant: `allowedTools` and `allowed_tools` are `allowed-tools`."""
+    return key if key in KEYS else _KEY_BY_FOLDED.get(_fold_key(key))
+
 
 Severity = Literal["error", "warning"]
 
@@ -123,6 +242,6 @@ class Problem:
         """The broken rule, in English."""
         return self.said().message
 
-    def said(self, language: wording.Language = "en") -> wording.Phrase:
+    def said(self, language: locales.Language = "en") -> locales.LocalizedText:
         """The broken rule and how to mend it, in the reader's language."""
-        return wording.say(self.code, self.details, language)
+        return locales.localize(self.code, self.details, language)

@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import re
+import shlex
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,31 +21,29 @@ of the hash, it could change and act after the skill was approved.
 
 MAX_FILES = 10_000
 
-_LITTER = frozenset({"__pycache__", ".git", ".hg", ".svn", ".DS_Store", "Thumbs.db", "__MACOSX"})
+_JUNK = frozenset({"__pycache__", ".git", ".hg", ".svn", ".DS_Store", "Thumbs.db", "__MACOSX"})
 
-Kind = Literal["file", "folder", "link", "device"]
+FileKind = Literal["file", "folder", "link", "device"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class TreeEntry:
     """Something in a skill's folder; `path` is relative to it."""
 
     path: PurePosixPath
-    kind: Kind
+    kind: FileKind
     size: int
     executable: bool
 
 
-def is_litter(path: PurePosixPath) -> bool:
+def is_junk(path: PurePosixPath) -> bool:
     """Say whether a path is no part of a skill that is passed on: caches, version control."""
     return (
-        bool(_LITTER.intersection(path.parts))
-        or path.suffix == ".pyc"
-        or path.name.startswith("._")
+        bool(_JUNK.intersection(path.parts)) or path.suffix == ".pyc" or path.name.startswith("._")
     )
 
 
-def entries(root: Path, *, is_ours: bool = True) -> Iterator[Entry]:
+def entries(root: Path, *, is_ours: bool = True) -> Iterator[TreeEntry]:
     """Walk the folder in a fixed order; links are told, never followed."""
     pending = [PurePosixPath()]
     while pending:
@@ -54,22 +54,22 @@ def entries(root: Path, *, is_ours: bool = True) -> Iterator[Entry]:
         pending += [entry.path for entry in reversed(found) if entry.kind == "folder"]
 
 
-def _list(root: Path, folder: PurePosixPath, *, is_ours: bool) -> Iterator[Entry]:
+def _list(root: Path, folder: PurePosixPath, *, is_ours: bool) -> Iterator[TreeEntry]:
     with os.scandir(root / folder) as items:
         for item in items:
             path = folder / item.name
             if is_ours and path == PurePosixPath(MARKER):
                 continue
             status = item.stat(follow_symlinks=False)
-            yield Entry(
+            yield TreeEntry(
                 path=path,
-                kind=kind_of(status.st_mode),
+                kind=file_kind(status.st_mode),
                 size=status.st_size,
                 executable=bool(status.st_mode & stat.S_IXUSR),
             )
 
 
-def kind_of(mode: int) -> Kind:
+def file_kind(mode: int) -> FileKind:
     """Name what a mode says a thing is."""
     if stat.S_ISREG(mode):
         return "file"
@@ -116,7 +116,7 @@ def _hash(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def _content(path: Path, entry: Entry) -> bytes:
+def _content(path: Path, entry: TreeEntry) -> bytes:
     if entry.kind == "link":
         return _hash(os.fsencode(path.readlink()))
     if entry.kind == "device":
@@ -183,3 +183,43 @@ def _status_line(path: str, status: os.stat_result) -> bytes:
 
 def _too_many(root: Path, limit: int) -> Problem:
     return Problem(code="tree_too_large", where=root.name, details={"limit": limit})
+
+
+INTERPRETER_BY_SUFFIX = {
+    ".py": "python", ".js": "node", ".mjs": "node", ".cjs": "node", ".sh": "bash",
+    ".ts": "typescript", ".mts": "typescript",
+}  # fmt: skip
+SHEBANG_BYTES = 256
+_INTERPRETER_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def script_interpreter(first_line: bytes, suffix: str) -> list[str]:
+    """The interpreter's name and the words behind it; an empty name if nothing says.
+
+    >>> runner_of(b"#!/usr/bin/env -S python3 -u", ".txt")
+    ['python3', '-u']
+    >>> runner_of(b"print(1)", ".py")
+    ['python']
+    """
+    words = [INTERPRETER_BY_SUFFIX.get(suffix, "")]
+    line = first_line.decode("utf-8", "replace").strip()
+    if line.startswith("#!"):
+        words = _split_shebang(line[2:]) or words
+        if PurePosixPath(words[0]).name == "env":
+            words = _without_flags(words[1:]) or [""]
+    name = PurePosixPath(words[0]).name
+    return [name if _INTERPRETER_NAME.fullmatch(name) else "", *words[1:]]
+
+
+def _without_flags(words: list[str]) -> list[str]:
+    """What `env` starts: what stands before it is meant for `env` itself."""
+    while words and words[0].startswith("-"):
+        words = words[1:]
+    return words
+
+
+def _split_shebang(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:  # an open quote: no program is called that
+        return ["?"]

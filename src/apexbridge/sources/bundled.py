@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from apexbridge import bundled
 from apexbridge.errors import SkillNotFoundError, SourceError, StorageError
-from apexbridge.paths import commit_folder, staging
+from apexbridge.paths import commit_dir, staging_dir
 from apexbridge.skills import tree
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import (
@@ -27,12 +27,12 @@ from apexbridge.skills.model import (
     SkillContent,
     SkillResource,
 )
-from apexbridge.skills.reader import Reading, open_document, parse_skill
+from apexbridge.skills.parser import ParseResult, parse_document, parse_skill
 from apexbridge.sources.base import Scan
 
 _ATTEMPTS = 5
 _SCRIPTS = "scripts"
-_TOP = PurePosixPath()
+_ROOT = PurePosixPath()
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -123,7 +123,7 @@ class BundledSource:
             raise SourceError(error.strerror or str(error), source=self.id) from None
         return sorted(folders, key=lambda folder: folder.name)
 
-    def _read(self, folder: Traversable) -> Reading:
+    def _read(self, folder: Traversable) -> ParseResult:
         files = list(_files(folder))
         data = (folder / SKILL_MD).read_bytes()
         reading = parse_skill(data, folder=folder.name, provenance=self.provenance)
@@ -134,7 +134,7 @@ class BundledSource:
             root=folder if isinstance(folder, Path) else None,
             fingerprint=_fingerprint(files),
         )
-        return Reading(skill=skill, problems=tuple(problems))
+        return ParseResult(skill=skill, problems=tuple(problems))
 
     def _home(self, skill: Skill) -> Traversable:
         """The skill's folder in the package, which is named like it."""
@@ -145,7 +145,7 @@ class BundledSource:
         raise SkillNotFoundError(skill.name)
 
     def _content(self, skill: Skill) -> SkillContent:
-        opened = open_document((self._home(skill) / SKILL_MD).read_bytes())
+        opened = parse_document((self._home(skill) / SKILL_MD).read_bytes())
         if isinstance(opened, Problem):
             raise SourceError(opened.message, source=self.id)
         return SkillContent(skill=skill, body=opened[0].body)
@@ -165,16 +165,16 @@ class BundledSource:
         files = list(_files(home))
         target = self._place / f"{home.name}-{_fingerprint(files).sha256[:16]}"
         try:
-            return target if _is_sound(target, files) else _write_out(target, files)
+            return target if _is_intact(target, files) else _extract(target, files)
         except OSError as error:
             raise StorageError(error.strerror or str(error), path=target) from error
 
 
-def _files(folder: Traversable, below: PurePosixPath = _TOP) -> Iterator[_File]:
+def _files(folder: Traversable, below: PurePosixPath = _ROOT) -> Iterator[_File]:
     """Every file of a skill, in the order fingerprints are made in; caches are no part of it."""
     entries = [(below / item.name, item) for item in folder.iterdir()]
     entries = sorted(
-        (e for e in entries if not tree.is_litter(e[0])), key=lambda e: os.fsencode(e[0])
+        (e for e in entries if not tree.is_junk(e[0])), key=lambda e: os.fsencode(e[0])
     )
     for path, item in entries:
         if item.is_file():
@@ -194,7 +194,7 @@ def _fingerprint(files: list[_File]) -> Fingerprint:
     return Fingerprint(size=size, files=len(files), sha256=digest.hexdigest())
 
 
-def _is_sound(target: Path, files: list[_File]) -> bool:
+def _is_intact(target: Path, files: list[_File]) -> bool:
     """Say whether a folder is ours alone and holds these files, as they are, and no other."""
     try:
         status = target.lstat()
@@ -208,10 +208,10 @@ def _is_sound(target: Path, files: list[_File]) -> bool:
     return present == expected and tree.fingerprint(target) == _fingerprint(files)
 
 
-def _write_out(target: Path, files: list[_File]) -> Path:
+def _extract(target: Path, files: list[_File]) -> Path:
     """Build the folder out of sight and move it into place; whoever is first has made it."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with staging(target.parent) as room:
+    with staging_dir(target.parent) as room:
         fresh = room / "fresh"
         fresh.mkdir(mode=0o700)
         for file in files:
@@ -220,7 +220,7 @@ def _write_out(target: Path, files: list[_File]) -> Path:
             with contextlib.suppress(FileExistsError):
                 _commit(fresh, target)
                 return target
-            if _is_sound(target, files):  # another process was faster
+            if _is_intact(target, files):  # another process was faster
                 return target
             with contextlib.suppress(FileNotFoundError):  # or it has moved it away already
                 target.rename(room / f"spoilt-{attempt}")
@@ -229,7 +229,7 @@ def _write_out(target: Path, files: list[_File]) -> Path:
 
 def _commit(fresh: Path, target: Path) -> None:
     try:
-        commit_folder(fresh, target)
+        commit_dir(fresh, target)
     except StorageError as error:
         if error.code != "path_exists":
             raise

@@ -8,7 +8,7 @@ import anyio.to_thread
 
 from apexbridge.errors import SkillNotFoundError, SourceError
 from apexbridge.paths import safe_join
-from apexbridge.skills import stored, tree
+from apexbridge.skills import tree
 from apexbridge.skills.model import (
     Fingerprint,
     Origin,
@@ -18,31 +18,33 @@ from apexbridge.skills.model import (
     SkillContent,
     SkillResource,
 )
-from apexbridge.skills.reader import (
-    Reading,
-    open_body,
-    read_skill,
-    read_skill_file,
-)
+from apexbridge.skills.parser import ParseResult, parse_body, read_skill, read_skill_file
+from apexbridge.sources import scan_cache
 from apexbridge.sources.base import Scan
-from apexbridge.sources.remembered import SETTLED_NS, Remembered, ScanMemory
-from apexbridge.sources.walking import DEFAULT_LIMITS, ScanLimits, SkillFolder, Walk, really
+from apexbridge.sources.directory_scanner import (
+    DEFAULT_LIMITS,
+    DirectoryScanner,
+    ScanLimits,
+    SkillFolder,
+    resolve_leniently,
+)
+from apexbridge.sources.scan_cache import SETTLED_NS, CachedReading, ScanCache
 
-OWN = frozenset({Origin.MANAGED, Origin.USER, Origin.INSTALLED, Origin.BUNDLED})
+TRUSTED_ORIGINS = frozenset({Origin.MANAGED, Origin.USER, Origin.INSTALLED, Origin.BUNDLED})
 """Origins that the user or operator put there: nobody else vouches for the rest."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownFolder:
     """What was read of a folder, and how to tell whether it is still so."""
 
-    reading: Reading
+    reading: ParseResult
     stamp: bytes
     read_ns: int
     good: bytes | None = None
     """The stamp of the earlier version in use, because what lies there now cannot be used."""
 
-    def without_data(self) -> "_Known":
+    def without_data(self) -> "_KnownFolder":
         """The same without the text, which is not held for every skill."""
         if not self.reading.data:
             return self
@@ -70,19 +72,19 @@ class FolderSource:
         origin: Origin,
         limits: ScanLimits = DEFAULT_LIMITS,
         *,
-        memory: ScanMemory | None = None,
+        memory: ScanCache | None = None,
         needs_trust: bool | None = None,
         home: Path | None = None,
     ) -> None:
         self.root = root
         self._limits = limits
         self._memory = memory
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _KnownFolder] = {}
         self._roots: tuple[Path, ...] = (root,)
         self.provenance = Provenance(
             origin=origin,
             source_id=f"{origin}:{root}",
-            needs_trust=origin not in OWN if needs_trust is None else needs_trust,
+            needs_trust=origin not in TRUSTED_ORIGINS if needs_trust is None else needs_trust,
             may_run_shell=True,
             writable=origin is Origin.INSTALLED,
             home=home,
@@ -116,7 +118,7 @@ class FolderSource:
     def _scan(self) -> Scan:
         before = self._known
         recalled = self._memory.recall(self.id) if self._memory and not before else {}
-        walk = Walk(str(self.root), self._limits)
+        walk = DirectoryScanner(str(self.root), self._limits)
         try:
             folders = list(walk.skills())
         except OSError as error:
@@ -147,8 +149,8 @@ class FolderSource:
         self._roots = tuple(roots) or (self.root,)
 
     def _read(
-        self, folder: SkillFolder, known: _Known | None, recalled: dict[str, Remembered]
-    ) -> _Known:
+        self, folder: SkillFolder, known: _KnownFolder | None, recalled: dict[str, CachedReading]
+    ) -> _KnownFolder:
         path = f"{self.root}/{folder.path}"
         stamp = tree.stamp(path, folder.entries, is_ours=not self.provenance.needs_trust)
         if known is not None and known.is_current(stamp):
@@ -159,54 +161,62 @@ class FolderSource:
                 return reading
         now = time.time_ns()
         reading = read_skill(Path(path), self.provenance)
-        told = tuple(replace(p, where=_join(folder.path, p.where)) for p in reading.problems)
+        told = tuple(
+            replace(p, where=_problem_location(folder.path, p.where)) for p in reading.problems
+        )
         digest = stamp.digest if stamp else b""
         if reading.skill is None and known is not None and known.reading.skill is not None:
             kept_on = Problem(code="last_good_kept", where=folder.path, severity="warning")
             # Who approved the version in use did not approve the files that lie beside it now.
             skill = self._marked(known.reading.skill) if self.provenance.needs_trust else None
-            last = Reading(skill=skill or known.reading.skill, problems=(*told, kept_on))
-            return _Known(last, digest, now, known.stamp if known.good is None else known.good)
+            last = ParseResult(skill=skill or known.reading.skill, problems=(*told, kept_on))
+            return _KnownFolder(
+                last, digest, now, known.stamp if known.good is None else known.good
+            )
         skill = reading.skill and replace(reading.skill, folder_id=folder.identity)
-        return _Known(Reading(skill=skill, problems=told, data=reading.data), digest, now)
+        return _KnownFolder(ParseResult(skill=skill, problems=told, data=reading.data), digest, now)
 
     def _marked(self, skill: Skill) -> Skill:
         """A stranger's skill with the hash of every file that lies there now."""
         mark = tree.fingerprint(self._folder_of(skill), is_ours=False)
         return replace(skill, fingerprint=mark if isinstance(mark, Fingerprint) else None)
 
-    def _recall(self, folder: SkillFolder, stamp: tree.Stamp, kept: Remembered) -> _Known | None:
+    def _recall(
+        self, folder: SkillFolder, stamp: tree.Stamp, kept: CachedReading
+    ) -> _KnownFolder | None:
         if kept.stamp != stamp.digest or kept.read_ns - stamp.newest_ns <= SETTLED_NS:
             return None
-        reading = stored.load(
+        reading = scan_cache.deserialize(
             kept.reading,
             root=Path(f"{self.root}/{folder.path}"),
             provenance=self.provenance,
             folder_id=folder.identity,
         )
-        return reading and _Known(reading, kept.stamp, kept.read_ns)
+        return reading and _KnownFolder(reading, kept.stamp, kept.read_ns)
 
-    def _remember(self, before: dict[str, _Known], recalled: dict[str, Remembered]) -> None:
+    def _remember(
+        self, before: dict[str, _KnownFolder], recalled: dict[str, CachedReading]
+    ) -> None:
         """Keep what this scan read anew, with the text of it, for the day an edit goes wrong."""
         if self._memory is None:
             return
-        new = dict[str, Remembered]()
+        new = dict[str, CachedReading]()
         for path, known in self._known.items():
             is_old = known is before.get(path) or (
                 path in recalled and recalled[path].read_ns == known.read_ns
             )
             if is_old or known.good is not None or not known.stamp:
                 continue
-            reading = stored.dump(known.reading)
+            reading = scan_cache.serialize(known.reading)
             if reading is not None:
                 document = known.reading.data
-                new[path] = Remembered(known.stamp, known.read_ns, reading, document)
+                new[path] = CachedReading(known.stamp, known.read_ns, reading, document)
         gone = [path for path in (*before, *recalled) if path not in self._known]
         if new or gone:
             self._memory.keep(self.id, new, gone)
 
     def _led_out(self, path: str) -> Problem:
-        details = {"path": self.root / path, "target": really(self.root / path)}
+        details = {"path": self.root / path, "target": resolve_leniently(self.root / path)}
         return Problem(code="link_leads_out", where=path, severity="warning", details=details)
 
     def _cut(self) -> Problem:
@@ -222,7 +232,7 @@ class FolderSource:
     def content_at_once(self, skill: Skill) -> SkillContent:
         """Read the body, on a thread of the caller's."""
         file = read_skill_file(self._folder_of(skill))
-        body = file if isinstance(file, Problem) else open_body(file.data)
+        body = file if isinstance(file, Problem) else parse_body(file.data)
         if isinstance(body, Problem):
             good = self._last_good(skill)
             body = body if good is None else good
@@ -237,7 +247,7 @@ class FolderSource:
         if self._memory is None or known is None or known.good is None:
             return None
         document = self._memory.document(self.id, path, known.good)
-        body = open_body(document) if document is not None else None
+        body = parse_body(document) if document is not None else None
         return None if isinstance(body, Problem) else body
 
     def _resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
@@ -248,7 +258,7 @@ class FolderSource:
             raise SourceError(f"{path}: {error.strerror}", source=self.id) from None
 
 
-def _join(folder: str, where: str) -> str:
+def _problem_location(folder: str, where: str) -> str:
     """Problems of a whole folder are named by it; those of a file by folder and file."""
     name = folder.rpartition("/")[2]
     return folder if where == name else f"{folder}/{where}"

@@ -2,7 +2,7 @@
 
 from apexbridge.retrieval.embedders.hashing import HashEmbedder
 from apexbridge.retrieval.stores.memory import MemoryStore
-from apexbridge.testing.anthropic_wire import AnthropicServer, overloaded
+from apexbridge.testing.anthropic_server import AnthropicServer, overloaded
 from apexbridge.testing.builders import make_skill, make_zip, skill_md
 from apexbridge.testing.doubles import (
     EventLog,
@@ -12,13 +12,13 @@ from apexbridge.testing.doubles import (
     ScriptedModel,
     StaticTool,
 )
-from apexbridge.testing.wire import (
+from apexbridge.testing.model_server import (
     BrokenStream,
-    RawAnswer,
+    RawResponse,
     ScriptedServer,
     SlowStream,
-    busy,
-    web_page,
+    html_page,
+    rate_limited,
 )
 
 __all__ = [
@@ -29,16 +29,16 @@ __all__ = [
     "HashEmbedder",
     "MemorySource",
     "MemoryStore",
-    "RawAnswer",
+    "RawResponse",
     "RecordingSandbox",
     "ScriptedModel",
     "ScriptedServer",
     "SlowStream",
     "StaticTool",
-    "busy",
+    "html_page",
     "make_skill",
     "make_zip",
     "overloaded",
+    "rate_limited",
     "skill_md",
-    "web_page",
 ]

@@ -5,7 +5,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from apexbridge.skills.edit import quote
+from apexbridge.skills.editor import quote
 
 DEFAULT_BODY = "# Instructions\n\nDo what the description says.\n"
 

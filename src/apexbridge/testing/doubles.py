@@ -8,8 +8,8 @@ from typing import Any
 from apexbridge.errors import ModelOutputError, SkillNotFoundError, SourceError
 from apexbridge.events import Event
 from apexbridge.models.base import ModelDelta, ModelRequest, Usage
-from apexbridge.policy.engine import Answer
-from apexbridge.policy.rules import Decision, PermissionRequest
+from apexbridge.permissions.engine import Answer
+from apexbridge.permissions.rules import Decision, PermissionRequest
 from apexbridge.sandbox.base import ExecRequest, ExecutionResult
 from apexbridge.skills.model import (
     Origin,
@@ -18,9 +18,9 @@ from apexbridge.skills.model import (
     SkillContent,
     SkillResource,
 )
-from apexbridge.skills.reader import open_document, parse_skill
+from apexbridge.skills.parser import parse_document, parse_skill
 from apexbridge.sources.base import Scan
-from apexbridge.sources.folders import OWN
+from apexbridge.sources.folders import TRUSTED_ORIGINS
 from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
 
 
@@ -56,7 +56,7 @@ class MemorySource:
     ) -> None:
         self._skills = skills
         self._provenance = Provenance(
-            origin=origin, source_id=f"{origin}:memory", needs_trust=origin not in OWN
+            origin=origin, source_id=f"{origin}:memory", needs_trust=origin not in TRUSTED_ORIGINS
         )
 
     @property
@@ -85,7 +85,7 @@ class MemorySource:
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
         """Read the body."""
-        opened = open_document(self._files(skill)["SKILL.md"])
+        opened = parse_document(self._files(skill)["SKILL.md"])
         if not isinstance(opened, tuple):
             raise SourceError(opened.message, source=self.id)
         return SkillContent(skill=skill, body=opened[0].body)

@@ -2,8 +2,9 @@
 
 import functools
 import inspect
+import re
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, overload
 
 import anyio.to_thread
@@ -12,11 +13,46 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, to_json
 
 from apexbridge.errors import ApexBridgeError, ToolFailedError
-from apexbridge.policy.rules import PermissionRequest
+from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
-from apexbridge.tools.capping import cap_text
-from apexbridge.tools.docstrings import read_docstring
-from apexbridge.tools.typed import Arguments, read_arguments, schema_of
+from apexbridge.tools.truncation import truncate_text
+from apexbridge.tools.typed import Arguments, arguments_schema, validate_arguments
+
+_SECTION = re.compile(
+    r"(Args|Arguments|Parameters|Returns?|Yields?|Raises|Examples?|Notes?|参数|返回|异常|示例)[:：]\s*"
+)
+_PARAMETER_SECTIONS = {"Args", "Arguments", "Parameters", "参数"}
+_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:[(（][^)）]*[)）])?\s*[:：]\s*(.*)")
+
+
+def parse_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """The description, up to the first section, and the parameters' own lines."""
+    lines = (inspect.getdoc(function) or "").splitlines()
+    sections, current = dict[str, list[str]](), "description"
+    for line in lines:
+        title = _SECTION.fullmatch(line)
+        current = title[1] if title else current
+        sections.setdefault(current, []).extend([] if title else [line])
+    described = dict[str, str]()
+    for name in _PARAMETER_SECTIONS & sections.keys():
+        described |= _parse_entries(sections[name])
+    return "\n".join(sections.get("description", [])).strip(), described
+
+
+def _parse_entries(lines: Iterable[str]) -> dict[str, str]:
+    """`name: text` or `name (type): text`; lines further in go on with the text before."""
+    entries, name, depth = dict[str, str](), "", 0
+    for line in lines:
+        text = line.strip()
+        indent = len(line) - len(line.lstrip())
+        found = _ENTRY.fullmatch(text)
+        if found and (not name or indent <= depth):
+            name, depth = found[1], indent
+            entries[name] = found[2]
+        elif name and text:
+            entries[name] = f"{entries[name]} {text}".strip()
+    return entries
+
 
 Permission = (
     Literal["ask", "harmless"]
@@ -28,7 +64,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _SUMMARY_CHARS = 200
-_ORDINARY = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+_SUPPORTED_KINDS = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
 
 
 class FunctionTool(Generic[P, R]):
@@ -50,9 +86,9 @@ class FunctionTool(Generic[P, R]):
         """
         self._function = function
         self._permission: Permission = permission
-        told, described = read_docstring(function)
+        told, described = parse_docstring(function)
         name = name or getattr(function, "__name__", "")
-        self._context_name, self._model = _arguments_of(function, described)
+        self._context_name, self._model = _arguments_model(function, described)
         self.spec = ToolSpec(
             name=name,
             description=description or told or name,
@@ -74,7 +110,7 @@ class FunctionTool(Generic[P, R]):
             ToolInputError: If the arguments do not fit the function's types.
         """
         name = self.spec.name
-        read_arguments(self._model, arguments, name)
+        validate_arguments(self._model, arguments, name)
         if callable(self._permission):
             return self._permission(arguments, context)
         shown = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
@@ -89,19 +125,19 @@ class FunctionTool(Generic[P, R]):
             ToolInputError: If the arguments do not fit the function's types.
             ToolFailedError: If the function raised, or gave what cannot be shown.
         """
-        read = read_arguments(self._model, arguments, self.spec.name)
+        read = validate_arguments(self._model, arguments, self.spec.name)
         fields = type(read).model_fields.items()
         given = {facts.alias or key: getattr(read, key) for key, facts in fields}
         if self._context_name:
             given[self._context_name] = context
         try:
-            value = await _run(self._function, given)
+            value = await _call_function(self._function, given)
         except ApexBridgeError:
             raise
         except Exception as error:
             said = str(error) or "no reason given"
             raise ToolFailedError(
-                cap_text(f"{type(error).__name__}: {said}", 2_000), name=self.spec.name
+                truncate_text(f"{type(error).__name__}: {said}", 2_000), name=self.spec.name
             ) from error
         return self._result(value)
 
@@ -109,37 +145,37 @@ class FunctionTool(Generic[P, R]):
         if isinstance(value, ToolResult):
             return value
         if value is None or isinstance(value, str):
-            return ToolResult(text=cap_text(value or "Done: nothing was returned."))
+            return ToolResult(text=truncate_text(value or "Done: nothing was returned."))
         try:
             text = to_json(value, indent=2).decode()
         except (PydanticSerializationError, ValueError, RecursionError) as error:
             detail = f"what it returned cannot be shown: {error}"
-            raise ToolFailedError(cap_text(detail, 2_000), name=self.spec.name) from error
-        return ToolResult(text=cap_text(text))
+            raise ToolFailedError(truncate_text(detail, 2_000), name=self.spec.name) from error
+        return ToolResult(text=truncate_text(text))
 
 
-async def _run(function: Callable[..., Any], given: Mapping[str, Any]) -> object:
+async def _call_function(function: Callable[..., Any], given: Mapping[str, Any]) -> object:
     """The function's value; one that is not async is left behind in its thread if cancelled."""
-    if inspect.iscoroutinefunction(_with_hints(function)):
+    if inspect.iscoroutinefunction(_annotated_callable(function)):
         return await function(**given)
     call = functools.partial(function, **given)
     value: object = await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
     return await value if inspect.isawaitable(value) else value
 
 
-def _arguments_of(
+def _arguments_model(
     function: Callable[..., Any], described: Mapping[str, str]
 ) -> tuple[str, type[BaseModel]]:
     """The parameter that gets the context, if any, and the others as a model."""
     name = getattr(function, "__name__", "function")
     try:
         parameters = inspect.signature(function).parameters.values()
-        hints = typing.get_type_hints(_with_hints(function), include_extras=True)
+        hints = typing.get_type_hints(_annotated_callable(function), include_extras=True)
     except (NameError, ValueError) as error:
         raise TypeError(f"The types of {name} cannot be read: {error}") from error
     context_name, fields = "", dict[str, Any]()
     for parameter in parameters:
-        if parameter.kind not in _ORDINARY:
+        if parameter.kind not in _SUPPORTED_KINDS:
             raise TypeError(f"{name} takes {parameter}: a tool's parameters need names")
         if parameter.name not in hints:
             raise TypeError(f"The parameter '{parameter.name}' of {name} needs a type")
@@ -159,14 +195,14 @@ def _arguments_of(
         raise TypeError(f"The types of {name} cannot be a tool's: {error}") from error
 
 
-def _with_hints(function: Callable[..., Any]) -> Callable[..., Any]:
+def _annotated_callable(function: Callable[..., Any]) -> Callable[..., Any]:
     """Where the types stand: an object that can be called has them on its method."""
     return function if inspect.isroutine(function) else type(function).__call__
 
 
 def _schema(function: Callable[..., Any], model: type[BaseModel]) -> dict[str, Any]:
     try:
-        return schema_of(model)
+        return arguments_schema(model)
     except PydanticUserError as error:
         name = getattr(function, "__name__", "function")
         raise TypeError(f"The types of {name} have no JSON schema: {error}") from error

@@ -11,11 +11,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from apexbridge.errors import ToolInputError
-from apexbridge.policy.rules import PermissionRequest
+from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
 
-_SHOWN_CHARS = 60
-_MOST_FAULTS = 20
+_MAX_DISPLAY_CHARS = 60
+_MAX_ERRORS = 20
 
 
 class Arguments(BaseModel):
@@ -42,7 +42,7 @@ class TypedTool(ABC, Generic[ArgumentsT]):
         Raises:
             ToolInputError: If the arguments do not fit.
         """
-        return self.asks(read_arguments(self._arguments, arguments, self.spec.name), context)
+        return self.asks(validate_arguments(self._arguments, arguments, self.spec.name), context)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
         """Do it.
@@ -51,7 +51,7 @@ class TypedTool(ABC, Generic[ArgumentsT]):
             ToolInputError: If the arguments do not fit.
             ToolFailedError: If it could not be done.
         """
-        read = read_arguments(self._arguments, arguments, self.spec.name)
+        read = validate_arguments(self._arguments, arguments, self.spec.name)
         return await self.act(read, context)
 
     @abstractmethod
@@ -66,33 +66,35 @@ class TypedTool(ABC, Generic[ArgumentsT]):
 
 
 @cache
-def schema_of(arguments: type[BaseModel]) -> dict[str, Any]:
+def arguments_schema(arguments: type[BaseModel]) -> dict[str, Any]:
     """The JSON schema that a model is shown: no titles, which cost tokens and say nothing."""
-    return _untitled(arguments.model_json_schema())
+    return _without_titles(arguments.model_json_schema())
 
 
-def _untitled(schema: dict[str, Any]) -> dict[str, Any]:
+def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
     kept = {
         key: value for key, value in schema.items() if key not in {"title", "additionalProperties"}
     }
     if schema.get("additionalProperties") not in {None, True}:
-        kept["additionalProperties"] = _inner(schema["additionalProperties"])
+        kept["additionalProperties"] = _without_nested_titles(schema["additionalProperties"])
     for key in ("properties", "$defs"):
         if isinstance(kept.get(key), dict):
-            kept[key] = {name: _inner(value) for name, value in kept[key].items()}
+            kept[key] = {name: _without_nested_titles(value) for name, value in kept[key].items()}
     for key in ("items", "anyOf", "oneOf", "allOf", "prefixItems", "not"):
         if key in kept:
-            kept[key] = _inner(kept[key])
+            kept[key] = _without_nested_titles(kept[key])
     return kept
 
 
-def _inner(value: Any) -> Any:
+def _without_nested_titles(value: Any) -> Any:
     if isinstance(value, list):
-        return [_inner(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return _untitled(value) if isinstance(value, dict) else value  # pyright: ignore[reportUnknownArgumentType]
+        return [_without_nested_titles(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return _without_titles(value) if isinstance(value, dict) else value  # pyright: ignore[reportUnknownArgumentType]
 
 
-def read_arguments(model: type[ArgumentsT], arguments: Mapping[str, Any], name: str) -> ArgumentsT:
+def validate_arguments(
+    model: type[ArgumentsT], arguments: Mapping[str, Any], name: str
+) -> ArgumentsT:
     """Check what a model sent; null stands for an optional argument that is not given.
 
     Raises:
@@ -103,7 +105,7 @@ def read_arguments(model: type[ArgumentsT], arguments: Mapping[str, Any], name: 
         key
         for field, facts in fields.items()
         if not facts.is_required()
-        for key in _keys(field, facts)
+        for key in _accepted_keys(field, facts)
     }
     given = {
         key: value for key, value in arguments.items() if value is not None or key not in optional
@@ -111,14 +113,14 @@ def read_arguments(model: type[ArgumentsT], arguments: Mapping[str, Any], name: 
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        known = [_keys(field, facts)[0] for field, facts in fields.items()]
-        faults = list(_faults(error.errors(include_url=False), known))
-        if len(faults) > _MOST_FAULTS:
-            faults[_MOST_FAULTS:] = [f"and {len(faults) - _MOST_FAULTS} more"]
+        known = [_accepted_keys(field, facts)[0] for field, facts in fields.items()]
+        faults = list(_validation_errors(error.errors(include_url=False), known))
+        if len(faults) > _MAX_ERRORS:
+            faults[_MAX_ERRORS:] = [f"and {len(faults) - _MAX_ERRORS} more"]
         raise ToolInputError("; ".join(faults), name=name) from None
 
 
-def _keys(field: str, facts: FieldInfo) -> list[str]:
+def _accepted_keys(field: str, facts: FieldInfo) -> list[str]:
     """The names an argument may be given by, the one of the schema first."""
     alias = facts.validation_alias
     if isinstance(alias, AliasChoices):
@@ -126,25 +128,25 @@ def _keys(field: str, facts: FieldInfo) -> list[str]:
     return [alias] if isinstance(alias, str) else [field]
 
 
-def _faults(errors: Iterable[ErrorDetails], known: Sequence[str]) -> Iterator[str]:
+def _validation_errors(errors: Iterable[ErrorDetails], known: Sequence[str]) -> Iterator[str]:
     for error in errors:
         where = ".".join(map(str, error["loc"]))
         match error["type"]:
             case "missing":
                 yield f"'{where}' is missing"
             case "extra_forbidden":
-                yield _unknown(where, known)
+                yield _unknown_argument(where, known)
             case _:
                 message = error["msg"][:1].lower() + error["msg"][1:]
-                yield f"'{where}': {message}, not {_shown(error['input'])}"
+                yield f"'{where}': {message}, not {_display_value(error['input'])}"
 
 
-def _unknown(where: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(where[:_SHOWN_CHARS], known, n=1)
+def _unknown_argument(where: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(where[:_MAX_DISPLAY_CHARS], known, n=1)
     hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known) or 'none'}"
-    return f"'{where[:_SHOWN_CHARS]}' is no argument of it ({hint})"
+    return f"'{where[:_MAX_DISPLAY_CHARS]}' is no argument of it ({hint})"
 
 
-def _shown(value: object) -> str:
+def _display_value(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+    return text if len(text) <= _MAX_DISPLAY_CHARS else f"{text[:_MAX_DISPLAY_CHARS]}…"

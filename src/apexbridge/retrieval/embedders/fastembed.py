@@ -11,12 +11,16 @@ from anyio import to_thread
 from numpy.typing import ArrayLike
 
 from apexbridge.errors import EmbedderUnavailableError
-from apexbridge.retrieval.base import Kind, Matrix
-from apexbridge.retrieval.embedders.checked import unit_rows
-from apexbridge.retrieval.embedders.loading import find_model, fingerprint, optional, told
-from apexbridge.retrieval.embedders.texts import encodable
+from apexbridge.retrieval.base import Matrix, TextKind
+from apexbridge.retrieval.embedders.loader import (
+    embedder_errors,
+    find_model,
+    fingerprint,
+    import_optional,
+)
+from apexbridge.retrieval.embedders.validation import normalized_rows, replace_surrogates
 
-_REGISTER = threading.Lock()
+_registry_lock = threading.Lock()
 """fastembed keeps one list of models for the whole process."""
 
 
@@ -50,7 +54,7 @@ class FastembedEmbedder:
         """The size of every vector; 0 before the first answer."""
         return self._dimensions
 
-    async def embed(self, texts: Sequence[str], *, kind: Kind) -> Matrix:
+    async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
         """Embed in order, in a thread; the first call loads the model."""
         if not texts:
             return np.zeros((0, self._dimensions), np.float32)
@@ -61,22 +65,22 @@ class FastembedEmbedder:
         """Let go of the model."""
         self._loaded = None
 
-    def _embed(self, texts: Sequence[str], kind: Kind) -> Matrix:
-        said = [encodable(text) for text in texts]
+    def _embed(self, texts: Sequence[str], kind: TextKind) -> Matrix:
+        said = [replace_surrogates(text) for text in texts]
         place = self._folder or "the hub or its cache; a folder needs no network"
-        with self._loading, told(f"it cannot be loaded from {place}", self._name):
+        with self._loading, embedder_errors(f"it cannot be loaded from {place}", self._name):
             model = self._loaded or self._load()
             self._loaded = model
-        with told("the model failed", self._name):
+        with embedder_errors("the model failed", self._name):
             embed = model.query_embed if kind == "query" else model.passage_embed
             # One at a time: in a quantised model a row depends on what stands beside it.
             rows = np.stack([np.asarray(row) for row in embed(said, batch_size=1)])
-        checked = unit_rows(rows, count=len(said), dimensions=self._dimensions, name=self.id)
+        checked = normalized_rows(rows, count=len(said), dimensions=self._dimensions, name=self.id)
         self._dimensions = checked.shape[1]
         return checked
 
     def _load(self) -> _Model:
-        package = optional("fastembed", extra="fastembed", name=self._name)
+        package = import_optional("fastembed", extra="fastembed", name=self._name)
         if self._folder is None:
             return package.TextEmbedding(self._model, threads=1)
         if not self._folder.is_dir():
@@ -86,13 +90,13 @@ class FastembedEmbedder:
 
     def _registered(self, package: ModuleType, folder: Path) -> str:
         """The name under which fastembed knows the model in the folder."""
-        with _REGISTER:
+        with _registry_lock:
             listed: list[dict[str, Any]] = package.TextEmbedding.list_supported_models()
             names = {str(model["model"]).lower() for model in listed}
             if self._model.lower() in names:
                 return self._model
             if self.id.lower() not in names:
-                parts = optional(
+                parts = import_optional(
                     "fastembed.common.model_description", extra="fastembed", name=self._name
                 )
                 package.TextEmbedding.add_custom_model(

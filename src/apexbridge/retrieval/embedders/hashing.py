@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from apexbridge.retrieval.base import Kind, Matrix
-from apexbridge.retrieval.embedders.texts import encodable, words
+from apexbridge.retrieval.base import Matrix, TextKind
+from apexbridge.retrieval.embedders.validation import replace_surrogates, word_tokens
 
 
 class HashEmbedder:
@@ -26,7 +26,7 @@ class HashEmbedder:
         """The size of every vector."""
         return self._dimensions
 
-    async def embed(self, texts: Sequence[str], *, kind: Kind) -> Matrix:
+    async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
         """Embed in one batch, in order."""
         rows = np.zeros((len(texts), self._dimensions), np.float32)
         for row, text in zip(rows, texts, strict=True):
@@ -37,7 +37,7 @@ class HashEmbedder:
         """Nothing is held."""
 
     def _fill(self, row: Matrix, text: str) -> None:
-        for word, count in Counter(words(encodable(text))).items():
+        for word, count in Counter(word_tokens(replace_surrogates(text))).items():
             digest = hashlib.blake2b(word.encode(), digest_size=5).digest()
             place = int.from_bytes(digest[:4]) % self._dimensions
             row[place] += count if digest[4] % 2 else -count

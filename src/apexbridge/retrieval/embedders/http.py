@@ -10,25 +10,24 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from apexbridge.errors import EmbedderOutputError, EmbedderUnavailableError
-from apexbridge.models.upstream import Blame, Upstream
-from apexbridge.retrieval.base import Kind, Matrix
-from apexbridge.retrieval.embedders.checked import unit_rows
-from apexbridge.retrieval.embedders.texts import encodable
+from apexbridge.models.upstream import ErrorMapping, Upstream
+from apexbridge.retrieval.base import Matrix, TextKind
+from apexbridge.retrieval.embedders.validation import normalized_rows, replace_surrogates
 
 _MAX_CHARACTERS = 8_000
 """More than fits the usual window of 8192 tokens is refused as a whole by most servers."""
-_ROOM = 1024 * 1024
-_ROOM_A_ROW = 256 * 1024
+_MAX_BODY_BYTES = 1024 * 1024
+_MAX_BODY_BYTES_PER_ROW = 256 * 1024
 """Bytes for 8192 numbers written out in full."""
 
 
-class _Row(BaseModel):
+class _EmbeddingRow(BaseModel):
     embedding: list[float] | str
     index: int | None = None
 
 
-class _Answer(BaseModel):
-    data: list[_Row]
+class _EmbeddingsResponse(BaseModel):
+    data: list[_EmbeddingRow]
 
 
 class HttpEmbedder:
@@ -54,7 +53,7 @@ class HttpEmbedder:
         self._asked_dimensions = dimensions
         self._dimensions = dimensions
         self._batch = batch
-        self._prefixes: dict[Kind, str] = {"query": query_prefix, "document": document_prefix}
+        self._prefixes: dict[TextKind, str] = {"query": query_prefix, "document": document_prefix}
 
     @property
     def id(self) -> str:
@@ -72,10 +71,10 @@ class HttpEmbedder:
         """The size of every vector; 0 before the first answer, unless it was asked for."""
         return self._dimensions
 
-    async def embed(self, texts: Sequence[str], *, kind: Kind) -> Matrix:
+    async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
         """Embed in batches, in order."""
         prefix = self._prefixes[kind]
-        said = [_sendable(prefix + text) for text in texts]
+        said = [_truncated(prefix + text) for text in texts]
         parts = [
             await self._embed(said[start : start + self._batch])
             for start in range(0, len(said), self._batch)
@@ -89,7 +88,7 @@ class HttpEmbedder:
     async def _embed(self, texts: Sequence[str]) -> Matrix:
         body = await self._post(texts)
         rows = self._rows(body, len(texts))
-        checked = unit_rows(rows, count=len(texts), dimensions=self._dimensions, name=self.id)
+        checked = normalized_rows(rows, count=len(texts), dimensions=self._dimensions, name=self.id)
         self._dimensions = checked.shape[1]
         return checked
 
@@ -101,18 +100,18 @@ class HttpEmbedder:
         }
         if self._asked_dimensions:
             fields["dimensions"] = self._asked_dimensions
-        blame = Blame(
+        blame = ErrorMapping(
             name=self.id,
             unavailable=EmbedderUnavailableError,
             rejected=EmbedderUnavailableError,
             unusable=EmbedderOutputError,
         )
-        room = _ROOM + len(texts) * _ROOM_A_ROW
+        room = _MAX_BODY_BYTES + len(texts) * _MAX_BODY_BYTES_PER_ROW
         return await self._upstream.whole("/embeddings", fields, room=room, blame=blame)
 
     def _rows(self, body: bytes, count: int) -> list[list[float]]:
         try:
-            rows = _Answer.model_validate_json(body).data
+            rows = _EmbeddingsResponse.model_validate_json(body).data
         except ValidationError:
             detail = "the answer is not JSON with vectors in `data`"
             raise EmbedderOutputError(detail, name=self.id) from None
@@ -133,6 +132,6 @@ class HttpEmbedder:
             raise EmbedderOutputError("a vector that is not base64", name=self.id) from error
 
 
-def _sendable(text: str) -> str:
+def _truncated(text: str) -> str:
     """What servers take: no half characters, no NUL, not too long, and not nothing."""
-    return encodable(text[:_MAX_CHARACTERS]).replace("\0", " ") or " "
+    return replace_surrogates(text[:_MAX_CHARACTERS]).replace("\0", " ") or " "

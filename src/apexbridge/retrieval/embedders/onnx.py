@@ -22,20 +22,28 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from apexbridge.errors import EmbedderUnavailableError
-from apexbridge.retrieval.base import Kind, Matrix
-from apexbridge.retrieval.embedders.checked import unit_rows
-from apexbridge.retrieval.embedders.loading import find_model, fingerprint, optional, told
-from apexbridge.retrieval.embedders.texts import encodable, spaced
+from apexbridge.retrieval.base import Matrix, TextKind
+from apexbridge.retrieval.embedders.loader import (
+    embedder_errors,
+    find_model,
+    fingerprint,
+    import_optional,
+)
+from apexbridge.retrieval.embedders.validation import (
+    normalized_rows,
+    replace_surrogates,
+    segment_chinese,
+)
 
-_BATCH = 16
-_CHARACTERS_A_TOKEN = 64
+_BATCH_SIZE = 16
+_MAX_CHARS_PER_TOKEN = 64
 """What lies beyond this many for each allowed token is not even tokenised."""
-_IN_TURN = frozenset({"input_ids", "starts"})
-_KNOWN_INPUTS = frozenset({"attention_mask", "token_type_ids"}) | _IN_TURN
-_FLOATS = frozenset({"tensor(float)", "tensor(float16)", "tensor(double)"})
+_PACKED_INPUTS = frozenset({"input_ids", "starts"})
+_KNOWN_INPUTS = frozenset({"attention_mask", "token_type_ids"}) | _PACKED_INPUTS
+_FLOAT_TYPES = frozenset({"tensor(float)", "tensor(float16)", "tensor(double)"})
 
 
-class Recipe(BaseModel):
+class EncoderConfig(BaseModel):
     """How a model wants its texts: `embedder.json`, all of it optional."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -47,7 +55,7 @@ class Recipe(BaseModel):
     pooling: Literal["auto", "mean", "cls", "none"] = "auto"
 
 
-class _Slot(Protocol):
+class _TensorInfo(Protocol):
     """An input or output that a model declares."""
 
     @property
@@ -59,8 +67,8 @@ class _Slot(Protocol):
 
 
 class _Session(Protocol):
-    def get_inputs(self) -> Sequence[_Slot]: ...
-    def get_outputs(self) -> Sequence[_Slot]: ...
+    def get_inputs(self) -> Sequence[_TensorInfo]: ...
+    def get_outputs(self) -> Sequence[_TensorInfo]: ...
     def run(
         self, names: Sequence[str], feed: Mapping[str, NDArray[np.integer]]
     ) -> Sequence[NDArray[np.floating]]: ...
@@ -81,25 +89,25 @@ class _Tokenizer(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Encoder:
+class OnnxEncoder:
     """A loaded model; safe in several threads at once."""
 
     session: _Session
     tokenizer: _Tokenizer
-    recipe: Recipe
+    recipe: EncoderConfig
     words: Collection[str] | None
     inputs: Mapping[str, type[np.integer]]
-    output: _Slot
+    output: _TensorInfo
     takes_one: bool
 
-    def tokens(self, text: str, kind: Kind) -> list[int]:
+    def tokens(self, text: str, kind: TextKind) -> list[int]:
         """Cut a text down to its token ids, the special ones among them."""
         recipe, is_query = self.recipe, kind == "query"
         limit = recipe.max_query_tokens if is_query else recipe.max_document_tokens
         prefix = recipe.query_prefix if is_query else recipe.document_prefix
-        said = encodable(prefix + text)[: limit * _CHARACTERS_A_TOKEN]
+        said = replace_surrogates(prefix + text)[: limit * _MAX_CHARS_PER_TOKEN]
         if self.words is not None:
-            said = spaced(said, self.words)
+            said = segment_chinese(said, self.words)
         encoding = self.tokenizer.encode(said, add_special_tokens=False)
         encoding.truncate(max(1, limit - self.tokenizer.num_special_tokens_to_add(False)))
         # A tokenizer without special tokens makes nothing of an empty text.
@@ -107,7 +115,7 @@ class Encoder:
 
     def rows(self, texts: Sequence[list[int]]) -> NDArray[np.floating]:
         """One vector for each."""
-        if frozenset(self.inputs) == _IN_TURN:
+        if frozenset(self.inputs) == _PACKED_INPUTS:
             return self._in_turn(texts)
         if self.takes_one and len(texts) > 1:
             return np.concatenate([self.rows([text]) for text in texts])
@@ -151,7 +159,7 @@ class OnnxEmbedder:
         self._name = f"onnx:{folder.resolve().name}"
         self._id = ""
         self._dimensions = 0
-        self._encoder: Encoder | None = None
+        self._encoder: OnnxEncoder | None = None
         self._loading = threading.Lock()
 
     @property
@@ -163,7 +171,7 @@ class OnnxEmbedder:
         """
         if not self._id:
             model = find_model(self._folder, name=self._name)
-            with told(f"{self._folder} cannot be read", self._name):
+            with embedder_errors(f"{self._folder} cannot be read", self._name):
                 beside = ("tokenizer.json", "cjk.json", "embedder.json")
                 # Large weights lie in files of their own, named after the model's.
                 files = {*self._folder.glob(f"{model.name}*"), *map(self._folder.joinpath, beside)}
@@ -175,15 +183,17 @@ class OnnxEmbedder:
         """The size of every vector; 0 before the model is loaded."""
         return self._dimensions
 
-    async def embed(self, texts: Sequence[str], *, kind: Kind) -> Matrix:
+    async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
         """Embed in order, in a thread; the first call loads the model."""
         if not texts:
             return np.zeros((0, self._dimensions), np.float32)
         encoder, tokens = await to_thread.run_sync(self._prepare, texts, kind)
         order = sorted(range(len(texts)), key=lambda at: len(tokens[at]))
         found: dict[int, Matrix] = {}
-        for start in range(0, len(order), _BATCH):  # each a thread of its own: can be cancelled
-            part = order[start : start + _BATCH]
+        for start in range(
+            0, len(order), _BATCH_SIZE
+        ):  # each a thread of its own: can be cancelled
+            part = order[start : start + _BATCH_SIZE]
             rows = await to_thread.run_sync(self._rows, encoder, [tokens[at] for at in part])
             found.update(zip(part, rows, strict=True))
         return np.stack([found[at] for at in range(len(texts))])
@@ -192,27 +202,27 @@ class OnnxEmbedder:
         """Let go of the model."""
         self._encoder = None
 
-    def _prepare(self, texts: Sequence[str], kind: Kind) -> tuple[Encoder, list[list[int]]]:
+    def _prepare(self, texts: Sequence[str], kind: TextKind) -> tuple[OnnxEncoder, list[list[int]]]:
         with self._loading:
             if self._encoder is None:
                 self._encoder = load_encoder(self._folder, self._threads, self._name)
                 size = self._encoder.output.shape[-1]
                 self._dimensions = self._dimensions or (size if isinstance(size, int) else 0)
             encoder, _ = self._encoder, self.id
-        with told("the tokenizer failed", self._name):
+        with embedder_errors("the tokenizer failed", self._name):
             return encoder, [encoder.tokens(text, kind) for text in texts]
 
-    def _rows(self, encoder: Encoder, texts: Sequence[list[int]]) -> Matrix:
-        with told("the model failed", self._name):
+    def _rows(self, encoder: OnnxEncoder, texts: Sequence[list[int]]) -> Matrix:
+        with embedder_errors("the model failed", self._name):
             rows = encoder.rows(texts)
-        checked = unit_rows(rows, count=len(texts), dimensions=self._dimensions, name=self.id)
+        checked = normalized_rows(rows, count=len(texts), dimensions=self._dimensions, name=self.id)
         self._dimensions = checked.shape[1]
         return checked
 
 
 def load_encoder(
-    folder: Path, threads: int, name: str, *, model: str = "", beside: Encoder | None = None
-) -> Encoder:
+    folder: Path, threads: int, name: str, *, model: str = "", beside: OnnxEncoder | None = None
+) -> OnnxEncoder:
     """Load the model in a folder, or the one of this name, and all that lies beside it.
 
     What another encoder of the same folder has read already need not be read again.
@@ -221,9 +231,9 @@ def load_encoder(
         EmbedderUnavailableError: If a file or a package is missing or broken.
     """
     path = folder / model if model else find_model(folder, name=name)
-    runtime = optional("onnxruntime", extra="onnx", name=name)
-    reading = beside or _load_reading(folder, name)
-    with told(f"{path} cannot be loaded", name):
+    runtime = import_optional("onnxruntime", extra="onnx", name=name)
+    reading = beside or _load_text_pipeline(folder, name)
+    with embedder_errors(f"{path} cannot be loaded", name):
         options = runtime.SessionOptions()
         options.intra_op_num_threads = threads
         options.log_severity_level = 4  # what goes wrong is raised; nothing is to be printed
@@ -231,46 +241,48 @@ def load_encoder(
             str(path), options, providers=["CPUExecutionProvider"]
         )
         inputs = _inputs(session)
-        return Encoder(
+        return OnnxEncoder(
             session=session,
             tokenizer=reading.tokenizer,
             recipe=reading.recipe,
             words=reading.words,
             inputs=inputs,
             output=_output(session, reading.recipe),
-            takes_one=_takes_one(path, inputs),
+            takes_one=_is_single_text(path, inputs),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Reading:
+class _TextPipeline:
     """How texts become tokens, whatever model they are for."""
 
     tokenizer: _Tokenizer
-    recipe: Recipe
+    recipe: EncoderConfig
     words: Collection[str] | None
 
 
-def _load_reading(folder: Path, name: str) -> _Reading:
+def _load_text_pipeline(folder: Path, name: str) -> _TextPipeline:
     if not (folder / "tokenizer.json").is_file():
         raise EmbedderUnavailableError(f"there is no tokenizer.json in {folder}", name=name)
-    tokenizers = optional("tokenizers", extra="onnx", name=name)
-    with told(f"{folder / 'tokenizer.json'} cannot be read", name):
+    tokenizers = import_optional("tokenizers", extra="onnx", name=name)
+    with embedder_errors(f"{folder / 'tokenizer.json'} cannot be read", name):
         tokenizer: _Tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         tokenizer.no_padding()
         tokenizer.no_truncation()
-    with told(f"{folder / 'embedder.json'} makes no sense", name):
-        recipe = _recipe(folder / "embedder.json")
-    with told(f"{folder / 'cjk.json'} makes no sense", name):
-        words = _words(folder / "cjk.json")
-    return _Reading(tokenizer=tokenizer, recipe=recipe, words=words)
+    with embedder_errors(f"{folder / 'embedder.json'} makes no sense", name):
+        recipe = _read_config(folder / "embedder.json")
+    with embedder_errors(f"{folder / 'cjk.json'} makes no sense", name):
+        words = _read_vocabulary(folder / "cjk.json")
+    return _TextPipeline(tokenizer=tokenizer, recipe=recipe, words=words)
 
 
-def _recipe(path: Path) -> Recipe:
-    return Recipe.model_validate_json(path.read_bytes()) if path.is_file() else Recipe()
+def _read_config(path: Path) -> EncoderConfig:
+    return (
+        EncoderConfig.model_validate_json(path.read_bytes()) if path.is_file() else EncoderConfig()
+    )
 
 
-def _words(path: Path) -> Collection[str] | None:
+def _read_vocabulary(path: Path) -> Collection[str] | None:
     if not path.is_file():
         return None
     listed: object = json.loads(path.read_bytes())
@@ -287,8 +299,8 @@ def _inputs(session: _Session) -> Mapping[str, type[np.integer]]:
     return {slot.name: np.int32 if "int32" in slot.type else np.int64 for slot in slots}
 
 
-def _output(session: _Session, recipe: Recipe) -> _Slot:
-    floats = [slot for slot in session.get_outputs() if slot.type in _FLOATS]
+def _output(session: _Session, recipe: EncoderConfig) -> _TensorInfo:
+    floats = [slot for slot in session.get_outputs() if slot.type in _FLOAT_TYPES]
     # What a pooler puts out was never trained to stand for a sentence.
     flat = [slot for slot in floats if len(slot.shape) == 2 and slot.name != "pooler_output"]
     deep = [slot for slot in floats if len(slot.shape) == 3]
@@ -298,8 +310,8 @@ def _output(session: _Session, recipe: Recipe) -> _Slot:
     return fitting[0]
 
 
-def _takes_one(model: Path, inputs: Collection[str]) -> bool:
-    if frozenset(inputs) == _IN_TURN:
+def _is_single_text(model: Path, inputs: Collection[str]) -> bool:
+    if frozenset(inputs) == _PACKED_INPUTS:
         return False
     return "attention_mask" not in inputs or _is_dynamically_quantised(model)
 

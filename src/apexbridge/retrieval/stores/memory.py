@@ -2,8 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from apexbridge.retrieval.base import Changes, Entry, Matrix, Neighbour
-from apexbridge.retrieval.stores.packing import expect_size, ranked, sound
+from apexbridge.retrieval.base import IndexEntry, Matrix, Neighbour, StoreChanges
+from apexbridge.retrieval.stores.serialization import (
+    check_dimensions,
+    nearest_entries,
+    validate_entries,
+)
 
 
 class MemoryStore:
@@ -11,7 +15,7 @@ class MemoryStore:
 
     def __init__(self, embedder_id: str = "memory") -> None:
         self._embedder = embedder_id
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, IndexEntry] = {}
         self._touched: set[str] | None = None
 
     @property
@@ -27,12 +31,12 @@ class MemoryStore:
         """Say what is stored."""
         return {name: entry.fingerprint for name, entry in self._entries.items()}
 
-    async def upsert(self, entries: Sequence[Entry]) -> None:
+    async def upsert(self, entries: Sequence[IndexEntry]) -> None:
         """Add or replace."""
-        batch = sound(entries, self._embedder)
+        batch = validate_entries(entries, self._embedder)
         held = next(iter(self._entries.values()), None)
         if held and batch:
-            expect_size(batch[0].vectors.shape[1], held.vectors.shape[1], self._embedder)
+            check_dimensions(batch[0].vectors.shape[1], held.vectors.shape[1], self._embedder)
         self._entries.update({entry.name: entry for entry in batch})
         self._touch([entry.name for entry in batch])
 
@@ -44,19 +48,21 @@ class MemoryStore:
         """Whether anything was touched since the last call of `changes`."""
         return self._touched is None or bool(self._touched)
 
-    async def changes(self) -> Changes:
+    async def changes(self) -> StoreChanges:
         """What was touched since the last call."""
         touched, self._touched = self._touched, set()
         if touched is None:
-            return Changes(entries=tuple(self._entries.values()), is_all=True)
-        return Changes(
+            return StoreChanges(entries=tuple(self._entries.values()), is_all=True)
+        return StoreChanges(
             entries=tuple(self._entries[name] for name in sorted(touched & self._entries.keys())),
             gone=sorted(touched - self._entries.keys()),
         )
 
     async def nearest(self, vector: Matrix, *, text: str, limit: int) -> Sequence[Neighbour]:
         """Compare one by one; there is no word index."""
-        return ranked(self._entries.values(), vector, limit=limit, embedder_id=self._embedder)
+        return nearest_entries(
+            self._entries.values(), vector, limit=limit, embedder_id=self._embedder
+        )
 
     async def check(self) -> Sequence[str]:
         """Memory is always sound."""

@@ -16,18 +16,18 @@ from typing import Any, Literal, TypeVar
 import anyio
 import anyio.to_thread
 
-from apexbridge.retrieval.base import Changes, Entry, Matrix, Neighbour
-from apexbridge.retrieval.stores.packing import (
+from apexbridge.retrieval.base import IndexEntry, Matrix, Neighbour, StoreChanges
+from apexbridge.retrieval.stores.serialization import (
     FULL,
     HALF,
-    Packed,
-    expect_size,
-    pack,
-    ranked,
-    sound,
-    unpack,
+    PackedEntry,
+    check_dimensions,
+    nearest_entries,
+    pack_entry,
+    unpack_entry,
+    validate_entries,
 )
-from apexbridge.retrieval.stores.sqlite_file import SqliteFile, transaction
+from apexbridge.retrieval.stores.sqlite_connection import SqliteConnection, transaction
 
 _log = logging.getLogger(__name__)
 
@@ -35,10 +35,10 @@ Result = TypeVar("Result")
 
 _VERSION = 1
 _MAX_TOMBSTONES = 10_000
-_PART = 250
+_CHUNK_ENTRIES = 250
 """Entries told at once: some 1 MB, so that little is left over by loading."""
-_COLUMNS = ", ".join(Packed._fields)
-_MARKS = ", ".join("?" * (len(Packed._fields) + 2))
+_COLUMNS = ", ".join(PackedEntry._fields)
+_PLACEHOLDERS = ", ".join("?" * (len(PackedEntry._fields) + 2))
 _SCHEMA = (
     "CREATE TABLE embedders (embedder TEXT PRIMARY KEY, epoch TEXT NOT NULL,"
     " sequence INTEGER NOT NULL, used INTEGER NOT NULL)",
@@ -53,17 +53,17 @@ _SCHEMA = (
 )
 
 
-_Place = tuple[int, int]
+_RowPosition = tuple[int, int]
 """Of a row: the sequence of its write, and its number."""
 _LAST_ROW = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
+class _Cursor:
     """How far `changes` has told."""
 
     epoch: str
-    entry: _Place = (0, 0)
+    entry: _RowPosition = (0, 0)
     gone: int = 0
 
 
@@ -81,14 +81,14 @@ class SqliteStore:
         self._path = path
         self._embedder = embedder_id
         self._width = HALF if precision == "float16" else FULL
-        self._file = SqliteFile(
+        self._file = SqliteConnection(
             path,
             schema=_SCHEMA,
             version=_VERSION,
             busy_seconds=busy_seconds,
             on_open=self._register,
         )
-        self._seen: _Seen | None = None
+        self._seen: _Cursor | None = None
         self._seen_version: int = 0
         self._has_more = True
 
@@ -110,7 +110,7 @@ class SqliteStore:
         """Say what is stored; entries that are plainly damaged are not."""
         return await self._run(self._fingerprints)
 
-    async def upsert(self, entries: Sequence[Entry]) -> None:
+    async def upsert(self, entries: Sequence[IndexEntry]) -> None:
         """Add or replace, in one transaction."""
         if entries:
             await self._run(lambda connection: self._upsert(connection, entries))
@@ -120,7 +120,7 @@ class SqliteStore:
         if names:
             await self._run(lambda connection: self._delete(connection, names))
 
-    async def changes(self) -> Changes:
+    async def changes(self) -> StoreChanges:
         """What anyone changed since the last call; the entries' arrays cannot be written to."""
         return await self._run(self._changes)
 
@@ -133,8 +133,8 @@ class SqliteStore:
         """Compare every entry; there is no word index."""
 
         def work(connection: sqlite3.Connection) -> Sequence[Neighbour]:
-            entries, _ = _read(self._rows(connection))
-            return ranked(entries, vector, limit=limit, embedder_id=self._embedder)
+            entries, _ = _unpack_rows(self._rows(connection))
+            return nearest_entries(entries, vector, limit=limit, embedder_id=self._embedder)
 
         return await self._run(work)
 
@@ -177,18 +177,21 @@ class SqliteStore:
         ).fetchall()
         return dict(rows)
 
-    def _upsert(self, connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
-        batch = [pack(entry, width=self._width) for entry in sound(entries, self._embedder)]
+    def _upsert(self, connection: sqlite3.Connection, entries: Sequence[IndexEntry]) -> None:
+        batch = [
+            pack_entry(entry, width=self._width)
+            for entry in validate_entries(entries, self._embedder)
+        ]
         with transaction(connection):
             stored = connection.execute(
                 "SELECT dimensions FROM entries WHERE embedder = ? LIMIT 1", (self._embedder,)
             ).fetchone()
             if stored:
-                expect_size(batch[0].dimensions, stored[0], self._embedder)
+                check_dimensions(batch[0].dimensions, stored[0], self._embedder)
             sequence = self._next(connection)
             connection.executemany(
                 f"INSERT OR REPLACE INTO entries (embedder, sequence, {_COLUMNS})"  # noqa: S608
-                f" VALUES ({_MARKS})",
+                f" VALUES ({_PLACEHOLDERS})",
                 ((self._embedder, sequence, *packed) for packed in batch),
             )
             connection.executemany(
@@ -233,31 +236,31 @@ class SqliteStore:
         ).fetchone()
         return row or ("", 0)
 
-    def _changes(self, connection: sqlite3.Connection) -> Changes:
+    def _changes(self, connection: sqlite3.Connection) -> StoreChanges:
         version = _data_version(connection)
         if not self._has_more and version == self._seen_version:
-            return Changes()
+            return StoreChanges()
         with transaction(connection, "DEFERRED"):
             epoch, sequence = self._position(connection)
             is_all = self._seen is None or self._seen.epoch != epoch
-            seen = _Seen(epoch=epoch) if self._seen is None or is_all else self._seen
-            rows = self._rows(connection, after=seen.entry, limit=_PART)
+            seen = _Cursor(epoch=epoch) if self._seen is None or is_all else self._seen
+            rows = self._rows(connection, after=seen.entry, limit=_CHUNK_ENTRIES)
             gone: list[tuple[str]] = connection.execute(
                 "SELECT name FROM gone WHERE embedder = ? AND sequence > ?",
                 (self._embedder, seen.gone),
             ).fetchall()
-        entries, damaged = _read(rows)
+        entries, damaged = _unpack_rows(rows)
         self._drop(connection, damaged)
         # A write raises the sequence, so that what others change between two parts comes later.
-        self._has_more = len(rows) == _PART
+        self._has_more = len(rows) == _CHUNK_ENTRIES
         last = (rows[-1][0], rows[-1][1]) if self._has_more else (sequence, _LAST_ROW)
-        self._seen = _Seen(epoch=epoch, entry=last, gone=sequence)
+        self._seen = _Cursor(epoch=epoch, entry=last, gone=sequence)
         self._seen_version = version
         names = () if is_all else tuple(name for (name,) in gone)
-        return Changes(entries=entries, gone=names, is_all=is_all, has_more=self._has_more)
+        return StoreChanges(entries=entries, gone=names, is_all=is_all, has_more=self._has_more)
 
     def _rows(
-        self, connection: sqlite3.Connection, *, after: _Place = (0, 0), limit: int = -1
+        self, connection: sqlite3.Connection, *, after: _RowPosition = (0, 0), limit: int = -1
     ) -> list[tuple[Any, ...]]:
         """Rows in the order of their writing, each begun by its place."""
         return connection.execute(
@@ -266,7 +269,7 @@ class SqliteStore:
             (self._embedder, *after, limit),
         ).fetchall()
 
-    def _drop(self, connection: sqlite3.Connection, damaged: Sequence[_Place]) -> None:
+    def _drop(self, connection: sqlite3.Connection, damaged: Sequence[_RowPosition]) -> None:
         """Remove damaged entries, so that whoever looks for what is missing makes them anew."""
         if not damaged:
             return
@@ -279,7 +282,7 @@ class SqliteStore:
         try:
             lines: list[tuple[str]] = connection.execute("PRAGMA integrity_check(20)").fetchall()
             problems += [line for (line,) in lines if line != "ok"]
-            _, damaged = _read(self._rows(connection))
+            _, damaged = _unpack_rows(self._rows(connection))
             problems += [f"the entry in row {row} is damaged" for _, row in damaged]
         except sqlite3.DatabaseError as error:
             problems.append(str(error))
@@ -304,9 +307,9 @@ class SqliteStore:
         return len(forgotten)
 
 
-def _read(rows: Sequence[tuple[Any, ...]]) -> tuple[list[Entry], list[_Place]]:
+def _unpack_rows(rows: Sequence[tuple[Any, ...]]) -> tuple[list[IndexEntry], list[_RowPosition]]:
     """The entries, and where the damaged ones among them lie."""
-    read = [((row[0], row[1]), unpack(Packed(*row[2:]))) for row in rows]
+    read = [((row[0], row[1]), unpack_entry(PackedEntry(*row[2:]))) for row in rows]
     entries = [entry for _, entry in read if entry is not None]
     return entries, [place for place, entry in read if entry is None]
 

@@ -1,0 +1,193 @@
+"""Put values in place of what a skill's text leaves open: arguments and variables. Pure.
+
+Everything is found in the text as its author wrote it, in one pass. What is put in is never looked
+at again: an argument that says `$0` or `${CLAUDE_SKILL_DIR}` stays as it is, commands too.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+from apexbridge.permissions.shell_parser import simple_commands
+from apexbridge.sandbox.base import ExecutionResult
+from apexbridge.skills.document import inline_commands
+from apexbridge.skills.model import Skill, SkillManifest
+
+_PLACEHOLDER = re.compile(
+    r"\\\$"
+    r"|\$ARGUMENTS\[(?P<index>\d{1,4})\]"
+    r"|\$(?P<all>ARGUMENTS)(?![A-Za-z0-9_])"
+    r"|\$(?P<number>\d{1,4})(?![A-Za-z0-9_])"
+    r"|\$\{ARG(?P<nth>[1-9]\d{0,3})\}"
+    r"|\$\{(?P<variable>[A-Z][A-Z0-9_]*)\}"
+    r"|\$(?P<name>[^\W\d][\w-]*)"
+)
+_APPENDED_PREFIX = "ARGUMENTS: "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Substitutions:
+    """What stands for what is left open."""
+
+    arguments: str = ""
+    """As they were typed."""
+    names: tuple[str, ...] = ()
+    """What the author calls them, the first first."""
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    """`CLAUDE_SKILL_DIR` and its like."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandPart:
+    """A command whose output belongs here."""
+
+    text: str
+
+
+Part = str | CommandPart
+
+
+def expand(text: str, values: Substitutions, *, has_commands: bool = True) -> tuple[Part, ...]:
+    """Fill in a skill's text; its commands come out apart, their arguments quoted.
+
+    Arguments that the text has no place for are appended.
+
+    >>> expand("Fix $0 now: !`git show $0`", Values(arguments="a;b"))
+    ('Fix a;b now: ', Command(text="git show 'a;b'"))
+    """
+    words = split_arguments(values.arguments)
+    filling = _Substituter(values, words)
+    parts, at = list[Part](), 0
+    for found in inline_commands(text) if has_commands else ():
+        parts.append(filling.fill(text[at : found.start], str))
+        parts.append(CommandPart(filling.fill(found.command, shlex.quote)))
+        at = found.end
+    parts.append(filling.fill(text[at:], str))
+    if values.arguments.strip() and not filling.used_arguments:
+        parts.append(f"\n\n{_APPENDED_PREFIX}{values.arguments}")
+    return tuple(part for part in parts if part)
+
+
+def expand_variables(text: str, variables: Mapping[str, str]) -> str:
+    """Fill in variables only, as in the rules of `allowed-tools`."""
+    return re.sub(r"\$\{([A-Z][A-Z0-9_]*)\}", lambda match: variables.get(match[1], match[0]), text)
+
+
+def split_arguments(text: str) -> list[str]:
+    """Cut arguments as a shell would; one with an open quote is cut at its blanks.
+
+    >>> split_arguments("one 'two three'"), split_arguments("it's here")
+    (['one', 'two three'], ["it's", 'here'])
+    """
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+class _Substituter:
+    """Fills in one text, and notes whether it had a place for arguments."""
+
+    def __init__(self, values: Substitutions, words: Sequence[str]) -> None:
+        self._values = values
+        self._words = words
+        self.used_arguments = False
+
+    def fill(self, text: str, quote: Callable[[str], str]) -> str:
+        return _PLACEHOLDER.sub(lambda match: self._value(match, quote), text)
+
+    def _value(self, match: re.Match[str], quote: Callable[[str], str]) -> str:
+        if match[0] == r"\$":
+            return "$"
+        if match["all"]:
+            self.used_arguments = True
+            in_command = quote is not str
+            return " ".join(map(quote, self._words)) if in_command else self._values.arguments
+        if match["name"]:
+            return self._named(match, quote)
+        if match["variable"]:
+            found = self._values.variables.get(match["variable"])
+            return match[0] if found is None else quote(found)
+        number = match["index"] or match["number"]
+        return self._at(int(number) if number else int(match["nth"]) - 1, match[0], quote)
+
+    def _named(self, match: re.Match[str], quote: Callable[[str], str]) -> str:
+        """The longest declared name that the letters begin with: `$file-old` may mean `$file`."""
+        written = match["name"]
+        for name in sorted(self._values.names, key=len, reverse=True):
+            rest = written.removeprefix(name)
+            if written.startswith(name) and (not rest or rest[0] == "-"):
+                return self._at(self._values.names.index(name), "", quote) + rest
+        return match[0]
+
+    def _at(self, place: int, otherwise: str, quote: Callable[[str], str]) -> str:
+        self.used_arguments = True
+        return quote(self._words[place]) if place < len(self._words) else otherwise
+
+
+MAX_FILES = 50
+RESERVED_TAG = re.compile(r"<(?=\s{0,9}/?\s{0,9}(?:skill|reminder)\b)", re.IGNORECASE)
+"""The beginning of a mark that only we may write; models read such marks generously."""
+_SAFE_FIELDS = frozenset({
+    "name", "description", "when_to_use", "version", "license", "compatibility", "metadata",
+    "argument_hint", "arguments", "user_invocable", "disable_model_invocation", "paths", "effort",
+    "shell",
+})  # fmt: skip
+
+
+def wrap_skill(skill: Skill, text: str, files: Sequence[str]) -> str:
+    """The text between marks that it cannot write itself, with its folder and files."""
+    head = [f'<skill name="{escape(skill.name)}"']
+    if skill.root is not None:
+        head.append(f' folder="{escape(str(skill.root))}"')
+    lines = ["".join(head) + ">"]
+    others = [file for file in files if file != "SKILL.md"]
+    if others:
+        shown = ", ".join(escape(file, quote=False) for file in others[:MAX_FILES])
+        more = f", and {len(others) - MAX_FILES} more" if len(others) > MAX_FILES else ""
+        lines.append(f"Files in its folder: {shown}{more}")
+    lines += ["", RESERVED_TAG.sub("&lt;", text).strip(), "</skill>"]
+    return "\n".join(lines)
+
+
+def is_text_only(skill: Skill, body: str) -> bool:
+    """Say whether a skill is words only: nothing set but what is known to be safe.
+
+    A skill that nobody approved lends nothing, whatever it declares.
+    """
+    manifest = skill.manifest
+    if manifest.model_extra:
+        return False
+    defaults = SkillManifest()
+    changed = {
+        name
+        for name in SkillManifest.model_fields
+        if getattr(manifest, name) != getattr(defaults, name)
+    }
+    return changed <= _SAFE_FIELDS and next(inline_commands(body), None) is None
+
+
+_SEARCH_COMMANDS = (
+    ("grep",), ("rg",), ("find",), ("diff",), ("test",), ("[",), ("git", "diff"), ("git", "grep"),
+)  # fmt: skip
+
+
+def is_command_success(command: str, result: ExecutionResult) -> bool:
+    """Say whether a command did what it should: 1 means nothing found for those that look.
+
+    Of several commands the last one counts, for its code is the one that comes back; where `&&`
+    or `||` leave open whose code it is, all of them have to look. What is not understood is held
+    to what its code says.
+    """
+    if result.outcome != "failed" or result.exit_code != 1:
+        return result.outcome == "ok"
+    commands = simple_commands(command) or ("",)
+    is_open = "&&" in command or "||" in command
+    return all(map(_exits_1_without_match, commands if is_open else commands[-1:]))
+
+
+def _exits_1_without_match(command: str) -> bool:
+    words = tuple(command.split())
+    return any(words[: len(names)] == names for names in _SEARCH_COMMANDS)

@@ -1,0 +1,172 @@
+"""`audit` and `runs`: what was changed, and what scripts did."""
+
+from contextlib import closing
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import anyio
+
+from apexbridge.audit import AuditLog
+from apexbridge.cli.output import ExitCode, Output, sanitize
+from apexbridge.runtime import Runtime
+from apexbridge.runtime.run_store import RunStore, ScriptRun
+
+
+def _log(out: Output) -> AuditLog:
+    return AuditLog(out.loaded.data / "audit.jsonl")
+
+
+def ls(out: Output, limit: int) -> None:
+    """The latest records, the newest last."""
+    records = _log(out).latest(limit)
+
+    def render() -> None:
+        heads = [out.word("when"), out.word("what"), out.word("facts")]
+        rows = [
+            (r.at, r.action, " ".join(f"{key}={value}" for key, value in r.facts.items()))
+            for r in records
+        ]
+        if rows:
+            out.table(heads, rows)
+        else:
+            out.line(out.word("audit_empty"))
+
+    data = [{"at": r.at, "action": r.action, "facts": dict(r.facts)} for r in records]
+    out.finish({"records": data}, render)
+
+
+def verify(out: Output) -> None:
+    """Say whether the chain holds."""
+    count = _log(out).verify()
+    line = out.word("audit_sound", count=count)
+    out.finish({"records": count}, lambda: out.line(line))
+
+
+def runs(out: Output, run_id: str, limit: int) -> None:
+    """The latest runs of scripts, the newest first; or one of them, whole."""
+    with closing(RunStore(out.loaded.data / "runs.db")) as store:
+        if not run_id:
+            found = store.latest(limit)
+            data = {"runs": [asdict(run) for run in found]}
+            out.finish(data, lambda: _print_runs(out, found))
+            return
+        run = store.find(run_id)
+    if run is None:
+        line = out.word("run_unknown", id=run_id)
+        out.finish({"run": None}, lambda: out.line(line), ExitCode.NOT_FOUND)
+        return
+    out.finish({"run": asdict(run)}, lambda: _print_run(out, run))
+
+
+def _print_runs(out: Output, found: tuple[ScriptRun, ...]) -> None:
+    if not found:
+        out.line(out.word("run_none"))
+        return
+    keys = ("run_id", "when", "name", "run_script", "result", "turn_seconds")
+    rows = [
+        (run.id, _format_time(run), run.skill, run.script, run.outcome, f"{run.seconds:.2f}")
+        for run in found
+    ]
+    out.table([out.word(key) for key in keys], rows)
+
+
+def _print_run(out: Output, run: ScriptRun) -> None:
+    out.line(
+        out.word(
+            "run_line",
+            when=_format_time(run),
+            skill=run.skill,
+            script=run.script,
+            outcome=run.outcome,
+            code="-" if run.exit_code is None else run.exit_code,
+            seconds=f"{run.seconds:.2f}",
+            isolation=run.isolation or "-",
+        )
+    )
+    for text in (run.error, *run.stdout.splitlines(), *run.stderr.splitlines(), *run.files):
+        if text:
+            out.line(sanitize(text))
+
+
+def _format_time(run: ScriptRun) -> str:
+    return datetime.fromtimestamp(run.at).astimezone().isoformat(sep=" ", timespec="seconds")
+
+
+def explain(out: Output, turn: str) -> None:
+    """Show the record of a turn; without an id, of the last one."""
+
+    async def record() -> dict[str, Any] | None:
+        async with Runtime.open(out.loaded) as runtime:
+            return await anyio.to_thread.run_sync(runtime.chatting.store.turn, turn)
+
+    found = anyio.run(record)
+    if found is None:
+        line = out.word("turn_unknown", id=turn) if turn else out.word("turn_none")
+        out.finish({"turn": None}, lambda: out.line(line), ExitCode.NOT_FOUND)
+        return
+    out.finish({"turn": found}, lambda: _print_turn(out, found))
+
+
+def _print_turn(out: Output, turn: dict[str, Any]) -> None:
+    usage = turn["usage"]
+    out.line(
+        out.word(
+            "turn_turn",
+            id=turn["id"],
+            rounds=turn["rounds"],
+            calls=len(turn["calls"]),
+            tokens=usage["input_tokens"] + usage["output_tokens"],
+            seconds=f"{turn['seconds']:.2f}",
+            finish=turn["finish"],
+        )
+    )
+    out.line(
+        out.word(
+            "turn_time",
+            model=f"{turn['model_seconds']:.2f}",
+            tools=f"{turn['tool_seconds']:.2f}",
+            search=f"{turn['search_seconds']:.3f}",
+        )
+    )
+    out.line(out.word("turn_confidence", confidence=f"{turn['confidence']:.2f}"))
+    _print_candidates(out, turn["candidates"])
+    for key in ("listed", "shortened", "dropped", "woken"):
+        if turn[key]:
+            out.line(out.word(f"turn_{key}", names=", ".join(turn[key])))
+    if turn["asleep"]:
+        out.line(out.word("turn_asleep", count=turn["asleep"]))
+    _print_calls(out, turn["calls"])
+
+
+def _print_candidates(out: Output, found: list[dict[str, Any]]) -> None:
+    if not found:
+        return
+    out.line(out.word("turn_candidates") + ":")
+    keys = (
+        "name",
+        "turn_score",
+        "turn_meaning",
+        "turn_lexical",
+        "turn_usage",
+        "turn_fate",
+    )
+    rows = [
+        (
+            one["name"],
+            f"{one['score']:.2f}",
+            f"{one['parts'].get('meaning', 0):.2f}",
+            f"{one['parts'].get('lexical', 0):.2f}",
+            f"{one['parts'].get('usage', 0):.2f}",
+            out.word(f"fate_{one['fate']}"),
+        )
+        for one in found
+    ]
+    out.table([out.word(key) for key in keys], rows)
+
+
+def _print_calls(out: Output, calls: list[dict[str, Any]]) -> None:
+    if not calls:
+        return
+    heads = [out.word(key) for key in ("turn_tool", "turn_seconds", "turn_code")]
+    out.table(heads, [(c["tool"], f"{c['seconds']:.2f}", c["code"]) for c in calls])

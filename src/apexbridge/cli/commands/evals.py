@@ -1,0 +1,255 @@
+"""`eval`: how well skills are found, whether they trigger, and who is in whose way."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import anyio
+
+from apexbridge.cli.output import ExitCode, Output, sanitize
+from apexbridge.cli.progress import progress_bar
+from apexbridge.errors import SkillInvalidError
+from apexbridge.evals import interference as coexisting
+from apexbridge.evals import interference as previewing
+from apexbridge.evals import trigger_eval as triggering
+from apexbridge.evals.corpus import CorpusSkill, EvalQuery, read_corpus, read_queries
+from apexbridge.evals.retrieval_eval import (
+    Metrics,
+    RetrievalReport,
+    build_index,
+    evaluate,
+    with_skill_text,
+)
+from apexbridge.retrieval.index import SkillIndex
+from apexbridge.runtime import Runtime
+from apexbridge.runtime.description_preview import preview_description, skill_text
+from apexbridge.runtime.index_service import create_embedder
+from apexbridge.skills.model import Origin, Skill
+from apexbridge.skills.parser import read_skill
+from apexbridge.sources.base import SkillSource
+from apexbridge.sources.folders import FolderSource
+
+
+def retrieval(out: Output, corpus: Path, queries: Path, *, limit: int) -> None:
+    """Measure the search that settings choose, on someone's skills and queries."""
+    skills = read_corpus(corpus)
+    asked = read_queries(queries, {skill.id for skill in skills})
+    report = anyio.run(_measure, out, skills, asked.queries, limit)
+
+    def render() -> None:
+        groups = [(out.word("all"), report.figures)]
+        groups += [(out.word(key), part) for key, part in report.by_language.items()]
+        heads = [out.word("language"), out.word("queries"), "hit@1", "recall@5", "recall@10"]
+        heads += [f"mrr@{report.depth}", "median ms", "p95 ms"]
+        out.table(heads, [_row(name, figures) for name, figures in groups])
+        out.note(out.word("eval_skills", count=report.skills))
+        if asked.unknown_accepts:
+            out.note(out.word("eval_unknown", count=asked.unknown_accepts))
+
+    measured = {
+        **_figures(report.figures),
+        "skills": report.skills,
+        "depth": report.depth,
+        "unknown_accepts": asked.unknown_accepts,
+        "by_language": {key: _figures(part) for key, part in report.by_language.items()},
+    }
+    out.finish(measured, render)
+
+
+async def _measure(
+    out: Output, skills: Sequence[CorpusSkill], queries: Sequence[EvalQuery], limit: int
+) -> RetrievalReport:
+    embedder = create_embedder(out.loaded.settings.index, out.loaded)
+    try:
+        with progress_bar(out) as watch:
+            index = await build_index(skills, embedder, watch=watch)
+        return await evaluate(index, queries, limit=limit)
+    finally:
+        await embedder.close()
+
+
+def _row(name: str, figures: Metrics) -> list[str]:
+    shares = (figures.hit_at_1, figures.recall_at_5, figures.recall_at_10, figures.mrr)
+    times = (figures.latency_ms.median, figures.latency_ms.p95)
+    return [
+        name,
+        str(figures.count),
+        *(f"{share:.3f}" for share in shares),
+        *(f"{time:.1f}" for time in times),
+    ]
+
+
+def _figures(figures: Metrics) -> dict[str, object]:
+    return {
+        "hit@1": round(figures.hit_at_1, 4),
+        "recall@5": round(figures.recall_at_5, 4),
+        "recall@10": round(figures.recall_at_10, 4),
+        "mrr": round(figures.mrr, 4),
+        "latency_ms": {key: round(time, 3) for key, time in asdict(figures.latency_ms).items()},
+        "queries": figures.count,
+    }
+
+
+def triggers(out: Output, wanted: Sequence[str], *, limit: int) -> None:
+    """Check each skill against the queries in its own folder."""
+    reports = anyio.run(_try_all, out, wanted, limit)
+    failed = any(not one.passed for report in reports for one in report.queries)
+
+    def render() -> None:
+        for report in reports:
+            out.line(sanitize(report.name))
+            heads = [out.word(key) for key in ("result", "rank", "score", "margin", "query")]
+            out.table(heads, [_outcome(out, one) for one in report.queries])
+            shares = {
+                key: _number(share)
+                for key, share in (
+                    ("accuracy", report.accuracy),
+                    ("precision", report.precision),
+                    ("recall", report.recall),
+                )
+            }
+            out.line(out.word("trigger_totals", count=len(report.queries), **shares))
+
+    tried = [
+        {
+            **asdict(report),
+            "queries": [{**asdict(one), "passed": one.passed} for one in report.queries],
+            "accuracy": report.accuracy,
+            "precision": report.precision,
+            "recall": report.recall,
+        }
+        for report in reports
+    ]
+    out.finish({"skills": tried}, render, ExitCode.FINDINGS if failed else ExitCode.OK)
+
+
+def _outcome(out: Output, one: triggering.TriggerResult) -> list[str]:
+    key = f"trigger_{'pass' if one.passed else 'fail'}_{'yes' if one.should_trigger else 'no'}"
+    return [
+        out.word(key),
+        str(one.rank or "-"),
+        _number(one.score),
+        "-" if one.margin is None else f"{one.margin:+.2f}",
+        one.query,
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+async def _try_all(
+    out: Output, wanted: Sequence[str], limit: int
+) -> list[triggering.TriggerReport]:
+    threshold = out.loaded.settings.index.threshold
+    async with Runtime.open(out.loaded) as runtime:
+        index = await _index(out, runtime)
+        reports = list[triggering.TriggerReport]()
+        for written in wanted:
+            skill, source = _resolve(runtime, written)
+            queries = await triggering.saved_queries(source, skill)
+            among = index
+            if skill not in runtime.catalog.snapshot.skills:
+                uses_tags = out.loaded.settings.index.tags
+                text = await skill_text(skill, source, uses_tags=uses_tags)
+                among = await with_skill_text(index, text)
+            reports.append(
+                await triggering.evaluate_triggers(
+                    among, skill.name, queries, limit=limit, threshold=threshold
+                )
+            )
+        return reports
+
+
+async def _index(out: Output, runtime: Runtime) -> SkillIndex:
+    with progress_bar(out) as watch:
+        await runtime.searching.vectorise(watch)
+    return await runtime.searching.index()
+
+
+def _resolve(runtime: Runtime, written: str) -> tuple[Skill, SkillSource]:
+    """A skill that is known here by its name, or the one in a folder."""
+    names = {skill.name for skill in runtime.catalog.snapshot.skills}
+    is_folder = os.sep in written or (written not in names and Path(written).is_dir())
+    return _in_folder(runtime, Path(written)) if is_folder else _by_name(runtime, written)
+
+
+def _by_name(runtime: Runtime, name: str) -> tuple[Skill, SkillSource]:
+    skill = runtime.catalog.get(name)
+    return skill, runtime.catalog.source_of(skill).source
+
+
+def _in_folder(runtime: Runtime, folder: Path) -> tuple[Skill, SkillSource]:
+    root = folder.resolve()
+    for known in runtime.catalog.snapshot.skills:
+        if known.root is not None and known.root.resolve() == root:
+            return _by_name(runtime, known.name)
+    source = FolderSource(root.parent, Origin.ADDITIONAL)
+    reading = read_skill(root, source.provenance)
+    if reading.skill is None:
+        raise SkillInvalidError(str(folder), reading.problems)
+    return reading.skill, source
+
+
+def coexistence(out: Output) -> None:
+    """Show who takes whose queries, and who is nearly the same."""
+    found = anyio.run(_coexist, out)
+
+    def render() -> None:
+        out.note(out.word("coexist_asked", skills=found.skills, queries=found.queries))
+        if not found.thefts:
+            out.line(out.word("coexist_none"))
+        else:
+            out.table([out.word(key) for key in ("owner", "thief", "queries")], _thefts(found))
+        if found.alike:
+            heads = [out.word(key) for key in ("alike", "alike_to", "cosine")]
+            out.table(heads, [(p.one, p.other, f"{p.cosine:.3f}") for p in found.alike])
+
+    told = {
+        "skills": found.skills,
+        "queries": found.queries,
+        "matrix": found.matrix,
+        "thefts": [asdict(theft) for theft in found.thefts],
+        "alike": [{**asdict(pair), "cosine": round(pair.cosine, 4)} for pair in found.alike],
+    }
+    out.finish(told, render)
+
+
+def _thefts(found: coexisting.CoexistenceReport) -> Iterator[Sequence[str]]:
+    for owner, row in found.matrix.items():
+        for thief, count in row.items():
+            yield owner, thief, str(count)
+
+
+async def _coexist(out: Output) -> coexisting.CoexistenceReport:
+    async with Runtime.open(out.loaded) as runtime:
+        index = await _index(out, runtime)
+        with progress_bar(out, "comparing") as watch:
+            return await coexisting.measure_coexistence(index, watch=watch)
+
+
+def preview(out: Output, name: str, description: str) -> None:
+    """Show what another description would do."""
+    found = anyio.run(_preview, out, name, description)
+
+    def render() -> None:
+        heads = [out.word(key) for key in ("before", "after", "from", "query")]
+        rows = [
+            (str(s.before or "-"), str(s.after or "-"), out.word(f"preview_{s.kind}"), s.query)
+            for s in found.shifts
+        ]
+        out.table(heads, rows)
+        if found.others:
+            heads = [out.word(key) for key in ("other_skill", "places_lost", "places_gained")]
+            out.table(heads, [(o.name, str(o.lost), str(o.gained)) for o in found.others])
+        else:
+            out.line(out.word("preview_no_others"))
+
+    out.finish(asdict(found), render)
+
+
+async def _preview(out: Output, name: str, description: str) -> previewing.DescriptionPreview:
+    async with Runtime.open(out.loaded) as runtime:
+        with progress_bar(out) as watch:
+            return await preview_description(runtime, name, description, watch=watch)

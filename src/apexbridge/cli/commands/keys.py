@@ -1,0 +1,81 @@
+"""`keys`: make, list and revoke the keys of the server."""
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import typer
+
+from apexbridge.api_keys import SCOPES, ApiKey, ApiKeyStore, Scope
+from apexbridge.audit import AuditLog
+from apexbridge.cli.output import Output, sanitize
+from apexbridge.errors import ConfigError
+from apexbridge.settings import Config
+
+_DAY = 86_400
+_DEFAULT_SCOPES: tuple[Scope, ...] = ("chat", "skills:read")
+
+
+def open_key_store(loaded: Config) -> ApiKeyStore:
+    """The keys of a data folder."""
+    return ApiKeyStore(loaded.data / "keys.json")
+
+
+def make(out: Output, name: str, wanted: Sequence[str], days: float | None) -> None:
+    """Make a key, and show it this once."""
+    if unknown := set(wanted).difference(SCOPES):
+        raise typer.BadParameter(f"no scope: {', '.join(unknown)}", param_hint="--scope")
+    scopes: tuple[Scope, ...] = tuple(scope for scope in SCOPES if wanted.count(scope))
+    expires = None if days is None else time.time() + days * _DAY
+    text, key = open_key_store(out.loaded).make(name, scopes or _DEFAULT_SCOPES, expires=expires)
+    _record(out.loaded, "key_made", key)
+
+    def render() -> None:
+        out.line(out.word("key_made", name=key.name, id=key.id))
+        print(text)  # also when quiet: it is what was asked for
+
+    out.finish({**_to_json(key), "key": text}, render)
+
+
+def ls(out: Output) -> None:
+    """List the keys, never what opens anything."""
+    keys = open_key_store(out.loaded).all()
+    if not keys:
+        out.finish([], lambda: out.line(out.word("keys_none")))
+        return
+    heads = [out.word(h) for h in ("key_id", "name", "key_state", "key_expires", "key_scopes")]
+    rows = [
+        (key.id, key.name, out.word(_state(key)), _format_expiry(out, key), " ".join(key.scopes))
+        for key in keys
+    ]
+    out.finish([_to_json(key) for key in keys], lambda: out.table(heads, rows))
+
+
+def revoke(out: Output, wanted: str) -> None:
+    """End a key; a server that runs heeds it from its next request on."""
+    key = open_key_store(out.loaded).revoke(wanted)
+    if key is None:
+        raise ConfigError(code="key_unknown", name=sanitize(wanted))
+    _record(out.loaded, "key_revoked", key)
+    out.finish(_to_json(key), lambda: out.line(out.word("key_revoked", name=key.name, id=key.id)))
+
+
+def _record(loaded: Config, what: str, key: ApiKey) -> None:
+    facts = {"key": key.id, "name": key.name, "scopes": " ".join(key.scopes)}
+    AuditLog(loaded.data / "audit.jsonl").record(what, **facts)
+
+
+def _state(key: ApiKey) -> str:
+    if key.revoked is not None:
+        return "key_ended"
+    return "key_good" if key.is_good(time.time()) else "key_expired"
+
+
+def _format_expiry(out: Output, key: ApiKey) -> str:
+    if key.expires is None:
+        return out.word("key_never")
+    return datetime.fromtimestamp(key.expires, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _to_json(key: ApiKey) -> dict[str, object]:
+    return {**key.model_dump(exclude={"sha256"}), "state": _state(key).removeprefix("key_")}

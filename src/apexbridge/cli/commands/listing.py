@@ -1,0 +1,115 @@
+"""`ls --long`: skills with version, state, size and findings, by pages."""
+
+import time
+
+import anyio
+import anyio.to_thread
+
+from apexbridge.catalog.listing_budget import Listing, ListingBudget, render_listing
+from apexbridge.catalog.path_activation import PathActivation
+from apexbridge.cli.output import Output
+from apexbridge.lifecycle.skill_list import ListedSkill, ListFilter, SkillPage
+from apexbridge.runtime import Runtime
+
+
+def ls_long(out: Output, *, text: str, origin: str, after: str, limit: int) -> None:
+    """Show one page."""
+
+    async def asked() -> SkillPage:
+        async with Runtime.open(out.loaded) as runtime:
+            wanted = ListFilter(text=text, origin=origin, after=after, limit=limit)
+            return await runtime.manager.list(wanted)
+
+    page = anyio.run(asked)
+    keys = ("name", "version", "origin", "state", "field_size", "findings", "description")
+
+    def draw() -> None:
+        if not page.items:
+            out.line(out.word("no_skills"))
+            return
+        out.table([out.word(key) for key in keys], [_row(out, item) for item in page.items])
+        if page.next:
+            out.line(out.word("page_more", after=page.next, total=page.total))
+
+    data = {
+        "skills": [_as_json(item) for item in page.items],
+        "total": page.total,
+        "next": page.next or None,
+    }
+    out.finish(data, draw)
+
+
+def _row(out: Output, item: ListedSkill) -> tuple[str, ...]:
+    skill = item.skill
+    held = [out.word("state_disabled")] if item.state == "disabled" else []
+    held += [out.word("state_pinned")] if item.is_pinned else []
+    return (
+        skill.name,
+        skill.manifest.version or "",
+        skill.provenance.origin,
+        ", ".join(held),
+        str(skill.fingerprint.size) if skill.fingerprint else "",
+        _findings(out, item),
+        skill.summary,
+    )
+
+
+def _findings(out: Output, item: ListedSkill) -> str:
+    if item.verdict is None:
+        return "-"
+    said = (f"{out.word(f'level_{level}')} {n}" for level, n in item.verdict.counts.items())
+    return ", ".join(said) or "0"
+
+
+def _as_json(item: ListedSkill) -> dict[str, object]:
+    skill = item.skill
+    return {
+        "name": skill.name,
+        "description": skill.description,
+        "version": skill.manifest.version,
+        "origin": skill.provenance.origin,
+        "state": item.state,
+        "pinned": item.is_pinned,
+        "size": skill.fingerprint.size if skill.fingerprint else None,
+        "sha256": skill.fingerprint.sha256 if skill.fingerprint else None,
+        "findings": item.verdict.model_dump() if item.verdict else None,
+    }
+
+
+def ls_budget(out: Output, *, window: int, request: str) -> None:
+    """Make the listing as a fresh session would get it, and tell what became of each skill."""
+    budget = ListingBudget.for_window(window)
+    listing = anyio.run(_listing, out, budget, request)
+
+    def draw() -> None:
+        heads = [out.word("name"), out.word("extent"), out.word("characters")]
+        rows = [
+            (skill.name, out.word(f"extent_{skill.extent}"), f"{skill.kept}/{skill.chars}")
+            for skill in listing.skills
+        ]
+        if rows:
+            out.table(heads, rows)
+        used, room = len(listing.text), budget.total_chars
+        out.line(out.word("budget_used", used=used, room=room, window=window))
+        if listing.is_cut:
+            out.line(out.word("budget_cut", count=len(listing.skills) - len(listing.names("full"))))
+
+    data = {
+        "window": window,
+        "budget": budget.total_chars,
+        "used": len(listing.text),
+        "skills": [skill._asdict() for skill in listing.skills],
+        "text": listing.text,
+    }
+    out.finish(data, draw)
+
+
+async def _listing(out: Output, budget: ListingBudget, request: str) -> Listing:
+    async with Runtime.open(out.loaded) as runtime:
+        awake = PathActivation(out.loaded.project).visible(runtime.catalog.snapshot.skills)
+        usage = await anyio.to_thread.run_sync(runtime.usage.scores, time.time())
+        relevance = dict[str, float]()
+        if request:
+            results = await runtime.search(request, limit=len(awake) or 1)
+            relevance = {hit.name: hit.score for hit in results.hits}
+        return render_listing(awake, budget, relevance=relevance, usage=usage)

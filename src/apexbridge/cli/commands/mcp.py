@@ -1,0 +1,47 @@
+"""`mcp`: the door for MCP clients, on standard streams. Standard output is the protocol's."""
+
+import logging
+import os
+import signal
+import sys
+
+import anyio
+
+from apexbridge.cli.output import Output
+from apexbridge.mcp_server.transports import serve_stdio
+from apexbridge.runtime import Runtime
+
+
+def mcp(out: Output) -> None:
+    """Serve until the client goes, or until this process is asked to end."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    if sys.stdin.isatty():
+        out.note(out.word("mcp_waiting"))
+    is_stopped = anyio.run(_serve, out)
+    if is_stopped:
+        # A thread still waits for a line that nobody will send: all else has been closed.
+        sys.stderr.flush()
+        os._exit(128 + signal.SIGTERM)
+
+
+async def _serve(out: Output) -> bool:
+    """Serve; say whether a signal ended it. What the client had started is ended with it."""
+    stopped, failures = list[int](), list[Exception]()
+    async with anyio.create_task_group() as tasks:
+
+        async def stop() -> None:
+            with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                async for number in signals:
+                    stopped.append(number)
+                    tasks.cancel_scope.cancel()
+
+        tasks.start_soon(stop)
+        try:
+            async with Runtime.open(out.loaded, lives=True) as runtime:
+                await serve_stdio(runtime)
+        except Exception as error:  # noqa: BLE001  # raised below, where no group wraps it
+            failures.append(error)
+        tasks.cancel_scope.cancel()
+    if failures:
+        raise failures[0]
+    return bool(stopped)

@@ -1,0 +1,133 @@
+"""`run`: a skill's script, in the sandbox, with its output as it comes."""
+
+import os
+import signal
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio
+
+from apexbridge.activation.scripts import ScriptCall
+from apexbridge.cli.output import ExitCode, Output
+from apexbridge.errors import PermissionDeniedError
+from apexbridge.paths import create_bytes, safe_join
+from apexbridge.runtime import Runtime
+from apexbridge.sandbox.base import ExecutionResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What `run` was asked for."""
+
+    name: str
+    script: str
+    arguments: tuple[str, ...]
+    inputs: tuple[Path, ...]
+    output: Path | None
+    timeout: float | None
+    hosts: tuple[str, ...]
+    is_unsafe: bool
+
+
+def run(out: Output, order: RunOptions) -> None:
+    """Run the script; its output goes through as it comes, unless JSON or quiet was asked for."""
+    result = anyio.run(_run_until_signal, out, order)
+    saved = _save(result, order.output)
+
+    def render() -> None:
+        if result.error:
+            out.note(out.word("run_error", error=result.error, isolation=result.isolation))
+        for path in saved:
+            out.note(out.word("made", path=path))
+        if result.not_taken:
+            reasons = ", ".join(f"{name} ({why})" for name, why in result.not_taken.items())
+            out.note(out.word("run_not_taken", reasons=reasons))
+        left = sorted(result.produced) if order.output is None else []
+        if left:
+            out.note(out.word("run_left", names=", ".join(left)))
+
+    out.finish(_as_json(result), render, _exit(result))
+
+
+async def _run_until_signal(out: Output, order: RunOptions) -> ExecutionResult:
+    """Run; when this process is asked to end, end the script first and clear up."""
+    results, failures = list[ExecutionResult](), list[Exception]()
+    async with anyio.create_task_group() as tasks:
+
+        async def stop() -> None:
+            with anyio.open_signal_receiver(signal.SIGTERM) as signals:
+                async for _ in signals:
+                    tasks.cancel_scope.cancel()
+
+        tasks.start_soon(stop)
+        try:
+            results.append(await _execute(out, order))
+        except Exception as error:  # noqa: BLE001  # raised below, where no group wraps it
+            failures.append(error)
+        tasks.cancel_scope.cancel()
+    if failures:
+        raise failures[0]
+    if not results:
+        raise SystemExit(128 + signal.SIGTERM)
+    return results[0]
+
+
+async def _execute(out: Output, order: RunOptions) -> ExecutionResult:
+    async with Runtime.open(out.loaded) as runtime:
+        limits = runtime.executing.limits()
+        if order.timeout is not None:
+            limits = replace(limits, wall_seconds=order.timeout)
+        call = ScriptCall(
+            skill=runtime.catalog.get(order.name),
+            script=order.script,
+            arguments=order.arguments,
+            inputs={path.name: path.read_bytes() for path in order.inputs},
+            hosts=order.hosts,
+            limits=limits,
+            on_output=None if out.as_json or out.is_quiet else _write_stream,
+        )
+        try:
+            return await runtime.executing.execute(call, is_unsafe=order.is_unsafe)
+        except PermissionError as error:
+            raise PermissionDeniedError(f"{error.strerror}: {error.filename}") from None
+
+
+def _write_stream(stream: int, piece: bytes) -> None:
+    while piece:
+        piece = piece[os.write(stream, piece) :]
+
+
+def _save(result: ExecutionResult, folder: Path | None) -> list[Path]:
+    """Put what the script made where it was asked for; nothing there is replaced."""
+    if folder is None:
+        return []
+    saved = list[Path]()
+    for name, data in result.produced.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        target = safe_join(folder, name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        create_bytes(target, data)
+        saved.append(folder / name)
+    return saved
+
+
+def _as_json(result: ExecutionResult) -> dict[str, object]:
+    return {
+        "outcome": result.outcome,
+        "exit_code": result.exit_code,
+        "stdout": result.stdout.decode("utf-8", "replace"),
+        "stderr": result.stderr.decode("utf-8", "replace"),
+        "duration": round(result.duration, 3),
+        "error": result.error,
+        "timed_out": result.timed_out,
+        "truncated": result.truncated,
+        "isolation": result.isolation,
+        "produced": {name: len(data) for name, data in result.produced.items()},
+        "not_taken": dict(result.not_taken),
+    }
+
+
+def _exit(result: ExecutionResult) -> ExitCode:
+    if result.outcome == "ok":
+        return ExitCode.OK
+    return ExitCode.TIMEOUT if result.timed_out else ExitCode.FAILURE

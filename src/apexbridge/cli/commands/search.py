@@ -1,0 +1,228 @@
+"""`find` and `index`: which skill fits, why, and how the index stands."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import anyio
+
+from apexbridge.cli.output import ExitCode, Output, sanitize
+from apexbridge.cli.progress import progress_bar
+from apexbridge.errors import RetrievalError
+from apexbridge.retrieval.results import Hit, IndexStatus, ScoreParts, SearchResults, SyncReport
+from apexbridge.runtime import Runtime
+
+_BAR = 8
+_NAMES_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """What `find` was asked for; `english` and `chinese` are the same in other words."""
+
+    query: str
+    english: str
+    chinese: str
+    limit: int
+
+
+def find(out: Output, request: SearchRequest, *, explain: bool) -> None:
+    """Show the skills that fit best; that none fits is an answer, not a failure."""
+    results, descriptions = anyio.run(_find, out, request)
+    threshold = out.loaded.settings.index.threshold
+
+    def render() -> None:
+        if results.problem is not None:
+            _print_search_problem(out, results.problem)
+        if not results.searched:
+            out.line(out.word("no_skills"))
+        elif not results.hits:
+            out.note(out.word("find_blank"))
+        elif results.confidence < threshold:
+            sure, least = _number(results.confidence), _number(threshold)
+            out.note(out.word("find_unsure", confidence=sure, threshold=least))
+        if explain:
+            for rank, hit in enumerate(results.hits, 1):
+                _print_score_parts(out, rank, hit)
+        elif results.hits:
+            heads = [out.word(key) for key in ("rank", "name", "score", "description")]
+            out.table(heads, _rows(results.hits, descriptions))
+
+    found = {
+        "query": request.query,
+        "confidence": round(results.confidence, 4),
+        "threshold": threshold,
+        "hits": [
+            {
+                "rank": rank,
+                "name": hit.name,
+                "score": round(hit.score, 4),
+                "description": descriptions.get(hit.name, ""),
+                "parts": _parts(hit.parts),
+            }
+            for rank, hit in enumerate(results.hits, 1)
+        ],
+        "searched": results.searched,
+        "problem": _as_json(out, results.problem),
+    }
+    out.finish(found, render, ExitCode.OK if results.searched else ExitCode.NOT_FOUND)
+
+
+async def _find(out: Output, request: SearchRequest) -> tuple[SearchResults, Mapping[str, str]]:
+    async with Runtime.open(out.loaded) as runtime:
+        with progress_bar(out) as watch:
+            await runtime.searching.vectorise(watch)
+        results = await runtime.search(
+            request.query,
+            query_en=request.english or None,
+            query_zh=request.chinese or None,
+            limit=request.limit,
+        )
+        return results, {skill.name: skill.summary for skill in runtime.catalog.snapshot.skills}
+
+
+def _rows(hits: Sequence[Hit], descriptions: Mapping[str, str]) -> Iterator[Sequence[str]]:
+    for rank, hit in enumerate(hits, 1):
+        yield str(rank), hit.name, _bar(hit.score), descriptions.get(hit.name, "")
+
+
+def _bar(score: float) -> str:
+    """A score as a bar and a number.
+
+    >>> _bar(0.5)[-4:]
+    '0.50'
+    """
+    is_wide = (sys.stdout.encoding or "").lower().startswith("utf")
+    full, empty = ("█", "░") if is_wide else ("#", "-")
+    filled = round(score * _BAR)
+    return f"{full * filled}{empty * (_BAR - filled)} {_number(score)}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}"
+
+
+def _print_score_parts(out: Output, rank: int, hit: Hit) -> None:
+    parts = hit.parts
+    out.line(f"{rank}. {sanitize(hit.name)}  {_bar(hit.score)}")
+    said = [
+        out.word(
+            "explain_meaning",
+            meaning=f"{parts.meaning:+.1f}",
+            dense=_number(parts.dense),
+            view=_number(parts.view),
+        ),
+        out.word("explain_view", text=parts.view_text)
+        if parts.view_text
+        else out.word("explain_no_view"),
+        out.word("explain_words", words=_words(parts), lexical=_percent(parts.lexical))
+        if parts.words
+        else out.word("explain_no_words"),
+        out.word("explain_usage", usage=_percent(parts.usage)),
+        out.word(f"explain_language_{parts.language}"),
+    ]
+    for line in said:
+        out.line(f"   {line}")
+
+
+def _words(parts: ScoreParts) -> str:
+    return ", ".join(f"{word} {_percent(share)}" for word, share in parts.words.items())
+
+
+def _parts(parts: ScoreParts) -> dict[str, object]:
+    return {
+        **{
+            key: round(value, 4) if isinstance(value, float) else value
+            for key, value in asdict(parts).items()
+        },
+        "words": {word: round(share, 4) for word, share in parts.words.items()},
+    }
+
+
+def _print_search_problem(out: Output, problem: RetrievalError) -> None:
+    said = problem.said(out.language)
+    out.note(out.word("search_by_words", message=said.message))
+    if said.hint:
+        out.note(f"{out.word('hint')}: {sanitize(said.hint)}")
+
+
+def _as_json(out: Output, problem: RetrievalError | None) -> dict[str, str] | None:
+    if problem is None:
+        return None
+    said = problem.said(out.language)
+    return {"code": problem.code, "message": said.message, "hint": said.hint}
+
+
+def status(out: Output) -> None:
+    """Show how the index stands; whatever it is, telling it is no failure."""
+    found = anyio.run(_status, out, False)
+    out.finish(asdict(found), lambda: _status_lines(out, found))
+
+
+def verify(out: Output) -> None:
+    """Show how the index stands after reading all of it."""
+    found = anyio.run(_status, out, True)
+    code = ExitCode.OK if found.is_sound else ExitCode.FINDINGS
+    out.finish(asdict(found), lambda: _status_lines(out, found), code)
+
+
+async def _status(out: Output, is_thorough: bool) -> IndexStatus:
+    async with Runtime.open(out.loaded) as runtime:
+        return await runtime.searching.status(is_thorough=is_thorough)
+
+
+def _status_lines(out: Output, found: IndexStatus) -> None:
+    out.line(out.word("index_embedder", name=found.embedder, dimensions=found.dimensions))
+    out.line(out.word("index_store", store=found.store, path=found.path, bytes=found.bytes))
+    out.line(out.word("index_rows", rows=found.rows, skills=found.skills))
+    for key, names in (
+        ("index_missing", found.missing),
+        ("index_stale", found.stale),
+        ("index_orphaned", found.orphaned),
+    ):
+        if names:
+            out.line(out.word(key, count=len(names), names=_first_names(names)))
+    for problem in found.problems:
+        out.line(f"  {sanitize(problem)}")
+    if found.is_sound:
+        out.line(out.word("index_sound"))
+    else:
+        out.line(out.word("index_broken" if found.problems else "index_behind"))
+
+
+def _first_names(names: Sequence[str]) -> str:
+    """The first few; thousands would say no more."""
+    return ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
+
+
+def rebuild(out: Output) -> None:
+    """Make every entry anew; skills that could not be embedded are a failure."""
+    report = anyio.run(_rebuild, out)
+
+    def render() -> None:
+        made = len(report.added) + len(report.redone)
+        out.line(out.word("index_made", count=made, dropped=len(report.dropped)))
+        if report.failed:
+            out.note(out.word("index_failed", names=_first_names(report.failed)))
+        if report.problem is not None:
+            _print_search_problem(out, report.problem)
+
+    told = {
+        "added": report.added,
+        "redone": report.redone,
+        "dropped": report.dropped,
+        "pending": report.pending,
+        "failed": report.failed,
+        "problem": _as_json(out, report.problem),
+    }
+    out.finish(told, render, ExitCode.FAILURE if report.problem else ExitCode.OK)
+
+
+async def _rebuild(out: Output) -> SyncReport:
+    async with Runtime.open(out.loaded) as runtime:
+        with progress_bar(out) as watch:
+            return await runtime.searching.vectorise(watch, everything=True)

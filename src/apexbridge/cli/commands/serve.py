@@ -1,0 +1,76 @@
+"""`serve`: the HTTP door, and MCP's beside it."""
+
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import anyio
+
+from apexbridge.api_keys import create_first_key
+from apexbridge.cli.commands.keys import open_key_store
+from apexbridge.cli.output import Output
+from apexbridge.errors import ConfigError
+from apexbridge.mcp_server.transports import mcp_mount
+from apexbridge.runtime import Runtime
+from apexbridge.server import uvicorn_server
+from apexbridge.server.error_responses import unwrap_group
+from apexbridge.server.logs import configure_logging
+from apexbridge.server.request_guard import is_loopback
+
+
+def serve(out: Output) -> None:
+    """Serve until told to stop."""
+    settings = out.loaded.settings.server
+    if not is_loopback(settings.host) and not open_key_store(out.loaded).has_any():
+        raise ConfigError(code="bind_needs_key", host=settings.host)
+    configure_logging(sys.stderr)
+    fast = {"use_uvloop": sys.platform != "win32"}
+    try:
+        second = anyio.run(_serve, out, backend_options=fast)
+    except ExceptionGroup as group:
+        raise unwrap_group(group) from None
+    if second is not None:
+        raise SystemExit(128 + second)
+    out.line(out.word("serve_stopped"))
+
+
+async def _serve(out: Output) -> signal.Signals | None:
+    loaded, mounts = out.loaded, dict[str, uvicorn_server.MountedApp]()
+    settings = loaded.settings.server
+    async with (
+        Runtime.open(loaded, lives=True, is_server=True) as runtime,
+        AsyncExitStack() as stack,
+    ):
+        place = loaded.data / "first-key"
+        key = create_first_key(open_key_store(loaded), place)
+        at_stop = list[Callable[[], None]]()
+        if settings.mcp:
+            mounts["/mcp"] = mcp = await stack.enter_async_context(mcp_mount(runtime, settings))
+            at_stop.append(mcp.stop_telling)
+        return await uvicorn_server.serve(
+            runtime,
+            settings,
+            mounts=mounts,
+            announce=lambda address: _announce(out, address, place if key else None, key or ""),
+            at_stop=at_stop,
+        )
+
+
+def _announce(
+    out: Output, address: uvicorn_server.ServerAddress, place: Path | None, key: str
+) -> None:
+    """Say where it listens; a key is shown to a person alone, never to a file of logs."""
+
+    def render() -> None:
+        if place is not None:
+            out.line(out.word("serve_first_key", path=place))
+            if sys.stdout.isatty():
+                out.line(out.word("serve_first_key_text", text=key))
+        out.line(out.word("serve_listens", url=address.url))
+        out.line(f"{out.word('serve_console')} {address.console}")
+
+    data = {"url": address.url, "console": address.console, "first_key_file": place}
+    out.finish(data, render)
+    sys.stdout.flush()

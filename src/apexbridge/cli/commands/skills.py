@@ -1,0 +1,241 @@
+"""`ls` and `show`: which skills there are, and what one of them is."""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import anyio
+
+from apexbridge.catalog.prompt_formats import available_skills_xml
+from apexbridge.catalog.snapshot import Snapshot, matches_text
+from apexbridge.cli.output import Output, sanitize
+from apexbridge.runtime import Runtime
+from apexbridge.skills import tree
+from apexbridge.skills.model import Problem, Skill
+
+_NOT_CALLABLE = frozenset({"asleep", "users_only"})
+"""What keeps the model from calling a skill; one that nobody approved can be called and read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillQuery:
+    """What of the catalogue to show."""
+
+    origin: str
+    text: str
+    """Stands in the name or the description, in whatever letters."""
+    every: bool
+    problems: bool
+    xml: bool
+
+    def shows(self, skill: Skill) -> bool:
+        """Say whether a skill is among those that are asked for."""
+        return self.origin in ("", skill.provenance.origin) and matches_text(skill, self.text)
+
+
+def ls(out: Output, look: SkillQuery) -> None:
+    """List the skills, or what is wrong with them."""
+    catalog = anyio.run(_load_snapshot, out)
+    skills = [s for s in catalog.skills if look.shows(s)]
+    hidden = [s for s in catalog.shadowed if look.shows(s)]
+    off = [s for s in catalog.disabled if look.shows(s)]
+
+    def render() -> None:
+        if look.xml:
+            out.line("\n".join(map(sanitize, available_skills_xml(skills).splitlines())))
+        elif look.problems:
+            _print_problems(out, catalog.problems)
+        else:
+            _print_table(
+                out, _rows(out, skills, hidden if look.every else [], off if look.every else [])
+            )
+            _print_totals(out, catalog, skills, hidden)
+
+    data = {
+        "skills": [_as_json(skill) for skill in skills],
+        "shadowed": [_as_json(skill, is_shadowed=True) for skill in hidden],
+        "disabled": [_as_json(skill) for skill in off],
+        "problems": [out.problem(problem) for problem in catalog.problems],
+    }
+    out.finish(data, render)
+
+
+async def _load_snapshot(out: Output) -> Snapshot:
+    async with Runtime.open(out.loaded) as runtime:
+        return runtime.catalog.snapshot
+
+
+def skill_states(skill: Skill, *, is_shadowed: bool = False) -> list[str]:
+    """What keeps a skill from being called by the model, or from acting."""
+    said = {
+        "shadowed": is_shadowed,
+        "asleep": skill.is_conditional,
+        "untrusted": not skill.is_trusted,
+        "users_only": skill.manifest.disable_model_invocation,
+    }
+    return [state for state, holds in said.items() if holds]
+
+
+def _rows(
+    out: Output, skills: Sequence[Skill], hidden: Sequence[Skill], off: Sequence[Skill]
+) -> Iterator[tuple[str, str, str, str]]:
+    groups = {"": skills, "shadowed": hidden, "disabled": off}
+    for kind, group in groups.items():
+        for skill in group:
+            held = skill_states(skill, is_shadowed=kind == "shadowed")
+            held = ["disabled", *held] if kind == "disabled" else held
+            said = ", ".join(out.word(f"state_{state}") for state in held)
+            yield skill.name, skill.provenance.origin, said, skill.summary
+
+
+def _print_table(out: Output, rows: Iterable[tuple[str, str, str, str]]) -> None:
+    lines = list(rows)
+    if not lines:
+        out.line(out.word("no_skills"))
+        return
+    out.table([out.word(key) for key in ("name", "origin", "state", "description")], lines)
+
+
+def _print_totals(
+    out: Output, catalog: Snapshot, skills: Sequence[Skill], hidden: Sequence[Skill]
+) -> None:
+    counts = {
+        "skill_count": len(skills),
+        "shadowed_count": len(hidden),
+        "disabled_count": len(catalog.disabled),
+        "untrusted_count": sum(not skill.is_trusted for skill in skills),
+        "problem_count": len(catalog.problems),
+    }
+    for word, count in counts.items():
+        if count:
+            out.line(out.word(word, count=count))
+
+
+def _print_problems(out: Output, problems: Sequence[Problem]) -> None:
+    if not problems:
+        out.line(out.word("no_problems"))
+    for problem in problems:
+        out.problem_lines(problem)
+
+
+def _as_json(skill: Skill, *, is_shadowed: bool = False) -> dict[str, object]:
+    return {
+        "name": skill.name,
+        "description": skill.description,
+        "origin": skill.provenance.origin,
+        "source": skill.provenance.source_id,
+        "path": skill.root,
+        "conditional": skill.is_conditional,
+        "trusted": skill.is_trusted,
+        "states": skill_states(skill, is_shadowed=is_shadowed),
+        "sha256": skill.fingerprint.sha256 if skill.fingerprint else None,
+    }
+
+
+def show(out: Output, name: str, *, body: bool, why: bool) -> None:
+    """Everything that is known of one skill."""
+    found = anyio.run(_load_details, out, name, body)
+    skill, files = found.skill, list(_list_files(found.skill))
+    fields = skill.manifest.model_dump(by_alias=True, exclude_defaults=True)
+
+    def render() -> None:
+        _print_heading(out, skill)
+        for key, value in fields.items():
+            if key not in {"name", "description"}:
+                out.line(f"  {sanitize(key)}: {sanitize(value)}")
+        for entry in files:
+            out.line(f"    {sanitize(entry.path)}  {entry.size}")
+        for problem in found.problems:
+            out.problem_lines(problem)
+        if why:
+            _print_precedence(out, found)
+        if found.body is not None:
+            out.line("\n" + "\n".join(sanitize(line) for line in found.body.splitlines()))
+
+    data = {
+        **_as_json(skill),
+        "manifest": fields,
+        "files": [{"path": e.path, "bytes": e.size, "executable": e.executable} for e in files],
+        "problems": [out.problem(problem) for problem in found.problems],
+        "body": found.body,
+        "why": {
+            "wins_over": [_as_json(other, is_shadowed=True) for other in found.rivals],
+            "precedence": list(out.loaded.settings.skills.precedence),
+            "model_may_call": _NOT_CALLABLE.isdisjoint(skill_states(skill)),
+        },
+    }
+    out.finish(data, render)
+
+
+def _print_precedence(out: Output, found: "SkillDetails") -> None:
+    skill = found.skill
+    source = skill.provenance.source_id
+    out.line(out.word("why_wins" if found.rivals else "why_alone", source=source))
+    for rival in found.rivals:
+        is_same = rival.provenance.origin == skill.provenance.origin
+        reason = out.word("why_nearer" if is_same else "why_stronger", **_origins(skill, rival))
+        out.line(f"  {sanitize(rival.provenance.source_id)}: {reason}")
+    for state in skill_states(skill):
+        paths = ", ".join(skill.manifest.paths)
+        out.line(f"  {out.word(f'why_{state}', paths=paths, name=skill.name)}")
+    if not skill_states(skill):
+        out.line(f"  {out.word('why_callable')}")
+
+
+def _origins(winner: Skill, rival: Skill) -> dict[str, str]:
+    return {"winner": winner.provenance.origin, "rival": rival.provenance.origin}
+
+
+def _list_files(skill: Skill) -> Iterator[tree.TreeEntry]:
+    """What can be seen of the skill's files; a locked folder ends the list, not the command."""
+    if skill.root is not None:
+        is_ours = not skill.provenance.needs_trust
+        with contextlib.suppress(OSError):
+            found = tree.entries(skill.root, is_ours=is_ours)
+            yield from (entry for entry in found if entry.kind != "folder")
+
+
+def _print_heading(out: Output, skill: Skill) -> None:
+    out.line(f"{sanitize(skill.name)}")
+    out.line(f"  {sanitize(skill.description)}")
+    facts = {"field_origin": skill.provenance.origin, "field_folder": skill.root or "-"}
+    if skill.is_conditional:
+        facts["field_state"] = out.word("asleep", paths=", ".join(skill.manifest.paths))
+    if not skill.is_trusted:
+        facts["field_trust"] = out.word("state_untrusted")
+    if skill.fingerprint:
+        facts["field_files"] = str(skill.fingerprint.files)
+        facts["field_size"] = out.word("bytes", count=skill.fingerprint.size)
+        facts["field_sha256"] = skill.fingerprint.sha256
+    for key, value in facts.items():
+        out.line(f"  {out.word(key)}: {sanitize(value)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillDetails:
+    """A skill, its text if it was asked for, what is wrong with it, and what it hides."""
+
+    skill: Skill
+    body: str | None
+    problems: tuple[Problem, ...]
+    rivals: tuple[Skill, ...]
+
+
+async def _load_details(out: Output, name: str, body: bool) -> SkillDetails:
+    async with Runtime.open(out.loaded) as runtime:
+        skill = runtime.catalog.get(name)
+        text = (await runtime.catalog.content(skill)).body if body else None
+        folded = skill.name.casefold()
+        hidden = runtime.catalog.snapshot.shadowed
+        return SkillDetails(
+            skill=skill,
+            body=text,
+            problems=tuple(p for p in runtime.problems_of(skill) if _is_about(p, skill)),
+            rivals=tuple(other for other in hidden if other.name.casefold() == folded),
+        )
+
+
+def _is_about(problem: Problem, skill: Skill) -> bool:
+    """Problems are named by the skill's folder below its root, then the file and line."""
+    folder = problem.where.partition("/SKILL.md")[0].partition("/skill.md")[0]
+    return skill.root is not None and f"/{skill.root}".endswith(f"/{folder}")

@@ -1,0 +1,126 @@
+"""`trust`: whose skills may act."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import anyio
+
+from apexbridge.catalog.snapshot import casefold_name
+from apexbridge.cli.output import ExitCode, Output, sanitize
+from apexbridge.errors import PermissionDeniedError
+from apexbridge.runtime import Runtime
+from apexbridge.skills import tree
+from apexbridge.skills.model import Skill
+
+_SCRIPT_SUFFIXES = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".bash", ".ps1"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustOptions:
+    """What to approve, or to take back."""
+
+    names: tuple[str, ...]
+    every: bool
+    revokes: bool
+    dry_run: bool
+    yes: bool
+
+
+def trust(out: Output, order: TrustOptions) -> None:
+    """Show what the skills could do, ask, and write the answer down."""
+    anyio.run(_trust, out, order)
+
+
+async def _trust(out: Output, order: TrustOptions) -> None:
+    async with Runtime.open(out.loaded) as runtime:
+        chosen = _select_skills(runtime, order)
+        for skill in chosen:
+            _print_capabilities(out, skill)
+        wants_change = bool(order.names or order.every) and bool(chosen) and not order.dry_run
+        question = "trust_ask_revoke" if order.revokes else "trust_ask"
+        # Nobody is asked to agree to what a quiet command does not show.
+        may_ask = not out.is_quiet
+        is_agreed = wants_change and (
+            order.yes or (may_ask and out.asks(question, count=len(chosen)))
+        )
+        if is_agreed and order.revokes:
+            await runtime.revoke(chosen)
+        elif is_agreed:
+            await runtime.approve(chosen)
+        data = {
+            "skills": [_as_json(skill) for skill in chosen],
+            "changed": is_agreed,
+            "revoked": is_agreed and order.revokes,
+        }
+        refused = wants_change and not is_agreed
+        word = _result_key(order, chosen, is_agreed=is_agreed)
+        line = out.word(word, count=len(chosen))
+        out.finish(data, lambda: out.line(line), ExitCode.DENIED if refused else ExitCode.OK)
+
+
+def _result_key(order: TrustOptions, chosen: Sequence[Skill], *, is_agreed: bool) -> str:
+    if not chosen:
+        return "trust_none"
+    if is_agreed:
+        return "trust_revoked" if order.revokes else "trust_given"
+    return "trust_waiting" if not (order.names or order.every) else "trust_unchanged"
+
+
+def _select_skills(runtime: Runtime, order: TrustOptions) -> list[Skill]:
+    """The named skills that need trust, or all that wait for it (or have it, to take it back)."""
+    snapshot = runtime.catalog.snapshot
+    # An approval can be taken back from one that another hides, too: it may show again.
+    hidden = snapshot.shadowed if order.revokes else ()
+    every = [s for s in (*snapshot.skills, *hidden) if s.provenance.needs_trust]
+    if order.names:
+        named = {casefold_name(runtime.catalog.get(name).name) for name in order.names}
+        every = [skill for skill in every if casefold_name(skill.name) in named]
+    chosen = [skill for skill in every if skill.is_trusted is order.revokes]
+    for skill in chosen if order.names else ():
+        if skill.fingerprint is None:
+            source = skill.provenance.source_id
+            raise PermissionDeniedError(code="skill_unhashed", name=skill.name, source=source)
+    return [s for s in chosen if s.fingerprint is not None or not order.every]
+
+
+def _print_capabilities(out: Output, skill: Skill) -> None:
+    """Who brings it, and what it could do once it may act."""
+    out.line(f"{sanitize(skill.name)}  {sanitize(skill.provenance.source_id)}")
+    manifest, scripts = skill.manifest, _scripts(skill)
+    powers = {
+        "trust_tools": ", ".join(manifest.allowed_tools),
+        "trust_hooks": ", ".join(manifest.hooks),
+        "trust_scripts": ", ".join(scripts),
+    }
+    for key, value in powers.items():
+        if value:
+            out.line(f"  {out.word(key)}: {sanitize(value)}")
+    if skill.fingerprint is not None:
+        out.line(f"  sha256: {skill.fingerprint.sha256}")
+
+
+def _scripts(skill: Skill) -> list[str]:
+    """Files that can be run, or could be: to make one executable changes no hash."""
+    if skill.root is None:
+        return []
+    try:
+        found = [e for e in tree.entries(skill.root, is_ours=False) if e.kind == "file"]
+    except OSError:
+        return []
+    return [str(e.path) for e in found if e.executable or _is_script(e.path)]
+
+
+def _is_script(path: PurePosixPath) -> bool:
+    return path.suffix.lower() in _SCRIPT_SUFFIXES or path.parts[0] == "scripts"
+
+
+def _as_json(skill: Skill) -> dict[str, object]:
+    return {
+        "name": skill.name,
+        "source": skill.provenance.source_id,
+        "sha256": skill.fingerprint.sha256 if skill.fingerprint else None,
+        "allowed_tools": list(skill.manifest.allowed_tools),
+        "hooks": list(skill.manifest.hooks),
+        "scripts": _scripts(skill),
+    }

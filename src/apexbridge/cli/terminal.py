@@ -1,0 +1,136 @@
+"""A turn as it is seen on a terminal."""
+
+import importlib
+import signal
+import sys
+import termios
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from apexbridge.cli.output import Output, sanitize
+from apexbridge.events import Event, SkillActivated, TextDelta, ToolFinished, TurnFinished
+from apexbridge.permissions.engine import Answer
+from apexbridge.permissions.rules import Decision, PermissionRequest
+
+
+class TurnDisplay:
+    """The reply goes to stdout, what is done for it to stderr, folded; one turn at a time."""
+
+    def __init__(self, out: Output, session: str) -> None:
+        self._out, self._session = out, session
+        self.begin()
+
+    def begin(self) -> None:
+        """A new turn."""
+        self._is_open = self._has_said = False
+        self.text = self.finish = self.turn_id = ""
+        self.skills, self.tools = list[str](), list[str]()
+
+    def show(self, event: Event) -> None:
+        """Show what happened; what children of the conversation say is for it, not for people."""
+        out = self._out
+        match event:
+            case TextDelta(session_id=session, text=text) if session == self._session:
+                self._write(text)
+            case ToolFinished():
+                self.tools.append(event.tool)
+                key = "chat_tool_failed" if event.is_error else "chat_tool"
+                self._aside(out.word(key, tool=event.tool, seconds=f"{event.seconds:.2f} s"))
+            case SkillActivated():
+                self.skills.append(event.skill)
+                self._aside(out.word("chat_skill", name=event.skill, mode=event.mode))
+            case TurnFinished(session_id=session) if session == self._session:
+                self._end(event)
+            case _:
+                pass
+
+    def close(self) -> None:
+        """End the line that was begun."""
+        if self._is_open:
+            print(flush=True)
+            self._is_open = False
+
+    def _write(self, text: str) -> None:
+        if text and not (self._out.as_json or self._out.is_quiet):
+            print("\n".join(map(sanitize, text.split("\n"))), end="", flush=True)
+            self._has_said, self._is_open = True, not text.endswith("\n")
+
+    def _aside(self, text: str) -> None:
+        self.close()
+        self._out.note(text)
+
+    def _end(self, event: TurnFinished) -> None:
+        self.text, self.finish, self.turn_id = event.text, event.finish, event.turn_id
+        if not self._has_said:  # what no model wrote comes whole
+            self._write(event.text)
+        self.close()
+        if event.finish not in {"stop", "skill"}:
+            self._out.note(self._out.word("chat_finish", finish=event.finish))
+
+
+_HISTORY_LINES = 1_000
+_ANSWERS: dict[str, Answer] = {
+    "y": "once",
+    "yes": "once",
+    "是": "once",
+    "a": "always",
+    "always": "always",
+    "始终": "always",
+}
+
+
+class LineReader:
+    """Reads lines that can be edited and called back, also those of another day."""
+
+    def __init__(self, history: Path) -> None:
+        # Loaded only here: it may write to the terminal when it is.
+        self._readline: Any = importlib.import_module("readline")
+        self._history = history
+        self._readline.set_history_length(_HISTORY_LINES)
+        with suppress(OSError):
+            history.parent.mkdir(parents=True, exist_ok=True)
+            history.touch(mode=0o600)
+            self._readline.read_history_file(history)
+
+    def ask(self) -> str | None:
+        """The next line, None at the end; Ctrl-C drops what was typed.
+
+        Blocks the event loop: nothing happens between turns, and only so Ctrl-C comes here.
+        """
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            line = input("> ")
+        except KeyboardInterrupt:
+            print()
+            return ""
+        except EOFError:
+            print()
+            return None
+        finally:
+            signal.signal(signal.SIGINT, before)
+        with suppress(OSError):
+            self._readline.write_history_file(self._history)
+        return line
+
+
+class ApprovalPrompt:
+    """Asks the person at the terminal; where there is none, the answer is no."""
+
+    def __init__(self, out: Output, screen: TurnDisplay) -> None:
+        self._out, self._screen = out, screen
+
+    async def __call__(self, request: PermissionRequest, decision: Decision) -> Answer:
+        """Ask, and take anything but a clear yes for a no."""
+        if self._out.as_json or not sys.stdin.isatty():
+            return "no"
+        rule = str(decision.suggestions[0].pattern) if decision.suggestions else "-"
+        what = request.argument or request.summary
+        question = self._out.word("chat_allow", tool=request.tool, argument=what, rule=rule)
+        self._screen.close()
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before answers nothing
+        print(question, end=" ", file=sys.stderr, flush=True)
+        await anyio.wait_readable(sys.stdin)
+        return _ANSWERS.get(sys.stdin.readline().strip().lower(), "no")

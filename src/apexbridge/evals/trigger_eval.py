@@ -1,0 +1,168 @@
+"""Does a skill trigger when it should, and stay silent when it should not? No model is asked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from apexbridge.errors import EvalInputError, SourceError
+from apexbridge.evals.corpus import MAX_LINE, validation_summary
+from apexbridge.evals.retrieval_eval import first_rank, search_index
+from apexbridge.retrieval.index import SkillIndex
+from apexbridge.retrieval.results import Hit
+from apexbridge.skills.model import Skill
+from apexbridge.sources.base import SkillSource
+
+QUERY_FILES = (PurePosixPath("evals/eval_queries.json"), PurePosixPath("eval_queries.json"))
+"""Where a skill keeps its queries; the first that is there counts."""
+LIMIT = 5
+THRESHOLD = 0.5
+_DEPTH = 50
+"""How deep a rank is still told."""
+_BOM = b"\xef\xbb\xbf"
+
+
+class TriggerQuery(BaseModel):
+    """A request, and whether the skill should be offered for it."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    query: str = Field(min_length=1, validation_alias=AliasChoices("query", "prompt"))
+    should_trigger: bool = Field(validation_alias=AliasChoices("should_trigger", "expected"))
+
+
+class _Wrapped(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    queries: list[TriggerQuery]
+
+
+_LIST = TypeAdapter(list[TriggerQuery])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerResult:
+    """What came of one query.
+
+    `rank` is None beyond the first fifty, and so are `score` and `margin`, which is how far the
+    score lies above the best other skill's, or below it.
+    """
+
+    query: str
+    should_trigger: bool
+    triggered: bool
+    rank: int | None
+    score: float | None
+    margin: float | None
+    confidence: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether it came as it should."""
+        return self.triggered == self.should_trigger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerReport:
+    """Every query of a skill. A share that nothing was counted for is None."""
+
+    name: str
+    limit: int
+    threshold: float
+    queries: tuple[TriggerResult, ...]
+
+    @property
+    def accuracy(self) -> float | None:
+        """How many of all queries came as they should."""
+        return _ratio([one.passed for one in self.queries])
+
+    @property
+    def precision(self) -> float | None:
+        """How many of those that triggered should have."""
+        return _ratio([one.should_trigger for one in self.queries if one.triggered])
+
+    @property
+    def recall(self) -> float | None:
+        """How many of those that should trigger did."""
+        return _ratio([one.triggered for one in self.queries if one.should_trigger])
+
+
+def _ratio(flags: Sequence[bool]) -> float | None:
+    return sum(flags) / len(flags) if flags else None
+
+
+async def saved_queries(source: SkillSource, skill: Skill) -> tuple[TriggerQuery, ...]:
+    """The queries that lie in a skill's folder, read through its source.
+
+    Raises:
+        EvalInputError: If there are none, or they make no sense.
+    """
+    reasons = list[str]()
+    for place in QUERY_FILES:
+        try:
+            resource = await source.resource(skill, place)
+        except SourceError as error:
+            reasons.append(str(error.details["detail"]))
+        else:
+            return parse_queries(resource.data, path=f"{skill.name}/{place}")
+    raise EvalInputError("; ".join(reasons), code="eval_queries_missing", path=skill.name)
+
+
+def parse_queries(raw: bytes, *, path: str) -> tuple[TriggerQuery, ...]:
+    """Read a list of queries, or an object that holds one as `queries`.
+
+    Raises:
+        EvalInputError: If the text is not that.
+    """
+    if len(raw) > MAX_LINE:
+        raise EvalInputError(f"more than {MAX_LINE} bytes", path=path)
+    text = raw.removeprefix(_BOM)
+    try:
+        if text.lstrip().startswith(b"{"):
+            queries = _Wrapped.model_validate_json(text).queries
+        else:
+            queries = _LIST.validate_json(text)
+    except ValidationError as error:
+        raise EvalInputError(validation_summary(error), path=path) from None
+    if not queries:
+        raise EvalInputError(code="eval_input_empty", path=path)
+    return tuple(queries)
+
+
+async def evaluate_triggers(
+    index: SkillIndex,
+    name: str,
+    queries: Sequence[TriggerQuery],
+    *,
+    limit: int = LIMIT,
+    threshold: float = THRESHOLD,
+) -> TriggerReport:
+    """Search for every query: is the skill among the first, and is any skill sure enough to fit?
+
+    Raises:
+        RetrievalError: If the embedder fails.
+    """
+    found = [await _evaluate_query(index, name, query, limit, threshold) for query in queries]
+    return TriggerReport(name=name, limit=limit, threshold=threshold, queries=tuple(found))
+
+
+async def _evaluate_query(
+    index: SkillIndex, name: str, query: TriggerQuery, limit: int, threshold: float
+) -> TriggerResult:
+    results = await search_index(index, query.query, limit=max(limit, _DEPTH))
+    rank = first_rank(results.hits, [name])
+    score = results.hits[rank - 1].score if rank else None
+    return TriggerResult(
+        query=query.query,
+        should_trigger=query.should_trigger,
+        triggered=rank is not None and rank <= limit and results.confidence >= threshold,
+        rank=rank,
+        score=score,
+        margin=None if score is None else score - _best_other_score(results.hits, name),
+        confidence=results.confidence,
+    )
+
+
+def _best_other_score(hits: Sequence[Hit], name: str) -> float:
+    return max((hit.score for hit in hits if hit.name != name), default=0.0)

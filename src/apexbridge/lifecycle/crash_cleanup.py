@@ -1,0 +1,115 @@
+"""What killed operations left behind in a data folder: found here, removed by whoever mends."""
+
+import fcntl
+import math
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from apexbridge.lifecycle.store import LOCKS, STAGING, TRASH
+from apexbridge.skills.model import Problem
+
+_TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.new")
+"""How a file is called while it is written, before it gets its name."""
+_WRITE_GRACE_SECONDS = 60.0
+_LOCK_SUFFIX = ".lock"
+WORKSPACES = "workspaces"
+
+
+@dataclass(slots=True)
+class CheckTally:
+    """How much was looked at, and what was found."""
+
+    looked_at: int = 0
+    problems: list[Problem] = field(default_factory=list[Problem])
+
+    def tell(self, code: str, where: str, **details: str | int) -> None:
+        """Note what must not be."""
+        self.problems.append(Problem(code=code, where=where, details=details))
+
+    def remark(self, code: str, where: str, **details: str | int) -> None:
+        """Note what may be, and is worth telling."""
+        self.problems.append(Problem(code=code, where=where, severity="warning", details=details))
+
+
+def find_leftovers(data: Path) -> CheckTally:
+    """Everything that outlived its operation; what a living process is at work on is none."""
+    tally = CheckTally()
+    if is_store_busy(data):
+        tally.remark("fsck_busy", STAGING)
+    else:
+        for path in _list_folder(data / "skills" / STAGING):
+            if path.name != _LOCK_SUFFIX:
+                _add_leftover(tally, "fsck_staging_left", data, path)
+        for path in temporary_files(data):
+            _add_leftover(tally, "fsck_temporary_left", data, path)
+    for path in _list_folder(data / WORKSPACES):
+        lock = path if path.suffix == _LOCK_SUFFIX else path.with_suffix(_LOCK_SUFFIX)
+        if not is_lock_held(lock) and (path != lock or not path.with_suffix("").exists()):
+            _add_leftover(tally, "fsck_workspace_left", data, path)
+    tally.looked_at += len(
+        _list_folder(data / "skills" / LOCKS)
+    )  # kept on purpose, for the next holder
+    return tally
+
+
+def _add_leftover(tally: CheckTally, code: str, data: Path, path: Path) -> None:
+    where = path.relative_to(data).as_posix()
+    tally.looked_at += 1
+    tally.tell(code, where, path=where)
+
+
+def temporary_files(data: Path) -> Iterator[Path]:
+    """Files that never got their name; those in staging and trash go with it.
+
+    A young one may be somebody's who is writing it now.
+    """
+    skills, oldest = data / "skills", time.time() - _WRITE_GRACE_SECONDS
+    apart = {STAGING, TRASH, WORKSPACES, skills.name}
+    below = [
+        path for path in (*_list_folder(data), *_list_folder(skills)) if path.name not in apart
+    ]
+    for folder in (data, skills, *(path for path in below if path.is_dir())):
+        for path in _list_folder(folder):
+            if _TEMPORARY.fullmatch(path.name) and _modified_at(path) < oldest:
+                yield path
+
+
+def _modified_at(path: Path) -> float:
+    """When a file was last written; of what is no file, never long ago."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return math.inf
+    return status.st_mtime if stat.S_ISREG(status.st_mode) else math.inf
+
+
+def is_store_busy(data: Path) -> bool:
+    """Say whether a living process is changing skills."""
+    return is_lock_held(data / "skills" / STAGING / _LOCK_SUFFIX)
+
+
+def is_lock_held(lock: Path) -> bool:
+    """Say whether a living process holds a lock; one that does not exist nobody holds."""
+    try:
+        descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _list_folder(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []

@@ -1,0 +1,108 @@
+"""What our tools take and give, as schemas."""
+
+from pydantic import BaseModel, Field
+
+from apexbridge.tools.typed import Arguments
+
+MAX_HITS = 20
+MAX_ARGUMENTS = 256
+MAX_INPUT_CHARS = 200_000
+_MAX_NAME = 300
+
+
+class SearchArguments(Arguments):
+    """What to look for."""
+
+    query: str = Field(
+        min_length=1, max_length=2_000, description="The task, in English or Chinese."
+    )
+    limit: int = Field(default=5, ge=1, le=MAX_HITS, description="How many at most.")
+
+
+class LoadArguments(Arguments):
+    """Which skill, and what of it."""
+
+    name: str = Field(min_length=1, max_length=_MAX_NAME, description="The skill's name.")
+    file: str = Field(
+        default="",
+        max_length=1_000,
+        description="A file of the skill to read instead of its instructions.",
+    )
+
+
+class RunArguments(Arguments):
+    """Which script, with what."""
+
+    name: str = Field(min_length=1, max_length=_MAX_NAME, description="The skill's name.")
+    script: str = Field(
+        default="", max_length=1_000, description="The script, if there is more than one."
+    )
+    arguments: list[str] = Field(
+        default_factory=list[str],
+        max_length=MAX_ARGUMENTS,
+        description="Its arguments, one by one.",
+    )
+    stdin: str = Field(
+        default="", max_length=MAX_INPUT_CHARS, description="What it reads from standard input."
+    )
+    seconds: float | None = Field(
+        default=None, gt=0, description="When to end it, if earlier than settings do."
+    )
+
+
+class SearchHit(BaseModel):
+    """One skill that a search found."""
+
+    name: str
+    description: str
+    score: float = Field(description="How well it fits, from 0 to 1.")
+    uri: str = Field(description="Its SKILL.md as a resource; empty if it is not served as one.")
+
+
+class SearchResults(BaseModel):
+    """What a search found."""
+
+    query: str
+    confidence: float = Field(description="How sure it is that any of them fits, from 0 to 1.")
+    searched: int
+    hits: list[SearchHit]
+
+
+class LoadedFile(BaseModel):
+    """One file of a skill."""
+
+    path: str
+    uri: str
+    sha256: str
+    size: int
+
+
+class LoadedSkill(BaseModel):
+    """A skill's instructions, or one of its files, and which files there are."""
+
+    name: str
+    description: str
+    text: str
+    is_cut: bool
+    files: list[LoadedFile]
+
+
+class OutputFile(BaseModel):
+    """A file that a script left."""
+
+    name: str
+    size: int
+
+
+class RunResult(BaseModel):
+    """What a script did."""
+
+    name: str
+    outcome: str
+    exit_code: int | None
+    stdout: str
+    stderr: str
+    seconds: float
+    isolation: str
+    truncated: bool
+    files: list[OutputFile]

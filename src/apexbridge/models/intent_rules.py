@@ -1,0 +1,200 @@
+"""Files that a request names, also where Chinese stands close about them. Pure."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apexbridge.models import arithmetic_intent, intent_patterns
+
+MAX_FILE_TEXT_CHARS = 2_000
+_HAN = "\u4e00-\u9fff"
+_TOKEN = re.compile(
+    rf"[`'\"“「](?P<quoted>[^`'\"“”「」\n]{{1,200}})[`'\"”」]|(?P<plain>[\w./~{_HAN}-]{{1,200}})"
+)
+_ENDS = re.compile(r"\.[A-Za-z0-9]{1,8}(?![A-Za-z0-9_.-]*[A-Za-z0-9_-])")
+_SUFFIX = re.compile(r"\.(?=[a-z0-9]{0,7}[a-z])[a-z0-9]{1,8}$", re.IGNORECASE)
+_LEADING = re.compile(
+    r"^(?:请|麻烦|帮忙|帮我|给我|把|将|用|对|给|从|和|与|及|跟|分析|汇总|总结|统计|处理|整理|读取|读|打开|查看|"
+    r"显示|看看|看|检查|转换|运行|画|为|根据|一下|文件|表格|这个|关于|里|中|的|成|做)+"
+)
+_HAN_THEN_WORD = re.compile(rf"[{_HAN}]+(?=[A-Za-z_~./][\w./~-]*\.[A-Za-z0-9]+$)")
+_HOST = re.compile(r"(?:www\.|[\w-]+\.(?:com|org|net|io|cn|gov|edu|dev|ai)$)", re.IGNORECASE)
+_ABBREVIATIONS = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s", "no.", "vs.", "etc."})
+
+
+def is_file_name(name: str) -> bool:
+    """Say whether this looks like the name of a file: no version, host or abbreviation.
+
+    >>> [is_file(name) for name in ("a.csv", "v1.2", "example.com", "e.g")]
+    [True, False, False, False]
+    """
+    has_suffix = _SUFFIX.search(name) is not None
+    return has_suffix and not _HOST.match(name) and name.lower() not in _ABBREVIATIONS
+
+
+def extract_file_names(text: str) -> tuple[str, ...]:
+    """Files that a request names, each once."""
+    return tuple(dict.fromkeys(_find_file_names(text[:MAX_FILE_TEXT_CHARS])))
+
+
+def _find_file_names(text: str) -> Iterator[str]:
+    for match in _TOKEN.finditer(text):
+        if match["quoted"]:
+            yield from filter(is_file_name, [match["quoted"].strip()])
+        elif "//" not in match["plain"]:
+            yield from _file_names_in_token(match["plain"])
+
+
+def _file_names_in_token(token: str) -> Iterator[str]:
+    """Names in what is written without a space; each ends with its suffix."""
+    start = 0
+    for end in _ENDS.finditer(token):
+        name = _LEADING.sub("", token[start : end.end()], count=1)
+        start = end.end()
+        if before := _HAN_THEN_WORD.match(name):
+            name = name[before.end() :]
+        if is_file_name(name):
+            yield name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolIntent:
+    """A call of a tool that a request asks for."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+
+
+MAX_INTENT_CHARS = 300
+"""Whoever writes more wants more than one plain thing."""
+
+_POLITE, _ENDING = intent_patterns.compile_patterns(intent_patterns.POLITE, intent_patterns.ENDING)
+_NOW = intent_patterns.compile_patterns(*intent_patterns.NOW)
+_PLATFORM = intent_patterns.compile_patterns(*intent_patterns.PLATFORM)
+_READ = intent_patterns.compile_patterns(*intent_patterns.READ)
+_GLOB = intent_patterns.compile_patterns(*intent_patterns.GLOB)
+_GREP = intent_patterns.compile_patterns(*intent_patterns.GREP)
+_SMALL_TALK = intent_patterns.compile_patterns(*intent_patterns.SMALL_TALK)
+_DESTRUCTION = intent_patterns.compile_patterns(*intent_patterns.DESTRUCTIVE_REQUEST)
+_SPECIAL = re.compile(r"[\\.^$*+?{}\[\]|()]")
+_FOLDERS = ("/", "./", "../", "~/")
+
+
+def detect_intent(text: str) -> ToolIntent | None:
+    """The one thing that a request plainly asks a built-in tool for.
+
+    >>> plain_wish("What is 17 * 23?")
+    Wish(tool='Calculate', arguments={'expression': '17 * 23'})
+    >>> plain_wish("现在几点") == Wish(tool="Now", arguments={})
+    True
+    >>> plain_wish("What time does it begin?") is None
+    True
+    """
+    request = _strip_politeness(text)
+    wishes = (look(request) for look in _DETECTORS)
+    return next((wish for wish in wishes if wish is not None), None) if request else None
+
+
+def is_small_talk(text: str) -> bool:
+    """Say whether a request wants nothing done: a greeting, a thank you, "who are you".
+
+    >>> is_small_talk("Hello!"), is_small_talk("Hello world in Rust")
+    (True, False)
+    """
+    return _full_match(_SMALL_TALK, _strip_politeness(text)) is not None
+
+
+def is_destructive_request(text: str) -> bool:
+    """Say whether a request is to delete files or folders, and nothing else.
+
+    >>> is_destruction("Delete everything in /etc."), is_destruction("Remove duplicate rows")
+    (True, False)
+    """
+    return _full_match(_DESTRUCTION, _strip_politeness(text)) is not None
+
+
+def is_chinese(text: str) -> bool:
+    """Say whether a request is written in Chinese."""
+    return len(re.findall(r"[\u4e00-\u9fff]", text)) * 3 >= len(re.findall(r"[A-Za-z]+", text)) + 1
+
+
+def _strip_politeness(text: str) -> str:
+    """A short request without its courtesies; nothing of one that is long."""
+    request = " ".join(text[: 2 * MAX_INTENT_CHARS].replace("’", "'").split())
+    if len(text) > MAX_INTENT_CHARS:
+        return ""
+    while (found := _POLITE.match(request)) and found.end() < len(request):
+        request = request[found.end() :]
+    while (found := _ENDING.search(request)) and found.start() > 0:
+        request = request[: found.start()]
+    return request.strip()
+
+
+def _full_match(looks: Sequence[re.Pattern[str]], text: str) -> re.Match[str] | None:
+    found = (look.fullmatch(text) for look in looks)
+    return next((match for match in found if match is not None), None)
+
+
+def _first_group(match: re.Match[str], *names: str) -> str:
+    """What was written for the first of the names that the phrase has."""
+    groups = match.groupdict()
+    return next((groups[name] for name in names if groups.get(name)), "")
+
+
+def _arithmetic_intent(text: str) -> ToolIntent | None:
+    found = arithmetic_intent.arithmetic_expression(text)
+    return ToolIntent(tool="Calculate", arguments={"expression": found}) if found else None
+
+
+def _time_intent(text: str) -> ToolIntent | None:
+    match = _full_match(_NOW, text)
+    if match is None:
+        return None
+    place = _first_group(match, "place")
+    zone = intent_patterns.CITY_TIME_ZONES.get(place.lower(), place.replace(" ", ""))
+    return ToolIntent(tool="Now", arguments={"timezone": zone} if zone else {})
+
+
+def _platform_intent(text: str) -> ToolIntent | None:
+    return ToolIntent(tool="Platform", arguments={}) if _full_match(_PLATFORM, text) else None
+
+
+def _grep_intent(text: str) -> ToolIntent | None:
+    match = _full_match(_GREP, text)
+    if match is None:
+        return None
+    literal = _SPECIAL.sub(r"\\\g<0>", _first_group(match, "quoted", "word"))
+    return ToolIntent(tool="Grep", arguments={"pattern": literal})
+
+
+def _glob_intent(text: str) -> ToolIntent | None:
+    match = _full_match(_GLOB, text)
+    if match is None:
+        return None
+    kind = intent_patterns.FILE_KINDS.get(_first_group(match, "kind").lower(), "")
+    pattern = _first_group(match, "pattern") or (f"**/*.{kind}" if kind else "**/*")
+    return ToolIntent(tool="Glob", arguments={"pattern": pattern})
+
+
+def _read_intent(text: str) -> ToolIntent | None:
+    match = _full_match(_READ, text)
+    if match is None:
+        return None
+    path = match["path"].strip("`'\"“”「」")
+    is_named = (
+        is_file_name(path)
+        or path.lower() in intent_patterns.DOTLESS_FILE_NAMES
+        or path.startswith(_FOLDERS)
+    )
+    is_address = "://" in path
+    return (
+        ToolIntent(tool="Read", arguments={"file_path": path})
+        if is_named and not is_address
+        else None
+    )
+
+
+_DETECTORS: tuple[Callable[[str], ToolIntent | None], ...] = (
+    _grep_intent, _arithmetic_intent, _time_intent, _platform_intent, _glob_intent, _read_intent,
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Package text_tool_calls."""

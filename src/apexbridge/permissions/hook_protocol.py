@@ -1,0 +1,293 @@
+"""Hooks as they are declared, in settings or in a skill's frontmatter."""
+
+import functools
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+
+from apexbridge import locales
+from apexbridge.errors import ConfigError
+
+
+class HookEvent(StrEnum):
+    """The moments a hook can be attached to."""
+
+    SESSION_START = "SessionStart"
+    USER_PROMPT_SUBMIT = "UserPromptSubmit"
+    PRE_TOOL_USE = "PreToolUse"
+    POST_TOOL_USE = "PostToolUse"
+    PRE_SKILL = "PreSkill"
+    POST_SKILL = "PostSkill"
+    SUBAGENT_STOP = "SubagentStop"
+    PRE_COMPACT = "PreCompact"
+    STOP = "Stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hook:
+    """A command to run, or an address to post to, when `event` happens to what `matcher` names.
+
+    An empty matcher or `*` means all, a `|` list means exactly those, anything else is a
+    regular expression. `command` is an argument list: no shell is involved.
+    """
+
+    event: HookEvent
+    matcher: str = ""
+    command: tuple[str, ...] = ()
+    url: str = ""
+    timeout_seconds: float = 60
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookWarning:
+    """Something about a hook that did not stop anything and should be known."""
+
+    code: str
+    details: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def message(self) -> str:
+        """What is wrong, in English."""
+        return self.said().message
+
+    def said(self, language: locales.Language = "en") -> locales.LocalizedText:
+        """What is wrong and how to mend it, in the reader's language."""
+        return locales.localize(self.code, self.details, language)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookVerdict:
+    """What the hooks of one moment answered together: the strictest of their answers.
+
+    A hook can narrow and never widen: what it allows is judged all the same.
+    """
+
+    outcome: Literal["continue", "block"] = "continue"
+    reason: str = ""
+    context: str = ""
+    """Words to add to the conversation."""
+    asks: bool = False
+    """Whether a person is to be asked, even where the rules allow."""
+    stops: bool = False
+    """Whether the whole turn is to end, not only this step."""
+    changed: Mapping[str, Any] | None = None
+    """The tool's input as a hook wants it, in full; it has to be judged again."""
+    warnings: tuple[HookWarning, ...] = ()
+    ran: int = 0
+    """How many hooks were run."""
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the step must not happen."""
+        return self.outcome == "block"
+
+
+def _as_arguments(value: object) -> object:
+    return shlex.split(value) if isinstance(value, str) else value
+
+
+ArgumentList = Annotated[tuple[str, ...], BeforeValidator(_as_arguments)]
+
+
+class _Action(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Literal["command", "http"] = "command"
+    command: ArgumentList = ()
+    args: ArgumentList = ()
+    url: str = ""
+    timeout: float = Field(default=60, gt=0, le=600)
+    once: bool = False
+
+    @model_validator(mode="after")
+    def _has_a_target(self) -> Self:
+        needed = "url" if self.type == "http" else "command"
+        if not getattr(self, needed):
+            raise ValueError(f"a hook of type {self.type!r} needs {needed!r}")
+        return self
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    matcher: str | None = None
+    hooks: tuple[_Action, ...]
+
+
+_ENTRIES = TypeAdapter(list[dict[str, Any]])
+
+
+def parse_hooks(event: str, declared: object) -> tuple[Hook, ...]:
+    """Read what stands under one event: groups with a matcher, or the short form of bare actions.
+
+    Raises:
+        ConfigError: `hook_invalid`, with what is wrong.
+    """
+    if event not in set(HookEvent):
+        raise ConfigError("there is no such event", code="hook_invalid", event=event)
+    try:
+        groups = [_group(entry) for entry in _ENTRIES.validate_python(declared)]
+    except ValidationError as error:
+        raise ConfigError(_first_line(error), code="hook_invalid", event=event) from None
+    return tuple(
+        _hook(HookEvent(event), group, action) for group in groups for action in group.hooks
+    )
+
+
+def _group(entry: dict[str, Any]) -> _Group:
+    if "hooks" not in entry:
+        action = {key: value for key, value in entry.items() if key != "matcher"}
+        entry = {"matcher": entry.get("matcher"), "hooks": [action]}
+    return _Group.model_validate(entry)
+
+
+def _hook(event: HookEvent, group: _Group, action: _Action) -> Hook:
+    return Hook(
+        event=event,
+        matcher=group.matcher or "",
+        command=(*action.command, *action.args),
+        url=action.url,
+        timeout_seconds=action.timeout,
+        once=action.once,
+    )
+
+
+def _first_line(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
+
+
+_NAME_LIST = re.compile(r"[\w:-]+(?:\s*\|\s*[\w:-]+)*")
+_MAX_PATTERN = 200
+_MAX_SUBJECT = 200
+_MAX_UNBOUNDED = 4
+_MAX_OPTIONAL = 8
+# A repeated group, or a look back at one, can take longer than anyone would wait.
+_REDOS_PRONE = re.compile(r"\)\s*[*+{]|\\[1-9]|\(\?P=")
+
+
+def matches_hook(matcher: str, subject: str) -> bool | None:
+    """Empty or `*` means all, a `|` list exactly those, else a regular expression found in it.
+
+    None where the expression is broken, or could run for ever.
+    """
+    matcher = matcher.strip()
+    if matcher in {"", "*"}:
+        return True
+    if _NAME_LIST.fullmatch(matcher):
+        return subject in map(str.strip, matcher.split("|"))
+    pattern = _compile_matcher(matcher)
+    if pattern is None or len(subject) > _MAX_SUBJECT:
+        return None
+    return pattern.search(subject) is not None
+
+
+@functools.lru_cache(256)
+def _compile_matcher(matcher: str) -> re.Pattern[str] | None:
+    stars = sum(matcher.count(sign) for sign in "*+{")
+    is_slow = (
+        stars > _MAX_UNBOUNDED or matcher.count("?") > _MAX_OPTIONAL or _REDOS_PRONE.search(matcher)
+    )
+    if len(matcher) > _MAX_PATTERN or is_slow:
+        return None
+    try:
+        return re.compile(matcher)
+    except (re.error, OverflowError, RecursionError):
+        return None
+
+
+MAX_OUTPUT_CHARS = 10_000
+"""Characters of a reason or of context; more than this is cut off, and that is told."""
+_TRUNCATION_MARK = " […]"
+_CONTEXT_EVENTS = frozenset(
+    {HookEvent.SESSION_START, HookEvent.USER_PROMPT_SUBMIT, HookEvent.PRE_SKILL}
+)
+
+
+class _HookSpecificOutput(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    permission_decision: Literal["allow", "deny", "ask"] | None = Field(
+        default=None, alias="permissionDecision"
+    )
+    reason: str | None = Field(default=None, alias="permissionDecisionReason")
+    updated: dict[str, Any] | None = Field(default=None, alias="updatedInput")
+    context: str | None = Field(default=None, alias="additionalContext")
+
+
+class _HookOutput(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    decision: Literal["approve", "allow", "block", "deny", "ask"] | None = None
+    reason: str | None = None
+    goes_on: bool = Field(default=True, alias="continue")
+    stop_reason: str | None = Field(default=None, alias="stopReason")
+    updated: dict[str, Any] | None = Field(default=None, alias="updatedInput")
+    context: str | None = Field(default=None, alias="additionalContext")
+    specific: _HookSpecificOutput = Field(default=_HookSpecificOutput(), alias="hookSpecificOutput")
+
+
+class HookOutputError(ValueError):
+    """A hook's answer cannot be understood."""
+
+
+def parse_hook_output(event: HookEvent, answer: bytes) -> HookVerdict:
+    """Read a verdict: nothing at all goes on, and so do plain words where no tool is waiting.
+
+    Raises:
+        HookAnswerError: If it is no verdict.
+    """
+    text = answer.decode("utf-8", "replace").strip()
+    if not text:
+        return HookVerdict()
+    if not text.startswith("{"):
+        if event is HookEvent.PRE_TOOL_USE:
+            raise HookOutputError("its answer is no JSON object")
+        return HookVerdict(context=truncate_output(text) if event in _CONTEXT_EVENTS else "")
+    try:
+        return _to_verdict(_HookOutput.model_validate_json(text))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        detail = f"{where}: {first['msg']}".removeprefix(": ")
+        raise HookOutputError(f"its answer is no verdict ({detail})") from None
+
+
+def truncate_output(text: str) -> str:
+    """No more than enough."""
+    return text if len(text) <= MAX_OUTPUT_CHARS else text[:MAX_OUTPUT_CHARS] + _TRUNCATION_MARK
+
+
+def _to_verdict(answer: _HookOutput) -> HookVerdict:
+    specific = answer.specific
+    wishes = {answer.decision, specific.permission_decision}
+    is_blocked = not answer.goes_on or bool(wishes & {"block", "deny"})
+    reasons = (
+        None if answer.goes_on else answer.stop_reason,
+        specific.reason,
+        answer.reason,
+        answer.stop_reason,
+    )
+    updated = specific.updated if specific.updated is not None else answer.updated
+    return HookVerdict(
+        outcome="block" if is_blocked else "continue",
+        reason=truncate_output(next(filter(None, reasons), "")),
+        context=truncate_output("\n".join(filter(None, (specific.context, answer.context)))),
+        asks="ask" in wishes and not is_blocked,
+        stops=not answer.goes_on,
+        changed=None if is_blocked else updated,
+    )

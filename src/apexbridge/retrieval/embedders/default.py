@@ -1,0 +1,153 @@
+"""The default embedder: our own encoder of requests and skills, in English and Chinese.
+
+It is two models in one space: one reads requests, and a thinner one documents, of which there are
+many and which say plainly what they are about. They share their words. The files come with the
+package `apexbridge-retriever`, and only those listed here are loaded: others give other vectors.
+
+Each text goes through its model alone (`onnx` says why), documents in turn and in two threads where
+there are several; a thread for one short text would take longer to wake than it saves.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+import numpy as np
+
+from apexbridge.errors import EmbedderUnavailableError, RetrievalError
+from apexbridge.retrieval.base import Matrix, TextKind
+from apexbridge.retrieval.embedders.loader import (
+    combine_digests,
+    embedder_errors,
+    import_required,
+    verify_sha256,
+)
+from apexbridge.retrieval.embedders.onnx import OnnxEncoder, load_encoder
+from apexbridge.retrieval.embedders.validation import normalized_rows
+
+DIMENSIONS = 384
+DOCUMENT_MODEL_HASHES = {
+    "cjk.json": "19832757f4f1fbb5defdb6e0ed6beb9aae9a87c1aad1cc0749a17fdaafe656b0",
+    "documents_int8.onnx": "140e8a2caa3951672cf8e24c1e14a03019587a6b27177fb04acbc0c868633b99",
+    "embedder.json": "13c2841b56b8b5c28f79c6244650f3998f9b0e0ad62a65794d816d1c46d9de96",
+    "tokenizer.json": "54e54ed9497356363d053e60289f33c8b2a0c02964e57a585ba5ecdc4a782e2d",
+    "words.bin": "b768e4d7364a7edef82145b4d306903d6fa55fddd36764de3ddb66bbaa671224",
+}
+"""Every file that changes the vectors of documents; the embedder's id is made of them."""
+QUERY_MODEL_HASHES = {
+    "requests_int8.onnx": "b3bf902e6f9bbf34a3661455c2733856a265b5ee24eb067cfea0b9caf870869d",
+}
+"""What reads requests: another one would find the same documents, and none is embedded anew."""
+_MODEL_FILES: dict[TextKind, str] = {
+    "document": "documents_int8.onnx",
+    "query": "requests_int8.onnx",
+}
+_NAME = "apexbridge-retriever"
+_INLINE_CHARS = 40
+"""Characters that hold nobody up for long, so that they need no thread."""
+_BATCH_SIZE = 8
+"""Texts in one call, after which one who no longer waits is let go."""
+
+
+class DefaultEmbedder:
+    """Needs no server and no key; one object serves any number of callers."""
+
+    def __init__(self, threads: int = 2) -> None:
+        self._threads = max(1, threads)
+        self._loading = threading.Lock()
+        self._encoders = dict[TextKind, OnnxEncoder]()
+
+    @property
+    def dimensions(self) -> int:
+        """The size of every vector."""
+        return DIMENSIONS
+
+    @property
+    def id(self) -> str:
+        """Of the files as they should be: what differs from them is not loaded."""
+        return f"{_NAME}:{combine_digests(DOCUMENT_MODEL_HASHES)}"
+
+    async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
+        """Embed in order; the first call loads the model."""
+        out: Matrix = np.empty((len(texts), DIMENSIONS), np.float32)
+        if not texts:
+            return out
+        encoder = self._encoders.get(kind)
+        if encoder is not None and len(texts) == 1 and len(texts[0]) <= _INLINE_CHARS:
+            self._fill(encoder, texts, kind, out)
+            return out
+        encoder = await anyio.to_thread.run_sync(self._load, kind)
+        await self._share(encoder, texts, kind, out)
+        return out
+
+    async def close(self) -> None:
+        """Let go of the models."""
+        self._encoders = {}
+
+    async def _share(
+        self, encoder: OnnxEncoder, texts: Sequence[str], kind: TextKind, out: Matrix
+    ) -> None:
+        """Let each thread take the next few texts as soon as it is done with those before."""
+        parts = deque(_shards(len(texts), self._threads))
+        failed = list[RetrievalError]()
+
+        def work() -> None:
+            with suppress(IndexError):  # nothing is left to take
+                while not failed:
+                    anyio.from_thread.check_cancelled()
+                    part = parts.popleft()
+                    try:
+                        self._fill(encoder, texts[part], kind, out[part])
+                    except RetrievalError as error:
+                        failed.append(error)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(min(self._threads, len(parts))):
+                group.start_soon(anyio.to_thread.run_sync, work)
+        if failed:
+            raise failed[0]
+
+    def _fill(
+        self, encoder: OnnxEncoder, texts: Sequence[str], kind: TextKind, out: Matrix
+    ) -> None:
+        name = self.id
+        with embedder_errors("the tokenizer failed", name):
+            tokens = [encoder.tokens(text, kind) for text in texts]
+        with embedder_errors("the model failed", name):
+            rows = encoder.rows(tokens)
+        out[:] = normalized_rows(rows, count=len(texts), dimensions=DIMENSIONS, name=name)
+
+    def _load(self, kind: TextKind) -> OnnxEncoder:
+        with self._loading:
+            if kind not in self._encoders:
+                package = import_required("apexbridge_retriever", install=_NAME, name=self.id)
+                beside = next(iter(self._encoders.values()), None)
+                self._encoders[kind] = _load_verified(
+                    Path(package.FOLDER), _MODEL_FILES[kind], self.id, beside
+                )
+            return self._encoders[kind]
+
+
+def _shards(count: int, threads: int) -> Iterator[slice]:
+    """Smaller ones towards the end, so that no thread waits long for another."""
+    at = 0
+    while at < count:
+        size = max(1, min(_BATCH_SIZE, (count - at) // (2 * threads)))
+        yield slice(at, at + size)
+        at += size
+
+
+def _load_verified(folder: Path, model: str, name: str, beside: OnnxEncoder | None) -> OnnxEncoder:
+    """Only what is read is checked: what the other model brought along was, and its own is not."""
+    try:
+        for file, digest in {**DOCUMENT_MODEL_HASHES, **QUERY_MODEL_HASHES}.items():
+            if file == model or (beside is None and not file.endswith(".onnx")):
+                verify_sha256(folder / file, digest)
+    except (OSError, ValueError) as error:
+        raise EmbedderUnavailableError(str(error), name=name) from error
+    return load_encoder(folder, 1, name, model=model, beside=beside)

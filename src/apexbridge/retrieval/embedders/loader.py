@@ -1,0 +1,98 @@
+"""What embedders that load a model share: its files, its packages, and what it raises."""
+
+import hashlib
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from apexbridge.errors import EmbedderUnavailableError, RetrievalError
+
+_MAX_DETAIL = 300
+
+
+def find_model(folder: Path, *, name: str) -> Path:
+    """The one model in a folder.
+
+    Raises:
+        EmbedderUnavailableError: If there is none, or several of which none is the obvious one.
+    """
+    for usual in ("model_int8.onnx", "model.onnx"):
+        if (folder / usual).is_file():
+            return folder / usual
+    models = sorted(folder.glob("*.onnx"))
+    if len(models) == 1:
+        return models[0]
+    if not folder.is_dir():
+        raise EmbedderUnavailableError(f"there is no folder {folder}", name=name)
+    what = "no model.onnx" if not models else "several .onnx files, none of them model.onnx,"
+    raise EmbedderUnavailableError(f"there is {what} in {folder}", name=name)
+
+
+def fingerprint(files: Iterable[Path]) -> str:
+    """Twelve digits that change with any of the files that are there."""
+    there = sorted(path for path in files if path.is_file())
+    return combine_digests({path.name: _sha256(path) for path in there})
+
+
+def combine_digests(digests: Mapping[str, str]) -> str:
+    """The same, of files whose digests are known, in the order they are given in."""
+    whole = hashlib.sha256()
+    for name, digest in digests.items():
+        whole.update(f"{name}\0{digest}\n".encode("utf-8", "surrogateescape"))
+    return whole.hexdigest()[:12]
+
+
+def verify_sha256(path: Path, digest: str) -> None:
+    """Read a file to its end to see that it is the one that was measured.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is another.
+    """
+    if _sha256(path) != digest:
+        raise ValueError(f"{path.name} is not the file it should be")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def import_optional(package: str, *, extra: str, name: str) -> ModuleType:
+    """Import a package that is not always there.
+
+    Raises:
+        EmbedderUnavailableError: Saying how to get it.
+    """
+    return import_required(package, install=f"'apexbridge[{extra}]'", name=name)
+
+
+def import_required(package: str, *, install: str, name: str) -> ModuleType:
+    """Import a package only now that it is needed.
+
+    Raises:
+        EmbedderUnavailableError: Saying what to install.
+    """
+    try:
+        return import_module(package)
+    except ImportError as error:
+        detail = f"{package} cannot be imported: pip install {install}"
+        raise EmbedderUnavailableError(detail, name=name) from error
+
+
+@contextmanager
+def embedder_errors(what: str, name: str) -> Generator[None]:
+    """Make whatever a library raises an error that says what could not be done.
+
+    Raises:
+        EmbedderUnavailableError: With the library's own words after ours.
+    """
+    try:
+        yield
+    except RetrievalError:
+        raise
+    except Exception as error:
+        detail = f"{what}: {str(error) or type(error).__name__}"[:_MAX_DETAIL]
+        raise EmbedderUnavailableError(detail, name=name) from error

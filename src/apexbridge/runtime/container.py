@@ -1,0 +1,390 @@
+"""One server a data folder: the lock that says whose it is."""
+
+import logging
+import os
+import time
+import uuid
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Sequence
+from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Self
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from apexbridge.activation.scripts import ScriptCall
+from apexbridge.audit import AuditLog
+from apexbridge.catalog.catalog import Catalog, CatalogRules, TouchResult
+from apexbridge.catalog.path_activation import PathActivation
+from apexbridge.catalog.trust import TrustStore
+from apexbridge.catalog.usage import UsageStore
+from apexbridge.errors import StorageError
+from apexbridge.events import ChangeCause, Event, EventSink
+from apexbridge.extensions import Extensions
+from apexbridge.file_lock import try_file_lock
+from apexbridge.lifecycle.states import SkillStates
+from apexbridge.lifecycle.store import SkillStore
+from apexbridge.paths import storage_errors
+from apexbridge.permissions.engine import Approver
+from apexbridge.retrieval.results import SearchResults
+from apexbridge.runtime.script_runner import ScriptRunner, ScriptRunnerDeps
+from apexbridge.runtime.source_factory import SourceFactory
+from apexbridge.runtime.watcher import Watcher, background_tasks
+from apexbridge.sandbox.base import ExecutionResult
+from apexbridge.settings import Config, load
+from apexbridge.skills.model import Origin, Problem, Skill
+from apexbridge.sources.directory_scanner import NestedDiscovery
+from apexbridge.sources.scan_cache import ScanCache
+from apexbridge.tools.base import ToolResult
+
+LOCK_FILE = "instance.lock"
+
+
+@contextmanager
+def data_dir_lock(data: Path) -> Generator[None]:
+    """Be the only server of a data folder, for as long as this process lives and wants to.
+
+    Commands share the folder with a server: each change is safe on its own. Two servers would
+    each answer from what only they have seen.
+
+    Raises:
+        StorageError: `data_in_use` if another has it, with the number of its process.
+    """
+    path = data / LOCK_FILE
+    with try_file_lock(path) as descriptor:
+        if descriptor is None:
+            raise StorageError(code="data_in_use", path=data, process=_lock_holder(path))
+        with storage_errors(path):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+        yield
+
+
+def _lock_holder(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii") or "?"
+    except (OSError, UnicodeDecodeError):
+        return "?"
+
+
+def ensure_skills_dir(skills: Path) -> None:
+    """Make the folder that skills are installed into, as far as that is possible.
+
+    For one that is missing the folder above it is watched, and a server writes there all the time.
+    """
+    with suppress(OSError):
+        skills.mkdir(exist_ok=True, mode=0o700)
+
+
+log = logging.getLogger(__name__)
+
+
+class Runtime:
+    """Sources, catalogue and everything built on them, for one project."""
+
+    def __init__(self, loaded: Config, extensions: Extensions) -> None:
+        self.loaded = loaded
+        self.extensions = extensions
+        self._sinks = list(extensions.event_sinks())
+        self.trust = TrustStore(loaded.data / "trust.db")
+        self.usage = UsageStore(loaded.data / "usage.db")
+        self.store = SkillStore(loaded.data / "skills")
+        self.states = SkillStates(loaded.data / "states.json")
+        memory = ScanCache(loaded.data / "scans.db")
+        places = SourceFactory(loaded, memory, lambda source_id: self.living.changed(source_id))
+        found, outside = places.sources()
+        rules = CatalogRules(
+            precedence=loaded.settings.skills.precedence,
+            trust=self.trust,
+            nesting=NestedDiscovery(loaded.project, loaded.settings.skills.project_paths),
+            nested=places.nested,
+            disabled=self.states.disabled,
+        )
+        given = extensions.sources(loaded.project)
+        self.catalog = Catalog((*found, *given), rules, self.emit, outside)
+        watches = loaded.settings.skills.watch
+        self.living = Watcher(self.catalog, self._follow, watches=watches)
+        self.audit = AuditLog(loaded.data / "audit.jsonl")
+        books = ScriptRunnerDeps(
+            catalog=self.catalog, trust=self.trust, usage=self.usage, audit=self.audit
+        )
+        self.executing = ScriptRunner(loaded, books)
+        self._tasks: TaskGroup
+        self._stack = ExitStack()
+        self._stack.callback(self.executing.close)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        loaded: Config | None = None,
+        *,
+        extensions: Extensions | None = None,
+        lives: bool = False,
+        is_server: bool = False,
+    ) -> AsyncGenerator[Self]:
+        """Build everything, scan every source, and take it down at the end of the block.
+
+        It must be closed by the task that opened it. One that `lives` sees changes on disk and of
+        servers as they happen, its index too. A server has its data folder to itself.
+
+        Raises:
+            ConfigError: If the settings or an extension make no sense.
+            StorageError: `data_in_use` if another server has the data folder.
+        """
+        runtime = cls(loaded or load(), extensions or Extensions.installed())
+        with runtime._stack as stack:
+            if is_server:
+                stack.enter_context(data_dir_lock(runtime.loaded.data))
+                ensure_skills_dir(runtime.store.root)
+            try:
+                await runtime._recover()
+                if lives:
+                    await runtime.living.begin()
+                else:
+                    await runtime.refresh()
+                async with background_tasks(
+                    *([runtime.living.run] if lives else [])
+                ) as runtime._tasks:
+                    yield runtime
+            finally:
+                try:
+                    with anyio.CancelScope(shield=True):
+                        if "chatting" in vars(runtime):
+                            await runtime.chatting.close()
+                        if "searching" in vars(runtime):
+                            await runtime.searching.close()
+                finally:
+                    await runtime.catalog.close()
+                    runtime.usage.close()
+
+    async def _follow(self, names: Collection[str]) -> None:
+        """Bring the index up to a change, if anyone has asked for the index."""
+        if "searching" in vars(self):
+            await self.searching.vectorise(only=names)
+
+    async def _recover(self) -> None:
+        """Do away with what a crash left unfinished, before anything is read."""
+        keep = self.loaded.settings.skills.undo_days * 86_400
+        try:
+            found = await anyio.to_thread.run_sync(partial(self.store.recover, keep_seconds=keep))
+        except StorageError as error:  # reading goes on where writing is not allowed
+            log.info("What was left unfinished cannot be done away with: %s", error)
+            return
+        if found.unfinished or found.expired:
+            log.info("Left over: %d unfinished, %d expired", found.unfinished, found.expired)
+
+    @cached_property
+    def manager(self):  # its type would load what it is made of
+        """Installs, edits and removes skills."""
+        from apexbridge.lifecycle.manager import SkillManager
+        from apexbridge.lifecycle.transactions import ManagerDeps
+        from apexbridge.runtime.policies import install_policy
+
+        return SkillManager(
+            self.store,
+            self.states,
+            self.audit,
+            ManagerDeps(
+                find=self.catalog.find,
+                known=lambda: {skill.name: skill.summary for skill in self.catalog.skills},
+                embed=lambda skill, body: self.searching.make_entry(skill, body),
+                put=lambda skill, entry: self.searching.put_entry(skill, entry),
+                snapshot=lambda: self.catalog.snapshot,
+                follow=self._follow_name,
+            ),
+            install_policy(self.loaded.settings.install),
+        )
+
+    async def _follow_name(self, name: str, cause: ChangeCause) -> None:
+        """Bring catalogue and index up to what lies on disk under a name."""
+        await self.catalog.refresh([f"{Origin.INSTALLED}:{self.store.root}"], cause=cause)
+        if "searching" in vars(self) or self.searching.place.exists():
+            await self.searching.vectorise(only=[name])
+
+    @cached_property
+    def chatting(self):  # its type would load what it is made of
+        """Conversations; nothing is loaded before the first one."""
+        from apexbridge.runtime.chat_service import ChatDeps, ChatService
+
+        async def search(query: str, limit: int = 5) -> SearchResults:
+            return await self.search(query, limit=limit)
+
+        return ChatService(
+            self.loaded,
+            ChatDeps(
+                catalog=self.catalog,
+                executing=self.executing,
+                usage=self.usage,
+                search=search,
+                touch=self.touch,
+                tasks=self._tasks,
+                tools=self.extensions.tools(self.loaded.project),
+            ),
+        )
+
+    async def chat(
+        self,
+        text: str,
+        *,
+        session: str = "",
+        model: str = "",
+        skills: Sequence[str] = (),
+        approver: Approver | None = None,
+    ) -> AsyncGenerator[Event]:
+        """Ask something, and see what happens as it happens; the last event is `TurnFinished`.
+
+        The same `session` goes on with a conversation, also with one of another day. Without an
+        approver, what rules do not settle is refused.
+
+        Raises:
+            ApexBridgeError: If the model, or a skill that was asked for by name, cannot be used.
+        """
+        from apexbridge.agent.turn import TurnRequest
+        from apexbridge.runtime.chat_stream import stream_turn
+
+        request = TurnRequest(text=text, model=model, skills=tuple(skills), approver=approver)
+        turn = stream_turn(self.chatting, session or uuid.uuid4().hex, request)
+        async with aclosing(turn) as events:
+            async for event in events:
+                self.emit(event)
+                yield event
+
+    async def invoke_skill(
+        self, name: str, arguments: str = "", *, session: str = "", approver: Approver | None = None
+    ) -> ToolResult:
+        """Invoke a skill without asking the model: inline its text stands in the session then.
+
+        A forked skill's text is what its child session answered.
+
+        Raises:
+            SkillNotFoundError: With the names that come near.
+            SkillNotInvocableError: If it has nothing to say, or cannot be reached.
+            PermissionDeniedError: If a rule, a hook or a person said no.
+        """
+        from apexbridge.activation.activator import Invocation
+
+        wish = Invocation(name=name, arguments=arguments, trigger="api")
+        return await self.chatting.invoke(
+            session or uuid.uuid4().hex, wish, self.emit, approver=approver
+        )
+
+    async def touch(self, paths: Iterable[Path], waking: PathActivation) -> TouchResult:
+        """Wake and find the skills that touched files concern; the index takes in new ones."""
+        touched = await self.catalog.touch(paths, waking)
+        if touched.found:
+            await self._follow(touched.found)
+        return touched
+
+    async def refresh(self) -> None:
+        """Scan every source again; one that is down is a problem beside the others."""
+        await self.catalog.refresh()
+
+    @contextmanager
+    def listen(self, sink: EventSink) -> Generator[None]:
+        """Let somebody be told of everything that happens, for the length of the block."""
+        self._sinks.append(sink)
+        try:
+            yield
+        finally:
+            self._sinks.remove(sink)
+
+    def emit(self, event: Event) -> None:
+        """Tell every listener; one that fails keeps nothing from the others, and ends nothing."""
+        for sink in tuple(self._sinks):
+            try:
+                sink(event)
+            except Exception:
+                log.warning("A listener failed", exc_info=True)
+
+    async def approve(self, skills: Sequence[Skill]) -> None:
+        """Let skills act in the state they are in: run scripts and hooks, lend tools.
+
+        Raises:
+            StorageError: If the approval cannot be written down.
+        """
+        await self._change_trust("trust", skills, lambda: self.trust.approve(skills, time.time()))
+
+    async def revoke(self, skills: Sequence[Skill]) -> None:
+        """Take approvals back; from now on the skills can only be read.
+
+        Raises:
+            StorageError: If that cannot be written down.
+        """
+        marks = [skill.fingerprint.sha256 for skill in skills if skill.fingerprint]
+        await self._change_trust("untrust", skills, lambda: self.trust.revoke(marks))
+
+    async def _change_trust(
+        self, what: str, skills: Sequence[Skill], change: Callable[[], None]
+    ) -> None:
+        facts = [
+            {"skill": s.name, "sha256": s.fingerprint.sha256 if s.fingerprint else ""}
+            for s in skills
+        ]
+
+        def recorded() -> None:
+            for fact in facts:
+                self.audit.record(what, **fact)
+            change()
+
+        await anyio.to_thread.run_sync(recorded)
+        await self.catalog.settle()
+
+    @cached_property
+    def searching(self):  # its type would load what it is made of
+        """The index and all that is done with it; nothing is loaded before it is asked for."""
+        from apexbridge.runtime.index_service import IndexService
+
+        catalog = self.catalog
+        return IndexService(
+            self.loaded,
+            lambda: catalog.snapshot.skills,
+            catalog.content,
+            catalog.content_at_once,
+            self.usage,
+        )
+
+    async def search(
+        self,
+        query: str,
+        *,
+        query_en: str | None = None,
+        query_zh: str | None = None,
+        limit: int = 5,
+    ) -> SearchResults:
+        """Find the skills that fit a request best; brings the index up to date on first use."""
+        index = await self.searching.index()
+        found = await index.search(query, query_en=query_en, query_zh=query_zh, limit=limit)
+        # A row that could not be dropped yet finds nothing that was taken away.
+        snapshot = self.catalog.snapshot
+        if all(hit.name in snapshot.by_name for hit in found.hits):
+            return found
+        known = snapshot.winner
+        return replace(found, hits=tuple(hit for hit in found.hits if known(hit.name)))
+
+    async def execute_skill(
+        self, name: str, arguments: Sequence[str] = (), *, script: str = ""
+    ) -> ExecutionResult:
+        """Run a skill's script by the skill's name, within the limits that settings have.
+
+        Raises:
+            SkillNotFoundError: If there is no such skill.
+            SandboxUnavailableError: If nothing isolates here and running without is not allowed.
+            ToolInputError: If the skill has no such script.
+            PermissionError: If the script is not executable.
+        """
+        return await self.executing.execute(
+            ScriptCall(
+                skill=self.catalog.get(name),
+                script=script,
+                arguments=tuple(arguments),
+                limits=self.executing.limits(),
+            )
+        )
+
+    def problems_of(self, skill: Skill) -> tuple[Problem, ...]:
+        """What the skill's own source found wrong with what it holds."""
+        return self.catalog.source_of(skill).scan.problems

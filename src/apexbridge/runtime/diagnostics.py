@@ -1,0 +1,216 @@
+"""The doctor: what works here, found out by trying, and told alike through every door."""
+
+import json
+import os
+import platform
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import anyio.to_thread
+
+from apexbridge.catalog.catalog import SourceState
+from apexbridge.errors import StorageError
+from apexbridge.locales import Language
+from apexbridge.locales.doctor import DOCTOR
+from apexbridge.paths import commit_dir
+from apexbridge.runtime.container import Runtime
+from apexbridge.runtime.script_runner import ResourceControls
+from apexbridge.sandbox.backend_selection import CanaryResult, SandboxSelection
+from apexbridge.settings import ENVIRONMENT, Config, flatten
+from apexbridge.skills import frontmatter
+
+CheckState = Literal["ok", "warn", "fail"]
+
+_REDACTED = "**********"
+_USER_INFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
+_SECRET_NAME = re.compile(r"key|token|secret|passw|credential|authorization", re.IGNORECASE)
+
+
+class Translate(Protocol):
+    """Puts a word of the doctor into the reader's language."""
+
+    def __call__(self, key: str, **fields: object) -> str:
+        """One text."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was tried, and what came of it."""
+
+    name: str
+    state: CheckState
+    detail: str
+
+
+def translator(language: Language) -> Translate:
+    """The doctor's words for programs, which need none of them made harmless for a terminal."""
+
+    def say(key: str, **fields: object) -> str:
+        english, chinese = DOCTOR[key]
+        return (chinese if language == "zh" else english).format(**fields)
+
+    return say
+
+
+async def run_checks(
+    say: Translate, loaded: Config, opened: AbstractAsyncContextManager[Runtime]
+) -> list[Check]:
+    """Try everything."""
+    data = await anyio.to_thread.run_sync(_data_dir_check, say, loaded)
+    async with opened as runtime:
+        skills = await _runtime_checks(say, runtime)
+    return [*_platform_checks(say), data, *skills, _variables_check(say, loaded)]
+
+
+def checks_to_json(loaded: Config, checks: list[Check]) -> dict[str, Any]:
+    """What the doctor tells programs."""
+    return {
+        "version": version("apexbridge"),
+        "checks": [asdict(check) for check in checks],
+        "settings": effective_settings(loaded),
+    }
+
+
+def effective_settings(loaded: Config) -> dict[str, dict[str, Any]]:
+    """Every setting by its dotted name, with the layer it came from; what is secret is hidden."""
+    return {
+        name: {"value": _to_redacted_json(value), "origin": loaded.origins[name]}
+        for name, value in flatten(loaded.settings).items()
+    }
+
+
+def _to_redacted_json(value: object) -> Any:
+    """A value as JSON has it; no passwords, wherever somebody has put them."""
+    return _redact(json.loads(json.dumps(value, default=_to_plain)))
+
+
+def _to_plain(value: object) -> object:
+    dump = getattr(value, "model_dump", None)
+    return dump() if callable(dump) else str(value)
+
+
+def _redact(value: Any) -> Any:
+    match value:
+        case str():
+            return _USER_INFO.sub(_REDACTED, value)
+        case list():
+            return [_redact(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
+        case dict():
+            return _redact_table(value)  # pyright: ignore[reportUnknownArgumentType]
+        case _:
+            return value
+
+
+def _redact_table(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _REDACTED if value and _SECRET_NAME.search(name) else _redact(value)
+        for name, value in table.items()
+    }
+
+
+def _platform_checks(say: Translate) -> Iterator[Check]:
+    detail = f"{platform.python_version()}, apexbridge {version('apexbridge')}"
+    yield Check(name=say("check_python"), state="ok", detail=detail)
+    yield Check(name=say("check_platform"), state="ok", detail=platform.platform())
+    encoding = (sys.stdout.encoding or "").lower()
+    is_wide = encoding.replace("-", "") == "utf8"
+    text = encoding if is_wide else say("terminal_odd", encoding=encoding)
+    yield Check(name=say("check_terminal"), state="ok" if is_wide else "warn", detail=text)
+    fast = frontmatter.is_compiled()
+    parser = say("parser_fast" if fast else "parser_slow")
+    yield Check(name=say("check_parser"), state="ok" if fast else "warn", detail=parser)
+
+
+def _data_dir_check(say: Translate, loaded: Config) -> Check:
+    """Really make, move and remove something where data is kept, if the folder is there."""
+    path = loaded.data
+    name = say("check_data")
+    if not path.exists() and os.access(_existing_parent(path), os.W_OK):
+        return Check(name=name, state="ok", detail=say("data_later", path=path))
+    try:
+        with tempfile.TemporaryDirectory(dir=path, prefix=".doctor-") as trial:
+            (Path(trial) / "a").mkdir()
+            commit_dir(Path(trial) / "a", Path(trial) / "b")
+    except (OSError, StorageError) as error:
+        detail = say("data_broken", path=path, detail=error)
+        return Check(name=name, state="fail", detail=detail)
+    return Check(name=name, state="ok", detail=say("data_works", path=path))
+
+
+def _existing_parent(path: Path) -> Path:
+    return next(parent for parent in path.absolute().parents if parent.exists())
+
+
+async def _runtime_checks(say: Translate, runtime: Runtime) -> list[Check]:
+    names = ", ".join(runtime.extensions.names) or say("none")
+    extensions = Check(name=say("check_extensions"), state="ok", detail=names)
+    choice = await runtime.executing.choose_sandbox(tries_all=True)
+    sources = [_source_check(say, state) for state in runtime.catalog.states if state.is_there()]
+    bounds = _resource_check(say, runtime.executing.bounds)
+    return [*_sandbox_checks(say, choice), bounds, *sources, extensions]
+
+
+def _sandbox_checks(say: Translate, choice: SandboxSelection) -> Iterator[Check]:
+    """Each backend that was tried; a weaker one that works makes the missing a remark only."""
+    chosen = choice.sandbox.name if choice.sandbox else ""
+    for trial in choice.trials:
+        text = say(sandbox_message_key(trial, chosen), reason=trial.reason)
+        state: CheckState = "ok" if trial.passed else "warn"
+        yield Check(name=say("check_sandbox", name=trial.name), state=state, detail=text)
+    if choice.sandbox is None:
+        name = say("check_sandbox", name="-")
+        yield Check(name=name, state="warn", detail=say("sandbox_none"))
+
+
+def sandbox_message_key(trial: CanaryResult, chosen: str) -> str:
+    """What is said of a trial: where it failed, how to get what is missing."""
+    if trial.passed:
+        return "sandbox_chosen" if trial.name == chosen else "sandbox_works"
+    if trial.name == "bubblewrap" and trial.reason == "ENOENT":
+        return "sandbox_get_bwrap"
+    if trial.name == "bubblewrap" and "namespace" in trial.reason:
+        return "sandbox_allow_namespaces"
+    is_unknown = trial.reason in {"ENOTSUP", "EOPNOTSUPP"}  # one number, two names
+    return "sandbox_get_landlock" if is_unknown else "sandbox_broken"
+
+
+def _resource_check(say: Translate, bounds: ResourceControls) -> Check:
+    """What bounds scripts here; without control groups a remark."""
+    has_users = bounds.users is not None and bounds.users.is_enabled
+    told = (
+        say("bounds_groups" if bounds.groups else "bounds_no_groups"),
+        say("bounds_users" if has_users else "bounds_no_users"),
+    )
+    return Check(name=say("check_bounds"), state="ok", detail="; ".join(told))
+
+
+def _source_check(say: Translate, state: SourceState) -> Check:
+    origin, _, place = state.source.id.partition(":")
+    problems = state.scan.problems
+    detail = say(
+        "source_counts", skills=len(state.scan.skills), problems=len(problems), place=place
+    )
+    return Check(
+        name=say("check_source", origin=origin),
+        state="warn" if any(p.severity == "error" for p in problems) else "ok",
+        detail=detail,
+    )
+
+
+def _variables_check(say: Translate, loaded: Config) -> Check:
+    unknown = loaded.unknown_variables
+    count = sum(origin == ENVIRONMENT for origin in loaded.origins.values())
+    detail = (
+        say("variables_unknown", names=", ".join(unknown))
+        if unknown
+        else say("variables_ok", count=count)
+    )
+    return Check(name=say("check_variables"), state="warn" if unknown else "ok", detail=detail)

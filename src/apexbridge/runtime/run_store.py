@@ -1,0 +1,210 @@
+"""What scripts did, kept in SQLite: the latest runs, with the end of what each one wrote.
+
+A run waits for nothing here. One thread writes, and reads what somebody wants to see; a store that
+cannot be written is told to the log, and no run fails for it.
+"""
+
+import json
+import logging
+import sqlite3
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from apexbridge.activation.scripts import ScriptCall, find_script
+from apexbridge.errors import ApexBridgeError, StorageError
+from apexbridge.sandbox.base import ExecutionResult
+
+log = logging.getLogger(__name__)
+
+MAX_RUNS = 1_000
+TAIL_BYTES = 64 * 1024
+"""What is kept of each of stdout and stderr: the end."""
+_MAX_FILES = 1_000
+_MAX_ERROR = 2_000
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, run TEXT NOT NULL
+);
+"""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptRun:
+    """One run of a script. Of its arguments only the lengths are kept."""
+
+    id: str
+    at: float
+    skill: str
+    script: str
+    sha256: str
+    isolation: str
+    outcome: str
+    """What the sandbox says, or `cancelled` where nobody waited for the end."""
+    exit_code: int | None
+    seconds: float
+    argument_chars: tuple[int, ...]
+    limits: dict[str, float]
+    stdout: str
+    stderr: str
+    files: tuple[str, ...]
+    truncated: bool
+    error: str
+
+
+class RunStore:
+    """One file for the runs of all sessions."""
+
+    def __init__(self, path: Path, *, kept: int = MAX_RUNS) -> None:
+        self._path, self._kept = path, kept
+        self._thread: ThreadPoolExecutor | None = None
+        self._connection: sqlite3.Connection | None = None
+        self._is_told = False
+        self.listener: Callable[[str], None] | None = None
+        """Is told how each run came out."""
+
+    def put(self, call: ScriptCall, result: ExecutionResult | None, *, began: float) -> None:
+        """Have a run written down, at some time soon; None is the result of one that was left."""
+        if self.listener is not None:
+            self.listener("left" if result is None else result.outcome)
+        self._soon(partial(self._write, call, result, began, time.time() - began))
+
+    def latest(self, limit: int = 20, *, before: str = "") -> tuple[ScriptRun, ...]:
+        """Runs, the latest first; older than one of that id, if it is known. Blocks.
+
+        Raises:
+            StorageError: If the file cannot be read.
+        """
+        return self._soon(partial(self._read, limit, before)).result()
+
+    def find(self, run_id: str) -> ScriptRun | None:
+        """A run by its id. Blocks.
+
+        Raises:
+            StorageError: If the file cannot be read.
+        """
+        return self._soon(partial(self._find, run_id)).result()
+
+    def close(self) -> None:
+        """Write what waits, and let go of the file."""
+        if self._thread is not None:
+            self._soon(self._let_go)
+            self._thread.shutdown()
+            self._thread = None
+
+    def _soon(self, work: Callable[[], T]) -> Future[T]:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="runs")
+        return self._thread.submit(work)
+
+    def _let_go(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _write(
+        self, call: ScriptCall, result: ExecutionResult | None, began: float, seconds: float
+    ) -> None:
+        try:
+            run = _to_script_run(call, result, began, seconds)
+            text = json.dumps(asdict(run))
+            with self._open() as connection:
+                connection.execute("INSERT INTO runs (id, run) VALUES (?, ?)", (run.id, text))
+                oldest = "SELECT max(number) - ? FROM runs"
+                connection.execute(f"DELETE FROM runs WHERE number <= ({oldest})", (self._kept,))  # noqa: S608  # nothing of others is in it
+        except (sqlite3.Error, OSError) as error:
+            level = logging.DEBUG if self._is_told else logging.WARNING  # once is enough
+            log.log(level, "A run could not be written down: %s", error)
+            self._is_told = True
+
+    def _read(self, limit: int, before: str) -> tuple[ScriptRun, ...]:
+        rows = self._rows(
+            "SELECT run FROM runs WHERE ?1 = '' OR number < (SELECT number FROM runs WHERE id = ?1)"
+            " ORDER BY number DESC LIMIT ?2",
+            (before, limit),
+        )
+        return tuple(map(_run_from_json, rows))
+
+    def _find(self, run_id: str) -> ScriptRun | None:
+        rows = self._rows("SELECT run FROM runs WHERE id = ?", (run_id,))
+        return _run_from_json(rows[0]) if rows else None
+
+    def _rows(self, query: str, values: tuple[object, ...]) -> list[dict[str, Any]]:
+        if self._connection is None and not self._path.exists():
+            return []  # to look makes no file
+        try:
+            found = self._open().execute(query, values).fetchall()
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(str(error), path=self._path) from error
+        return [json.loads(text) for (text,) in found]
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            connection = sqlite3.connect(self._path, timeout=30)
+            try:
+                self._path.chmod(0o600)  # what scripts write is private
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = NORMAL")
+                connection.executescript(_SCHEMA)
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+
+def _to_script_run(
+    call: ScriptCall, result: ExecutionResult | None, began: float, seconds: float
+) -> ScriptRun:
+    skill = call.skill
+    done = result or ExecutionResult(outcome="killed", exit_code=None, duration=seconds)
+    is_cut = max(len(done.stdout), len(done.stderr)) > TAIL_BYTES
+    return ScriptRun(
+        id=f"run_{uuid.uuid4().hex[:16]}",
+        at=began,
+        skill=skill.name,
+        script=_script_path(call),
+        sha256=skill.fingerprint.sha256 if skill.fingerprint else "",
+        isolation=done.isolation if result else "",
+        outcome=done.outcome if result else "cancelled",
+        exit_code=done.exit_code,
+        seconds=done.duration or seconds,
+        argument_chars=tuple(map(len, call.arguments)),
+        limits=asdict(call.limits),
+        stdout=_tail(done.stdout),
+        stderr=_tail(done.stderr),
+        files=tuple(_replace_surrogates(name) for name in sorted(done.produced)[:_MAX_FILES]),
+        truncated=done.truncated or is_cut,
+        error=_replace_surrogates(done.error or "")[:_MAX_ERROR],
+    )
+
+
+def _run_from_json(row: dict[str, Any]) -> ScriptRun:
+    row["argument_chars"], row["files"] = tuple(row["argument_chars"]), tuple(row["files"])
+    return ScriptRun(**row)
+
+
+def _script_path(call: ScriptCall) -> str:
+    """Which script it was, also where nobody named one."""
+    try:
+        root = (call.skill.root or Path()).resolve()
+        return _replace_surrogates(find_script(call).relative_to(root).as_posix())
+    except (OSError, ValueError, ApexBridgeError):  # it has gone, or changed, since
+        return _replace_surrogates(call.script)
+
+
+def _tail(data: bytes) -> str:
+    return data[-TAIL_BYTES:].decode("utf-8", "replace")
+
+
+def _replace_surrogates(text: str) -> str:
+    """No halves of characters, which no reply could carry."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,167 @@
+"""Which sandbox works here: found out by running a canary in each, strongest first.
+
+A canary must be able to start Python and write its workspace, and must fail at everything a skill
+must not do. A backend that is installed but not enforced is worse than none, so nothing is believed
+that was not tried; where nothing passes, nothing runs.
+"""
+
+import itertools
+import json
+import os
+import secrets
+import socket
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from apexbridge.errors import SandboxUnavailableError
+from apexbridge.sandbox import interpreters
+from apexbridge.sandbox.base import Access, ExecRequest, ExecutionResult, Sandbox, SandboxLimits
+
+_CANARY = """
+import json, os, socket, sys
+secret, skill, workspace, port, server = sys.argv[1:]
+def can(deed):
+    try:
+        deed()
+    except OSError:
+        return False
+    return True
+def connect():
+    socket.create_connection(("127.0.0.1", int(port)), 1).close()
+def write(path):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("x")
+def see():
+    with open(f"/proc/{server}/environ", "rb") as file:
+        file.read()
+def signal():
+    os.kill(int(server), 0)
+def turn():
+    with open("/proc/sys/vm/swappiness", "r+b") as file:
+        was = file.read()
+        file.seek(0)
+        file.write(was)
+print(json.dumps({
+    "write the workspace": can(lambda: write(os.path.join(workspace, "made"))),
+    "read the skill": can(lambda: open(os.path.join(skill, "SKILL.md"), "rb").close()),
+    "read a file outside": can(lambda: open(secret, "rb").close()),
+    "write the skill": can(lambda: write(os.path.join(skill, "made"))),
+    "reach this machine's network": can(connect),
+    "see the server's process": can(see),
+    "change the kernel's settings": can(turn),
+    "cut off a file outside": can(lambda: os.truncate(secret, 0)),
+    "signal the server's process": can(signal),
+}))
+"""
+_ABSENT = "ENOENT"
+_REQUIRED = {"write the workspace", "read the skill"}
+_LIMITS = SandboxLimits(wall_seconds=10, output_bytes=10_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryResult:
+    """One backend's canary: whether it passed, and if not, why."""
+
+    name: str
+    passed: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSelection:
+    """The sandbox that was chosen, if any, and every trial."""
+
+    sandbox: Sandbox | None
+    trials: tuple[CanaryResult, ...]
+
+    def require(self) -> Sandbox:
+        """The sandbox.
+
+        Raises:
+            SandboxUnavailableError: If none passed; it says what each one lacked.
+        """
+        if self.sandbox is None:
+            reasons = "; ".join(f"{trial.name}: {trial.reason}" for trial in self.trials)
+            raise SandboxUnavailableError(reasons or "no backend is known for this system")
+        return self.sandbox
+
+    def failed(self) -> tuple[CanaryResult, ...]:
+        """Backends that are there and should have been taken, but do not isolate."""
+        tried = itertools.takewhile(lambda trial: not trial.passed, self.trials)
+        return tuple(trial for trial in tried if trial.reason != _ABSENT)
+
+
+async def select_backend(
+    candidates: Sequence[Sandbox], *, tries_all: bool = False
+) -> SandboxSelection:
+    """Try the candidates in order; the first that passes is taken, the others only if asked for."""
+    trials, chosen = list[CanaryResult](), None
+    for candidate in candidates:
+        trial = await run_canary(candidate)
+        trials.append(trial)
+        if trial.passed and chosen is None:
+            chosen = candidate
+        if chosen is not None and not tries_all:
+            break
+    return SandboxSelection(sandbox=chosen, trials=tuple(trials))
+
+
+async def run_canary(candidate: Sandbox) -> CanaryResult:
+    """Run the canary in one backend."""
+    python = interpreters.find("python")
+    if python is None:
+        return CanaryResult(
+            name=candidate.name, passed=False, reason="there is no Python to try it with"
+        )
+    with (
+        tempfile.TemporaryDirectory(prefix="apexbridge-canary-", dir=_outside_tmp()) as base,
+        socket.create_server(("127.0.0.1", 0)) as listener,
+    ):
+        words = _prepare_canary(Path(base), listener.getsockname()[1])
+        skill, workspace = Path(words[1]), Path(words[2])
+        request = ExecRequest(
+            argv=(str(python.program), "-I", "-S", "-c", _CANARY, *words),
+            cwd=workspace,
+            limits=_LIMITS,
+            access=Access(read=(skill, *python.prefix), write=(workspace,)),
+        )
+        result = await candidate.run(request)
+    reason = _canary_failure(result)
+    return CanaryResult(name=candidate.name, passed=not reason, reason=reason)
+
+
+async def is_runnable(candidate: Sandbox) -> bool:
+    """Say whether a command that needs nothing runs at all."""
+    request = ExecRequest(argv=("/bin/true",), cwd=Path("/"), limits=_LIMITS)
+    return (await candidate.run(request)).outcome == "ok"
+
+
+def _outside_tmp() -> str | None:
+    """A backend may hide /tmp anyway: the canary's secret must lie where hiding is its merit."""
+    return "/var/tmp" if os.access("/var/tmp", os.W_OK) else None
+
+
+def _prepare_canary(base: Path, port: int) -> list[str]:
+    secret, skill, workspace = base / "secret", base / "skill", base / "workspace"
+    secret.write_text(secrets.token_hex(), encoding="utf-8")
+    skill.mkdir()
+    workspace.mkdir()
+    (skill / "SKILL.md").write_text("canary", encoding="utf-8")
+    return [str(secret), str(skill), str(workspace), str(port), str(os.getpid())]
+
+
+def _canary_failure(result: ExecutionResult) -> str:
+    """Why the canary failed; empty when all is as it must be."""
+    if result.outcome != "ok":
+        told = result.stderr.decode("utf-8", "replace").strip().splitlines()
+        return result.error or (told[-1] if told else f"exit code {result.exit_code}")
+    try:
+        could: dict[str, Any] = json.loads(result.stdout)
+    except ValueError:
+        return "its output makes no sense"
+    broken = [f"cannot {deed}" for deed, done in could.items() if deed in _REQUIRED and not done]
+    broken += [f"can {deed}" for deed, done in could.items() if deed not in _REQUIRED and done]
+    return ", ".join(broken)

@@ -1,0 +1,190 @@
+"""From a backend's command line to a result: what bubblewrap, Landlock and plain share."""
+
+import math
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar, runtime_checkable
+
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
+
+from apexbridge.sandbox import child_process
+from apexbridge.sandbox.base import TIMEOUT_EXIT, ExecRequest, ExecutionResult, Outcome
+from apexbridge.sandbox.child_process import ProcessResult, RunningProcess, RunSpec
+from apexbridge.sandbox.workspace import WorkspaceQuota
+
+Result = TypeVar("Result")
+
+_SIGKILL_EXIT = 137
+MAX_CONCURRENT_RUNS = 16
+"""How many commands run side by side; further ones wait."""
+
+_POLL_SECONDS = 0.002
+_runs: RunVar[anyio.CapacityLimiter] = RunVar("sandbox runs")
+_run_threads: RunVar[anyio.CapacityLimiter] = RunVar("sandbox threads")
+
+
+def reject_nul(words: Iterable[str]) -> None:
+    """What no command line can carry; the caller must hear of it before anything is started.
+
+    Raises:
+        ValueError: Naming what holds it.
+    """
+    for text in words:
+        if "\0" in text:
+            raise ValueError(f"{text!r} holds a NUL character")
+        try:
+            os.fsencode(text)
+        except UnicodeEncodeError:
+            raise ValueError(f"{text!r} holds half of a character") from None
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A way to isolate: what all of them have that start processes here."""
+
+    @property
+    def name(self) -> str:
+        """A short name for results, logs and `doctor`."""
+        ...
+
+    def start(self, request: ExecRequest, *, has_stdin: bool) -> RunningProcess:
+        """Start the command; whoever asked watches it, and feeds it if it has an stdin.
+
+        Raises:
+            OSError: If it cannot be started.
+        """
+        ...
+
+
+async def run_backend(backend: Backend, request: ExecRequest) -> ExecutionResult:
+    """Run one command to its end, or to its limits."""
+    reject_nul((*request.argv, *request.env, *request.env.values()))
+    has_stdin = bool(request.stdin)
+    ended = await run_process(lambda: backend.start(request, has_stdin=has_stdin), request)
+    return to_execution_result(ended, backend.name)
+
+
+async def run_process(start: Callable[[], RunningProcess], request: ExecRequest) -> ProcessResult:
+    """Run what `start` starts to its end, or to its limits."""
+    order = run_spec_for(request, start)
+    return await run_in_thread(lambda cancel: child_process.run(order, cancel))
+
+
+def run_spec_for(request: ExecRequest, start: Callable[[], RunningProcess]) -> RunSpec:
+    """What the runner is to do for a request."""
+    place = request.workspace
+    return RunSpec(
+        start=start,
+        limits=request.limits,
+        stdin=request.stdin,
+        on_output=request.on_output,
+        is_oversized=None if place is None else WorkspaceQuota(place, request.limits).is_exceeded,
+    )
+
+
+async def run_in_thread(work: Callable[[int], Result]) -> Result:
+    """Work in a thread, when there is room.
+
+    When we are cancelled, the descriptor that the work was given becomes readable, and we wait.
+    """
+    async with _limiter():
+        task = _ThreadTask(work)
+        try:
+            # Not left to anyio to wait for: asyncio's own cancellation does not respect a shield.
+            await anyio.to_thread.run_sync(task, abandon_on_cancel=True, limiter=_threads())
+        finally:
+            if task.abandon():
+                with anyio.CancelScope(shield=True):
+                    while not task.is_over.is_set():  # noqa: ASYNC110  # set by a thread
+                        await anyio.sleep(_POLL_SECONDS)
+    return task.results[0]
+
+
+class _ThreadTask(Generic[Result]):
+    """What the thread does. Both sides may leave at any time: the last one closes the pipe."""
+
+    def __init__(self, work: Callable[[int], Result]) -> None:
+        self._work = work
+        self._lock = threading.Lock()
+        self._is_abandoned = False
+        self._has_begun = False
+        self._watched, self._trigger = os.pipe()
+        self.is_over = threading.Event()
+        self.results = list[Result]()
+
+    def __call__(self) -> None:
+        with self._lock:
+            if self._is_abandoned:
+                return
+            self._has_begun = True
+        try:
+            self.results.append(self._work(self._watched))
+        finally:
+            os.close(self._watched)
+            self.is_over.set()
+
+    def abandon(self) -> bool:
+        """Let the thread hear that nobody waits any more; whether it is at work."""
+        with self._lock:
+            self._is_abandoned = True
+            os.close(self._trigger)
+            if not self._has_begun:
+                os.close(self._watched)
+        return self._has_begun
+
+
+def _limiter() -> anyio.CapacityLimiter:
+    """One limiter an event loop: runs wait for each other, and for nobody else's threads."""
+    return _loop_limiter(_runs, MAX_CONCURRENT_RUNS)
+
+
+def _threads() -> anyio.CapacityLimiter:
+    """Never short: a run that was let in has its thread."""
+    return _loop_limiter(_run_threads, math.inf)
+
+
+def _loop_limiter(variable: RunVar[anyio.CapacityLimiter], room: float) -> anyio.CapacityLimiter:
+    try:
+        return variable.get()
+    except LookupError:
+        limiter = anyio.CapacityLimiter(room)
+        variable.set(limiter)
+        return limiter
+
+
+def _exit_code(status: int | None) -> int | None:
+    """Death by signal n is 128 + n, as shells say it."""
+    return 128 - status if status is not None and status < 0 else status
+
+
+def to_execution_result(ended: ProcessResult, isolation: str) -> ExecutionResult:
+    """Put an end into the words of the seam."""
+    outcome, exit_code, error = _outcome(ended)
+    return ExecutionResult(
+        outcome=outcome,
+        exit_code=exit_code,
+        stdout=ended.stdout,
+        stderr=b"" if outcome == "not_started" else ended.stderr,
+        duration=ended.seconds,
+        error=error,
+        truncated=ended.truncated,
+        isolation=isolation,
+    )
+
+
+def _outcome(ended: ProcessResult) -> tuple[Outcome, int | None, str | None]:
+    exit_code = _exit_code(ended.status)
+    if ended.timed_out:
+        return "timeout", TIMEOUT_EXIT, "timeout"
+    if ended.truncated:
+        return "output_limit", exit_code or _SIGKILL_EXIT, "output_limit"
+    if ended.is_oversized:
+        return "workspace_limit", exit_code or _SIGKILL_EXIT, "workspace_limit"
+    if exit_code is None:
+        return "not_started", None, ended.error or "unknown"
+    if ended.status is not None and ended.status < 0:
+        return "killed", exit_code, None
+    return ("ok" if exit_code == 0 else "failed"), exit_code, None

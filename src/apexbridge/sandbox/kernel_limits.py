@@ -1,0 +1,140 @@
+"""What a process does to itself before it runs a stranger's command: give everything up.
+
+Used by the zygote, so it imports nothing but the standard library. None of it can be taken back.
+"""
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import struct
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_SET_SECUREBITS = 1, 22, 28
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT, CAPSET = 444, 445, 446, {"x86_64": 126}
+NOROOT_SECUREBITS = 0xEF  # no exec gives them back, and that is locked
+LANDLOCK_READ = 0b1101  # execute, read files, list folders
+LANDLOCK_FILE_RIGHTS = 0b0111 | 1 << 14 | 1 << 15  # what can be granted on a single file
+LANDLOCK_FS_RIGHTS = 16
+MIN_LANDLOCK_ABI = 6  # what is older leaves signals and abstract sockets open
+PROCESS_COUNT_SECONDS = 1.0
+HIDDEN_PROCESSES = 16  # we ourselves, who may not be looked at
+
+libc: Any = ctypes.CDLL(None, use_errno=True)
+
+
+def check_errno(result: int) -> int:
+    """Raise what a C call left in errno."""
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result
+
+
+def prctl(option: int, *arguments: int) -> int:
+    """Call prctl with its arguments as the kernel wants them."""
+    words = [ctypes.c_ulong(word) for word in (*arguments, 0, 0, 0, 0)[:4]]
+    return check_errno(libc.prctl(ctypes.c_int(option), *words))
+
+
+def landlock_abi() -> int:
+    """The newest Landlock rules this kernel knows; 0 for none."""
+    return max(libc.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(1)), 0)
+
+
+class LandlockRuleset:
+    """What a process may reach from the moment it turns these on: paths, and nothing outside."""
+
+    def __init__(self) -> None:
+        """Begin with nothing: no path, no TCP port, no abstract socket, no outside process."""
+        self._rights = (1 << LANDLOCK_FS_RIGHTS) - 1
+        attributes = struct.pack("=3Q", self._rights, 0b11, 0b11)
+        size = ctypes.c_size_t(len(attributes))
+        self._number = check_errno(
+            libc.syscall(LANDLOCK_CREATE, attributes, size, ctypes.c_uint(0))
+        )
+
+    def grant(self, read: Iterable[str], write: Iterable[str]) -> None:
+        """Allow these.
+
+        Raises:
+            OSError: If one is not there.
+        """
+        for paths, rights in ((read, LANDLOCK_READ), (write, self._rights)):
+            for path in paths:
+                self._add(path, rights)
+
+    def _add(self, path: str, rights: int) -> None:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        if not os.path.isdir(path):
+            rights &= LANDLOCK_FILE_RIGHTS
+        rule = struct.pack("=Qi", rights, place)
+        number, kind = ctypes.c_int(self._number), ctypes.c_int(1)
+        check_errno(libc.syscall(LANDLOCK_ADD, number, kind, rule, ctypes.c_uint(0)))
+        os.close(place)
+
+    def turn_on(self) -> None:
+        """There is no way back."""
+        check_errno(libc.syscall(LANDLOCK_RESTRICT, ctypes.c_int(self._number), ctypes.c_uint(0)))
+        os.close(self._number)
+
+
+def drop_capabilities() -> None:
+    """Give up every power of root, for good."""
+    prctl(PR_SET_SECUREBITS, NOROOT_SECUREBITS)
+    header = struct.pack("=Ii", 0x20080522, 0)
+    number = CAPSET.get(os.uname().machine, 91)
+    check_errno(libc.syscall(number, header, bytes(24)))
+
+
+class SeccompFilter:
+    """The call filter, laid out as the kernel wants it."""
+
+    def __init__(self, program: bytes) -> None:
+        self._code = ctypes.create_string_buffer(program, len(program))
+        self._head = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(self._code))
+
+    def install(self) -> None:
+        """There is no way back."""
+        check_errno(libc.prctl(PR_SET_SECCOMP, ctypes.c_ulong(2), self._head, 0, 0))
+
+
+def set_rlimits(limits: Mapping[str, int]) -> None:
+    """Set what `resource` can bound, as far as we may have it."""
+    for name, value in limits.items():
+        number = getattr(resource, name)
+        most = resource.getrlimit(number)[1]
+        if most != resource.RLIM_INFINITY:
+            value = min(value, most)
+        resource.setrlimit(number, (value, value))
+
+
+class ProcessCounter:
+    """How many processes and threads our user has: the kernel's limit counts all of them."""
+
+    def __init__(self) -> None:
+        self._moment = -PROCESS_COUNT_SECONDS
+        self._count = 0
+
+    def take(self) -> int:
+        """The number, counted anew if it is old. Of those that hide themselves, we know enough."""
+        if time.monotonic() - self._moment > PROCESS_COUNT_SECONDS:
+            user, self._count = os.geteuid(), HIDDEN_PROCESSES
+            for name in os.listdir("/proc"):
+                if name.isdecimal():
+                    with contextlib.suppress(OSError):
+                        if os.stat(f"/proc/{name}").st_uid == user:
+                            self._count += os.stat(f"/proc/{name}/task").st_nlink - 2
+            self._moment = time.monotonic()
+        return self._count
+
+
+def switch_user(number: int) -> None:
+    """Become a user that owns nothing here, with a group of its own and no other."""
+    os.setgroups([])
+    os.setresgid(number, number, number)
+    os.setresuid(number, number, number)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a change of user has cleared it

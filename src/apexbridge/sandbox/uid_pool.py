@@ -1,0 +1,122 @@
+"""Where we are root, runs get users of their own: they may do what anybody may, and no more.
+
+The kernel also counts their processes apart from everybody else's. They have numbers that no
+account has. One is lent only if everything that was granted can be reached by such a user; else a
+run stays root's, without any power of root's.
+"""
+
+import errno
+import fcntl
+import itertools
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+_FIRST_UID = 1_900_000_000
+_UID_COUNT = 256
+_LOCK_DIR = Path("/run/apexbridge-users")
+"""Root's own: where others could take the locks, they could keep runs from being other users."""
+_MAX_CHECKED_ENTRIES = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasedUid:
+    """A user that one run has, and nobody else at that time."""
+
+    number: int
+    lock: int
+
+    def close(self) -> None:
+        """Let others have it."""
+        os.close(self.lock)
+
+
+class UidPool:
+    """Lends users; also other servers on this machine never have the same one."""
+
+    @classmethod
+    def detect(cls) -> "UidPool | None":
+        """Only root can turn a process into another user."""
+        return cls() if os.geteuid() == 0 else None
+
+    def __init__(self, home: Path = _LOCK_DIR) -> None:
+        self._home = home
+        self._next = itertools.count()
+        self.is_enabled = True
+        """Switched off where such a user cannot be isolated."""
+
+    def lend(self, paths: Iterable[Path], workspace: Path | None) -> LeasedUid | None:
+        """A user who can reach these paths and owns the workspace; None if that cannot be.
+
+        Raises:
+            OSError: If all of them are taken, or none can be locked.
+        """
+        if not self.is_enabled or not all(map(is_world_readable, paths)):
+            return None
+        if workspace is not None and not is_world_readable(workspace.parent, is_listed=False):
+            return None
+        slot = self._free()
+        if workspace is not None:
+            chown_tree(workspace, slot.number)
+        return slot
+
+    def _free(self) -> LeasedUid:
+        """One that nobody has, held by a lock that goes with this process, however it ends."""
+        self._home.mkdir(mode=0o700, exist_ok=True)
+        for _ in range(_UID_COUNT):
+            number = _FIRST_UID + next(self._next) % _UID_COUNT
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.open(self._home / str(number), flags, 0o600)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(lock)
+            else:
+                return LeasedUid(number=number, lock=lock)
+        raise OSError(errno.EAGAIN, "every user for runs is taken")
+
+
+def is_world_readable(path: Path, *, is_listed: bool = True) -> bool:
+    """Say whether anybody may read a path: the folders on the way, and what it leads to."""
+    try:
+        real = path.resolve(strict=True)
+        on_the_way = all(parent.stat().st_mode & stat.S_IXOTH for parent in real.parents)
+        mode = real.stat().st_mode
+    except OSError:
+        return False
+    if not is_listed:
+        return on_the_way and bool(mode & stat.S_IXOTH)
+    return (
+        on_the_way
+        and _is_world_accessible(mode)
+        and (not stat.S_ISDIR(mode) or _is_tree_readable(real))
+    )
+
+
+def _is_world_accessible(mode: int) -> bool:
+    wanted = stat.S_IROTH | (stat.S_IXOTH if stat.S_ISDIR(mode) else 0)
+    return mode & wanted == wanted
+
+
+def _is_tree_readable(folder: Path) -> bool:
+    """Whether all that is in a folder can be read; of very large ones the first part tells."""
+    seen = 0
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            seen += 1
+            mode = os.lstat(os.path.join(place, name)).st_mode
+            if not stat.S_ISLNK(mode) and not _is_world_accessible(mode):
+                return False
+        if seen > _MAX_CHECKED_ENTRIES:
+            break
+    return True
+
+
+def chown_tree(place: Path, user: int) -> None:
+    """Make a folder and all that is in it a user's. Nobody else is at work in it."""
+    for folder, _, files in os.walk(place):
+        os.chown(folder, user, user)
+        for name in files:
+            os.chown(os.path.join(folder, name), user, user, follow_symlinks=False)

@@ -1,0 +1,205 @@
+"""Errors as clients get them: a status, and a body that every vendor's client can read."""
+
+import errno
+from collections.abc import Mapping
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Scope
+
+from apexbridge import locales
+from apexbridge.errors import (
+    ApexBridgeError,
+    ArchiveError,
+    ConfigError,
+    EvalInputError,
+    ModelError,
+    ModelRejectedError,
+    PermissionDeniedError,
+    RequestError,
+    RetrievalError,
+    SandboxUnavailableError,
+    SkillChangedError,
+    SkillDangerousError,
+    SkillExistsError,
+    SkillInvalidError,
+    SkillNotFoundError,
+    SkillNotInvocableError,
+    SkillReadOnlyError,
+    SkillVersionError,
+    SourceError,
+    StorageError,
+    ToolError,
+    UnsafePathError,
+)
+from apexbridge.server.logs import redact
+from apexbridge.skills.model import Problem
+
+_STATUS_BY_CODE: Mapping[str, int] = {
+    "request_invalid": 400,
+    "key_missing": 401,
+    "key_invalid": 401,
+    "token_invalid": 401,
+    "scope_missing": 403,
+    "origin_refused": 403,
+    "websocket_refused": 403,
+    "route_unknown": 404,
+    "record_unknown": 404,
+    "model_unknown": 404,
+    "method_not_allowed": 405,
+    "request_slow": 408,
+    "skill_pinned": 409,
+    "version_in_use": 409,
+    "version_older": 409,
+    "approval_settled": 409,
+    "body_too_large": 413,
+    "zip_too_large": 413,
+    "address_too_long": 414,
+    "content_type_unsupported": 415,
+    "host_unknown": 421,
+    "field_not_editable": 422,
+    "rate_limited": 429,
+    "server_busy": 503,
+    "server_stopping": 503,
+    "data_in_use": 503,
+}
+_STATUS_BY_CLASS: tuple[tuple[type[ApexBridgeError], int], ...] = (
+    (RequestError, 400),
+    (SkillNotFoundError, 404),
+    (SkillExistsError, 409),
+    (SkillChangedError, 412),
+    (SkillVersionError, 404),
+    (SkillReadOnlyError, 403),
+    (PermissionDeniedError, 403),
+    (SkillNotInvocableError, 409),
+    (SkillInvalidError, 422),
+    (ArchiveError, 422),
+    (UnsafePathError, 404),
+    (EvalInputError, 422),
+    (ToolError, 422),
+    (SourceError, 502),
+    (ModelRejectedError, 400),
+    (ModelError, 502),
+    (RetrievalError, 503),
+    (SandboxUnavailableError, 503),
+    (ConfigError, 422),
+)
+_ERROR_TYPES: Mapping[int, str] = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+}
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_SERVER_ERROR = 500
+
+
+def http_status(error: ApexBridgeError) -> int:
+    """The status that says best what happened."""
+    if error.code in _STATUS_BY_CODE:
+        return _STATUS_BY_CODE[error.code]
+    told = error.details.get("status")
+    if isinstance(error, ModelError) and isinstance(told, int):
+        return told
+    cause = error.__cause__
+    if isinstance(error, StorageError) and isinstance(cause, OSError) and cause.errno in _DISK_FULL:
+        return 507
+    return next(
+        (status for kind, status in _STATUS_BY_CLASS if isinstance(error, kind)), _SERVER_ERROR
+    )
+
+
+def error_body(error: ApexBridgeError, language: locales.Language = "en") -> dict[str, object]:
+    """What vendors' clients and ours read alike; the code is never translated."""
+    phrase, status = error.said(language), http_status(error)
+    kind = _ERROR_TYPES.get(
+        status, "invalid_request_error" if status < _SERVER_ERROR else "server_error"
+    )
+    return {
+        "error": {
+            "message": redact(phrase.message),
+            "type": kind,
+            "param": error.details.get("param") or None,
+            "code": error.code,
+            "hint": redact(phrase.hint),
+            **_details(error, language),
+        }
+    }
+
+
+def _details(error: ApexBridgeError, language: locales.Language) -> dict[str, object]:
+    """What a skill was refused for, one by one."""
+    if isinstance(error, SkillDangerousError):
+        return {"findings": error.report.to_json(language)["findings"]}
+    if isinstance(error, SkillInvalidError):
+        rules = [(problem, problem.said(language)) for problem in error.problems]
+        return {
+            "problems": [
+                {"code": rule.code, "where": rule.where, "message": said.message, "hint": said.hint}
+                for rule, said in rules
+                if isinstance(rule, Problem)
+            ]
+        }
+    return {}
+
+
+def json_error(error: ApexBridgeError, language: locales.Language = "en") -> Response:
+    """The refusal, whole."""
+    headers = dict[str, str]()
+    status = http_status(error)
+    if status == 401:  # a status is its own name
+        headers["WWW-Authenticate"] = 'Bearer realm="apexbridge"'
+    after = error.details.get("retry_after")
+    if after is not None:
+        headers["Retry-After"] = str(after)
+    body = orjson.dumps(error_body(error, language))
+    return Response(body, status, headers, media_type="application/json")
+
+
+def unwrap_group(error: Exception) -> Exception:
+    """The one error of a group of one: task groups wrap what happens in them."""
+    match error:
+        case ExceptionGroup(exceptions=[Exception() as only]):
+            return unwrap_group(only)
+        case _:
+            return error
+
+
+def to_apexbridge_error(error: Exception, scope: Scope) -> ApexBridgeError:
+    """An error in our words; of one that nobody expected nothing is told."""
+    match error:
+        case ApexBridgeError():
+            return error
+        case HTTPException(status_code=405):
+            return RequestError(
+                code="method_not_allowed", method=scope["method"], path=scope["path"]
+            )
+        case HTTPException(status_code=404):
+            return RequestError(code="route_unknown", path=scope["path"])
+        case HTTPException():
+            return RequestError(str(error.detail))
+        case _:
+            return ApexBridgeError(code="server_failed")
+
+
+def negotiated_error(error: Exception, scope: Scope) -> Response:
+    """The answer, in the language that the client asks for."""
+    answer = json_error(to_apexbridge_error(error, scope), _accept_language(scope))
+    if isinstance(error, HTTPException):
+        answer.headers.update(error.headers or {})
+    return answer
+
+
+def sse_error(error: ApexBridgeError, scope: Scope) -> bytes:
+    """How a stream of events ends that has begun well."""
+    body = orjson.dumps(error_body(error, _accept_language(scope)))
+    return b"data: " + body + b"\n\ndata: [DONE]\n\n"
+
+
+def _accept_language(scope: Scope) -> locales.Language:
+    headers: list[tuple[bytes, bytes]] = scope["headers"]
+    wanted = next((value for name, value in headers if name == b"accept-language"), b"")
+    return locales.parse_language(wanted.decode("latin-1"))

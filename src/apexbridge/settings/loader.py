@@ -1,0 +1,246 @@
+"""Settings: what an operator or user chose, and where each choice came from.
+
+Later wins: defaults, the user's file, the project's `ship.json`, the project's `apexbridge.toml`,
+`APEXBRIDGE_*` in the environment (`__` nests), flags. Read once in a door and handed down; rooms
+receive their own small values, never this object. The only room that knows the environment.
+"""
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import platformdirs
+from pydantic import BaseModel, ValidationError
+from pydantic_settings import EnvSettingsSource
+
+from apexbridge import locales
+from apexbridge.errors import ConfigError, SettingNotFoundError
+from apexbridge.models.presets import PRESETS
+from apexbridge.settings.schema import PREFIX, Settings
+
+USER_FILE = "config.toml"
+PROJECT_FILE = "apexbridge.toml"
+SHIP_FILE = "ship.json"
+_KEY_NAMES = frozenset(name for known in PRESETS.values() for name in known.key_names)
+PROJECT_FILES = frozenset({PROJECT_FILE, SHIP_FILE})
+"""Layers that a project brings along, and that a clone may have written."""
+ENVIRONMENT = "environment"
+_USER_ONLY = (
+    "data_dir", "sandbox", "skills.managed_path", "skills.user_paths", "skills.precedence",
+    "install", "index", "model", "plugins", "mcp", "remote", "agent", "permissions", "hooks",
+    "server",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The settings, the origin of each by dotted name, and the facts of the place they are for."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    project: Path
+    home: Path
+    language: locales.Language
+    unknown_variables: tuple[str, ...] = ()
+    """`APEXBRIDGE_*` variables that name no setting: most likely slips."""
+    keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Keys of model providers, by the variables that their own tools read."""
+
+    @property
+    def data(self) -> Path:
+        """The data folder, with `~` as this user's home."""
+        written = str(self.settings.data_dir)
+        return self.home / written[2:] if written.startswith("~/") else self.project / written
+
+    @property
+    def workspaces(self) -> Path:
+        """Where scripts work: on a disk of this machine, and never below the skills."""
+        return self.data / "workspaces"
+
+    def value(self, key: str) -> object:
+        """The value of one setting by its dotted name.
+
+        Raises:
+            SettingNotFoundError: If there is none of that name.
+        """
+        values = flatten(self.settings)
+        if key not in values:
+            raise SettingNotFoundError(key, near=difflib.get_close_matches(key, values, n=3))
+        return values[key]
+
+
+@dataclass(slots=True)
+class _LayeredValues:
+    """Nested values put over each other, with the layer each one came from."""
+
+    values: dict[str, Any] = field(default_factory=dict[str, Any])
+    origins: dict[str, str] = field(default_factory=dict[str, str])
+
+    def put(self, layer: Mapping[str, Any], origin: str) -> None:
+        """Put one layer over what is there."""
+        self._merge(self.values, layer, origin, "")
+
+    def origin(self, key: str) -> str:
+        """The layer a value came from; of a table, the last that put something into it."""
+        inside = [name for name in self.origins if name == key or name.startswith(f"{key}.")]
+        return self.origins[inside[-1]] if inside else "default"
+
+    def _merge(self, into: dict[str, Any], layer: Mapping[str, Any], origin: str, at: str) -> None:
+        for written, value in layer.items():
+            # The settings take their upper names in any case, so whoever asks for one must too.
+            key = written if at else written.lower()
+            name = f"{at}{key}"
+            if _is_table(value) and _is_table(inner := into.setdefault(key, {})):
+                self._merge(inner, value, origin, f"{name}.")
+            else:
+                into[key] = value
+                self.origins[name] = origin
+
+
+def _is_table(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def load(
+    *,
+    project: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Config:
+    """Read every layer for the project in `project` (the current folder).
+
+    Raises:
+        ConfigError: If a file cannot be read or a value makes no sense; it names both.
+    """
+    variables = dict(os.environ if environment is None else environment)
+    place = (project or Path.cwd()).resolve()
+    home = Path(variables.get("HOME") or Path.home())
+    layers = _LayeredValues()
+    layers.put({"data_dir": str(_data_dir(variables, home))}, "default")
+    layers.put(
+        _read_toml(user_config_file(variables, home)), str(user_config_file(variables, home))
+    )
+    layers.put(_read_ship(place / SHIP_FILE), SHIP_FILE)
+    layers.put(_read_project(place / PROJECT_FILE), PROJECT_FILE)
+    layers.put(_read_environment(variables), ENVIRONMENT)
+    layers.put(flags or {}, "flag")
+    settings = _validate(layers)
+    return Config(
+        settings=settings,
+        origins={key: layers.origin(key) for key in flatten(settings)},
+        keys={name: variables[name] for name in _KEY_NAMES if variables.get(name)},
+        project=place,
+        home=home,
+        language=_choose_language(settings, variables),
+        unknown_variables=tuple(_unknown_variables(variables, settings)),
+    )
+
+
+def _validate(layers: _LayeredValues) -> Settings:
+    try:
+        return Settings.model_validate(layers.values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"] if isinstance(part, str))
+        names = [name for name in layers.origins if name.startswith(key)]
+        origin = layers.origins[names[0]] if names else "?"
+        raise ConfigError(first["msg"], key=key, origin=origin) from None
+
+
+def flatten(model: BaseModel, prefix: str = "") -> dict[str, object]:
+    """Every setting by its dotted name, in the order they are declared."""
+    return dict(_flatten(model, prefix))
+
+
+def _flatten(model: BaseModel, prefix: str) -> Iterator[tuple[str, object]]:
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        if isinstance(value, BaseModel):
+            yield from _flatten(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def user_config_file(variables: Mapping[str, str], home: Path) -> Path:
+    """Where a user's own settings lie."""
+    base = variables.get("XDG_CONFIG_HOME")
+    if base:
+        return Path(base) / "apexbridge" / USER_FILE
+    return _relocate_home(home, platformdirs.user_config_path("apexbridge")) / USER_FILE
+
+
+def _data_dir(variables: Mapping[str, str], home: Path) -> Path:
+    base = variables.get("XDG_DATA_HOME")
+    if base:
+        return Path(base) / "apexbridge"
+    return _relocate_home(home, platformdirs.user_data_path("apexbridge"))
+
+
+def _relocate_home(home: Path, path: Path) -> Path:
+    """The platform's folder, below the home that was given to us."""
+    actual = Path.home()
+    return home / path.relative_to(actual) if path.is_relative_to(actual) else path
+
+
+def _read_toml(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(str(error), code="config_unreadable", path=path) from None
+
+
+def _read_project(path: Path) -> Mapping[str, Any]:
+    """A project may choose much, but not whom to trust: a clone must not raise its own rank."""
+    values = _read_toml(path)
+    layers = _LayeredValues()
+    layers.put(values, PROJECT_FILE)
+    for key in layers.origins:
+        if key.startswith(_USER_ONLY):
+            raise ConfigError(code="config_not_here", key=key, origin=path.name)
+    return values
+
+
+def _read_ship(path: Path) -> Mapping[str, Any]:
+    """ShipMyAgent's file: only what it says of skills is ours."""
+    try:
+        loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8-sig"))
+        skills: dict[str, Any] = loaded.get("skills", {})
+        known = {"paths": "paths", "allowExternalPaths": "allow_external_paths"}
+        return {"skills": {known[key]: skills[key] for key in known if key in skills}}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise ConfigError(str(error), code="config_unreadable", path=path) from None
+
+
+def _read_environment(variables: Mapping[str, str]) -> Mapping[str, Any]:
+    source = EnvSettingsSource(Settings)
+    source.env_vars = {key.lower(): value for key, value in variables.items()}
+    return source()
+
+
+def _unknown_variables(variables: Mapping[str, str], settings: Settings) -> Iterator[str]:
+    known = {f"{PREFIX}{key.replace('.', '__')}".upper() for key in flatten(settings)}
+    return (name for name in sorted(variables) if name.startswith(PREFIX) and name not in known)
+
+
+def default_language(environment: Mapping[str, str] | None = None) -> locales.Language:
+    """The language to speak when the settings themselves cannot be read."""
+    variables = os.environ if environment is None else environment
+    return locales.parse_language(variables.get(f"{PREFIX}LANG") or _locale(variables))
+
+
+def _choose_language(settings: Settings, variables: Mapping[str, str]) -> locales.Language:
+    return locales.parse_language(_locale(variables)) if settings.lang == "auto" else settings.lang
+
+
+def _locale(variables: Mapping[str, str]) -> str:
+    values = (variables.get(key) for key in ("LC_ALL", "LC_MESSAGES", "LANG"))
+    return next(filter(None, values), "")

@@ -1,0 +1,114 @@
+"""What a written value may be: lists in one text, grants, kinds of embedder."""
+
+import ipaddress
+import json
+import os
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator
+
+from apexbridge.errors import ConfigError
+from apexbridge.permissions.hook_protocol import parse_hooks
+from apexbridge.permissions.rules import ToolPattern, split_patterns
+from apexbridge.skills.model import Origin
+
+
+def _split_paths(value: object) -> object:
+    """An environment variable or flag is one text; its parts stand between path separators."""
+    return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
+
+
+def _split_words(value: object) -> object:
+    return re.findall(r"[^\s,:;]+", value) if isinstance(value, str) else value
+
+
+def _split_list(value: object) -> object:
+    return re.findall(r"[^\s,;]+", value) if isinstance(value, str) else value
+
+
+def parse_json(value: object) -> object:
+    """A table that is given as one text is JSON."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def language_tag(value: object) -> object:
+    """`zh_CN.UTF-8` and `zh-Hans` are `zh`."""
+    return value.lower()[:2] if isinstance(value, str) and value.lower() != "auto" else value
+
+
+def _check_no_nul(paths: tuple[str, ...]) -> tuple[str, ...]:
+    if any("\0" in path for path in paths):
+        raise ValueError("a path holds a NUL character")
+    return paths
+
+
+def _check_host_grants(grants: tuple[str, ...]) -> tuple[str, ...]:
+    for grant in grants:
+        skill, _, host = grant.partition("=")
+        if not skill or not host:
+            raise ValueError(f"'{grant}' is not of the form skill=host")
+    return grants
+
+
+_EMBEDDER_KINDS = frozenset({"own", "use", "hash", "http"})
+"""The embedders that are named by a word alone."""
+
+
+def _check_embedder(written: str) -> str:
+    kind, _, rest = written.partition(":")
+    if (kind in _EMBEDDER_KINDS and not rest) or (kind in {"onnx", "fastembed"} and rest):
+        return written
+    every = "own, use, hash, http, onnx:FOLDER, fastembed:MODEL"
+    raise ValueError(f"'{written}' is none of {every}")
+
+
+def _check_networks(written: tuple[str, ...]) -> tuple[str, ...]:
+    for text in written:
+        ipaddress.ip_network(text)
+    return written
+
+
+def _split_tool_patterns(value: object) -> object:
+    return split_patterns(value) if isinstance(value, str) else value
+
+
+def _check_tool_patterns(written: tuple[str, ...]) -> tuple[str, ...]:
+    for text in written:
+        try:
+            ToolPattern.parse(text)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+    return written
+
+
+def _check_hooks(written: dict[str, Any]) -> dict[str, Any]:
+    for event, declared in written.items():
+        try:
+            parse_hooks(event, declared)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+    return written
+
+
+def _check_aliases(written: tuple[str, ...]) -> tuple[str, ...]:
+    for text in written:
+        name, _, model = text.partition("=")
+        if not (name and model):
+            raise ValueError(f"'{text}' is not NAME=MODEL")
+    return written
+
+
+Paths = Annotated[tuple[str, ...], BeforeValidator(_split_paths), AfterValidator(_check_no_nul)]
+HostGrants = Annotated[
+    tuple[str, ...], BeforeValidator(_split_list), AfterValidator(_check_host_grants)
+]
+Aliases = Annotated[tuple[str, ...], BeforeValidator(_split_list), AfterValidator(_check_aliases)]
+Precedence = Annotated[tuple[Origin, ...], BeforeValidator(_split_words)]
+Embedder = Annotated[str, AfterValidator(_check_embedder)]
+StringList = Annotated[tuple[str, ...], BeforeValidator(_split_list)]
+Networks = Annotated[tuple[str, ...], BeforeValidator(_split_list), AfterValidator(_check_networks)]
+ToolPatterns = Annotated[
+    tuple[str, ...], BeforeValidator(_split_tool_patterns), AfterValidator(_check_tool_patterns)
+]
+Hooks = Annotated[dict[str, Any], BeforeValidator(parse_json), AfterValidator(_check_hooks)]

@@ -1,0 +1,331 @@
+"""From frontmatter values to a manifest: forgiving, and every liberty taken is told. Pure."""
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from apexbridge import path_patterns
+from apexbridge.errors import ConfigError
+from apexbridge.permissions.hook_protocol import Hook, parse_hooks
+from apexbridge.permissions.rules import ToolPattern
+from apexbridge.skills import document, frontmatter, names, tree
+from apexbridge.skills.document import SKILL_MD, Document, line_location
+from apexbridge.skills.frontmatter import Frontmatter, Repair
+from apexbridge.skills.model import (
+    PORTABLE_PREFIX,
+    Fingerprint,
+    Problem,
+    Provenance,
+    Skill,
+    SkillManifest,
+    YamlValue,
+    canonical_key,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedManifest:
+    """What the author declared, as far as it makes sense, and what does not."""
+
+    manifest: SkillManifest
+    tools: tuple[ToolPattern, ...]
+    hooks: tuple[Hook, ...]
+    problems: tuple[Problem, ...]
+
+
+def parse_manifest(frontmatter: Frontmatter) -> ParsedManifest:
+    """Read every field; one that makes no sense is left out and becomes a problem."""
+    repaired = [_repair_warning(repair) for repair in frontmatter.repairs]
+    values, shadowed = _canonical_keys(frontmatter)
+    manifest, wrong = _manifest(values)
+    tools, bad_tools = _tools(manifest)
+    hooks, bad_hooks = _hooks(manifest)
+    paths, bad_paths = _paths(manifest)
+    breaks = [_warning("frontmatter_line_breaks")] if frontmatter.has_odd_breaks else []
+    problems = [*breaks, *repaired, *shadowed, *wrong, *bad_tools, *bad_hooks, *bad_paths]
+    return ParsedManifest(
+        manifest=manifest.model_copy(update={"paths": paths}),
+        tools=tools,
+        hooks=hooks,
+        problems=tuple(_locate(problem, frontmatter.lines) for problem in problems),
+    )
+
+
+def _repair_warning(repair: Repair) -> Problem:
+    problem = _warning("frontmatter_repaired", key=repair.key, quoted=repair.quoted)
+    return replace(problem, where=line_location(repair.line + 2))
+
+
+def _locate(problem: Problem, lines: Mapping[str, int]) -> Problem:
+    line = lines.get(str(problem.details.get("key")))
+    return (
+        replace(problem, where=line_location(line))
+        if line and problem.where == SKILL_MD
+        else problem
+    )
+
+
+def _canonical_keys(frontmatter: Frontmatter) -> tuple[dict[str, YamlValue], list[Problem]]:
+    """Bring known keys to one spelling; a field of the top level wins over one in `metadata`."""
+    values, problems = dict[str, YamlValue](), list[Problem]()
+    for key, value in frontmatter.values.items():
+        known = canonical_key(key) or key
+        if known in values or (known != key and known in frontmatter.values):
+            problems.append(_warning("alias_shadowed", key=key, other=known))
+        else:
+            values[known] = value
+    metadata = values.get("metadata")
+    for key, value in metadata.items() if isinstance(metadata, dict) else ():
+        if key.startswith(PORTABLE_PREFIX):
+            known = canonical_key(key.removeprefix(PORTABLE_PREFIX))
+            if known and isinstance(value, str):
+                values.setdefault(known, value)
+    return values, problems
+
+
+def _manifest(values: dict[str, YamlValue]) -> tuple[SkillManifest, list[Problem]]:
+    try:
+        return SkillManifest.model_validate(values), []
+    except ValidationError as error:
+        wrong = {str(item["loc"][0]): item for item in error.errors(include_url=False)}
+    sound = {key: value for key, value in values.items() if key not in wrong}
+    problems = [
+        _warning("field_not_text", key=key)
+        if item["type"] == "string_type" and len(item["loc"]) == 1
+        else _warning("field_invalid", key=key, detail=item["msg"])
+        for key, item in wrong.items()
+    ]
+    return SkillManifest.model_validate(sound), problems
+
+
+def _tools(manifest: SkillManifest) -> tuple[tuple[ToolPattern, ...], list[Problem]]:
+    tools, problems = list[ToolPattern](), list[Problem]()
+    for key, texts in (
+        ("allowed-tools", manifest.allowed_tools),
+        ("disallowed-tools", manifest.disallowed_tools),
+    ):
+        for text in texts:
+            try:
+                pattern = ToolPattern.parse(text)
+            except ConfigError as error:
+                problems.append(_warning(error.code, **error.details, key=key))
+            else:
+                if key == "allowed-tools":
+                    tools.append(pattern)
+    return tuple(tools), problems
+
+
+def _hooks(manifest: SkillManifest) -> tuple[tuple[Hook, ...], list[Problem]]:
+    hooks, problems = list[Hook](), list[Problem]()
+    for event, declared in manifest.hooks.items():
+        try:
+            hooks += parse_hooks(event, declared)
+        except ConfigError as error:
+            problems.append(_warning(error.code, **error.details, key="hooks"))
+    return tuple(hooks), problems
+
+
+def _paths(manifest: SkillManifest) -> tuple[tuple[str, ...], list[Problem]]:
+    sound, problems, room = list[str](), list[Problem](), path_patterns.MAX_EXPANSIONS
+    for pattern in manifest.paths:
+        details = {"pattern": pattern[:80], "limit": path_patterns.MAX_EXPANSIONS, "key": "paths"}
+        count = path_patterns.count_expansions(pattern)
+        if count > room:
+            problems.append(_warning("path_pattern_too_wide", **details))
+            continue
+        try:
+            path_patterns.compile_patterns((pattern,))
+        except ValueError as error:
+            problems.append(_warning("path_pattern_invalid", **details, detail=str(error)))
+        else:
+            sound.append(pattern)
+            room -= count
+    return tuple(sound), problems
+
+
+def _warning(code: str, **details: object) -> Problem:
+    return Problem(code=code, where=SKILL_MD, severity="warning", details=details)
+
+
+MAX_SKILL_MD_BYTES = 1024 * 1024
+MAX_DESCRIPTION = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParseResult:
+    """A skill, or the reason why there is none; and what the author should mend."""
+
+    skill: Skill | None = None
+    problems: tuple[Problem, ...] = ()
+    data: bytes = b""
+    """The bytes of SKILL.md, where a skill folder was read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillFile:
+    """The bytes of SKILL.md; a name in other letter case is a problem, not an obstacle."""
+
+    data: bytes
+    problems: tuple[Problem, ...] = ()
+
+
+def read_skill(root: Path, provenance: Provenance) -> ParseResult:
+    """Read one skill folder, its fingerprint included. Never raises for what lies in it."""
+    file = read_skill_file(root)
+    if isinstance(file, Problem):
+        return ParseResult(problems=(file,))
+    reading = parse_skill(file.data, folder=root.name, provenance=provenance)
+    problems = (*file.problems, *reading.problems)
+    if reading.skill is None:
+        return ParseResult(problems=problems)
+    # Our marker is no part of a skill that we keep; in a stranger's it is a file like any other.
+    mark = tree.fingerprint(root, is_ours=not provenance.needs_trust)
+    if isinstance(mark, Fingerprint):
+        skill = replace(reading.skill, root=root, fingerprint=mark)
+        return ParseResult(skill=skill, problems=problems, data=file.data)
+    unmarked = replace(mark, severity="warning")
+    return ParseResult(skill=replace(reading.skill, root=root), problems=(*problems, unmarked))
+
+
+def read_skill_file(root: Path) -> SkillFile | Problem:
+    """Read SKILL.md itself: a regular file of sane size, whatever the case of its name."""
+    try:
+        present = [path.name for path in root.iterdir()]
+    except OSError as error:
+        return _read_error("folder_unreadable", root.name, error)
+    variants = sorted(name for name in present if name.lower() == SKILL_MD.lower())
+    if not variants:
+        return Problem(code="skill_md_missing", where=root.name)
+    name = SKILL_MD if SKILL_MD in variants else variants[0]
+    data = _read_regular(root / name)
+    if isinstance(data, Problem) or name == SKILL_MD:
+        return data if isinstance(data, Problem) else SkillFile(data=data)
+    odd = Problem(code="skill_md_case", where=name, severity="warning", details={"name": name})
+    return SkillFile(data=data, problems=(odd,))
+
+
+def _read_regular(path: Path) -> bytes | Problem:
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            kind = tree.file_kind(status.st_mode)
+            return Problem(code="skill_md_not_a_file", where=path.name, details={"kind": kind})
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read(MAX_SKILL_MD_BYTES + 1)
+    except OSError as error:
+        return _read_error("skill_md_unreadable", path.name, error)
+    if len(data) > MAX_SKILL_MD_BYTES:
+        details = {"limit": MAX_SKILL_MD_BYTES}
+        return Problem(code="skill_md_too_large", where=path.name, details=details)
+    return data
+
+
+def _read_error(code: str, where: str, error: OSError) -> Problem:
+    return Problem(code=code, where=where, details={"detail": error.strerror or str(error)})
+
+
+ParsedDocument = tuple[Document, frontmatter.Frontmatter]
+"""A SKILL.md cut into its parts, with the values of its frontmatter."""
+_parsed_hashes = set[int]()
+"""Hashes of frontmatters that could be read; who scans a library and then indexes it asks twice."""
+_MAX_PARSED_HASHES = 65_536
+
+
+def parse_document(data: bytes) -> ParsedDocument | Problem:
+    """Decode, cut and read; the first obstacle ends it."""
+    cut = _split(data)
+    if isinstance(cut, Problem):
+        return cut
+    values = frontmatter.read(cut.frontmatter)
+    if isinstance(values, Problem):
+        return values
+    if len(_parsed_hashes) >= _MAX_PARSED_HASHES:
+        _parsed_hashes.clear()
+    _parsed_hashes.add(hash(cut.frontmatter))
+    return cut, values
+
+
+def parse_body(data: bytes) -> str | Problem:
+    """What stands below the frontmatter, if that can be read; what could be is not read again."""
+    cut = _split(data)
+    if isinstance(cut, Problem):
+        return cut
+    if hash(cut.frontmatter) in _parsed_hashes:
+        return cut.body
+    opened = parse_document(data)
+    return opened if isinstance(opened, Problem) else opened[0].body
+
+
+def _split(data: bytes) -> Document | Problem:
+    text = document.decode_skill_md(data)
+    return text if isinstance(text, Problem) else document.split_frontmatter(text)
+
+
+def parse_skill(data: bytes, *, folder: str, provenance: Provenance) -> ParseResult:
+    """Make a skill of the bytes of a SKILL.md that stands in `folder`. Pure."""
+    opened = parse_document(data)
+    if isinstance(opened, Problem):
+        return ParseResult(problems=(opened,))
+    cut, values = opened
+    declared = parse_manifest(values)
+    name, about_name = _name(declared, folder)
+    if not name:
+        return ParseResult(problems=(*declared.problems, *about_name))
+    description, about_description = _description(declared, cut.body, name)
+    skill = Skill(
+        name=name,
+        description=description,
+        manifest=declared.manifest,
+        provenance=provenance,
+        tools=declared.tools,
+        hooks=declared.hooks,
+        is_trusted=not provenance.needs_trust,
+    )
+    return ParseResult(skill=skill, problems=(*declared.problems, *about_name, *about_description))
+
+
+def _name(declared: ParsedManifest, folder: str) -> tuple[str, list[Problem]]:
+    """The declared name if it is sound, else the folder's, else what can be made of either."""
+    written = names.normalise(declared.manifest.name or "")
+    home = names.normalise(folder)
+    sound = [name for name in (written, home) if name and not names.name_problems(name, SKILL_MD)]
+    used = sound[0] if sound else names.slug(written) or names.slug(home)
+    if not used:
+        return "", names.name_problems(written or home, SKILL_MD)
+    problems = list[Problem]()
+    if written and used != written:
+        problems.append(_reader_warning("name_replaced", name=written, used=used))
+    elif used != home:
+        problems.append(_reader_warning("name_mismatch", name=used, folder=folder))
+    return used, problems
+
+
+def _description(declared: ParsedManifest, body: str, name: str) -> tuple[str, list[Problem]]:
+    written = (declared.manifest.description or "").strip()
+    if not written:
+        derived = first_paragraph(body) or name
+        return derived, [_reader_warning("description_derived", text=derived[:80])]
+    if len(written) > MAX_DESCRIPTION:
+        details = {"length": len(written), "limit": MAX_DESCRIPTION}
+        return written, [_reader_warning("description_too_long", **details)]
+    return written, []
+
+
+def first_paragraph(body: str) -> str:
+    """The first heading or paragraph of a text, as one line."""
+    for block in re.split(r"\n\s*\n", body.replace("\r\n", "\n"), maxsplit=20):
+        line = " ".join(block.split()) if not block.startswith("#") else block.split("\n", 1)[0]
+        words = line.strip("# \t")
+        if words and not words.startswith(("<!--", "```", "---")):
+            return words[:MAX_DESCRIPTION]
+    return ""
+
+
+def _reader_warning(code: str, **details: object) -> Problem:
+    return Problem(code=code, where=SKILL_MD, severity="warning", details=details)

@@ -1,0 +1,225 @@
+"""A skill as it lies in a folder or an archive, taken for validation and not yet believed."""
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from apexbridge.skills import names, tree
+from apexbridge.skills.document import SKILL_MD, Document, line_location
+from apexbridge.skills.frontmatter import Frontmatter
+from apexbridge.skills.model import KEYS, PORTABLE_PREFIX, SPEC_KEYS, Problem, canonical_key
+from apexbridge.skills.parser import (
+    MAX_DESCRIPTION,
+    ParsedManifest,
+    parse_document,
+    parse_manifest,
+    read_skill_file,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """The folder's name, the bytes of SKILL.md, the paths there are, and what is odd about them."""
+
+    folder: str
+    skill_md: bytes
+    files: frozenset[PurePosixPath] = frozenset()
+    problems: tuple[Problem, ...] = ()
+
+
+def open_folder(root: Path) -> Package | Problem:
+    """Take a folder; links, devices and too many files in it are problems."""
+    file = read_skill_file(root)
+    if isinstance(file, Problem):
+        return file
+    problems = list(file.problems)
+    files = frozenset(_paths(root, problems))
+    return Package(
+        folder=root.resolve().name, skill_md=file.data, files=files, problems=tuple(problems)
+    )
+
+
+def _paths(root: Path, problems: list[Problem]) -> Iterator[PurePosixPath]:
+    try:
+        for count, entry in enumerate(tree.entries(root), 1):
+            if count > tree.MAX_FILES:
+                details: dict[str, object] = {"limit": tree.MAX_FILES}
+                problems.append(Problem(code="tree_too_large", where=root.name, details=details))
+                return
+            if not tree.is_junk(entry.path):
+                problems += _unsupported_entry(entry)
+                yield entry.path
+    except OSError as error:
+        details = {"detail": error.strerror or str(error)}
+        problems.append(Problem(code="folder_unreadable", where=root.name, details=details))
+
+
+def _unsupported_entry(entry: tree.TreeEntry) -> Iterator[Problem]:
+    where = str(entry.path).encode("utf-8", "backslashreplace").decode()
+    details = {"path": where, "kind": entry.kind}
+    if entry.kind in {"link", "device"}:
+        yield Problem(code="tree_odd_file", where=where, details=details)
+    if where != str(entry.path):
+        yield Problem(code="tree_odd_name", where=where, details=details)
+
+
+Level = Literal["spec", "compat"]
+
+MAX_COMPATIBILITY = 500
+PLACEHOLDER = "Say here what this skill does"
+"""How the scaffold's description begins; finding it again means nobody wrote one."""
+
+_ALWAYS_WARNING = frozenset({"frontmatter_repaired", "frontmatter_line_breaks", "alias_shadowed"})
+_MAX_REFERENCES = 1_000
+_FENCED = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\(<?([^()<>\s]{1,400})>?\)|\$\{CLAUDE_SKILL_DIR\}/([\w./-]{1,400})")
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:|#|\$|\{", re.IGNORECASE)
+
+
+def validate(package: Package, level: Level = "compat") -> tuple[Problem, ...]:
+    """Name every broken rule, in the order of the file."""
+    opened = parse_document(package.skill_md)
+    if isinstance(opened, Problem):
+        return (*package.problems, opened)
+    cut, values = opened
+    declared = parse_manifest(values)
+    problems = [
+        *package.problems,
+        *_strict(declared.problems, level, values),
+        *_keys(values, level),
+        *_name(declared, values, package.folder, level),
+        *_description(declared, values),
+        *_other_fields(declared, values, level),
+        *_body(cut, package),
+    ]
+    return tuple(sorted(problems, key=_line_number))
+
+
+def _line_number(problem: Problem) -> int:
+    line = problem.where.rpartition(":")[2]
+    return int(line) if line.isdecimal() else 0
+
+
+def _strict(found: Iterable[Problem], level: Level, values: Frontmatter) -> Iterable[Problem]:
+    for problem in found:
+        key = str(problem.details.get("key"))
+        if level == "spec" and key in values.values and key not in SPEC_KEYS:
+            continue  # that the key is there at all is told once, by _keys
+        is_mild = level == "compat" and problem.code in _ALWAYS_WARNING
+        yield replace(problem, severity="warning" if is_mild else "error")
+
+
+def _keys(values: Frontmatter, level: Level) -> Iterable[Problem]:
+    for key, line in values.lines.items():
+        if level == "spec" and key not in SPEC_KEYS:
+            yield Problem(code="key_not_in_spec", where=line_location(line), details={"key": key})
+        elif level == "compat" and canonical_key(key) is None:
+            near = difflib.get_close_matches(key, KEYS, n=1, cutoff=0.75)
+            details = {"key": key, "near": near[0] if near else ""}
+            code = "unknown_key_near" if near else "unknown_key"
+            yield Problem(code=code, where=line_location(line), severity="warning", details=details)
+    yield from _portable_keys(values)
+
+
+def _portable_keys(values: Frontmatter) -> Iterable[Problem]:
+    metadata = values.values.get("metadata")
+    for key in metadata if isinstance(metadata, dict) else ():
+        field = key.removeprefix(PORTABLE_PREFIX)
+        if field != key and canonical_key(field) is None:
+            where = line_location(values.lines["metadata"])
+            yield Problem(code="unknown_key", where=where, severity="warning", details={"key": key})
+
+
+def _name(
+    declared: ParsedManifest, values: Frontmatter, folder: str, level: Level
+) -> Iterable[Problem]:
+    where = line_location(values.lines.get("name", 1))
+    if "name" not in values.values:
+        severity = "error" if level == "spec" else "warning"
+        details = {"suggestion": names.slug(folder) or "my-skill"}
+        yield Problem(code="name_missing", where=where, severity=severity, details=details)
+        yield from names.name_problems(folder, where)
+        return
+    if isinstance(values.values["name"], list | dict):
+        return  # told as a field that is not text
+    name = names.normalise(declared.manifest.name or "")
+    yield from names.name_problems(name, where)
+    if level == "compat" and names.is_reserved(name):
+        yield Problem(code="name_reserved", where=where, details={"name": name})
+    if name and names.normalise(folder) != name:
+        details = {"name": name, "folder": folder}
+        yield Problem(code="name_mismatch", where=where, details=details)
+
+
+def _description(declared: ParsedManifest, values: Frontmatter) -> Iterable[Problem]:
+    where = line_location(values.lines.get("description", 1))
+    if "description" not in values.values:
+        yield Problem(code="description_missing", where=where)
+        return
+    if isinstance(values.values["description"], list | dict):
+        return  # told as a field that is not text
+    text = declared.manifest.description or ""
+    if not text.strip():
+        yield Problem(code="description_empty", where=where)
+    if len(text) > MAX_DESCRIPTION:
+        details = {"length": len(text), "limit": MAX_DESCRIPTION}
+        yield Problem(code="description_too_long", where=where, details=details)
+    if text.startswith(PLACEHOLDER):
+        yield Problem(code="description_placeholder", where=where, severity="warning")
+
+
+def _other_fields(declared: ParsedManifest, values: Frontmatter, level: Level) -> Iterable[Problem]:
+    compatibility = declared.manifest.compatibility or ""
+    if len(compatibility) > MAX_COMPATIBILITY:
+        where = line_location(values.lines["compatibility"])
+        details = {"length": len(compatibility), "limit": MAX_COMPATIBILITY}
+        yield Problem(code="compatibility_too_long", where=where, details=details)
+    metadata = values.values.get("metadata")
+    if isinstance(metadata, dict) and any(isinstance(v, list | dict) for v in metadata.values()):
+        yield Problem(
+            code="metadata_not_map",
+            where=line_location(values.lines["metadata"]),
+            severity="warning",
+        )
+    tools = values.values.get("allowed-tools")
+    if level == "spec" and isinstance(tools, list):
+        details = {"suggestion": " ".join(declared.manifest.allowed_tools)}
+        where = line_location(values.lines["allowed-tools"])
+        yield Problem(code="tools_not_text", where=where, details=details)
+
+
+def _body(cut: Document, package: Package) -> Iterable[Problem]:
+    first = cut.text[: len(cut.text) - len(cut.body)].count("\n") + 1
+    if not cut.body.strip():
+        yield Problem(code="body_empty", where=SKILL_MD, severity="warning")
+    told, line, seen = set[str](), first, 0
+    text = _FENCED.sub(lambda block: re.sub(r"[^\n]", " ", block[0]), cut.body)
+    for match in _LINK.finditer(text):
+        path = (match[1] or match[2]).split("#")[0].split("?")[0]
+        if not path or path in told or (match[1] and _ADDRESS.match(match[1])):
+            continue
+        if len(told) == _MAX_REFERENCES:
+            return
+        told.add(path)
+        line, seen = line + text.count("\n", seen, match.start()), match.start()
+        code = _reference_problem(path, package.files)
+        if code:
+            details = {"path": path}
+            yield Problem(code=code, where=line_location(line), severity="warning", details=details)
+
+
+def _reference_problem(path: str, files: frozenset[PurePosixPath]) -> str:
+    if path.startswith(("/", "~", "\\")):
+        return "reference_outside"
+    parts = list[str]()
+    for part in PurePosixPath(path).parts:
+        if part == ".." and not parts:
+            return "reference_outside"
+        if part == "..":
+            parts.pop()
+        else:
+            parts.append(part)
+    return "" if not parts or PurePosixPath(*parts) in files else "reference_missing"

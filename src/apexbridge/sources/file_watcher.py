@@ -1,0 +1,360 @@
+"""How a folder looks: what tells whether its skills should be read again."""
+
+import errno
+import logging
+import os
+import stat
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import anyio
+import anyio.to_thread
+from watchfiles._rust_notify import RustNotify
+
+from apexbridge.skills.document import SKILL_MD
+from apexbridge.sources.directory_scanner import is_scannable_folder
+
+_NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+
+FileState = tuple[str, int, int, int, int]
+
+
+class WatchTarget(NamedTuple):
+    """The folder that stands for one handed in: itself, or its nearest parent that exists."""
+
+    path: Path
+    device: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderSnapshot:
+    """How a folder looked."""
+
+    place: WatchTarget | None
+    is_there: bool = False
+    mtime: int = 0
+    skill_files: tuple[FileState, ...] = ()
+    folders: int = 0
+    """A hash of the names and inodes of its sub-folders: a folder may hold very many."""
+    others: int = 0
+    """The same of everything else in it."""
+
+    def differs(self, before: "FolderSnapshot | None", *, was_read: bool) -> bool:
+        """Say whether someone who read the folder before should read it again.
+
+        Who read it since then may have found a sub-folder missing that is there again, even with
+        the same inode. Only the folder's time tells, where no other file explains it.
+        """
+        if before is None or not (self.is_there and before.is_there):
+            return self.is_there or (before is not None and before.is_there)
+        if (self.place, self.skill_files) != (before.place, before.skill_files):
+            return True
+        is_unexplained = self.mtime != before.mtime and self.others == before.others
+        return self.folders != before.folders or (was_read and is_unexplained)
+
+
+def watch_target(folder: Path) -> tuple[WatchTarget | None, int]:
+    """Where it stands, and the time of the folder there."""
+    whole = _absolute(folder)
+    for path in (whole, *whole.parents):
+        try:
+            status = path.stat()
+        except (OSError, ValueError):
+            continue
+        if stat.S_ISDIR(status.st_mode):
+            return WatchTarget(path, status.st_dev, status.st_ino), status.st_mtime_ns
+    return None, 0
+
+
+def _absolute(folder: Path) -> Path:
+    try:
+        return folder.absolute()
+    except OSError:  # the working folder was removed
+        return folder
+
+
+def take_snapshot(folder: Path, before: FolderSnapshot | None) -> FolderSnapshot:
+    """Look at a folder once; what it looked like before helps where it cannot be listed."""
+    place, mtime = watch_target(folder)
+    if place is None or place.path != _absolute(folder):
+        return FolderSnapshot(place=place)
+    files, folders, others = list[FileState](), list[tuple[str, int]](), list[tuple[str, int]]()
+    try:
+        with os.scandir(folder) as items:
+            for item in items:
+                if item.name.lower() == SKILL_MD.lower():
+                    files.append(_file_state(folder / item.name))
+                else:
+                    group = folders if is_scannable_folder(item) else others
+                    group.append((item.name, item.inode()))
+    except OSError as error:
+        if error.errno in _NO_DESCRIPTORS:
+            return _snapshot_without_listing(folder, place, mtime, before)
+        folders = [("", error.errno or 0)]
+    return FolderSnapshot(
+        place=place,
+        is_there=True,
+        mtime=mtime,
+        skill_files=tuple(sorted(files)),
+        folders=hash(frozenset(folders)),
+        others=hash(frozenset(others)),
+    )
+
+
+def _snapshot_without_listing(
+    folder: Path, place: WatchTarget, mtime: int, before: FolderSnapshot | None
+) -> FolderSnapshot:
+    """Go by times alone, for a folder cannot be listed when no descriptor is left."""
+    names = [state[0] for state in before.skill_files] if before else []
+    states = [_file_state(folder / name) for name in names or [SKILL_MD]]
+    is_same = before is not None and before.mtime == mtime
+    return FolderSnapshot(
+        place=place,
+        is_there=True,
+        mtime=mtime,
+        skill_files=tuple(state for state in states if any(state[1:])),
+        folders=before.folders if before is not None and is_same else mtime,
+    )
+
+
+def _file_state(path: Path) -> FileState:
+    """What tells one state of a file from the next; zeros where it is gone."""
+    try:
+        status = path.stat()
+    except OSError:
+        try:
+            status = path.lstat()
+        except OSError:
+            return path.name, 0, 0, 0, 0
+    return path.name, status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+
+
+_log = logging.getLogger(__name__)
+
+_TICK_SECONDS = 1.0
+_REARM_SECONDS = 30.0
+_POLL_BACKOFF = 10
+"""Looking rests ten times as long as it took: many folders on a slow disk keep no core busy."""
+_STEP_MS = 50
+
+Result = TypeVar("Result")
+Folders = Callable[[], Collection[Path]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What the system is asked to tell of, and what is looked at from time to time."""
+
+    places: dict[Path, WatchTarget | None]
+    notified: dict[str, list[Path]]
+    """A folder on disk, and those handed in that it stands for."""
+    polled: frozenset[Path]
+
+
+class _Hints(NamedTuple):
+    """What a wait brought: folders to look at, and those whose SKILL.md was named."""
+
+    hinted: frozenset[Path] = frozenset()
+    touched: frozenset[Path] = frozenset()
+
+
+class _Comparison(NamedTuple):
+    """Folders that differ, and whether a path means another folder than the watch was set on."""
+
+    changed: frozenset[Path]
+    is_stale: bool
+
+
+async def watch(
+    folders: Folders, *, stop: anyio.Event, debounce_ms: int = 100, max_watched: int = 4_096
+) -> AsyncGenerator[frozenset[Path]]:
+    """Yield the folders whose skills should be read again, until stopped.
+
+    A folder is yielded once when its watch begins, so the first batch names all there are: what
+    was read of it before may be old. One that does not exist is yielded when it comes to be.
+    `folders` is asked again after each batch and about once a second. Nothing is held while a
+    batch is worked on. Beyond `max_watched`, or where the system refuses, folders are looked at
+    about once a second.
+    """
+    lookout = _Watcher(stop, debounce_ms, max_watched)
+    while changed := await lookout.next_batch(folders):
+        yield changed
+
+
+class _Watcher:
+    """Remembers how every folder looked when it was last told of."""
+
+    def __init__(self, stop: anyio.Event, debounce_ms: int, max_watched: int) -> None:
+        self._stop = stop
+        self._debounce_ms = max(debounce_ms, 1)
+        self._max_watched = max_watched
+        self._known = dict[Path, FolderSnapshot]()
+        # Its own, because a thread that waits all day must not take one from everybody else.
+        self._limiter = anyio.CapacityLimiter(1)
+        self._said = set[str]()
+        self._next_poll = 0.0
+        self._was_read = False
+        self._is_leaving = False
+
+    def is_set(self) -> bool:
+        """Asked by the waiting thread some twenty times a second: whether to come back."""
+        return self._is_leaving or self._stop.is_set()
+
+    async def next_batch(self, folders: Folders) -> frozenset[Path]:
+        """Wait for folders that differ; none at all means that it was stopped."""
+        while not self._stop.is_set():
+            wanted = frozenset(folders())
+            if changed := await self._round(wanted, folders):
+                self._was_read = True
+                return changed
+        return frozenset()
+
+    async def _round(self, wanted: frozenset[Path], folders: Folders) -> frozenset[Path]:
+        self._known = {path: seen for path, seen in self._known.items() if path in wanted}
+        plan = await self._in_thread(lambda: _plan(wanted, self._max_watched))
+        watcher = await self._in_thread(lambda: self._open(plan))
+        try:
+            # Only now: what happens from here on is told, what happened before is seen.
+            finding = await self._look(plan, _Hints(wanted), wanted)
+            self._was_read = False
+            end = time.monotonic() + _REARM_SECONDS
+            while not (finding.changed or finding.is_stale or self._stop.is_set()):
+                if time.monotonic() > end or frozenset(folders()) != wanted:
+                    break
+                if (news := await self._wait(watcher, plan)) is None:
+                    break
+                finding = await self._look(plan, news, plan.polled if watcher else wanted)
+        finally:
+            if watcher is not None:
+                watcher.close()
+        return finding.changed
+
+    def _open(self, plan: _Plan) -> RustNotify | None:
+        if plan.polled:
+            self._say_once("polled", "%d folders are looked at once a second", len(plan.polled))
+        if not plan.notified:
+            return None
+        try:
+            # Told to ignore refused permissions, it would ignore every other refusal too.
+            return RustNotify(
+                list(plan.notified),
+                debug=False,
+                force_polling=False,
+                poll_delay_ms=0,
+                recursive=False,
+                ignore_permission_denied=False,
+            )
+        except FileNotFoundError:
+            return None  # gone since a moment ago: looking at it will show that
+        except (OSError, RuntimeError) as error:
+            self._say_once("refused", "no notices of changes, looking once a second: %s", error)
+            return None
+
+    def _say_once(self, what: str, text: str, *values: object) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            _log.warning(text, *values)
+
+    async def _wait(self, watcher: RustNotify | None, plan: _Plan) -> _Hints | None:
+        """Wait a second at most; None when the watch broke and must be set up anew."""
+        if watcher is None:
+            with anyio.move_on_after(_TICK_SECONDS):
+                await self._stop.wait()
+            return _Hints()
+        self._is_leaving = False
+        told: set[tuple[int, str]] | None = None
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._leave_when_cancelled)
+            told = await self._in_thread(lambda: self._take(watcher))
+            group.cancel_scope.cancel()
+        return None if told is None else _hinted_folders(plan, (path for _, path in told))
+
+    async def _leave_when_cancelled(self) -> None:
+        """The thread cannot be cancelled; it is asked to come back."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self._is_leaving = True
+
+    def _take(self, watcher: RustNotify) -> set[tuple[int, str]] | None:
+        step = min(_STEP_MS, self._debounce_ms)
+        try:
+            told = watcher.watch(self._debounce_ms, step, int(_TICK_SECONDS * 1000), self)
+        except (OSError, RuntimeError) as error:  # a file whose name is no UTF-8, for one
+            _log.debug("the watch broke: %s", error)
+            return None
+        return set() if isinstance(told, str) else told
+
+    async def _look(self, plan: _Plan, news: _Hints, polled: frozenset[Path]) -> _Comparison:
+        """Look where something is said to have happened and, when it is time, at the polled."""
+        began = time.monotonic()
+        due = polled if began >= self._next_poll else frozenset[Path]()
+        if not (news.hinted or due):
+            return _Comparison(frozenset(), is_stale=False)
+        finding = await self._in_thread(
+            lambda: self._compare(plan, news._replace(hinted=news.hinted | due))
+        )
+        if due:
+            now = time.monotonic()
+            self._next_poll = now + max(_TICK_SECONDS / 2, _POLL_BACKOFF * (now - began))
+        return finding
+
+    def _compare(self, plan: _Plan, news: _Hints) -> _Comparison:
+        changed, is_stale = set[Path](), False
+        for folder in news.hinted:
+            before = self._known.get(folder)
+            seen = take_snapshot(folder, before)
+            self._known[folder] = seen
+            is_stale = is_stale or seen.place != plan.places[folder]
+            # A file written twice between two ticks of the disk's clock looks the same.
+            is_other = seen.differs(before, was_read=self._was_read)
+            if is_other or (seen.is_there and folder in news.touched):
+                changed.add(folder)
+        return _Comparison(frozenset(changed), is_stale)
+
+    async def _in_thread(self, work: Callable[[], Result]) -> Result:
+        return await anyio.to_thread.run_sync(work, limiter=self._limiter)
+
+
+def _plan(wanted: Iterable[Path], max_watched: int) -> _Plan:
+    """Give notices to the upper folders first: there new skills appear."""
+    places = {folder: watch_target(folder)[0] for folder in wanted}
+    notified, polled = dict[str, list[Path]](), list[Path]()
+    by_node = dict[tuple[int, int], str]()
+    for folder in sorted(places, key=lambda path: (len(path.parts), path)):
+        place = places[folder]
+        node = place[1:] if place else (0, 0)
+        # The system tells of one name only where two lead to the same folder.
+        path = by_node.get(node) or (_inotify_path(place.path) if place else None)
+        if path is None or (path not in notified and len(notified) >= max_watched):
+            polled.append(folder)
+            continue
+        by_node[node] = path
+        notified.setdefault(path, []).append(folder)
+    return _Plan(places=places, notified=notified, polled=frozenset(polled))
+
+
+def _inotify_path(folder: Path) -> str | None:
+    """The name its notices will bear; none where the system cannot be asked for them."""
+    try:
+        path = os.path.realpath(folder)
+        path.encode()
+    except (OSError, UnicodeEncodeError):
+        return None
+    return path if os.access(path, os.R_OK) else None
+
+
+def _hinted_folders(plan: _Plan, paths: Iterable[str]) -> _Hints:
+    """The folders handed in that notices of these paths are about."""
+    hinted, touched = set[Path](), set[Path]()
+    for path in paths:
+        parent, _, name = path.rpartition(os.sep)
+        inside = plan.notified.get(parent or os.sep, [])
+        hinted.update(inside, plan.notified.get(path, []))
+        if name.lower() == SKILL_MD.lower():
+            touched.update(inside)
+    return _Hints(frozenset(hinted), frozenset(touched))

@@ -1,0 +1,278 @@
+"""Commands of older clients: single Markdown files below `.claude/commands`, and folders."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+import anyio.to_thread
+
+from apexbridge.errors import SkillNotFoundError, SourceError
+from apexbridge.skills import document, tree
+from apexbridge.skills.document import SKILL_MD
+from apexbridge.skills.model import (
+    Fingerprint,
+    Origin,
+    Problem,
+    Skill,
+    SkillContent,
+    SkillManifest,
+    SkillResource,
+)
+from apexbridge.skills.parser import (
+    MAX_DESCRIPTION,
+    MAX_SKILL_MD_BYTES,
+    ParsedManifest,
+    first_paragraph,
+    parse_document,
+    parse_manifest,
+)
+from apexbridge.sources.base import NAMESPACE_SEPARATOR, Scan, name_part
+from apexbridge.sources.directory_scanner import is_skipped
+from apexbridge.sources.folders import DEFAULT_LIMITS, FolderSource, ScanLimits
+
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CommandFiles:
+    """The files that are commands, by name, and what stands in the way of others."""
+
+    files: dict[str, PurePosixPath]
+    problems: tuple[Problem, ...]
+
+
+class LegacySource:
+    """All commands below one root: `sub/deploy.md` is `sub:deploy`; folders are skills as ever.
+
+    No link is followed to a command: what is read lies below the root.
+    """
+
+    def __init__(
+        self, root: Path, limits: ScanLimits = DEFAULT_LIMITS, *, needs_trust: bool = True
+    ) -> None:
+        self.root = root
+        self._limits = limits
+        self._folders = FolderSource(root, Origin.LEGACY, limits, needs_trust=needs_trust)
+        self.provenance = self._folders.provenance
+        self._files: dict[str, PurePosixPath] = {}
+
+    @property
+    def id(self) -> str:
+        """The origin and the root."""
+        return self.provenance.source_id
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The root, and the folders below it that hold commands or skills."""
+        below = [self.root / path.parent for path in self._files.values()]
+        return tuple(dict.fromkeys((*self._folders.roots, *below)))
+
+    async def scan(self) -> Scan:
+        """Read every skill folder, then every command; a root that does not exist holds none."""
+        scan = await self._folders.scan()
+        skills, problems = await anyio.to_thread.run_sync(self._commands)
+        new = [problem for problem in problems if problem not in scan.problems]
+        return Scan(skills=(*scan.skills, *skills), problems=(*scan.problems, *new))
+
+    async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
+        """Read the body."""
+        if skill.root is not None:
+            return await self._folders.content(skill, arguments)
+        return await anyio.to_thread.run_sync(self._content, skill)
+
+    async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
+        """Read a file beside SKILL.md; a command that is one file has none."""
+        if skill.root is not None:
+            return await self._folders.resource(skill, path)
+        raise SourceError(f"'{skill.name}' is a single file, {path} is no part", source=self.id)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+        await self._folders.close()
+
+    def _commands(self) -> tuple[list[Skill], list[Problem]]:
+        listing = self._list()
+        self._files = listing.files
+        skills, problems = list[Skill](), list(listing.problems)
+        for name, path in listing.files.items():
+            data = self._read(path)
+            skill, told = (None, [data]) if isinstance(data, Problem) else self._skill(name, data)
+            problems += [replace(problem, where=_location(path, problem.where)) for problem in told]
+            if skill is not None:
+                skills.append(skill)
+        return skills, problems
+
+    def _skill(self, name: str, data: bytes) -> tuple[Skill | None, list[Problem]]:
+        opened = _open(data)
+        if isinstance(opened, Problem):
+            return None, [opened]
+        declared, body = opened
+        problems = list(declared.problems)
+        written = (declared.manifest.description or "").strip()
+        if len(written) > MAX_DESCRIPTION:
+            details = {"length": len(written), "limit": MAX_DESCRIPTION}
+            problems.append(_warning("description_too_long", **details))
+        if not body.strip():
+            problems.append(_warning("body_empty"))
+        skill = Skill(
+            name=name,
+            description=written or first_paragraph(body) or name,
+            manifest=declared.manifest,
+            provenance=self.provenance,
+            fingerprint=Fingerprint(
+                size=len(data), files=1, sha256=hashlib.sha256(data).hexdigest()
+            ),
+            tools=declared.tools,
+            hooks=declared.hooks,
+            is_trusted=not self.provenance.needs_trust,
+        )
+        return skill, problems
+
+    def _content(self, skill: Skill) -> SkillContent:
+        path = self._path_of(skill)
+        data = self._read(path)
+        opened = data if isinstance(data, Problem) else _open(data)
+        if isinstance(opened, Problem):
+            raise SourceError(f"{path}: {opened.message}", source=self.id)
+        return SkillContent(skill=skill, body=opened[1])
+
+    def _path_of(self, skill: Skill) -> PurePosixPath:
+        if skill.provenance.source_id == self.id:
+            if skill.name not in self._files:
+                self._files = self._list().files
+            if skill.name in self._files:
+                return self._files[skill.name]
+        raise SkillNotFoundError(skill.name)
+
+    def _list(self) -> _CommandFiles:
+        """Give every file its name; the first of a name keeps it."""
+        files, problems = dict[str, PurePosixPath](), list[Problem]()
+        for number, found in enumerate(self._walk()):
+            if number >= self._limits.max_folders:
+                problems.append(self._cut())
+                break
+            told = [found] if isinstance(found, Problem) else _claim_name(found, files)
+            problems += told
+        return _CommandFiles(files=files, problems=tuple(problems))
+
+    def _walk(self) -> Iterator[PurePosixPath | Problem]:
+        """Command files in a fixed order; nothing is looked for inside a skill."""
+        pending, visited = [PurePosixPath()], 0
+        while pending:
+            folder = pending.pop()
+            visited += 1
+            if visited > self._limits.max_folders + 1:
+                yield self._cut()
+                return
+            entries = self._look(folder)
+            if folder.parts and _is_skill(entries):
+                continue
+            below = list[PurePosixPath]()
+            for entry in entries:
+                path, kind = folder / entry.name, _kind_of(entry)
+                if kind == "folder" and len(path.parts) <= self._limits.max_depth:
+                    below.append(path)
+                elif kind == "file" and path.suffix.lower() == ".md":
+                    yield path
+                elif kind == "link":
+                    yield from self._tell_link(path, entry)
+            pending += reversed(below)
+
+    def _cut(self) -> Problem:
+        cut = _warning("folder_limit", limit=self._limits.max_folders)
+        return replace(cut, where=str(self.root))
+
+    def _tell_link(self, path: PurePosixPath, entry: "os.DirEntry[str]") -> list[Problem]:
+        """A linked skill is found by the scan of folders; other links lead nowhere here."""
+        if entry.is_dir():
+            is_left_out = not _is_skill(self._look(path))
+        else:
+            is_left_out = path.suffix.lower() == ".md"
+        told = _warning("command_unreadable", detail="it is a link, and links are not followed")
+        return [replace(told, where=path.as_posix())] if is_left_out else []
+
+    def _look(self, folder: PurePosixPath) -> "list[os.DirEntry[str]]":
+        try:
+            with os.scandir(self.root / folder) as items:
+                seen = [i for i in items if not is_skipped(i.name)]
+        except OSError:  # the scan of folders says why
+            return []
+        return sorted(seen, key=lambda item: item.name)
+
+    def _read(self, path: PurePosixPath) -> bytes | Problem:
+        """Go down folder by folder, so that no link on the way is followed."""
+        try:
+            folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                for part in path.parts[:-1]:
+                    below = os.open(part, _READ | os.O_DIRECTORY, dir_fd=folder)
+                    os.close(folder)
+                    folder = below
+                descriptor = os.open(path.name, _READ, dir_fd=folder)
+            finally:
+                os.close(folder)
+            with os.fdopen(descriptor, "rb") as file:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    return _unreadable("it is no regular file")
+                data = file.read(MAX_SKILL_MD_BYTES + 1)
+        except OSError as error:
+            return _unreadable(error.strerror or str(error))
+        if len(data) > MAX_SKILL_MD_BYTES:
+            return _unreadable(f"it has more than {MAX_SKILL_MD_BYTES} bytes")
+        return data
+
+
+def _is_skill(entries: "list[os.DirEntry[str]]") -> bool:
+    return any(entry.name.lower() == SKILL_MD.lower() for entry in entries)
+
+
+def _kind_of(entry: "os.DirEntry[str]") -> tree.FileKind:
+    if entry.is_symlink():
+        return "link"
+    if entry.is_dir(follow_symlinks=False):
+        return "folder"
+    return "file" if entry.is_file(follow_symlinks=False) else "device"
+
+
+def _claim_name(path: PurePosixPath, files: dict[str, PurePosixPath]) -> list[Problem]:
+    where = path.as_posix()
+    parts = [name_part(part) for part in (*path.parts[:-1], path.stem)]
+    if not parts[-1]:
+        return [Problem(code="name_empty", where=where)]
+    name = NAMESPACE_SEPARATOR.join(filter(None, parts))
+    first = files.setdefault(name, path)
+    if first is path:
+        return []
+    details = {"name": name, "source": where, "winner": first.as_posix()}
+    return [replace(_warning("skill_shadowed", **details), where=where)]
+
+
+def _open(data: bytes) -> tuple[ParsedManifest, str] | Problem:
+    """What the frontmatter declares, if there is one, and the text."""
+    text = document.decode_skill_md(data)
+    if isinstance(text, Problem):
+        line = text.details.get("line", 1)
+        return Problem(code="command_not_text", where=text.where, details={"line": line})
+    opened = parse_document(data)
+    if not isinstance(opened, Problem):
+        return parse_manifest(opened[1]), opened[0].body
+    if opened.code != "frontmatter_missing":
+        return opened
+    nothing = ParsedManifest(manifest=SkillManifest(), tools=(), hooks=(), problems=())
+    return nothing, text.removeprefix("\ufeff")
+
+
+def _unreadable(detail: str) -> Problem:
+    return Problem(code="command_unreadable", where=SKILL_MD, details={"detail": detail})
+
+
+def _warning(code: str, **details: object) -> Problem:
+    return Problem(code=code, where=SKILL_MD, severity="warning", details=details)
+
+
+def _location(path: PurePosixPath, where: str) -> str:
+    """The reader speaks of SKILL.md; here it is the command's own file."""
+    return path.as_posix() + where.removeprefix(SKILL_MD)

@@ -1,0 +1,281 @@
+"""Where an MCP server is, and what of it may be told to people."""
+
+import math
+import os
+import re
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Generic, TextIO, TypeVar
+from urllib.parse import parse_qsl, urlsplit
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup, TaskStatus
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+_SHORTEST_SECRET = 4
+_SCHEMES = frozenset({"Bearer", "Basic", "Token", "Digest"})
+_CONTROL_CHARACTERS = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\s]+"
+)
+_NOT_NAME_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerAddress:
+    """A command that is started, or an address that is asked; its secrets stay out of its repr."""
+
+    command: str = ""
+    args: tuple[str, ...] = field(default=(), repr=False)
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """What the command's environment has besides the usual."""
+    url: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    seconds: float = 30
+    """How long one call may take, connecting included."""
+
+    def redact(self, text: str) -> str:
+        """Take out what nobody may read: values of the environment, headers and address."""
+        for secret in sorted(set(self._secrets()), key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
+
+    def _secrets(self) -> Iterator[str]:
+        parts = urlsplit(self.url)
+        query = [value for _, value in parse_qsl(parts.query)]
+        for value in (*self.env.values(), *self.headers.values(), parts.password or "", *query):
+            for piece in (value, *value.split()):
+                if len(piece) >= _SHORTEST_SECRET and piece not in _SCHEMES:
+                    yield piece
+                    yield repr(piece.encode("utf-8", "surrogateescape"))[2:-1]  # as bytes are told
+
+
+def sanitize_line(text: str, limit: int) -> str:
+    """One line without characters that steer a terminal, and not longer than the limit."""
+    line = _CONTROL_CHARACTERS.sub(" ", text[: limit * 4]).strip()
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def qualified_name(server: str, name: str) -> str:
+    """The name that people and models see.
+
+    >>> qualified("my server", "tell/all")
+    'mcp__my_server__tell_all'
+    """
+    return f"mcp__{_NOT_NAME_CHARACTER.sub('_', server)}__{_NOT_NAME_CHARACTER.sub('_', name)}"
+
+
+MAX_STDERR_BYTES = 4 * 1024
+MAX_STDERR_LINES = 5
+
+
+class StderrTail:
+    """Reads a pipe as long as somebody writes, and keeps its end."""
+
+    def __init__(self) -> None:
+        self._kept = b""
+        self._is_cut = False
+
+    @property
+    def text(self) -> str:
+        """The last whole lines, oldest first: half a line could hold half a secret."""
+        lines = self._kept.decode("utf-8", "replace").splitlines()[self._is_cut :]
+        return " | ".join([line.strip() for line in lines if line.strip()][-MAX_STDERR_LINES:])
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncGenerator[TextIO]:
+        """Give the end that a process writes to; close it here once the process has it."""
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        try:
+            with os.fdopen(writer, "w", encoding="utf-8") as file:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._follow, reader)
+                    try:
+                        yield file
+                    finally:
+                        tasks.cancel_scope.cancel()
+        finally:
+            self._take_rest(reader)
+            os.close(reader)
+
+    async def _follow(self, reader: int) -> None:
+        while True:
+            await anyio.wait_readable(reader)
+            if not self._take(reader):
+                return
+
+    def _take_rest(self, reader: int) -> None:
+        """What is there already; a process that outlived its parent may hold the pipe open."""
+        for _ in range(64):
+            if not self._take(reader):
+                return
+
+    def _take(self, reader: int) -> bool:
+        try:
+            data = os.read(reader, 64 * 1024)
+        except BlockingIOError:
+            return False
+        longer = self._kept + data
+        self._is_cut = self._is_cut or len(longer) > MAX_STDERR_BYTES
+        self._kept = longer[-MAX_STDERR_BYTES:]
+        return bool(data)
+
+
+_GRACE_SECONDS = 5.0
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class ConnectionLostError(Exception):
+    """What was open has ended; the cause, where one is known, is its `__cause__`."""
+
+
+class ConnectionClosedError(Exception):
+    """The lane was closed for good."""
+
+
+@dataclass(slots=True, eq=False)
+class _OpenConnection(Generic[T]):
+    """One opening, from its start to its end."""
+
+    scope: anyio.CancelScope
+    ready: anyio.Event = field(default_factory=anyio.Event)
+    over: anyio.Event = field(default_factory=anyio.Event)
+    values: list[T] = field(default_factory=list[T])
+    uses: set[anyio.CancelScope] = field(default_factory=set[anyio.CancelScope])
+    error: Exception | None = None
+
+
+class SharedConnection(Generic[T]):
+    """Opens at the first call, keeps open between calls, and opens anew after a loss.
+
+    A context must be left by the task that entered it, and no task may outlive the call that
+    started it: so the context has a loop of its own, and callers in any loop send their work there.
+    """
+
+    def __init__(
+        self, opening: Callable[[], AbstractAsyncContextManager[T]], *, seconds: float
+    ) -> None:
+        self._opening = opening
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._portal: BlockingPortal | None = None
+        self._closing = ExitStack()
+        self._is_closed = False
+        self._hold: _OpenConnection[T] | None = None
+        self._tasks: TaskGroup
+        self._stop: anyio.Event
+
+    async def run(self, work: Callable[[T], Awaitable[R]]) -> R:
+        """Do some work with what is open; once more if an older opening is lost meanwhile.
+
+        Raises:
+            LostError: If it cannot be opened, or is lost at once.
+            TimeoutError: If opening and working take too long; the next call opens anew.
+            LaneClosedError: If the lane was closed.
+        """
+        portal = await anyio.to_thread.run_sync(self._start)
+        try:
+            # The deadline is kept over there; this one is for a loop that ends under our feet.
+            with anyio.fail_after(self._seconds + _GRACE_SECONDS):
+                return await portal.call_async(self._attempt, work, abandon_on_cancel=True)
+        except RuntimeError:
+            if self._is_closed:
+                raise ConnectionClosedError from None
+            raise
+
+    async def close(self) -> None:
+        """End what is open, and the thread with it."""
+        await anyio.to_thread.run_sync(self._shut)
+
+    def _start(self) -> BlockingPortal:
+        with self._lock:
+            if self._is_closed:
+                raise ConnectionClosedError
+            if self._portal is None:
+                self._portal = self._closing.enter_context(start_blocking_portal())
+                self._portal.start_task(self._main)
+                self._closing.callback(self._portal.call, self._end)
+            return self._portal
+
+    def _shut(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            self._closing.close()
+
+    async def _main(self, *, task_status: TaskStatus[None]) -> None:
+        self._stop = anyio.Event()
+        async with anyio.create_task_group() as self._tasks:
+            task_status.started()
+            await self._stop.wait()
+            self._tasks.cancel_scope.cancel()
+
+    def _end(self) -> None:
+        self._stop.set()
+
+    async def _attempt(self, work: Callable[[T], Awaitable[R]]) -> R:
+        older = hold = self._hold
+        try:
+            with anyio.fail_after(self._seconds):
+                if older is not None:
+                    with suppress(ConnectionLostError):
+                        return await self._use(older, work)
+                hold = self._current()
+                return await self._use(hold, work)
+        except TimeoutError:
+            self._drop(hold)
+            raise
+
+    async def _use(self, hold: _OpenConnection[T], work: Callable[[T], Awaitable[R]]) -> R:
+        await hold.ready.wait()
+        if not hold.values:
+            raise ConnectionLostError from hold.error
+        with anyio.CancelScope() as scope:
+            hold.uses.add(scope)
+            try:
+                return await work(hold.values[0])
+            except ConnectionLostError:
+                self._drop(hold)
+                await hold.over.wait()  # by then the cause is known, and nothing is left of it
+                raise
+            finally:
+                hold.uses.discard(scope)
+        raise ConnectionLostError from hold.error
+
+    def _current(self) -> _OpenConnection[T]:
+        """The opening there is, or a new one."""
+        if self._is_closed:
+            raise ConnectionClosedError
+        if self._hold is None:
+            scope = anyio.CancelScope(deadline=anyio.current_time() + self._seconds)
+            self._hold = _OpenConnection[T](scope)
+            self._tasks.start_soon(self._keep, self._hold)
+        return self._hold
+
+    async def _keep(self, hold: _OpenConnection[T]) -> None:
+        try:
+            with hold.scope:
+                async with self._opening() as value:
+                    hold.scope.deadline = math.inf
+                    hold.values.append(value)
+                    hold.ready.set()
+                    await anyio.sleep_forever()
+        except Exception as error:  # noqa: BLE001  # whoever waits for it must hear of it
+            hold.error = error
+        finally:
+            self._drop(hold)
+            hold.ready.set()
+            hold.over.set()
+            for scope in hold.uses:
+                scope.cancel()
+
+    def _drop(self, hold: _OpenConnection[T] | None) -> None:
+        """Let go of an opening, so that the next call makes another."""
+        if hold is not None:
+            hold.scope.cancel()
+            if self._hold is hold:
+                self._hold = None

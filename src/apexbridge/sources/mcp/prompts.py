@@ -1,0 +1,157 @@
+"""Prompts of an MCP server as skills. Pure."""
+
+import hashlib
+import json
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from apexbridge.errors import SkillNotInvocableError
+from apexbridge.skills.model import Fingerprint, Problem, Provenance, Skill, SkillManifest
+from apexbridge.skills.parser import MAX_DESCRIPTION
+from apexbridge.sources.mcp.connection import qualified_name, sanitize_line
+
+MAX_NAME = 128
+MAX_ARGUMENTS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """An argument that a prompt takes."""
+
+    name: str
+    is_required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What a server says of one prompt."""
+
+    name: str
+    description: str = ""
+    parameters: tuple[Parameter, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptSkill:
+    """A prompt and the skill made of it."""
+
+    prompt: Prompt
+    skill: Skill
+
+
+def skills_from_prompts(
+    prompts: Iterable[Prompt], *, server: str, provenance: Provenance, taken: Iterable[str]
+) -> tuple[dict[str, PromptSkill], list[Problem]]:
+    """Make a skill of each prompt; of two with one name the first is used, the other told."""
+    offered, problems = dict[str, PromptSkill](), list[Problem]()
+    owners = dict.fromkeys(taken, "a skill")
+    for prompt in prompts:
+        name = qualified_name(server, prompt.name)
+        own = f"the prompt '{sanitize_line(prompt.name, MAX_NAME)}'"
+        wrong = _validate_prompt(prompt)
+        if wrong:
+            problems.append(_invalid(prompt, wrong))
+        elif name in owners:
+            details = {"name": name, "source": own, "winner": owners[name]}
+            problems.append(
+                Problem(code="skill_shadowed", where=name, severity="warning", details=details)
+            )
+        else:
+            owners[name] = own
+            offered[name] = PromptSkill(prompt=prompt, skill=_skill(prompt, name, provenance))
+            if len(prompt.description) > MAX_DESCRIPTION:
+                problems.append(_too_long(prompt, name))
+    return offered, problems
+
+
+def _validate_prompt(prompt: Prompt) -> str:
+    names = [parameter.name for parameter in prompt.parameters]
+    if not prompt.name.strip() or len(prompt.name) > MAX_NAME:
+        return f"a name has 1 to {MAX_NAME} characters"
+    if len(names) > MAX_ARGUMENTS:
+        return f"more than {MAX_ARGUMENTS} arguments"
+    if len(set(names)) < len(names):
+        return "two arguments have one name"
+    if any(not name.strip() or len(name) > MAX_NAME for name in names):
+        return f"an argument's name has 1 to {MAX_NAME} characters"
+    return ""
+
+
+def _invalid(prompt: Prompt, detail: str) -> Problem:
+    name = sanitize_line(prompt.name, MAX_NAME)
+    return Problem(code="skill_entry_invalid", where=name, details={"name": name, "detail": detail})
+
+
+def _too_long(prompt: Prompt, name: str) -> Problem:
+    details = {"length": len(prompt.description), "limit": MAX_DESCRIPTION}
+    return Problem(code="description_too_long", where=name, severity="warning", details=details)
+
+
+def _skill(prompt: Prompt, name: str, provenance: Provenance) -> Skill:
+    description = sanitize_line(prompt.description, MAX_DESCRIPTION) or sanitize_line(
+        prompt.name, MAX_NAME
+    )
+    manifest = SkillManifest.model_validate(
+        {
+            "name": name,
+            "description": description,
+            "arguments": [parameter.name for parameter in prompt.parameters],
+            "argument-hint": argument_hint(prompt) or None,
+        }
+    )
+    return Skill(
+        name=name,
+        description=description,
+        manifest=manifest,
+        provenance=provenance,
+        fingerprint=_fingerprint(prompt),
+    )
+
+
+def _fingerprint(prompt: Prompt) -> Fingerprint:
+    """What can be known beforehand; the text itself is made anew at each call."""
+    parameters = [[parameter.name, parameter.is_required] for parameter in prompt.parameters]
+    said = json.dumps([prompt.name, prompt.description, parameters]).encode()
+    return Fingerprint(size=len(said), files=1, sha256=hashlib.sha256(said).hexdigest())
+
+
+def argument_hint(prompt: Prompt) -> str:
+    """How the arguments are written: `<needed> [optional]`."""
+    words = [
+        f"<{sanitize_line(parameter.name, MAX_NAME)}>"
+        if parameter.is_required
+        else f"[{sanitize_line(parameter.name, MAX_NAME)}]"
+        for parameter in prompt.parameters
+    ]
+    return " ".join(words)
+
+
+def bind_arguments(offered: PromptSkill, arguments: str) -> dict[str, str]:
+    """Give the words, quoted as in a shell, to the arguments in turn; the last takes the rest.
+
+    Raises:
+        SkillNotInvocableError: If a required argument is left without a word.
+    """
+    parameters = offered.prompt.parameters
+    words = _words(arguments)
+    if parameters and len(words) > len(parameters):
+        last = len(parameters) - 1
+        words = [*words[:last], " ".join(words[last:])]
+    values = {parameter.name: word for parameter, word in zip(parameters, words, strict=False)}
+    for parameter in parameters:
+        if parameter.is_required and parameter.name not in values:
+            raise SkillNotInvocableError(
+                code="argument_missing",
+                name=offered.skill.name,
+                argument=sanitize_line(parameter.name, MAX_NAME),
+                hint=argument_hint(offered.prompt),
+            )
+    return values
+
+
+def _words(arguments: str) -> Sequence[str]:
+    try:
+        return shlex.split(arguments)
+    except ValueError:  # an apostrophe is no opening quote: "don't"
+        return arguments.split()

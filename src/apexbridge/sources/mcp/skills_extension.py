@@ -1,0 +1,307 @@
+"""The skills extension of MCP (`io.modelcontextprotocol/skills`): entries as skills. Pure.
+
+`skills/list` gives entries: the `uri` of a SKILL.md, its `frontmatter` as JSON, and `resources`,
+every file of the skill with `uri`, `digest` (`sha256:` and 64 hexadecimal digits) and `size`. Files
+are read with `resources/read`, none before it is needed, and each is compared with its entry before
+a byte of it is used; SKILL.md must also declare what the entry declared. `"dynamic"` in place of
+the files means that nothing can be compared: such a skill is left out, and told.
+"""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import unquote
+
+from pydantic import BaseModel, Field, ValidationError
+
+from apexbridge.errors import SkillNotFoundError, SourceError
+from apexbridge.permissions.rules import split_patterns
+from apexbridge.skills.document import SKILL_MD
+from apexbridge.skills.model import (
+    Fingerprint,
+    Problem,
+    Provenance,
+    Skill,
+    SkillManifest,
+    YamlValue,
+)
+from apexbridge.skills.parser import (
+    MAX_DESCRIPTION,
+    MAX_SKILL_MD_BYTES,
+    parse_document,
+    parse_skill,
+)
+from apexbridge.sources.mcp.connection import qualified_name, sanitize_line
+from apexbridge.sources.mcp.prompts import Prompt, PromptSkill, skills_from_prompts
+
+EXTENSION = "io.modelcontextprotocol/skills"
+MAX_FILES = 512
+MAX_BYTES = 16 * 1024 * 1024
+
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+_MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ]00:00(:00(\.0+)?)?(Z|\+00:00)?")
+_BOOLEANS = {"true": "true", "yes": "true", "on": "true"} | dict.fromkeys(
+    ("false", "no", "off"), "false"
+)
+
+
+class SkillsPage(BaseModel):
+    """What `skills/list` answers; each entry is judged by itself."""
+
+    skills: list[Any]
+    next_cursor: str | None = Field(default=None, alias="nextCursor")
+
+
+class _File(BaseModel):
+    uri: Annotated[str, Field(min_length=1, max_length=4096)]
+    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+    size: Annotated[int, Field(ge=0)]
+
+
+class _Entry(BaseModel):
+    uri: Annotated[str, Field(min_length=1, max_length=4096)]
+    frontmatter: dict[str, Any] | None = None
+    resources: Annotated[list[_File], Field(max_length=MAX_FILES)] | Literal["dynamic"]
+
+
+class _EntryUri(BaseModel):
+    """The little that can be said of an entry that makes no sense."""
+
+    uri: Any = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensionFile:
+    """One file of a skill as its entry announced it."""
+
+    uri: str
+    sha256: str
+    size: int
+
+    def difference(self, data: bytes) -> str:
+        """How the bytes differ from what was announced; empty if they do not."""
+        if len(data) != self.size:
+            return f"it has {len(data)} bytes, not {self.size}"
+        if hashlib.sha256(data).hexdigest() != self.sha256:
+            return "its sha256 is another"
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensionSkill:
+    """An entry and the skill made of it: all that may be read of the skill later."""
+
+    uri: str
+    skill: Skill
+    files: Mapping[str, ExtensionFile]
+    declared: Mapping[str, YamlValue]
+
+    def body(self, data: bytes) -> str | None:
+        """The text of a SKILL.md; none if it does not declare what the entry declared."""
+        opened = parse_document(data)
+        if isinstance(opened, Problem):
+            return None
+        is_same = _canonical_frontmatter(opened[1].values) == _canonical_frontmatter(self.declared)
+        return opened[0].body if is_same else None
+
+
+def skills_from_entries(
+    entries: Iterable[Any], *, server: str, provenance: Provenance
+) -> tuple[dict[str, ExtensionSkill], list[Problem]]:
+    """Make a skill of each sound entry; those that would share a name get one of their own."""
+    found, problems = list[ExtensionSkill](), list[Problem]()
+    for raw in entries:
+        served, wrong = _read(raw, server, provenance)
+        found += [served] if served else []
+        problems += wrong
+    names = Counter(served.skill.name for served in found)
+    skills = dict[str, ExtensionSkill]()
+    for served in found:
+        name = served.skill.name
+        if names[name] > 1:
+            name = f"{name}_{hashlib.sha256(served.uri.encode()).hexdigest()[:8]}"
+        if name in skills:
+            problems.append(_invalid(name, "it is listed twice"))
+        else:
+            skills[name] = replace(served, skill=replace(served.skill, name=name))
+    return skills, problems
+
+
+def _read(
+    raw: Any, server: str, provenance: Provenance
+) -> tuple[ExtensionSkill | None, list[Problem]]:
+    entry = _entry(raw)
+    if isinstance(entry, Problem):
+        return None, [entry]
+    folder = unquote(entry.uri.split("/")[-2])
+    where = sanitize_line(folder, 128)
+    if entry.resources == "dynamic":
+        return None, [Problem(code="digests_missing", where=where, details={"name": where})]
+    files = _files(entry.uri, entry.resources)
+    if isinstance(files, str):
+        return None, [_invalid(entry.uri, files)]
+    if not entry.frontmatter:
+        return None, [Problem(code="frontmatter_missing", where=where)]
+    text = b"---\n" + json.dumps(entry.frontmatter, ensure_ascii=False).encode() + b"\n---\n"
+    opened, reading = parse_document(text), parse_skill(text, folder=folder, provenance=provenance)
+    problems = [replace(problem, where=f"{where}/{SKILL_MD}") for problem in reading.problems]
+    if isinstance(opened, Problem) or reading.skill is None:
+        return None, problems
+    skill = replace(
+        reading.skill,
+        name=qualified_name(server, reading.skill.name),
+        description=sanitize_line(reading.skill.description, MAX_DESCRIPTION),
+        fingerprint=_fingerprint(files),
+    )
+    served = ExtensionSkill(uri=entry.uri, skill=skill, files=files, declared=opened[1].values)
+    return served, problems
+
+
+def _entry(raw: Any) -> _Entry | Problem:
+    try:
+        entry = _Entry.model_validate(raw)
+    except ValidationError as error:
+        named = _EntryUri.model_validate(raw if isinstance(raw, dict) else {})
+        return _invalid(str(named.uri), _first_error(error))
+    if not re.search(f"[^/]/{SKILL_MD}$", entry.uri):
+        return _invalid(entry.uri, f"its address does not end with a folder and {SKILL_MD}")
+    return entry
+
+
+def _files(uri: str, listed: list[_File]) -> dict[str, ExtensionFile] | str:
+    """The files by their path in the skill, or what is wrong with them."""
+    root = uri.removesuffix(SKILL_MD)
+    files = dict[str, ExtensionFile]()
+    for file in listed:
+        path = unquote(file.uri.removeprefix(root))
+        if not file.uri.startswith(root) or not _is_inside(path):
+            return f"'{sanitize_line(file.uri, 200)}' is not inside of the skill"
+        if path in files:
+            return f"'{sanitize_line(path, 200)}' is listed twice"
+        files[path] = ExtensionFile(
+            uri=file.uri, sha256=file.digest.removeprefix("sha256:"), size=file.size
+        )
+    if SKILL_MD not in files:
+        return f"{SKILL_MD} is not among its files"
+    if files[SKILL_MD].size > MAX_SKILL_MD_BYTES:
+        return f"{SKILL_MD} has more than {MAX_SKILL_MD_BYTES} bytes"
+    if sum(file.size for file in files.values()) > MAX_BYTES:
+        return f"its files have more than {MAX_BYTES} bytes"
+    return files
+
+
+def _is_inside(path: str) -> bool:
+    parts = path.split("/")
+    odd = any(char < " " or char in "\\\x7f" for char in path)
+    return not odd and not {"", ".", ".."} & set(parts) and str(PurePosixPath(path)) == path
+
+
+def _fingerprint(files: Mapping[str, ExtensionFile]) -> Fingerprint:
+    digest = hashlib.sha256()
+    for path, file in sorted(files.items()):
+        digest.update(f"{path}\0{file.sha256}\n".encode())
+    size = sum(file.size for file in files.values())
+    return Fingerprint(size=size, files=len(files), sha256=digest.hexdigest())
+
+
+def _canonical_frontmatter(values: Mapping[str, YamlValue]) -> object:
+    """What frontmatter declares, whichever way servers write lists, nested and empty fields."""
+    given: dict[str, YamlValue] = {key: value for key, value in values.items() if value is not None}
+    tools = given.get("allowed-tools")
+    if isinstance(tools, str | list):
+        given["allowed-tools"] = [*(split_patterns(tools) if isinstance(tools, str) else tools)]
+    if isinstance(given.get("metadata"), dict):
+        read = SkillManifest.model_validate({"metadata": given["metadata"]})
+        given["metadata"] = {**read.metadata}
+    return _canonical_value(given)
+
+
+def _canonical_value(value: YamlValue) -> object:
+    """A value without the liberties that YAML and JSON take in writing it."""
+    if isinstance(value, dict):
+        return {key: _canonical_value(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_canonical_value(entry) for entry in value]
+    text = (value or "").strip()
+    midnight = _MIDNIGHT.fullmatch(text)
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    return midnight[1] if midnight else _BOOLEANS.get(text.lower(), text)
+
+
+def _first_error(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}"
+
+
+def _invalid(name: str, detail: str) -> Problem:
+    where = sanitize_line(name, 200)
+    return Problem(
+        code="skill_entry_invalid", where=where, details={"name": where, "detail": detail}
+    )
+
+
+MAX_LISTED = 1_000
+MAX_PAGES = 100
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpListing:
+    """Skills and prompts by the names they go by here, and what was wrong with others."""
+
+    skills: dict[str, ExtensionSkill] = field(default_factory=dict[str, ExtensionSkill])
+    prompts: dict[str, PromptSkill] = field(default_factory=dict[str, PromptSkill])
+    problems: tuple[Problem, ...] = ()
+
+    def entry(self, skill: Skill) -> PromptSkill | ExtensionSkill:
+        """What the server said of a skill.
+
+        Raises:
+            SkillNotFoundError: If it is not among them.
+            SourceError: If the server says another thing of it now: nobody approved that.
+        """
+        entry = self.skills.get(skill.name) or self.prompts.get(skill.name)
+        source = skill.provenance.source_id
+        if entry is None or entry.skill.provenance.source_id != source:
+            raise SkillNotFoundError(skill.name)
+        if entry.skill.fingerprint != skill.fingerprint:
+            raise mismatch_error(source, SKILL_MD, "it has changed since its listing")
+        return entry
+
+
+def mismatch_error(source: str, path: str, detail: str) -> SourceError:
+    """The error for bytes that are not what was announced."""
+    return SourceError(detail, code="digest_mismatch", source=source, path=path)
+
+
+def build_listing(
+    entries: Iterable[Any], prompts: Iterable[Prompt], *, server: str, provenance: Provenance
+) -> McpListing:
+    """Make skills of all; a server may offer one thing both ways, and then its files win."""
+    skills, wrong = skills_from_entries(entries, server=server, provenance=provenance)
+    offered, odd = skills_from_prompts(prompts, server=server, provenance=provenance, taken=skills)
+    return McpListing(skills=skills, prompts=offered, problems=(*wrong, *odd))
+
+
+async def all_pages(
+    page: Callable[[str | None], Awaitable[tuple[Sequence[E], str | None]]], where: str
+) -> tuple[list[E], list[Problem]]:
+    """Follow the pages of a list, not for ever."""
+    found, cursor = list[E](), None
+    for _ in range(MAX_PAGES):
+        more, cursor = await page(cursor)
+        found += more
+        if cursor is None or len(found) > MAX_LISTED:
+            break
+    if cursor is None and len(found) <= MAX_LISTED:
+        return found, []
+    details = {"limit": min(MAX_LISTED, len(found))}
+    cut = Problem(code="listing_limit", where=where, severity="warning", details=details)
+    return found[:MAX_LISTED], [cut]

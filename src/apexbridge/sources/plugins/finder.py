@@ -1,0 +1,246 @@
+"""Plugins and marketplaces on disk: which plugins there are, and what brings them."""
+
+import os
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from apexbridge.errors import UnsafePathError
+from apexbridge.paths import safe_join
+from apexbridge.skills import tree
+from apexbridge.skills.model import Problem, Severity
+from apexbridge.sources.base import name_part
+from apexbridge.sources.folders import DEFAULT_LIMITS, ScanLimits
+from apexbridge.sources.plugins.manifest import (
+    MAX_BYTES,
+    Marketplace,
+    MarketplaceEntry,
+    PluginManifest,
+    manifest_problem,
+    parse_marketplace,
+    parse_plugin,
+)
+from apexbridge.sources.plugins.source import Plugin, PluginSource, has_skill_md
+
+PLUGIN_FOLDER = ".claude-plugin"
+PLUGIN_JSON = f"{PLUGIN_FOLDER}/plugin.json"
+MARKETPLACE_JSON = f"{PLUGIN_FOLDER}/marketplace.json"
+
+
+def find_plugins(
+    paths: Sequence[Path],
+    *,
+    data: Path,
+    config: Mapping[str, Mapping[str, str]],
+    disabled: Collection[str],
+    limits: ScanLimits = DEFAULT_LIMITS,
+) -> tuple[list[PluginSource], list[Problem]]:
+    """Find every plugin that the paths lead to, directly or through a marketplace.
+
+    `data` is where plugins get a folder each, `config` what their users set for them, by name.
+    Of two plugins with one name the first wins. What cannot be used is a problem.
+    """
+    search = _PluginSearch(limits=limits)
+    for path in paths:
+        search.look_at(path)
+    settings = {_key(name): values for name, values in config.items()}
+    left_out = set(map(_key, disabled))
+    sources = [
+        PluginSource(
+            Plugin(
+                name=found.name,
+                root=found.root,
+                places=found.places,
+                data=data / "plugins" / found.name,
+                config=settings.get(key, {}),
+                secrets=found.secrets,
+            ),
+            limits,
+        )
+        for key, found in search.found.items()
+        if key not in left_out
+    ]
+    return sources, search.problems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FoundPlugin:
+    name: str
+    root: Path
+    places: tuple[Path, ...]
+    secrets: frozenset[str]
+
+
+@dataclass(slots=True, kw_only=True)
+class _PluginSearch:
+    """One search through all paths; names are taken by the first who has them."""
+
+    limits: ScanLimits
+    found: dict[str, _FoundPlugin] = field(default_factory=dict[str, _FoundPlugin])
+    problems: list[Problem] = field(default_factory=list[Problem])
+
+    def look_at(self, path: Path) -> None:
+        """Take the plugin that lies here, and all that a marketplace here lists."""
+        root = _resolved(path)
+        if root is None or not _is_folder(root):
+            self._tell("path_missing", str(path), path=path)
+            return
+        count = len(self.problems)
+        market = self._read(root, MARKETPLACE_JSON)
+        if market is not None:
+            self._take_listed(root, market)
+        own = self._read(root, PLUGIN_JSON)
+        if own is not None:
+            # A marketplace that lists itself has said all there is to say of this folder.
+            if not any(found.root == root for found in self.found.values()):
+                self._take(root, own, None)
+        elif market is None and len(self.problems) == count:
+            self._tell("plugin_missing", str(root), path=root)
+
+    def _take_listed(self, root: Path, data: bytes) -> None:
+        where = str(root / MARKETPLACE_JSON)
+        market, problems = parse_marketplace(data, where)
+        self.problems += problems
+        if market is None:
+            return
+        limit = self.limits.max_folders
+        if len(market.plugins) > limit:
+            self._tell("folder_limit", where, "warning", limit=limit)
+        for entry in market.plugins[:limit]:
+            place = _entry_folder(root, market, entry)
+            if place is None:
+                source = str(entry.source)[:200]
+                name = entry.name
+                self._tell("plugin_source_unsupported", where, "warning", name=name, source=source)
+            elif not _is_folder(place):
+                self._tell("path_missing", where, "warning", path=place)
+            else:
+                self._take_entry(place, entry)
+
+    def _take_entry(self, root: Path, entry: MarketplaceEntry) -> None:
+        count = len(self.problems)
+        data = self._read(root, PLUGIN_JSON)
+        if data is not None or not entry.strict:
+            self._take(root, data, entry)
+        elif len(self.problems) == count:  # nothing is wrong with it: there is none
+            self._tell("plugin_manifest_missing", str(root), name=entry.name or root.name)
+
+    def _take(self, root: Path, data: bytes | None, entry: MarketplaceEntry | None) -> None:
+        where = str(root / PLUGIN_JSON)
+        manifest: PluginManifest | None = entry
+        if data is not None:
+            manifest, problems = parse_plugin(data, where)
+            self.problems += problems
+        if manifest is None:
+            return
+        name = self._name(manifest.name, entry.name if entry else "", root)
+        written = (*manifest.places, *(entry.places if entry and data is not None else ()))
+        found = _FoundPlugin(
+            name=name,
+            root=root,
+            places=tuple(self._places(root, written)),
+            secrets=manifest.secrets | (entry.secrets if entry else frozenset[str]()),
+        )
+        first = self.found.setdefault(_key(name), found)
+        if first.root != root:
+            self._tell("plugin_shadowed", where, "warning", name=name, path=root, winner=first.root)
+
+    def _name(self, written: str, listed: str, root: Path) -> str:
+        where = str(root / PLUGIN_JSON)
+        wanted = written.strip() or listed.strip()
+        used = name_part(wanted) or name_part(root.name) or "plugin"
+        if not wanted:
+            self._tell("plugin_name_missing", where, "warning", used=used)
+        elif used != wanted:
+            self._tell("plugin_name_replaced", where, "warning", name=wanted, used=used)
+        return used
+
+    def _places(self, root: Path, written: tuple[str, ...]) -> Iterator[Path]:
+        """Where the manifest says skills are; else the whole folder if it is one, else `skills`."""
+        if not written:
+            inside = root if has_skill_md(root) else _resolve_inside(root, "skills")
+            if inside is None:
+                self._tell("path_unsafe", str(root), path="skills")
+            else:
+                yield inside
+        for path in written:
+            place = _resolve_inside(root, path)
+            if place is None:
+                self._tell("path_unsafe", str(root / PLUGIN_JSON), path=path[:200])
+            elif not _is_folder(place):
+                self._tell("path_missing", str(root / PLUGIN_JSON), "warning", path=place)
+            else:
+                yield place
+
+    def _read(self, root: Path, name: str) -> bytes | None:
+        """A manifest's bytes; nothing where there is none, or none that may be read."""
+        path = root / name
+        try:
+            status = path.lstat()
+            if path.parent.is_symlink() or not stat.S_ISREG(status.st_mode):
+                kind = "link" if path.parent.is_symlink() else tree.file_kind(status.st_mode)
+                self.problems.append(
+                    manifest_problem(str(path), f"it is a {kind}, not a regular file")
+                )
+                return None
+            with os.fdopen(
+                os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb"
+            ) as file:
+                data = file.read(MAX_BYTES + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            self.problems.append(manifest_problem(str(path), error.strerror or str(error)))
+            return None
+        if len(data) > MAX_BYTES:
+            self.problems.append(manifest_problem(str(path), f"it has more than {MAX_BYTES} bytes"))
+            return None
+        return data
+
+    def _tell(self, code: str, where: str, severity: Severity = "error", **details: object) -> None:
+        self.problems.append(Problem(code=code, where=where, severity=severity, details=details))
+
+
+def _key(name: str) -> str:
+    return (name_part(name) or name).casefold()
+
+
+def _entry_folder(root: Path, market: Marketplace, entry: MarketplaceEntry) -> Path | None:
+    """The folder an entry points to; nothing where that is no path inside the marketplace."""
+    if not isinstance(entry.source, str):
+        return None
+    plain = _resolve_inside(root, entry.source)
+    if not market.plugin_root or plain is None:
+        return plain
+    base = _resolve_inside(root, market.plugin_root)
+    below = base and _resolve_inside(base, entry.source)
+    # Many write the whole path although they name a root for it.
+    return below if below is not None and (_is_folder(below) or not _is_folder(plain)) else plain
+
+
+def _resolve_inside(root: Path, written: str) -> Path | None:
+    """The folder that a path from outside names; nothing where it leaves the root."""
+    parts = PurePosixPath(written).parts
+    if ".." in parts:
+        return None
+    if not parts and written:
+        return root
+    try:
+        return safe_join(root, written)
+    except (UnsafePathError, OSError, RuntimeError):  # a ring of links is a RuntimeError
+        return None
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name longer than the disk allows, a folder that may not be entered
+        return False
+
+
+def _resolved(path: Path) -> Path | None:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return None

@@ -1,0 +1,231 @@
+"""The skills of one plugin, under the plugin's name and with its variables filled in."""
+
+import contextlib
+import logging
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+import anyio.to_thread
+
+from apexbridge.errors import SkillNotFoundError, SourceError
+from apexbridge.permissions.rules import ToolPattern
+from apexbridge.skills.document import SKILL_MD
+from apexbridge.skills.model import (
+    Origin,
+    Problem,
+    Provenance,
+    Skill,
+    SkillContent,
+    SkillResource,
+)
+from apexbridge.skills.parser import read_skill
+from apexbridge.sources.base import (
+    NAMESPACE_SEPARATOR,
+    NamespacedSource,
+    Scan,
+    SkillSource,
+    name_part,
+)
+from apexbridge.sources.folders import DEFAULT_LIMITS, FolderSource, ScanLimits
+
+log = logging.getLogger(__name__)
+
+_ROOT, _DATA, _CONFIG = "CLAUDE_PLUGIN_ROOT", "CLAUDE_PLUGIN_DATA", "user_config."
+_VARIABLE = re.compile(rf"\$\{{({_ROOT}|{_DATA}|{re.escape(_CONFIG)}[^{{}}\s]+)\}}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """What is known of a plugin: its name, where it lies, and what its variables stand for."""
+
+    name: str
+    root: Path
+    places: tuple[Path, ...]
+    """Folders that hold skills, or are one."""
+    data: Path
+    """Where it may keep what it makes."""
+    config: Mapping[str, str] = field(default_factory=dict[str, str])
+    secrets: frozenset[str] = frozenset()
+    """Keys of `config` whose values never enter a text."""
+
+    def fill(self, text: str) -> str:
+        """Put values in place of variables, in one pass; what has no value stays as written."""
+        return _VARIABLE.sub(self._value, text)
+
+    def fill_places(self, text: str) -> str:
+        """The same for the two folders only: a value from settings never widens a rule."""
+        values = {_ROOT: str(self.root), _DATA: str(self.data)}
+        return _VARIABLE.sub(lambda match: values.get(match[1], match[0]), text)
+
+    def _value(self, match: re.Match[str]) -> str:
+        key = match[1].removeprefix(_CONFIG)
+        if key == match[1]:
+            return str(self.root if key == _ROOT else self.data)
+        return match[0] if key in self.secrets else self.config.get(key, match[0])
+
+    def problems_of(self, text: str, where: str) -> list[Problem]:
+        """Values that a text asks for and does not get."""
+        variables = dict.fromkeys(match[1] for match in _VARIABLE.finditer(text))
+        keys = [v.removeprefix(_CONFIG) for v in variables if v.startswith(_CONFIG)]
+        return [
+            Problem(
+                code="plugin_config_secret" if key in self.secrets else "plugin_config_missing",
+                where=where,
+                severity="warning",
+                details={"key": key, "plugin": self.name},
+            )
+            for key in keys
+            if key in self.secrets or key not in self.config
+        ]
+
+
+def has_skill_md(folder: Path) -> bool:
+    """Say whether a folder is itself a skill."""
+    try:
+        return any(name.lower() == SKILL_MD.lower() for name in os.listdir(folder))  # noqa: PTH208, names are enough
+    except OSError:
+        return False
+
+
+class _SingleSkillSource(FolderSource):
+    """A folder that is itself a skill; one that is a plugin's root may be called anything."""
+
+    def __init__(self, root: Path, limits: ScanLimits, name: str) -> None:
+        super().__init__(root, Origin.PLUGIN, limits)
+        self._own_name = name
+
+    async def scan(self) -> Scan:
+        """Read the one skill."""
+        reading = await anyio.to_thread.run_sync(read_skill, self.root, self.provenance)
+        problems = list(reading.problems)
+        skill = reading.skill
+        if skill is not None and self._own_name:
+            problems = [problem for problem in problems if problem.code != "name_mismatch"]
+            skill = replace(skill, name=skill.name if skill.manifest.name else self._own_name)
+        whole = self.root.name
+        told = [replace(p, where="" if p.where == whole else p.where) for p in problems]
+        return Scan(skills=(skill,) if skill else (), problems=tuple(told))
+
+
+class PluginSource:
+    """All skills of one plugin. What it brings is never trusted by itself."""
+
+    def __init__(self, plugin: Plugin, limits: ScanLimits = DEFAULT_LIMITS) -> None:
+        self.plugin = plugin
+        self.provenance = Provenance(
+            origin=Origin.PLUGIN,
+            source_id=f"{Origin.PLUGIN}:{plugin.name}@{plugin.root}",
+            needs_trust=True,
+            may_run_shell=True,
+        )
+        self._parts = tuple((place, self._part(place, limits)) for place in plugin.places)
+
+    def _part(self, place: Path, limits: ScanLimits) -> SkillSource:
+        if has_skill_md(place):
+            name = self.plugin.name if place == self.plugin.root else ""
+            return NamespacedSource(_SingleSkillSource(place, limits, name), self.plugin.name)
+        inner = FolderSource(place, Origin.PLUGIN, limits)
+        return NamespacedSource(inner, self.plugin.name, lambda skill: _namespace(place, skill))
+
+    @property
+    def id(self) -> str:
+        """The plugin's name and where it lies."""
+        return self.provenance.source_id
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The folders its skills lie in."""
+        return tuple(dict.fromkeys(root for _, part in self._parts for root in part.roots))
+
+    async def scan(self) -> Scan:
+        """Read every folder; one that cannot be read is a problem beside the others."""
+        skills, problems, seen = list[Skill](), list[Problem](), set[Path]()
+        for place, part in self._parts:
+            try:
+                scan = await part.scan()
+            except SourceError as error:
+                where = self._where(place)
+                problems.append(Problem(code=error.code, where=where, details=error.details))
+                continue
+            problems += [replace(p, where=self._where(place, p.where)) for p in scan.problems]
+            for skill in scan.skills:
+                real = (skill.root or place).resolve()
+                if real not in seen:
+                    seen.add(real)
+                    skills.append(self._own(skill))
+                    problems += await self._unfilled(part, skill)
+        return Scan(skills=tuple(skills), problems=tuple(problems))
+
+    async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
+        """Read the body and fill in the plugin's variables.
+
+        A body that names the plugin's data folder finds it there.
+        """
+        for part, original in self._originals(skill):
+            with contextlib.suppress(SkillNotFoundError):
+                body = (await part.content(original, arguments)).body
+                if f"${{{_DATA}}}" in body:
+                    await anyio.to_thread.run_sync(_make_folder, self.plugin.data)
+                return SkillContent(skill=skill, body=self.plugin.fill(body))
+        raise SkillNotFoundError(skill.name)
+
+    async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
+        """Read a file beside SKILL.md, as it is: variables are for texts, not for files."""
+        for part, original in self._originals(skill):
+            with contextlib.suppress(SkillNotFoundError):
+                return replace(await part.resource(original, path), skill=skill)
+        raise SkillNotFoundError(skill.name)
+
+    async def close(self) -> None:
+        """Let go of what the folders hold."""
+        for _, part in self._parts:
+            await part.close()
+
+    def _own(self, skill: Skill) -> Skill:
+        fill = self.plugin.fill_places
+        tools = [
+            tool if tool.argument is None else ToolPattern(tool.tool, fill(tool.argument))
+            for tool in skill.tools
+        ]
+        hooks = [replace(hook, command=tuple(map(fill, hook.command))) for hook in skill.hooks]
+        return replace(skill, provenance=self.provenance, tools=tuple(tools), hooks=tuple(hooks))
+
+    def _originals(self, skill: Skill) -> list[tuple[SkillSource, Skill]]:
+        """The skill as each folder would have listed it; only one of them did."""
+        if skill.provenance.source_id != self.id:
+            return []
+        return [
+            (part, replace(skill, provenance=replace(skill.provenance, source_id=part.id)))
+            for _, part in self._parts
+        ]
+
+    async def _unfilled(self, part: SkillSource, skill: Skill) -> list[Problem]:
+        try:
+            body = (await part.content(skill)).body
+        except SourceError:  # it broke since; the next scan says so
+            return []
+        where = self._where(skill.root or self.plugin.root, SKILL_MD)
+        return self.plugin.problems_of(body, where)
+
+    def _where(self, place: Path, where: str = "") -> str:
+        """Places are told from the plugin's folder on, which says whose they are."""
+        parts = (self.plugin.root.name, *place.relative_to(self.plugin.root).parts, where)
+        return where if where.startswith("/") else "/".join(filter(None, parts))
+
+
+def _namespace(place: Path, skill: Skill) -> str:
+    """The folders between the skills folder and the skill."""
+    if skill.root is None or not skill.root.is_relative_to(place):
+        return ""
+    between = skill.root.relative_to(place).parts[:-1]
+    return NAMESPACE_SEPARATOR.join(filter(None, map(name_part, between)))
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:  # the text is of use all the same
+        log.warning("The plugin's data folder %s cannot be made: %s", path, error)

@@ -1,0 +1,167 @@
+"""What a host's index of skills says: entries that can be used, and what is wrong with the rest.
+
+The shape is that of Agent Skills discovery 0.2.0. An entry may list further files of its skill,
+each with a digest; their addresses are relative to that of SKILL.md. Pure.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote, urljoin
+
+from pydantic import BaseModel, Field, JsonValue, ValidationError
+
+from apexbridge.errors import SourceError
+from apexbridge.skills.model import Problem
+from apexbridge.ssrf import display_url
+
+WELL_KNOWN = "/.well-known/agent-skills/index.json"
+SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
+MAX_ENTRIES = 500
+MAX_FILES = 200
+_MAX_NAME = 64
+_SKILL_TYPE = "skill-md"
+_DIGEST = r"^sha256:[0-9a-f]{64}$"
+_PLAIN_PATH = re.compile(r"[ -~]+")
+_UNSAFE_IN_PATH = frozenset("\\?#[]%:")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteFile:
+    """A file to be had: where it is, and what it must be."""
+
+    url: str
+    name: str = ""
+    sha256: str = ""
+    """What it must hash to; empty where nobody says so."""
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further files by their path beside it, and their hashes."""
+    is_listed: bool = False
+    """Whether an index named it, and not the operator."""
+    may_be_private: bool = True
+    """Whether it may lie on a private network that the operator opened."""
+
+    def beside(self, path: str, sha256: str) -> "RemoteFile":
+        """One of the further files."""
+        return RemoteFile(
+            url=urljoin(self.url, quote(path)),
+            sha256=sha256,
+            is_listed=self.is_listed,
+            may_be_private=self.may_be_private,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillIndex:
+    """The files to be had, and what is wrong with the list of them."""
+
+    wanted: tuple[RemoteFile, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+class _File(BaseModel):
+    path: str = Field(max_length=500)
+    digest: str = Field(pattern=_DIGEST)
+
+
+class _Entry(BaseModel):
+    name: str = Field(min_length=1, max_length=_MAX_NAME)
+    type: str = _SKILL_TYPE
+    url: str = Field(min_length=1)
+    digest: str = Field(pattern=_DIGEST)
+    files: list[_File] = Field(default_factory=list[_File], max_length=MAX_FILES)
+
+
+class _Index(BaseModel):
+    schema_id: str = Field(default="", alias="$schema")
+    skills: list[JsonValue]
+
+
+def index_url(place: str) -> str:
+    """Where the index of a host stands.
+
+    >>> index_url("https://example.org/")
+    'https://example.org/.well-known/agent-skills/index.json'
+    """
+    return place if place.endswith(WELL_KNOWN) else place.rstrip("/") + WELL_KNOWN
+
+
+def parse_index(data: bytes, url: str, *, may_be_private: bool) -> SkillIndex:
+    """Read an index that was found at `url`.
+
+    Raises:
+        SourceError: `remote_unusable`, if it is none, or of a kind that is not known.
+    """
+    try:
+        index = _Index.model_validate_json(data)
+    except ValidationError as error:
+        raise _unusable_index(url, _format_validation_error(error)) from None
+    if index.schema_id not in {"", SCHEMA}:
+        raise _unusable_index(url, f"its $schema is not {SCHEMA}")
+    wanted, problems = list[RemoteFile](), list[Problem]()
+    for entry in index.skills[:MAX_ENTRIES]:
+        read = _read_entry(entry, url, may_be_private=may_be_private)
+        if isinstance(read, RemoteFile):
+            wanted.append(read)
+        else:
+            problems.append(read)
+    if len(index.skills) > MAX_ENTRIES:
+        details = {"limit": MAX_ENTRIES}
+        cut = Problem(
+            code="remote_limit", where=display_url(url), severity="warning", details=details
+        )
+        problems.append(cut)
+    return SkillIndex(wanted=tuple(wanted), problems=tuple(problems))
+
+
+def _read_entry(written: JsonValue, url: str, *, may_be_private: bool) -> RemoteFile | Problem:
+    name = display_url(str(written.get("name", ""))) if isinstance(written, dict) else ""
+    try:
+        entry = _Entry.model_validate(written)
+    except ValidationError as error:
+        return _entry_problem(url, name, _format_validation_error(error))
+    if entry.type != _SKILL_TYPE:
+        return _entry_problem(url, name, f"type: only {_SKILL_TYPE} can be used, archives cannot")
+    files = {file.path: file.digest.removeprefix("sha256:") for file in entry.files}
+    odd = [path for path in files if not is_plain_path(path)]
+    if odd:
+        return _entry_problem(url, name, f"files: '{display_url(odd[0])}' is no plain path")
+    files.pop("SKILL.md", None)
+    try:
+        address = urljoin(url, entry.url)
+    except ValueError:
+        return _entry_problem(url, name, "url: it cannot be taken apart")
+    return RemoteFile(
+        url=address,
+        name=entry.name,
+        sha256=entry.digest.removeprefix("sha256:"),
+        files=files,
+        is_listed=True,
+        may_be_private=may_be_private,
+    )
+
+
+def is_plain_path(path: str) -> bool:
+    """Relative, in ASCII, and without anything that an address could be steered by."""
+    parts = path.split("/")
+    return (
+        bool(_PLAIN_PATH.fullmatch(path))
+        and not _UNSAFE_IN_PATH.intersection(path)
+        and not any(part.strip() in {"", ".", ".."} for part in parts)
+    )
+
+
+def _entry_problem(url: str, name: str, detail: str) -> Problem:
+    details = {"name": name, "detail": detail}
+    return Problem(code="remote_entry_invalid", where=display_url(url), details=details)
+
+
+def _format_validation_error(error: ValidationError) -> str:
+    """Every broken rule of a document, without the values that broke it."""
+    rules = error.errors(include_url=False, include_context=False, include_input=False)
+    told = [f"{'.'.join(map(str, rule['loc']))}: {rule['msg']}".lstrip(": ") for rule in rules]
+    return "; ".join(told[:3])
+
+
+def _unusable_index(url: str, detail: str) -> SourceError:
+    return SourceError(detail, code="remote_unusable", url=display_url(url))

@@ -1,0 +1,361 @@
+"""A file from the web: from the address that was judged, whole, and never more than was asked.
+
+Every step of the way is judged like the first one: its name is resolved once, all its numbers must
+be allowed, and the connection goes to one of exactly these. What stands on the public network
+cannot send us on into a private one, whatever the operator opened.
+"""
+
+import errno
+import ipaddress
+import os
+import re
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+from urllib.parse import urljoin
+
+import aiohttp
+import anyio
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from apexbridge.errors import SourceError
+from apexbridge.ssrf import (
+    CheckedUrl,
+    IPAddress,
+    IPNetwork,
+    check_addresses,
+    check_url,
+    display_url,
+    url_refused,
+)
+
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Host and port in, the numbers it stands for out."""
+ExpectedType = Literal["text", "json", "zip"]
+
+_MAX_REDIRECTS = 5
+_OK = 200
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_LOGIN = frozenset({401, 403, 407, 511})
+_GENERIC_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream"})
+_CONTENT_TYPES: dict[ExpectedType, re.Pattern[str]] = {
+    "text": re.compile(r"text/(?!html$).+|application/(markdown|x-markdown|yaml|x-yaml)"),
+    "json": re.compile(r"application/(.+\+)?json|text/(plain|json)"),
+    "zip": re.compile(r"application/(zip|x-zip|x-zip-compressed)"),
+}
+_HTML_START = re.compile(
+    rb"(\xef\xbb\xbf)?\s*(<!--.*?-->\s*)*<(!doctype\s+html|html[\s>])", re.IGNORECASE | re.DOTALL
+)
+_SNIFF_BYTES = 1024
+_HEADERS = {"Accept-Encoding": "identity", "User-Agent": "apexbridge"}
+
+
+_AddrInfo = tuple[int, int, int, str, tuple[object, ...]]
+"""What a socket is made for: family, kind, protocol, a name, and the number with its port."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """How long and how much, and which private networks are open. Empty opens none."""
+
+    seconds: float = 15
+    """For all of it: names, redirects and the body."""
+    max_bytes: int = 1024 * 1024
+    allow_networks: tuple[IPNetwork, ...] = ()
+
+    @classmethod
+    def of(
+        cls, *, seconds: float, max_bytes: int, allow_networks: Iterable[str] = ()
+    ) -> "FetchLimits":
+        """Read the networks as they are written: `10.0.0.0/8`.
+
+        Raises:
+            ValueError: If one is no network.
+        """
+        networks = tuple(map(ipaddress.ip_network, allow_networks))
+        return cls(seconds=seconds, max_bytes=max_bytes, allow_networks=networks)
+
+    def after(self, *, is_private: bool) -> "FetchLimits":
+        """What still holds after a step: from the public network no private one is reached."""
+        return self if is_private else replace(self, allow_networks=())
+
+
+async def system_resolve(host: str, port: int) -> Sequence[str]:
+    """Ask the system."""
+    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(entry[4][0] for entry in found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transport:
+    """How the network is reached: who resolves names, and whose certificates count."""
+
+    resolve: Resolver = system_resolve
+    tls: ssl.SSLContext | None = None
+    """The system's authorities, unless others are given."""
+
+
+DEFAULT_TRANSPORT = Transport()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """A file, and where it was found in the end."""
+
+    data: bytes = field(repr=False)
+    url: str
+    is_private: bool
+    """Whether every step of the way was on a network that the operator opened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Redirect:
+    to: str
+
+
+async def fetch(
+    url: str,
+    limits: FetchLimits,
+    *,
+    expected: ExpectedType = "text",
+    web: Transport = DEFAULT_TRANSPORT,
+) -> bytes:
+    """Fetch a file.
+
+    Raises:
+        SourceError: `remote_refused` for an address that may not be asked, `remote_unreachable`
+            where there is no answer in time, `remote_unusable` for an answer that is no such file.
+    """
+    return (await retrieve(url, limits, expected=expected, web=web)).data
+
+
+async def retrieve(
+    url: str,
+    limits: FetchLimits,
+    *,
+    expected: ExpectedType = "text",
+    web: Transport = DEFAULT_TRANSPORT,
+) -> Fetched:
+    """Fetch a file, and say where it was found; raises what `fetch` raises."""
+    try:
+        with anyio.fail_after(limits.seconds):
+            return await _follow(url, limits, expected, web)
+    except TimeoutError:
+        raise _unreachable(url, f"no answer within {limits.seconds:g} s") from None
+
+
+async def _follow(url: str, limits: FetchLimits, expected: ExpectedType, web: Transport) -> Fetched:
+    place, seen = check_url(url), set[str]()
+    for _ in range(_MAX_REDIRECTS + 1):
+        numbers, is_private = await _resolve_and_check(place, limits, web)
+        answer = await _request(place, numbers, limits, expected, web)
+        if isinstance(answer, bytes):
+            return Fetched(data=answer, url=place.url, is_private=is_private)
+        seen.add(place.url)
+        following = _redirect_target(place, answer.to)
+        if place.scheme == "https" and following.scheme == "http":
+            raise url_refused(following.url, f"{display_url(place.url)} leads from https to http")
+        if following.url in seen:
+            raise _unusable(url, "its redirects go round in a circle")
+        place, limits = following, limits.after(is_private=is_private)
+    raise _unusable(url, f"it has more than {_MAX_REDIRECTS} redirects")
+
+
+def _redirect_target(place: CheckedUrl, written: str) -> CheckedUrl:
+    try:
+        return check_url(urljoin(place.url, written))
+    except ValueError:
+        raise url_refused(
+            written, f"{display_url(place.url)} leads to it, and it makes no sense"
+        ) from None
+
+
+async def _resolve_and_check(
+    place: CheckedUrl, limits: FetchLimits, web: Transport
+) -> tuple[tuple[IPAddress, ...], bool]:
+    if place.number is not None:
+        return check_addresses(place, (place.host,), limits.allow_networks)
+    try:
+        found = await web.resolve(place.host, place.port)
+    except (OSError, UnicodeError):
+        raise _unreachable(place.url, "its host is not known") from None
+    return check_addresses(place, found, limits.allow_networks)
+
+
+async def _request(
+    place: CheckedUrl,
+    numbers: tuple[IPAddress, ...],
+    limits: FetchLimits,
+    expected: ExpectedType,
+    web: Transport,
+) -> bytes | _Redirect:
+    async with _session(numbers, web) as session:
+        try:
+            async with session.get(place.url, allow_redirects=False) as response:
+                target = response.headers.get("Location")
+                if response.status in _REDIRECTS and target is not None:
+                    return _Redirect(to=target)
+                _check_head(place, response, limits, expected)
+                return await _read_text(place, response, limits)
+        except aiohttp.ClientError as error:
+            raise _unreachable(place.url, _error_reason(error)) from None
+
+
+async def post(
+    url: str, body: bytes, limits: FetchLimits, *, web: Transport = DEFAULT_TRANSPORT
+) -> tuple[int, bytes]:
+    """Send JSON to an address that is judged like any other; the status and the answer come back.
+
+    Redirects are not followed: what was sent is meant for that address alone.
+
+    Raises:
+        SourceError: `remote_refused`, `remote_unreachable` or `remote_unusable`, as for `fetch`.
+    """
+    place = check_url(url)
+    try:
+        with anyio.fail_after(limits.seconds):
+            numbers, _ = await _resolve_and_check(place, limits, web)
+            async with (
+                _session(numbers, web) as session,
+                session.post(
+                    place.url,
+                    data=body,
+                    headers={"Content-Type": "application/json"},
+                    allow_redirects=False,
+                ) as response,
+            ):
+                return response.status, await _read_body(place, response, limits)
+    except TimeoutError:
+        raise _unreachable(url, f"no answer within {limits.seconds:g} s") from None
+    except aiohttp.ClientError as error:
+        raise _unreachable(url, _error_reason(error)) from None
+
+
+def _session(numbers: tuple[IPAddress, ...], web: Transport) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=pinned_connector(numbers, web.tls),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None),  # the caller's clock runs
+        headers=_HEADERS,
+        auto_decompress=False,
+        trust_env=False,
+    )
+
+
+def pinned_connector(
+    numbers: Iterable[IPAddress], tls: ssl.SSLContext | None = None
+) -> aiohttp.TCPConnector:
+    """Connections to these numbers only, whatever host is asked for.
+
+    Names are answered with the numbers, and no socket is made for any other: a host that is itself
+    a number is never resolved.
+    """
+    allowed = tuple(numbers)
+
+    def make_socket(found: _AddrInfo) -> socket.socket:
+        family, kind, protocol, _, target = found
+        if ipaddress.ip_address(str(target[0])) not in allowed:
+            raise PermissionError(errno.EPERM, "not an address that was judged")
+        return socket.socket(family, kind, protocol)
+
+    return aiohttp.TCPConnector(
+        resolver=_PinnedResolver(allowed),
+        socket_factory=make_socket,
+        use_dns_cache=False,
+        force_close=True,
+        ssl=tls or True,
+    )
+
+
+class _PinnedResolver(AbstractResolver):
+    """Answers with the numbers it was given."""
+
+    def __init__(self, numbers: Iterable[IPAddress]) -> None:
+        self._numbers = tuple(numbers)
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """The numbers, whatever is asked."""
+        return [
+            ResolveResult(
+                hostname=host,
+                host=str(number),
+                port=port,
+                family=socket.AF_INET if number.version == 4 else socket.AF_INET6,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for number in self._numbers
+        ]
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _check_head(
+    place: CheckedUrl, response: aiohttp.ClientResponse, limits: FetchLimits, expected: ExpectedType
+) -> None:
+    if response.status in _LOGIN:
+        raise _unusable(place.url, f"it asks for a login (status {response.status})")
+    if response.status != _OK:
+        raise _unreachable(place.url, f"it answered {response.status}")
+    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in {"", "identity"}:
+        raise _unusable(place.url, "it is compressed, which was not asked for")
+    written = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if written in {"text/html", "application/xhtml+xml"}:
+        raise _unusable(place.url, "it is a web page, perhaps a login")
+    if written not in _GENERIC_TYPES and not _CONTENT_TYPES[expected].fullmatch(written):
+        raise _unusable(place.url, f"it is {display_url(written)}, not {expected}")
+    if (response.content_length or 0) > limits.max_bytes:
+        raise _too_large(place, limits)
+
+
+async def _read_text(
+    place: CheckedUrl, response: aiohttp.ClientResponse, limits: FetchLimits
+) -> bytes:
+    body = await _read_body(place, response, limits)
+    if _HTML_START.match(body[:_SNIFF_BYTES]):
+        raise _unusable(place.url, "it is a web page, perhaps a login")
+    return body
+
+
+async def _read_body(
+    place: CheckedUrl, response: aiohttp.ClientResponse, limits: FetchLimits
+) -> bytes:
+    body = bytearray()
+    while piece := await response.content.readany():
+        body += piece
+        if len(body) > limits.max_bytes:
+            raise _too_large(place, limits)
+    return bytes(body)
+
+
+def _error_reason(error: aiohttp.ClientError) -> str:
+    """Why, without aiohttp's words, which may hold what a server sent."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return "its certificate is not trusted"
+    if isinstance(error, aiohttp.ClientSSLError):
+        return "no safe connection can be made"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "its answer was cut off"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "it hung up"
+    if isinstance(error, OSError):
+        return os.strerror(error.errno) if error.errno else "no connection can be made"
+    return "it does not speak HTTP"
+
+
+def _unreachable(url: str, detail: str) -> SourceError:
+    return SourceError(detail, code="remote_unreachable", url=display_url(url))
+
+
+def _unusable(url: str, detail: str) -> SourceError:
+    return SourceError(detail, code="remote_unusable", url=display_url(url))
+
+
+def _too_large(place: CheckedUrl, limits: FetchLimits) -> SourceError:
+    return _unusable(place.url, f"it has more than {limits.max_bytes} bytes")

@@ -1,0 +1,195 @@
+"""A file from a bucket: S3 and Google Cloud Storage, through their own clients.
+
+Which endpoint and which credentials are used is found by these clients, as their users expect.
+They are imported by the first call: they are extras, and slow to load.
+"""
+
+import re
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+
+from apexbridge.errors import SourceError
+from apexbridge.sources.remote.http_client import FetchLimits
+from apexbridge.ssrf import display_url, url_refused
+
+_SCHEMES = ("s3", "gs")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+_MAX_KEY = 1024
+_CHUNK_BYTES = 1 << 16
+_UNCOMPRESSED = frozenset({"", "identity", "aws-chunked"})
+_MISSING = frozenset({"NoSuchKey", "NoSuchBucket", "404"})
+_DENIED = frozenset({"AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Object:
+    scheme: str
+    bucket: str
+    key: str
+    url: str
+
+
+def is_object(url: str) -> bool:
+    """Say whether an address is one in a bucket."""
+    return url.partition("://")[0] in _SCHEMES
+
+
+async def read_object(url: str, limits: FetchLimits) -> bytes:
+    """Read `s3://bucket/key` or `gs://bucket/key`.
+
+    Raises:
+        SourceError: `remote_refused` for an address that makes no sense, `extra_missing` without
+            the client, `remote_unreachable` or `remote_unusable` where the object cannot be had.
+    """
+    place = _parse(url)
+    read = _read_s3 if place.scheme == "s3" else _read_gs
+    sink = _BoundedBuffer(url, limits)
+    try:
+        with anyio.fail_after(limits.seconds):
+            await anyio.to_thread.run_sync(read, place, sink, abandon_on_cancel=True)
+    except TimeoutError:
+        raise sink.late() from None
+    return bytes(sink.data)
+
+
+def _parse(url: str) -> _Object:
+    if not url.isprintable():
+        raise url_refused(url, "it holds characters that no address has")
+    try:
+        parts = urlsplit(url, allow_fragments=False)
+    except ValueError:
+        raise url_refused(url, "it cannot be taken apart") from None
+    scheme, _, rest = url.partition("://")
+    bucket, _, key = rest.partition("/")
+    if scheme not in _SCHEMES or not _BUCKET.fullmatch(bucket) or ".." in bucket or parts.query:
+        raise url_refused(url, "it is not s3://bucket/key or gs://bucket/key")
+    if not key or len(key.encode()) > _MAX_KEY:
+        raise url_refused(url, "it names no object")
+    return _Object(scheme=scheme, bucket=bucket, key=key, url=url)
+
+
+class _BoundedBuffer:
+    """Takes what arrives, in pieces, until there is too much of it or it is too late."""
+
+    def __init__(self, url: str, limits: FetchLimits) -> None:
+        self.data = bytearray()
+        self._url = url
+        self.limits = limits
+        self._ends = time.monotonic() + limits.seconds
+
+    def write(self, piece: bytes) -> int:
+        """Take a piece."""
+        self.data += piece
+        if len(self.data) > self.limits.max_bytes:
+            raise self.unusable(f"it has more than {self.limits.max_bytes} bytes")
+        if time.monotonic() > self._ends:
+            raise self.late()
+        return len(piece)
+
+    def late(self) -> SourceError:
+        """The error for an object that does not come in time."""
+        return self.unreachable(f"no answer within {self.limits.seconds:g} s")
+
+    def unreachable(self, detail: str) -> SourceError:
+        """The error for an object that cannot be had now."""
+        return SourceError(detail, code="remote_unreachable", url=display_url(self._url))
+
+    def unusable(self, detail: str) -> SourceError:
+        """The error for an object that is not what it should be."""
+        return SourceError(detail, code="remote_unusable", url=display_url(self._url))
+
+
+def _import_client(package: str, *, extra: str) -> ModuleType:
+    try:
+        return import_module(package)
+    except ImportError:
+        raise SourceError(code="extra_missing", name=package, extra=extra) from None
+
+
+def _read_s3(place: _Object, sink: _BoundedBuffer) -> None:
+    boto3 = _import_client("boto3", extra="s3")
+    config = import_module("botocore.config").Config(
+        connect_timeout=sink.limits.seconds,
+        read_timeout=sink.limits.seconds,
+        retries={"total_max_attempts": 2},
+    )
+    faults = import_module("botocore.exceptions")
+    with _map_s3_errors(faults, sink):
+        client = boto3.session.Session().client("s3", config=config)
+        try:
+            answer = client.get_object(Bucket=place.bucket, Key=place.key)
+            with answer["Body"] as body:
+                _check_encoding(str(answer.get("ContentEncoding", "")), sink)
+                while piece := body.read(_CHUNK_BYTES):
+                    sink.write(piece)
+        finally:
+            client.close()
+
+
+@contextmanager
+def _map_s3_errors(faults: ModuleType, sink: _BoundedBuffer) -> Generator[None]:
+    try:
+        yield
+    except faults.ClientError as error:
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        raise _status_error(code, sink) from None
+    except (faults.NoCredentialsError, faults.PartialCredentialsError):
+        raise sink.unusable("no credentials for it were found") from None
+    except (faults.BotoCoreError, faults.HTTPClientError) as error:
+        raise sink.unreachable(_error_name(error)) from None
+
+
+def _read_gs(place: _Object, sink: _BoundedBuffer) -> None:
+    storage = _import_client("google.cloud.storage", extra="gs")
+    with _map_gcs_errors(sink):
+        client = storage.Client(project=None)
+        # For its own traces it asks for the bucket too, in a thread that no limit of ours ends.
+        client._bucket_metadata_cache = None
+        try:
+            blob = client.bucket(place.bucket).blob(place.key)
+            blob.download_to_file(
+                sink, raw_download=True, timeout=sink.limits.seconds, retry=None, checksum=None
+            )
+        finally:
+            client.close()
+        _check_encoding(str(blob.content_encoding or ""), sink)
+
+
+@contextmanager
+def _map_gcs_errors(sink: _BoundedBuffer) -> Generator[None]:
+    api, auth = import_module("google.api_core.exceptions"), import_module("google.auth.exceptions")
+    web = import_module("requests.exceptions")
+    try:
+        yield
+    except api.GoogleAPICallError as error:
+        raise _status_error(str(int(error.code or 0)), sink) from None
+    except auth.DefaultCredentialsError:
+        raise sink.unusable("no credentials for it were found") from None
+    except (auth.GoogleAuthError, web.RequestException) as error:
+        raise sink.unreachable(_error_name(error)) from None
+
+
+def _status_error(code: str, sink: _BoundedBuffer) -> SourceError:
+    if code in _MISSING:
+        return sink.unreachable("there is no such object")
+    if code in _DENIED | {"401"}:
+        return sink.unusable("access to it is denied")
+    return sink.unreachable(f"it answered {display_url(code)}")
+
+
+def _check_encoding(written: str, sink: _BoundedBuffer) -> None:
+    if written.strip().lower() not in _UNCOMPRESSED:
+        raise sink.unusable("it is stored compressed")
+
+
+def _error_name(error: Exception) -> str:
+    """What kind of fault it was; the words of these libraries may hold addresses and keys."""
+    return type(error).__name__

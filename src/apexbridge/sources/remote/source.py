@@ -1,0 +1,282 @@
+"""Skills from the network: single addresses, and hosts that list theirs in an index.
+
+They are nobody's here until a person trusts them. What they say is read as it is: nothing in them
+is expanded, and none of their commands ever runs.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+import anyio
+import anyio.to_thread
+
+from apexbridge.errors import SkillNotFoundError, SourceError, StorageError
+from apexbridge.skills import names
+from apexbridge.skills.document import SKILL_MD
+from apexbridge.skills.model import (
+    Fingerprint,
+    Origin,
+    Problem,
+    Provenance,
+    Skill,
+    SkillContent,
+    SkillResource,
+)
+from apexbridge.skills.parser import MAX_SKILL_MD_BYTES, parse_document, parse_skill
+from apexbridge.sources.base import Scan
+from apexbridge.sources.remote.discovery import RemoteFile, SkillIndex, index_url
+from apexbridge.sources.remote.download_cache import Download, DownloadCache, PinStore, sha256_hex
+from apexbridge.sources.remote.http_client import DEFAULT_TRANSPORT, FetchLimits, Transport
+from apexbridge.ssrf import display_url, url_key
+
+PREFIX = "_canonical_"
+"""What the name of every remote skill begins with: none can pass for one of the user's own."""
+_MAX_CONCURRENT = 8
+_DEADLINE_FACTOR = 4
+"""How many times as long as one file all files of a source may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLocations:
+    """The addresses of single skills, and the hosts with an index."""
+
+    skills: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ListedSkill:
+    """What a listed skill was made of."""
+
+    wanted: RemoteFile
+    sha256: str
+    fingerprint: Fingerprint
+
+
+def remote_sources(
+    places: RemoteLocations, limits: FetchLimits, pins: PinStore, web: Transport = DEFAULT_TRANSPORT
+) -> tuple["RemoteSource", ...]:
+    """One source for each index, and one for all single addresses; none is asked yet."""
+    supply = DownloadCache(limits, pins, web)
+    by_id = {f"remote:{display_url(place.rstrip('/'))}": place for place in places.indexes}
+    sources = [
+        RemoteSource(source_id, _index_fetcher(supply, place), supply)
+        for source_id, place in by_id.items()
+    ]
+    if places.skills:
+        single = {
+            url_key(url): RemoteFile(url=url, name=_name_from_url(url)) for url in places.skills
+        }
+        listing = SkillIndex(wanted=tuple(single.values()))
+        sources.append(
+            RemoteSource("remote:addresses", _static_index(listing), supply, must_have=True)
+        )
+    return tuple(sources)
+
+
+class RemoteSource:
+    """Skills of one index, or of a list of addresses."""
+
+    def __init__(
+        self,
+        source_id: str,
+        listing: Callable[[], Awaitable[SkillIndex]],
+        supply: DownloadCache,
+        *,
+        must_have: bool = False,
+    ) -> None:
+        """Remember where to ask; with `must_have`, no file at all means that the source is down."""
+        self._listing = listing
+        self._supply = supply
+        self._must_have = must_have
+        self._held: dict[str, _ListedSkill] = {}
+        self._provenance = Provenance(
+            origin=Origin.REMOTE, source_id=source_id, needs_trust=True, may_run_shell=False
+        )
+
+    @property
+    def id(self) -> str:
+        """The index's address, or that these are the single ones."""
+        return self._provenance.source_id
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """No folder."""
+        return ()
+
+    async def scan(self) -> Scan:
+        """Fetch every skill. One that is down is there as it was, with a warning.
+
+        Raises:
+            SourceError: If there is nothing, and never was.
+        """
+        try:
+            listing = await self._listing()
+            supplied = await self._fetch_all(listing.wanted)
+        except StorageError as error:
+            raise SourceError(error.message, source=self.id) from None
+        if self._must_have and all(each.data is None for each in supplied):
+            raise self._down([problem for each in supplied for problem in each.problems])
+        shelve = _ScanBuilder(self._provenance).shelve
+        scan, held = await anyio.to_thread.run_sync(shelve, listing, supplied)
+        self._held = held
+        return scan
+
+    async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
+        """Read the body, as it was listed."""
+        opened = parse_document(await self._skill_md(self._find(skill)))
+        if isinstance(opened, Problem):
+            raise SourceError(opened.message, source=self.id)
+        return SkillContent(skill=skill, body=opened[0].body)
+
+    async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
+        """Read SKILL.md, or a file that the index lists with its digest."""
+        held = self._find(skill)
+        if path == PurePosixPath(SKILL_MD):
+            return SkillResource(skill=skill, path=path, data=await self._skill_md(held))
+        sha256 = held.wanted.files.get(path.as_posix())
+        if sha256 is None:
+            detail = f"{path} is not among the files that an index lists with a digest"
+            raise SourceError(detail, source=self.id)
+        data = await self._exactly(held.wanted.beside(path.as_posix(), sha256))
+        return SkillResource(skill=skill, path=path, data=data)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    async def _fetch_all(self, wanted: Sequence[RemoteFile]) -> list[Download]:
+        """Get all files, a few at a time; those that do not come in time are as they were."""
+        found, faults = dict[int, Download](), list[SourceError | StorageError]()
+        room = anyio.CapacityLimiter(_MAX_CONCURRENT)
+
+        async def get(at: int) -> None:
+            async with room:
+                try:
+                    found[at] = await self._supply.file(wanted[at])
+                except (SourceError, StorageError) as error:
+                    faults.append(error)
+
+        with anyio.move_on_after(_DEADLINE_FACTOR * self._supply.limits.seconds):
+            async with anyio.create_task_group() as tasks:
+                for at in range(len(wanted)):
+                    tasks.start_soon(get, at)
+        if faults:
+            raise faults[0]
+        return [
+            found[at]
+            if at in found
+            else await self._supply.last_good(each, _deadline_problem(each))
+            for at, each in enumerate(wanted)
+        ]
+
+    async def _skill_md(self, held: _ListedSkill) -> bytes:
+        return await self._exactly(replace(held.wanted, sha256=held.sha256))
+
+    async def _exactly(self, wanted: RemoteFile) -> bytes:
+        """The bytes with that hash, and no others."""
+        try:
+            supplied = await self._supply.file(wanted)
+        except StorageError as error:
+            raise SourceError(error.message, source=self.id) from None
+        if supplied.data is not None and sha256_hex(supplied.data) == wanted.sha256:
+            return supplied.data
+        detail = "; ".join(problem.message for problem in supplied.problems)
+        raise SourceError(detail, source=self.id)
+
+    def _find(self, skill: Skill) -> _ListedSkill:
+        held = self._held.get(skill.name)
+        if held is None or skill.provenance.source_id != self.id:
+            raise SkillNotFoundError(skill.name)
+        if held.fingerprint != skill.fingerprint:
+            raise SourceError(f"{skill.name} has changed since it was listed", source=self.id)
+        return held
+
+    def _down(self, problems: Sequence[Problem]) -> SourceError:
+        if len(problems) == 1:
+            details = {key: said for key, said in problems[0].details.items() if key != "detail"}
+            detail = str(problems[0].details.get("detail", ""))
+            return SourceError(detail, code=problems[0].code, **details)
+        return SourceError("; ".join(problem.message for problem in problems), source=self.id)
+
+
+class _ScanBuilder:
+    """Makes skills of files."""
+
+    def __init__(self, provenance: Provenance) -> None:
+        self._provenance = provenance
+        self._skills: dict[str, Skill] = {}
+        self._held: dict[str, _ListedSkill] = {}
+        self._problems: list[Problem] = []
+
+    def shelve(
+        self, listing: SkillIndex, supplied: Sequence[Download]
+    ) -> tuple[Scan, dict[str, _ListedSkill]]:
+        """Every file in turn; of two with one name the first is kept, and the second told."""
+        self._problems += listing.problems
+        for wanted, each in zip(listing.wanted, supplied, strict=True):
+            self._problems += each.problems
+            if each.data is not None:
+                self._add(wanted, each.data)
+        skills = tuple(self._skills.values())
+        return Scan(skills=skills, problems=tuple(self._problems)), self._held
+
+    def _add(self, wanted: RemoteFile, data: bytes) -> None:
+        where = display_url(wanted.url)
+        if len(data) > MAX_SKILL_MD_BYTES:
+            details = {"limit": MAX_SKILL_MD_BYTES}
+            self._problems.append(Problem(code="skill_md_too_large", where=where, details=details))
+            return
+        reading = parse_skill(data, folder=wanted.name, provenance=self._provenance)
+        # An address is no folder: that its last part differs from the name says nothing.
+        told = [p for p in reading.problems if wanted.is_listed or p.code != "name_mismatch"]
+        self._problems += [replace(problem, where=where) for problem in told]
+        if reading.skill is None:
+            return
+        name = f"{PREFIX}{names.slug(reading.skill.name)}"
+        if name in self._skills:
+            details = {"name": name, "other": display_url(self._held[name].wanted.url)}
+            self._problems.append(Problem(code="remote_name_taken", where=where, details=details))
+            return
+        mark = _fingerprint(wanted, data)
+        self._skills[name] = replace(reading.skill, name=name, fingerprint=mark)
+        self._held[name] = _ListedSkill(wanted=wanted, sha256=sha256_hex(data), fingerprint=mark)
+
+
+def _fingerprint(wanted: RemoteFile, data: bytes) -> Fingerprint:
+    """As of a folder with the same files; only SKILL.md's size is known."""
+    hashes = {SKILL_MD: sha256_hex(data), **wanted.files}
+    digest = hashlib.sha256()
+    for path in sorted(map(PurePosixPath, hashes), key=lambda path: (path.parts[:-1], path.name)):
+        digest.update(f"file\0{path}\0".encode() + bytes.fromhex(hashes[str(path)]))
+    return Fingerprint(size=len(data), files=len(hashes), sha256=digest.hexdigest())
+
+
+def _index_fetcher(supply: DownloadCache, place: str) -> Callable[[], Awaitable[SkillIndex]]:
+    return lambda: supply.listing(index_url(place))
+
+
+def _static_index(listing: SkillIndex) -> Callable[[], Awaitable[SkillIndex]]:
+    async def give() -> SkillIndex:
+        return listing
+
+    return give
+
+
+def _name_from_url(url: str) -> str:
+    """What a skill without a name is called: its folder's name, its file's, or its host's."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # it will be refused when it is asked
+        return ""
+    path = [unquote(part) for part in parts.path.split("/") if part]
+    if path and path[-1].lower() == SKILL_MD.lower():
+        path.pop()
+    return path[-1].removesuffix(".md") if path else parts.netloc.rpartition("@")[2]
+
+
+def _deadline_problem(wanted: RemoteFile) -> Problem:
+    details = {"url": display_url(wanted.url), "detail": "there was no time left for it"}
+    return Problem(code="remote_unreachable", where=display_url(wanted.url), details=details)

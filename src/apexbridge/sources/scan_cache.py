@@ -1,0 +1,217 @@
+"""What was read of a skill, as bytes that can be kept: reading them is far cheaper than parsing."""
+
+import contextlib
+import hashlib
+import json
+import logging
+import sqlite3
+import threading
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from apexbridge import permissions, skills
+from apexbridge.permissions.hook_protocol import Hook, HookEvent
+from apexbridge.permissions.rules import ToolPattern
+from apexbridge.skills.model import Fingerprint, FolderId, Problem, Provenance, Skill, SkillManifest
+from apexbridge.skills.parser import ParseResult
+
+
+@cache
+def reader_id() -> str:
+    """Names the code that reads skills: what another version of it read is not used."""
+    return hashlib.sha256(";".join(_source_stats()).encode()).hexdigest()[:16]
+
+
+def _source_stats() -> Iterator[str]:
+    for room in (skills, permissions):
+        for path in sorted(Path(place) for place in room.__path__):
+            modules = sorted(path.glob("*.py"))
+            # In a zipped package there are none to be seen: the archive speaks for them.
+            for module in modules or [next(p for p in path.parents if p.exists())]:
+                status = module.stat()
+                yield f"{module.name} {status.st_size} {status.st_mtime_ns}"
+
+
+def serialize(reading: ParseResult) -> bytes | None:
+    """Write a reading down; nothing where there is no skill, or no way to tell its state."""
+    skill = reading.skill
+    if skill is None or skill.fingerprint is None:
+        return None
+    mark = skill.fingerprint
+    kept = {
+        "name": skill.name,
+        "description": skill.description,
+        "manifest": skill.manifest.model_dump(by_alias=True, exclude_defaults=True, mode="json"),
+        "tools": [[pattern.tool, pattern.argument] for pattern in skill.tools],
+        "hooks": [asdict(hook) for hook in skill.hooks],
+        "fingerprint": [mark.size, mark.files, mark.sha256],
+        "problems": [[p.code, p.where, p.severity, p.details] for p in reading.problems],
+    }
+    try:
+        return json.dumps(kept, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError):  # a detail that is no JSON, or a lone surrogate
+        return None
+
+
+def deserialize(
+    data: bytes, *, root: Path, provenance: Provenance, folder_id: FolderId | None = None
+) -> ParseResult | None:
+    """Read it back; nothing if it makes no sense."""
+    try:
+        kept: dict[str, Any] = json.loads(data)
+        size, files, sha256 = kept["fingerprint"]
+        if not all(isinstance(kept[key], str) for key in ("name", "description")):
+            return None
+        skill = Skill(
+            name=kept["name"],
+            description=kept["description"],
+            manifest=SkillManifest.model_validate(kept["manifest"]),
+            provenance=provenance,
+            root=root,
+            folder_id=folder_id,
+            fingerprint=Fingerprint(size=size, files=files, sha256=sha256),
+            tools=tuple(ToolPattern(tool, argument) for tool, argument in kept["tools"]),
+            hooks=tuple(_hook(**declared) for declared in kept["hooks"]),
+            is_trusted=not provenance.needs_trust,
+        )
+        problems = tuple(
+            Problem(code=code, where=where, severity=severity, details=details)
+            for code, where, severity, details in kept["problems"]
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return ParseResult(skill=skill, problems=problems)
+
+
+def _hook(event: str, command: Sequence[str], **rest: Any) -> Hook:
+    return Hook(event=HookEvent(event), command=tuple(command), **rest)
+
+
+log = logging.getLogger(__name__)
+
+SETTLED_NS = 2_000_000_000
+"""Clocks of file systems are coarse: what changed this short before it was read may have changed
+again without a trace, and is read again."""
+
+RETRY_AFTER_SECONDS = 30.0
+"""How long a file that is locked, full or read-only is left alone: no scan waits for it again."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS readings (
+    source TEXT NOT NULL, folder TEXT NOT NULL, reader TEXT NOT NULL,
+    stamp BLOB NOT NULL, read_ns INTEGER NOT NULL, reading BLOB NOT NULL, document BLOB NOT NULL,
+    PRIMARY KEY (source, folder)
+)
+"""
+
+
+class CachedReading(NamedTuple):
+    """One folder's stamp when it was read, when that was, and what was read."""
+
+    stamp: bytes
+    read_ns: int
+    reading: bytes
+    document: bytes = b""
+    """The whole SKILL.md; read back only when it is asked for."""
+
+
+class ScanCache:
+    """A file with readings. It only saves work: whatever is wrong with it, scans go on without."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        # Scans of this process take turns, so that only another process can hold one up.
+        self._turn = threading.Lock()
+        self._rests_until = 0.0
+
+    def recall(self, source: str) -> dict[str, CachedReading]:
+        """All that is remembered of a source, by folder."""
+        with self._turn:
+            try:
+                if self._is_left_alone(source) or not self._path.exists():
+                    return {}
+                with contextlib.closing(self._open()) as database:
+                    rows = database.execute(
+                        "SELECT folder, stamp, read_ns, reading FROM readings"
+                        " WHERE source = ? AND reader = ?",
+                        (source, reader_id()),
+                    )
+                    return {folder: CachedReading(*rest) for folder, *rest in rows}
+            except sqlite3.DatabaseError as error:
+                self._begin_anew(error)
+            except OSError as error:
+                log.debug("Nothing is remembered of earlier scans: %s", error)
+            return {}
+
+    def keep(self, source: str, new: Mapping[str, CachedReading], gone: Iterable[str]) -> None:
+        """Remember these folders, and forget those."""
+        rows = [
+            (source, folder, reader_id(), *k[:-1], zlib.compress(k.document, 1))
+            for folder, k in new.items()
+            if _is_encodable(folder)
+        ]
+        lost = [(source, folder) for folder in gone if _is_encodable(folder)]
+        with self._turn:
+            if self._is_left_alone(source):
+                return
+            try:
+                with contextlib.closing(self._open()) as database, database:
+                    database.executemany(
+                        "DELETE FROM readings WHERE source = ? AND folder = ?", lost
+                    )
+                    database.executemany(
+                        "INSERT OR REPLACE INTO readings VALUES (?, ?, ?, ?, ?, ?, ?)", rows
+                    )
+            except sqlite3.DatabaseError as error:
+                self._begin_anew(error)
+            except OSError as error:
+                log.debug("This scan is not remembered: %s", error)
+
+    def document(self, source: str, folder: str, stamp: bytes) -> bytes | None:
+        """The SKILL.md that was remembered of a folder in just this state."""
+        try:
+            with contextlib.closing(self._open()) as database:
+                row = database.execute(
+                    "SELECT document FROM readings WHERE source = ? AND folder = ? AND stamp = ?",
+                    (source, folder, stamp),
+                ).fetchone()
+            return zlib.decompress(row[0]) if row else None
+        except (sqlite3.DatabaseError, OSError, zlib.error, UnicodeError) as error:
+            log.debug("An earlier SKILL.md cannot be read: %s", error)
+            return None
+
+    def _is_left_alone(self, source: str) -> bool:
+        return time.monotonic() < self._rests_until or not _is_encodable(source)
+
+    def _open(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        database = sqlite3.connect(self._path, timeout=0.5)
+        # Losing the last scans to a power cut costs one reading: no sync is waited for.
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = OFF")
+        database.execute(_SCHEMA)
+        return database
+
+    def _begin_anew(self, error: sqlite3.DatabaseError) -> None:
+        if isinstance(error, sqlite3.OperationalError):  # locked, full, read-only: not broken
+            self._rests_until = time.monotonic() + RETRY_AFTER_SECONDS
+            log.debug("Earlier scans cannot be used: %s", error)
+            return
+        log.warning("What is remembered of earlier scans is broken, and begun anew: %s", error)
+        with contextlib.suppress(OSError):
+            for path in self._path.parent.glob(f"{self._path.name}*"):
+                path.unlink(missing_ok=True)
+
+
+def _is_encodable(path: str) -> bool:
+    """Say whether a path can be written down: names on disk may be bytes that are no text."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,215 @@
+"""Which numbers are public, and which lead to this machine or its neighbours. Pure."""
+
+import hashlib
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from apexbridge.errors import SourceError
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+# Written out, because what Python calls global differs between its versions.
+_PRIVATE_V4 = tuple(
+    map(
+        ipaddress.IPv4Network,
+        ("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
+         "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16",
+         "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3"),
+    )
+)  # fmt: skip
+_GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
+_PRIVATE_V6 = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2001:db8::/32", "3fff::/20")))
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_CLOUD_METADATA = frozenset(
+    map(
+        ipaddress.ip_address,
+        ("169.254.169.254", "169.254.170.2", "169.254.170.23", "168.63.129.16", "100.100.100.200",
+         "192.0.0.192", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
+    )
+)  # fmt: skip
+"""Where clouds give a machine its credentials. No setting opens them."""
+
+
+def is_public(number: IPAddress) -> bool:
+    """Say whether a number is one of the public network's, whatever it is wrapped in."""
+    plain = _unwrap_ipv4(number)
+    if plain in _CLOUD_METADATA:
+        return False
+    if isinstance(plain, ipaddress.IPv4Address):
+        return not any(plain in network for network in _PRIVATE_V4)
+    return plain in _GLOBAL_V6 and not any(plain in network for network in _PRIVATE_V6)
+
+
+def is_allowlisted(number: IPAddress, networks: Iterable[IPNetwork]) -> bool:
+    """Say whether the operator opened a network that this number lies in."""
+    plain = _unwrap_ipv4(number)
+    return plain not in _CLOUD_METADATA and any(plain in network for network in networks)
+
+
+def _unwrap_ipv4(number: IPAddress) -> IPAddress:
+    """The IPv4 number in a mapped, 6to4 or NAT64 one. Teredo is never public: it stays itself."""
+    if isinstance(number, ipaddress.IPv4Address):
+        return number
+    if number in _NAT64:
+        return ipaddress.IPv4Address(int(number) & 0xFFFFFFFF)
+    return number.ipv4_mapped or number.sixtofour or number
+
+
+Scheme = Literal["https", "http"]
+_DEFAULT_PORTS = {"https": 443, "http": 80}
+_FIRST_UNPRIVILEGED_PORT = 1024
+_MAX_URL = 4_096
+_MAX_HOST = 253
+_MAX_DISPLAYED = 200
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_IDNA_AMBIGUOUS = frozenset("ßς\u200c\u200d")
+"""What two standards for names turn into two different hosts."""
+_SAFE_IN_PATH = "/%:@!$&'()*+,;=~"
+_SAFE_IN_QUERY = f"{_SAFE_IN_PATH}?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedUrl:
+    """An address whose written form is in order."""
+
+    scheme: Scheme
+    host: str
+    """In ASCII, in lower case, without brackets."""
+    port: int
+    rest: str
+    """Path and query."""
+    number: IPAddress | None = None
+    """The host itself, where it is no name."""
+
+    @property
+    def url(self) -> str:
+        """The one spelling of the address."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == _DEFAULT_PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{host}{port}{self.rest}"
+
+
+def url_refused(url: str, detail: str) -> SourceError:
+    """The error for an address that is not asked."""
+    return SourceError(detail, code="remote_refused", url=display_url(url))
+
+
+def check_url(url: str) -> CheckedUrl:
+    """Take an address apart, or refuse it for how it is written.
+
+    Raises:
+        SourceError: `remote_refused`, for anything but http and https with a plain host.
+    """
+    if len(url) > _MAX_URL or "\\" in url or any(not c.isprintable() or c == " " for c in url):
+        raise url_refused(url, "it is too long, or holds characters that no address has")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise url_refused(url, "it cannot be taken apart") from None
+    scheme = next((known for known in get_args(Scheme) if known == parts.scheme), None)
+    if scheme is None or not parts.hostname:
+        raise url_refused(url, "it is not https:// and a host")
+    if "@" in parts.netloc:
+        raise url_refused(url, "it holds a user name or a password")
+    if port is None:
+        port = _DEFAULT_PORTS[scheme]
+    if port not in _DEFAULT_PORTS.values() and port < _FIRST_UNPRIVILEGED_PORT:
+        raise url_refused(url, f"port {port} is not one of a web server")
+    query = f"?{quote(parts.query, safe=_SAFE_IN_QUERY)}" if parts.query else ""
+    rest = quote(parts.path or "/", safe=_SAFE_IN_PATH) + query
+    host = _host(url, parts.hostname, is_bracketed="[" in parts.netloc)
+    number = None if isinstance(host, str) else host
+    return CheckedUrl(scheme=scheme, host=str(host), port=port, rest=rest, number=number)
+
+
+def _host(url: str, written: str, *, is_bracketed: bool) -> str | IPAddress:
+    if is_bracketed:
+        try:
+            return ipaddress.IPv6Address(written if "%" not in written else "")
+        except ValueError:
+            raise url_refused(url, "its host is no plain IPv6 address") from None
+    if _IDNA_AMBIGUOUS.intersection(written):
+        raise url_refused(url, "its host can be read in two ways; write it as xn--…")
+    try:
+        host = written.removesuffix(".").encode("idna").decode("ascii").lower()
+    except UnicodeError:
+        raise url_refused(url, "its host is no name") from None
+    labels = host.split(".")
+    if _NUMERIC_LABEL.fullmatch(labels[-1]):
+        try:
+            return ipaddress.IPv4Address(host)
+        except ValueError:
+            raise url_refused(url, "its host is an IPv4 address in an odd form") from None
+    if len(host) > _MAX_HOST or not all(map(_LABEL.fullmatch, labels)):
+        raise url_refused(url, "its host is no name")
+    return host
+
+
+def check_addresses(
+    place: CheckedUrl, numbers: Sequence[str], networks: Iterable[IPNetwork]
+) -> tuple[tuple[IPAddress, ...], bool]:
+    """Judge what a name stands for: the numbers, and whether all are on networks that were opened.
+
+    One private address among public ones is an attempt, not an accident: all must pass.
+
+    Raises:
+        SourceError: `remote_refused`, if one may not be reached.
+    """
+    found = tuple(map(_parse_address, numbers))
+    allowed = tuple(networks)
+    permitted = [number is not None and is_allowlisted(number, allowed) for number in found]
+    for written, number, is_in in zip(numbers, found, permitted, strict=True):
+        if number is None or not (is_in or is_public(number)):
+            raise url_refused(place.url, f"{_printable(written)} is not on the public network")
+    if not found:
+        raise url_refused(place.url, "its host has no address")
+    if place.scheme == "http" and not all(permitted):
+        raise url_refused(place.url, "only https is used on the public network")
+    return tuple(number for number in found if number is not None), all(permitted)
+
+
+def _parse_address(written: str) -> IPAddress | None:
+    """A number in its plain form; one that belongs to one network card only is none."""
+    try:
+        return ipaddress.ip_address(written) if "%" not in written else None
+    except ValueError:
+        return None
+
+
+def display_url(url: str) -> str:
+    """An address as people may see it: without its user, its query, and what steers a terminal."""
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        bare = urlunsplit((parts.scheme, host, parts.path, "", ""))
+    except ValueError:
+        bare = url.partition("?")[0].rpartition("@")[2]
+    return _printable(bare)
+
+
+def _printable(text: str) -> str:
+    plain = "".join(letter if letter.isprintable() else "�" for letter in text)
+    return plain if len(plain) <= _MAX_DISPLAYED else f"{plain[:_MAX_DISPLAYED]}…"
+
+
+def url_key(url: str) -> str:
+    """What an address is remembered by: one spelling, and of its query, which may be a secret,
+    only a hash.
+    """  # noqa: D205
+    try:
+        plain = check_url(url).url
+    except SourceError:  # a bucket's
+        plain = url.partition("#")[0]
+    bare, _, query = plain.partition("?")
+    return f"{bare}?{_short_hash(query)}" if query else bare
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

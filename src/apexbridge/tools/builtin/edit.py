@@ -1,0 +1,235 @@
+"""Write and Edit: files changed wholly or not at all, and only what was meant."""
+
+import os
+import stat
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import anyio.to_thread
+from pydantic import AliasChoices, Field
+
+from apexbridge.errors import StorageError, ToolInputError
+from apexbridge.paths import replace_bytes
+from apexbridge.permissions.rules import PermissionRequest
+from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
+from apexbridge.tools.builtin import edit_suggestions, text_encoding
+from apexbridge.tools.builtin.path_access import (
+    ResolvedPath,
+    open_parent,
+    open_regular,
+    resolve_path,
+)
+from apexbridge.tools.builtin.read import MAX_BYTES, read_text
+from apexbridge.tools.typed import Arguments, TypedTool, arguments_schema
+
+MAX_WRITE_BYTES = 10 * 1024 * 1024
+_PATH = AliasChoices("file_path", "path", "filename", "file")
+_SNIPPET_LINES = 2
+
+_edit_lock = threading.Lock()
+"""Between looking whether a file changed and replacing it, no other edit of ours may come."""
+
+
+def _permission_request(tool: str, place: ResolvedPath, summary: str) -> PermissionRequest:
+    path = place.path
+    return PermissionRequest(tool=tool, argument=str(path), path=path, summary=summary)
+
+
+class WriteArguments(Arguments):
+    """What to write."""
+
+    file_path: str = Field(
+        validation_alias=_PATH, description="The file, from the working folder or in full."
+    )
+    content: str = Field(
+        validation_alias=AliasChoices("content", "contents", "text", "data"),
+        description="All that the file is to hold.",
+        max_length=MAX_WRITE_BYTES,
+    )
+
+
+class WriteTool(TypedTool[WriteArguments]):
+    """Writes a whole file."""
+
+    def __init__(self) -> None:
+        description = (
+            "Write a whole text file (UTF-8) in the workspace, new or instead of what is there. "
+            "Folders on the way are made. To change a part of a file use Edit."
+        )
+        schema = arguments_schema(WriteArguments)
+        super().__init__(
+            ToolSpec(name="Write", description=description, input_schema=schema), WriteArguments
+        )
+
+    def asks(self, arguments: WriteArguments, context: ToolContext) -> Sequence[PermissionRequest]:
+        """Writing is asked about, with the path as it really is."""
+        place = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
+        summary = f"Write {len(arguments.content):,} characters to {place.shown}"
+        return (_permission_request("Write", place, summary),)
+
+    async def act(self, arguments: WriteArguments, context: ToolContext) -> ToolResult:
+        """Write it."""
+        place = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
+        data = arguments.content.encode()
+        is_new = await anyio.to_thread.run_sync(write_file, place, data)
+        done = "Created" if is_new else "Replaced"
+        lines = arguments.content.count("\n") + (not arguments.content.endswith("\n"))
+        size = f"{lines:,} lines, {len(data):,} bytes" if data else "empty"
+        return ToolResult(text=f"{done} {place.shown} ({size}).", touched=(place.path,))
+
+
+def write_file(place: ResolvedPath, data: bytes, *, may_replace: bool = True) -> bool:
+    """Write a whole file, or nothing; folders on the way are made. True if there was none.
+
+    Raises:
+        ToolFailedError: If it cannot be written, or is there and may not be replaced.
+    """
+    with open_parent(place, makes=True) as parent:
+        try:
+            os.stat(place.path.name, dir_fd=parent, follow_symlinks=False)
+            is_new = False
+        except FileNotFoundError:
+            is_new = True
+        except OSError as error:
+            raise place.failed(error.strerror or str(error)) from error
+        if not (is_new or may_replace):
+            raise place.failed("it is there already")
+        _replace(place, parent, data)
+    return is_new
+
+
+def _replace(place: ResolvedPath, parent: int, data: bytes) -> None:
+    """Put new bytes in a file's place, in this very folder, whatever its name leads to by now."""
+    here = Path(f"/proc/self/fd/{parent}")
+    # Without /proc the folder is found by its name again: whoever swaps it in between, wins.
+    target = (here if here.is_dir() else place.path.parent) / place.path.name
+    try:
+        replace_bytes(target, data)
+    except StorageError as error:
+        raise place.failed(str(error.details["detail"])) from error
+
+
+class EditArguments(Arguments):
+    """What to change."""
+
+    file_path: str = Field(
+        validation_alias=_PATH, description="The file, from the working folder or in full."
+    )
+    old_string: str = Field(
+        validation_alias=AliasChoices("old_string", "old_text", "old"),
+        description="The text to replace, exactly as it stands, without line numbers.",
+        min_length=1,
+    )
+    new_string: str = Field(
+        validation_alias=AliasChoices("new_string", "new_text", "new"),
+        description="The text to put there.",
+    )
+    replace_all: bool = Field(default=False, description="Replace it everywhere, not just once.")
+
+
+class EditTool(TypedTool[EditArguments]):
+    """Replaces a text in a file."""
+
+    def __init__(self) -> None:
+        description = (
+            "Replace a text in a file of the workspace. It must stand there exactly so, and only "
+            "once unless replace_all is true. Encoding and line ends stay as they are."
+        )
+        schema = arguments_schema(EditArguments)
+        super().__init__(
+            ToolSpec(name="Edit", description=description, input_schema=schema), EditArguments
+        )
+
+    def asks(self, arguments: EditArguments, context: ToolContext) -> Sequence[PermissionRequest]:
+        """Editing is asked about, with the path as it really is."""
+        place = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
+        return (_permission_request("Edit", place, f"Edit {place.shown}"),)
+
+    async def act(self, arguments: EditArguments, context: ToolContext) -> ToolResult:
+        """Change it."""
+        if arguments.old_string == arguments.new_string:
+            raise ToolInputError("'old_string' and 'new_string' are the same", name=self.spec.name)
+        place = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
+        text = await anyio.to_thread.run_sync(_edit, place, arguments)
+        return ToolResult(text=text, touched=(place.path,))
+
+
+def _edit(place: ResolvedPath, wanted: EditArguments) -> str:
+    with open_parent(place) as parent:
+        with open_regular(place, parent) as file:
+            seen = os.fstat(file.fileno())
+            data = read_text(place, file)
+        if len(data) > MAX_BYTES:
+            raise place.failed(f"it is larger than {MAX_BYTES:,} bytes")
+        decoded = text_encoding.decode(data)
+        old, new, count = _locate_old_string(place, decoded.text, wanted)
+        text = decoded.text.replace(old, new)
+        changed = _encoded(place, decoded, data, text)
+        with _edit_lock:
+            if not _is_unchanged(parent, place.path.name, seen):
+                raise place.failed("it changed meanwhile: read it again")
+            _replace(place, parent, changed)
+    return _edit_summary(place, decoded.text.find(old), text, new, count)
+
+
+def _locate_old_string(
+    place: ResolvedPath, text: str, wanted: EditArguments
+) -> tuple[str, str, int]:
+    """The text as it stands in the file, with its line ends, what replaces it, and how often."""
+    has_returns = "\r\n" in text
+    is_all_returns = has_returns and text.count("\r\n") == text.count("\n")
+    ways: list[Callable[[str], str]] = [str]
+    if has_returns:
+        ways.insert(0 if is_all_returns else 1, to_crlf)
+    for way in ways:
+        old = way(wanted.old_string)
+        count = text.count(old)
+        if count > 1 and not wanted.replace_all:
+            lines = edit_suggestions.matching_lines(text, old)
+            detail = f"'old_string' stands there {count:,} times (lines {lines})"
+            hint = "give more of the text around it, or set replace_all"
+            raise ToolInputError(f"{detail}: {hint}", name=place.tool)
+        if count:
+            return old, way(wanted.new_string), count
+    why = edit_suggestions.explain_mismatch(text, wanted.old_string)
+    raise ToolInputError(f"'old_string' is not in {place.shown}: {why}", name=place.tool)
+
+
+def to_crlf(text: str) -> str:
+    """The same text with the line ends of Windows."""
+    return text.replace("\r\n", "\n").replace("\n", "\r\n")
+
+
+def _encoded(
+    place: ResolvedPath, decoded: text_encoding.DecodedText, data: bytes, text: str
+) -> bytes:
+    try:
+        if decoded.encode(decoded.text) != data:
+            raise place.failed(f"it is not clean {decoded.told}: an edit would damage it")
+        return decoded.encode(text)
+    except UnicodeEncodeError as error:
+        odd = ascii(error.object[error.start : error.end])
+        detail = f"the file is written in {decoded.told or 'UTF-8'}, which has no {odd}"
+        raise ToolInputError(detail, name=place.tool) from None
+
+
+def _is_unchanged(parent: int, name: str, seen: os.stat_result) -> bool:
+    try:
+        now = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    marks = (stat.ST_INO, stat.ST_DEV, stat.ST_SIZE)
+    return now.st_mtime_ns == seen.st_mtime_ns and all(now[at] == seen[at] for at in marks)
+
+
+def _edit_summary(place: ResolvedPath, start: int, text: str, new: str, count: int) -> str:
+    """What was done, with the first place as it is now."""
+    line = text.count("\n", 0, start) + 1
+    if count > 1:
+        return f"Replaced {count:,} places in {place.shown}, the first in line {line}."
+    lines = text.split("\n")
+    first = max(line - 1 - _SNIPPET_LINES, 0)
+    last = min(line + new.count("\n") + _SNIPPET_LINES, len(lines), first + 20)
+    shown = (f"{number + 1:>6}\t{lines[number].rstrip()[:200]}" for number in range(first, last))
+    return "\n".join((f"Replaced 1 place in {place.shown}, line {line}. It now reads:", *shown))

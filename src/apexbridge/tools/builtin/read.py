@@ -1,0 +1,158 @@
+"""Read: a text file with its line numbers, or what a folder holds."""
+
+import os
+import stat
+from collections.abc import Sequence
+from typing import BinaryIO
+
+import anyio.to_thread
+from pydantic import AliasChoices, Field
+
+from apexbridge.permissions.rules import PermissionRequest
+from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
+from apexbridge.tools.builtin import text_encoding
+from apexbridge.tools.builtin.path_access import (
+    ResolvedPath,
+    is_directory,
+    open_directory,
+    open_parent,
+    open_regular,
+    resolve_path,
+)
+from apexbridge.tools.truncation import MAX_CHARS, truncate_text
+from apexbridge.tools.typed import Arguments, TypedTool, arguments_schema
+
+MAX_BYTES = 32 * 1024 * 1024
+MAX_LINES = 2_000
+MAX_LINE_CHARS = 2_000
+MAX_DIR_ENTRIES = 500
+
+
+class ReadArguments(Arguments):
+    """What to read."""
+
+    file_path: str = Field(
+        validation_alias=AliasChoices("file_path", "path", "filename", "file"),
+        description="The file, from the working folder or in full.",
+    )
+    offset: int = Field(default=1, ge=0, description="The first line, counted from 1.")
+    limit: int = Field(default=MAX_LINES, ge=1, description="How many lines at most.")
+
+
+class ReadTool(TypedTool[ReadArguments]):
+    """Reads a text file, or lists a folder."""
+
+    def __init__(self) -> None:
+        description = (
+            "Read a text file of the workspace; each line comes with its number. Long files come "
+            "in parts: give offset and limit. A folder is listed."
+        )
+        schema = arguments_schema(ReadArguments)
+        super().__init__(
+            ToolSpec(name="Read", description=description, input_schema=schema, read_only=True),
+            ReadArguments,
+        )
+
+    def asks(self, arguments: ReadArguments, context: ToolContext) -> Sequence[PermissionRequest]:
+        """Reading inside the reach is harmless."""
+        place = resolve_path(arguments.file_path, context, self.spec.name)
+        return (
+            PermissionRequest(
+                tool="Read",
+                argument=str(place.path),
+                path=place.path,
+                summary=f"Read {place.shown}",
+                harmless=True,
+            ),
+        )
+
+    async def act(self, arguments: ReadArguments, context: ToolContext) -> ToolResult:
+        """Read it."""
+        place = resolve_path(arguments.file_path, context, self.spec.name)
+        text = await anyio.to_thread.run_sync(_read, place, arguments, abandon_on_cancel=True)
+        return ToolResult(text=text, touched=(place.path,))
+
+
+def _read(place: ResolvedPath, arguments: ReadArguments) -> str:
+    if is_directory(place):
+        return _list_directory(place)
+    with open_parent(place) as parent, open_regular(place, parent) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = read_text(place, file)
+    is_cut = len(data) > MAX_BYTES
+    head = text_encoding.decode(data.rpartition(b"\n")[0] or data[:-1] if is_cut else data)
+    notes = [f"The file is written in {head.told}"] if head.told else []
+    if is_cut:
+        notes.append(f"Only the first {MAX_BYTES:,} of its {size:,} bytes can be read")
+    told = "".join(f"[{note}]\n" for note in notes)
+    return told + _with_line_numbers(head.text, max(arguments.offset, 1), arguments.limit)
+
+
+def read_text(place: ResolvedPath, file: BinaryIO) -> bytes:
+    """A text file's bytes, at most one more than can be read.
+
+    Raises:
+        ToolFailedError: If it is no text, saying what it is.
+    """
+    try:
+        data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise place.failed(error.strerror or str(error)) from error
+    kind = text_encoding.binary_kind(data)
+    if kind:
+        size = f"{len(data):,} bytes" if len(data) <= MAX_BYTES else "large"
+        raise place.failed(f"it is {kind} ({size}), not text")
+    return data
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines, without their ends; a last end begins no further line."""
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def _with_line_numbers(text: str, first: int, limit: int) -> str:
+    lines = split_lines(text)
+    if not lines:
+        return "[The file is empty]"
+    if first > len(lines):
+        return f"[The file has {len(lines):,} lines: there is no line {first:,}]"
+    shown, room, number = list[str](), MAX_CHARS, first
+    for number, line in enumerate(lines[first - 1 : first - 1 + limit], first):
+        numbered = f"{number:>6}\t{truncate_line(line)}"
+        room -= len(numbered) + 1
+        if room < 0:
+            number -= 1
+            break
+        shown.append(numbered)
+    if number < len(lines):
+        shown.append(
+            f"[Lines {first:,} to {number:,} of {len(lines):,}; read on with offset={number + 1}]"
+        )
+    return "\n".join(shown)
+
+
+def truncate_line(line: str) -> str:
+    """A line that is not too long, or the beginning of it with what is missing."""
+    if len(line) <= MAX_LINE_CHARS:
+        return line
+    return f"{line[:MAX_LINE_CHARS]} [{len(line) - MAX_LINE_CHARS:,} more characters]"
+
+
+def _list_directory(place: ResolvedPath) -> str:
+    with open_directory(place) as folder, os.scandir(folder) as entries:
+        names = sorted(_entry_name(entry) for entry in entries)
+    if not names:
+        return f"[The folder {place.shown} is empty]"
+    more = len(names) - MAX_DIR_ENTRIES
+    lines = [f"[{place.shown} is a folder with {len(names):,} entries]", *names[:MAX_DIR_ENTRIES]]
+    lines += [f"[{more:,} more: use Glob with a pattern]"] if more > 0 else []
+    return truncate_text("\n".join(lines), keeps="start", hint="use Glob with a pattern")
+
+
+def _entry_name(entry: "os.DirEntry[str]") -> str:
+    name = entry.name.encode("utf-8", "replace").decode()
+    mode = entry.stat(follow_symlinks=False).st_mode
+    return name + ("/" if stat.S_ISDIR(mode) else "@" if stat.S_ISLNK(mode) else "")

@@ -1,0 +1,46 @@
+"""One cap for what tools give the model: what is left out is always told, and how to get it."""
+
+from typing import Literal
+
+MAX_CHARS = 30_000
+"""About 7,500 tokens of English, 30,000 of Chinese."""
+MIN_CHARS = 400
+"""What a cap leaves room for at least, the line that tells of it included."""
+
+_HEAD_FRACTION = 2 / 3
+
+
+def truncate_text(
+    text: str,
+    limit: int = MAX_CHARS,
+    *,
+    keeps: Literal["start", "ends"] = "ends",
+    hint: str = "",
+) -> str:
+    """Shorten a text to at most `limit` characters, with a line that says what is missing.
+
+    `start` keeps the beginning, `ends` the beginning and the last third. The hint says how to
+    get the rest.
+
+    >>> cap_text("short")
+    'short'
+    """
+    limit = max(limit, MIN_CHARS)
+    if len(text) <= limit:
+        return text
+    hint = hint[: MIN_CHARS // 2]
+    room = limit - len(_truncation_notice(len(text), len(text), hint))
+    if keeps == "start":
+        return text[:room] + _truncation_notice(len(text) - room, len(text), hint)
+    first = int(room * _HEAD_FRACTION)
+    last = room - first
+    return (
+        text[:first]
+        + _truncation_notice(len(text) - room, len(text), hint)
+        + text[len(text) - last :]
+    )
+
+
+def _truncation_notice(missing: int, of: int, hint: str) -> str:
+    more = f"; {hint}" if hint else ""
+    return f"\n[{missing:,} of {of:,} characters are left out here{more}]\n"

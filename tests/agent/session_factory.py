@@ -1,0 +1,17 @@
+"""Sessions for tests of the agent's parts."""
+
+from pathlib import Path
+
+from apexbridge.agent.session import Session
+from apexbridge.catalog.path_activation import PathActivation
+from apexbridge.hooks import HookCommand, HookRunner
+from apexbridge.sandbox.base import ExecutionResult
+
+
+async def _run(command: HookCommand) -> ExecutionResult:
+    raise AssertionError(f"no hook is expected here: {command.argv}")
+
+
+def new_session(session_id: str = "s", cwd: Path = Path("/w")) -> Session:
+    """A session without hooks."""
+    return Session(id=session_id, cwd=cwd, waking=PathActivation(cwd), hooks=HookRunner(_run))

@@ -1,0 +1,399 @@
+"""`chat` and `explain`: one question, and a conversation on a terminal."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.from_thread import start_blocking_portal
+
+from apexbridge.models.base import ModelDelta
+from apexbridge.testing import BrokenStream, RawResponse, ScriptedServer, make_skill
+from apexbridge.testing.model_server import ScriptedReply
+from tests.cli.conftest import Done, Run
+from tests.cli.terminal import CTRL_C, CTRL_D, at_a_terminal, environment
+from tests.journeys.chat_client import MARK_SCRIPT, SALES, call, calling, processes_with, saying
+
+pytestmark = pytest.mark.anyio
+
+HASH = {"APEXBRIDGE_INDEX__EMBEDDER": "hash"}
+Piped = Callable[..., Awaitable[Done]]
+
+
+def _model(server: ScriptedServer) -> dict[str, str]:
+    return {
+        **HASH,
+        "APEXBRIDGE_MODEL__BASE_URL": server.base_url,
+        "APEXBRIDGE_MODEL__NAME": "tiny",
+    }
+
+
+@contextmanager
+def _serving(*replies: ScriptedReply) -> Generator[ScriptedServer]:
+    """A model's server in a thread of its own, for a command within this process."""
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(ScriptedServer(replies)) as server,
+    ):
+        yield server
+
+
+@pytest.fixture
+def piped(home: Path, project: Path) -> Piped:
+    """A process with something in its standard input."""
+    project.mkdir(exist_ok=True)
+
+    async def start(*words: str, given: str = "", **variables: str) -> Done:
+        with anyio.fail_after(60):
+            done = await anyio.run_process(
+                [sys.executable, "-m", "apexbridge", *words],
+                input=given.encode(),
+                cwd=project,
+                env=environment(home, **{**HASH, **variables}),
+                check=False,
+            )
+        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return start
+
+
+@pytest.fixture
+def interruptible() -> Generator[None]:
+    """A shell lets what it starts in the background ignore SIGINT, and so all that this starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_question_is_answered_on_stdout_and_the_rest_told_beside(run: Run) -> None:
+    done = run("chat", "What is 12*37?", **HASH)
+    assert (done.code, done.out) == (0, "12*37 = 444\n")
+    assert "No language model is connected" in done.err
+    assert "· Calculate" in done.err
+    assert "go on with --session" in done.err
+
+
+def test_programs_get_one_line_of_json(run: Run) -> None:
+    done = run("chat", "What is 12*37?", "--json", **HASH)
+    assert (done.code, done.err) == (0, "")
+    assert done.data == {
+        "text": "12*37 = 444",
+        "finish": "stop",
+        "session": done.data["session"],
+        "turn": done.data["turn"],
+        "skills": [],
+        "tools": ["Calculate"],
+    }
+
+
+def test_quiet_says_nothing(run: Run) -> None:
+    done = run("chat", "What is 12*37?", "--quiet", **HASH)
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_chinese_is_asked_and_answered(run: Run) -> None:
+    done = run("--lang", "zh", "chat", "计算 12*37", **HASH)
+    assert (done.code, "444" in done.out) == (0, True)
+    assert "没有接入语言模型" in done.err
+    assert "继续" in done.err
+
+
+@pytest.mark.needs("sandbox")
+def test_a_skill_called_by_name_runs_its_script_in_the_sandbox(run: Run, project: Path) -> None:
+    (project / "sales.csv").write_text(SALES, encoding="utf-8")
+    done = run("chat", "/csv-report sales.csv", "--json", **HASH)
+    assert done.code == 0
+    assert (done.data["skills"], "SkillScript" in done.data["tools"]) == (["csv-report"], True)
+    assert "| sales | 2 | 0 | 3 | 4 | 3.50 |" in done.data["text"]
+
+
+def test_a_skill_that_is_not_there_ends_with_three_and_near_names(run: Run) -> None:
+    done = run("chat", "/csv-reprot x", **HASH)
+    assert (done.code, "Traceback" in done.err) == (3, False)
+    assert "No skill named 'csv-reprot'" in done.err
+    assert "csv-report" in done.err
+    programs = run("chat", "/nobody", "--json", **HASH)
+    assert (programs.code, programs.error["code"]) == (3, "skill_not_found")
+
+
+@pytest.mark.parametrize("words", [(), ("",), (" \n",)])
+def test_no_question_is_an_error(run: Run, words: tuple[str, ...]) -> None:
+    done = run("chat", *words, **HASH)
+    assert (done.code, "there is no question" in done.err) == (2, True)
+    assert run("chat", *words, "--json", **HASH).error["code"] == "usage"
+
+
+async def test_a_question_can_come_through_a_pipe(piped: Piped) -> None:
+    done = await piped("chat", given="What is 12*37?\n")
+    assert (done.code, done.out) == (0, "12*37 = 444\n")
+    long = await piped("chat", given="x" * 1_000_001)
+    assert (long.code, "longer than 1,000,000 letters" in long.err) == (2, True)
+
+
+def test_a_model_is_asked_and_a_session_goes_on(run: Run) -> None:
+    replies = [saying("Hello ", "Ann"), saying("You are Ann"), saying("Who?")]
+    with _serving(*replies) as server:
+        first = run("chat", "I am Ann", "--session", "a.b", **_model(server))
+        second = run("chat", "Who am I?", "--session", "a.b", **_model(server))
+        run("chat", "Who am I?", **_model(server))
+    assert (first.code, first.out, first.err) == (0, "Hello Ann\n", "")
+    assert second.out == "You are Ann\n"
+    sent = [json.dumps(request) for request in server.requests]
+    assert ["I am Ann" in text for text in sent] == [True, True, False]
+
+
+def test_a_model_and_skills_can_be_chosen(run: Run) -> None:
+    with _serving(saying("ok")) as server:
+        words = ("--model", "large", "--skill", "changelog", "--skill", "git-commit")
+        done = run("chat", "Do it", *words, **_model(server))
+    assert done.code == 0
+    assert server.requests[0]["model"] == "large"
+    assert "The user wants these skills used: changelog, git-commit." in str(server.requests[0])
+
+
+def test_a_reply_cannot_steer_the_terminal(run: Run) -> None:
+    reply = saying("a\x1b[2Jb\nc\u202ed", "\x07\n")
+    with _serving(reply) as server:
+        done = run("chat", "hi", **_model(server))
+    assert done.out == "a\\x1b[2Jb\nc\\u202ed\\x07\n"
+
+
+def test_a_model_that_refuses_is_told_without_a_trace(run: Run) -> None:
+    refusal = RawResponse(status=401, body=b'{"error": {"message": "bad key"}}')
+    with _serving(refusal, refusal) as server:
+        people = run("chat", "hi", **_model(server))
+        programs = run("chat", "hi", "--json", **_model(server))
+    assert run("explain", "--json", **HASH).data["turn"]["finish"] == "error"
+    assert (people.code, "Traceback" in people.err) == (1, False)
+    assert "The model tiny refused the request" in people.err
+    assert programs.error["code"] == "model_rejected"
+
+
+def test_a_hook_that_blocks_the_question_is_told_with_its_reason(run: Run) -> None:
+    hook = {"type": "command", "command": "bash -c 'echo not today >&2; exit 2'"}
+    hooks = json.dumps({"UserPromptSubmit": [{"hooks": [hook]}]})
+    done = run("chat", "hi", APEXBRIDGE_HOOKS=hooks, **HASH)
+    assert (done.code, done.out) == (5, "not today\n")
+    assert "blocked" in done.err
+
+
+def test_where_nobody_can_be_asked_the_answer_is_no(run: Run, project: Path) -> None:
+    writing = calling(call("Write", path="made.txt", content="x"))
+    with _serving(writing, saying("sorry"), writing, saying("sorry")) as server:
+        people = run("chat", "hi", **_model(server))
+        programs = run("chat", "hi", "--json", **_model(server))
+    assert (people.code, people.out, "Write failed" in people.err) == (0, "sorry\n", True)
+    assert (programs.code, programs.data["tools"]) == (0, ["Write"])
+    assert "[person_denied]" in str(server.requests[1]["messages"][-1])
+    assert not (project / "made.txt").exists()
+
+
+def test_a_tool_that_a_rule_allows_needs_nobody(run: Run, project: Path) -> None:
+    writing = calling(call("Write", path="made.txt", content="x"))
+    with _serving(writing, saying("done")) as server:
+        rule = {"APEXBRIDGE_PERMISSIONS__ALLOW": "Write(made.txt)"}
+        done = run("chat", "hi", **_model(server), **rule)
+    assert (done.out, "· Write" in done.err) == ("done\n", True)
+    assert (project / "made.txt").read_text(encoding="utf-8") == "x"
+
+
+def test_explain_tells_of_the_last_turn_or_of_one_by_its_id(run: Run) -> None:
+    nothing = run("explain", **HASH)
+    assert (nothing.code, nothing.out) == (3, "No turn was recorded yet.\n")
+    first = run("chat", "What is 12*37?", "--json", **HASH).data["turn"]
+    second = run("chat", "What time is it?", "--json", **HASH).data["turn"]
+    last = run("explain", **HASH)
+    assert (last.code, last.out.startswith(f"Turn {second}: 2 rounds, 1 calls")) == (0, True)
+    assert "Now\t" in last.out
+    earlier = run("explain", first[:8], "--json", **HASH).data["turn"]
+    assert earlier["id"] == first
+    assert [one["tool"] for one in earlier["calls"]] == ["Calculate"]
+    assert {"name", "score", "parts", "fate"} == set(earlier["candidates"][0])
+    chinese = run("--lang", "zh", "explain", **HASH).out
+    assert chinese.startswith(f"对话 {second}：询问 2 次")
+    unknown = run("explain", "zzz", **HASH)
+    assert (unknown.code, unknown.out) == (3, "No turn has the id zzz.\n")
+    assert run("explain", "%", "--json", **HASH).code == 3
+
+
+def test_config_shows_no_key(run: Run) -> None:
+    keys = {"OPENAI_API_KEY": "sk-theirs", "APEXBRIDGE_MODEL__API_KEY": "sk-ours"}
+    for words in (("config",), ("config", "--json"), ("config", "model.api_key")):
+        done = run(*words, **keys)
+        assert (done.code, "model.api_key" in done.out or "***" in done.out) == (0, True)
+        assert "sk-" not in done.out + done.err
+
+
+async def test_a_conversation_on_a_terminal(home: Path, project: Path) -> None:
+    project.mkdir()
+    replies = [saying("Hello ", "Ann"), saying("You are Ann")]
+    async with (
+        ScriptedServer(replies) as server,
+        at_a_terminal("chat", cwd=project, variables=environment(home, **_model(server))) as screen,
+    ):
+        await screen.sees("Model: tiny.")
+        await screen.sees("> ")
+        screen.types("/skills\n")
+        await screen.sees("/csv-report  ")
+        await screen.sees("> ")
+        screen.types("/nobody at all\n")
+        await screen.sees("No skill named 'nobody'")
+        await screen.sees("> ")
+        screen.types("I am Ann\n")
+        await screen.sees("Hello Ann")
+        await screen.sees("> ")
+        screen.types("half a quest")
+        await screen.presses_until(CTRL_C, "\r\n> ")
+        screen.types("Who am I?\n")
+        await screen.sees("You are Ann")
+        await screen.sees("> ")
+        screen.types("/exit\n")
+        assert await screen.ends() == 0
+    assert "go on with --session" in screen.screen
+    assert "I am Ann" in json.dumps(server.requests[1])
+    assert "half a quest" not in json.dumps(server.requests[1])
+    history = next(home.rglob("chat_history"))
+    assert history.stat().st_mode & 0o777 == 0o600
+    assert "Who am I?" in history.read_text(encoding="utf-8")
+
+
+@pytest.mark.unmeasured
+async def test_a_conversation_ends_with_the_input(home: Path, project: Path) -> None:
+    project.mkdir()
+    async with at_a_terminal("chat", cwd=project, variables=environment(home)) as screen:
+        await screen.sees("No language model is connected")
+        await screen.sees("> ")
+        screen.types(CTRL_D)
+        assert await screen.ends() == 0
+
+
+@pytest.mark.needs("sandbox")
+async def test_a_person_is_asked_and_the_answer_counts(home: Path, project: Path) -> None:
+    project.mkdir()
+    (project / "seed.txt").write_text("x", encoding="utf-8")
+    made = project / "made.txt"
+    copying = calling(call("Bash", command="cp seed.txt made.txt"))
+    replies = [reply for number in range(5) for reply in (copying, saying(f"end {number}"))]
+    variables = {"APEXBRIDGE_LANG": "zh"}
+    async with (
+        ScriptedServer(replies) as server,
+        at_a_terminal(
+            "chat", cwd=project, variables=environment(home, **_model(server), **variables)
+        ) as screen,
+    ):
+        for number, (key, is_made) in enumerate(
+            [("n", False), ("perhaps", False), ("y", True), ("a", True), ("", True)]
+        ):
+            await screen.sees("> ")
+            screen.types(f"go {number}\n")
+            if key:
+                await screen.sees("允许 Bash：cp seed.txt made.txt")
+                assert "Bash(cp seed.txt made.txt)" in await screen.sees("n 不允许：")
+                screen.types(f"{key}\n")
+            seen = await screen.sees(f"end {number}")
+            assert ("失败" in seen, made.exists()) == (not is_made, is_made)
+            assert key or "允许" not in seen
+            made.unlink(missing_ok=True)
+        screen.types("/exit\n")
+        assert await screen.ends() == 0
+
+
+@pytest.mark.unmeasured
+async def test_what_was_typed_before_a_question_does_not_answer_it(
+    home: Path, project: Path
+) -> None:
+    project.mkdir()
+    writing = calling(call("Write", path="made.txt", content="x"))
+    async with (
+        ScriptedServer([writing, saying("end")]) as server,
+        at_a_terminal("chat", cwd=project, variables=environment(home, **_model(server))) as screen,
+    ):
+        await screen.sees("> ")
+        screen.types("go\ny\n")
+        await screen.sees("n no:")
+        assert not (project / "made.txt").exists()
+        screen.types("n\n")
+        await screen.sees("end")
+    assert not (project / "made.txt").exists()
+
+
+async def test_ctrl_c_ends_the_turn_and_the_conversation_goes_on(home: Path, project: Path) -> None:
+    project.mkdir()
+    hanging = BrokenStream(deltas=[ModelDelta(text="begun")], then="hang")
+    asking = calling(call("Write", path="made.txt", content="x"))
+    async with (
+        ScriptedServer([hanging, asking, saying("well")]) as server,
+        at_a_terminal("chat", cwd=project, variables=environment(home, **_model(server))) as screen,
+    ):
+        await screen.sees("> ")
+        screen.types("first\n")
+        await screen.sees("begun")
+        screen.types(CTRL_C)
+        await screen.sees("Cancelled.")
+        await screen.sees("> ")
+        screen.types("second\n")
+        await screen.sees("n no:")
+        screen.types(CTRL_C)
+        await screen.sees("Cancelled.")
+        await screen.sees("> ")
+        screen.types("third\n")
+        await screen.sees("well")
+        await screen.sees("> ")
+        screen.types(CTRL_D)
+        assert await screen.ends() == 0
+    assert "Traceback" not in screen.screen
+    assert not (project / "made.txt").exists()
+
+
+@pytest.mark.unmeasured
+async def test_a_conversation_is_ended_from_outside(home: Path, project: Path) -> None:
+    project.mkdir()
+    hanging = BrokenStream(deltas=[ModelDelta(text="begun")], then="hang")
+    async with (
+        ScriptedServer([hanging]) as server,
+        at_a_terminal("chat", cwd=project, variables=environment(home, **_model(server))) as screen,
+    ):
+        await screen.sees("> ")
+        screen.types("first\n")
+        await screen.sees("begun")
+        screen.process.terminate()
+        assert await screen.ends() == 143
+    assert "Traceback" not in screen.screen
+
+
+@pytest.mark.unmeasured
+@pytest.mark.needs("sandbox")
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_ends_a_question_and_leaves_nothing(
+    home: Path, project: Path, asked: signal.Signals, code: int
+) -> None:
+    project.mkdir()
+    mark = f"{uuid.uuid4().int % 10**12:012}.5"  # a number of seconds that only this test waits
+    script = MARK_SCRIPT.format(mark=mark)
+    make_skill(home / ".claude/skills", "sleeper", files={"scripts/main.sh": script})
+    with subprocess.Popen(
+        [sys.executable, "-m", "apexbridge", "chat", "/sleeper"],
+        cwd=project,
+        env=environment(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            while not processes_with(mark):
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.05)  # to look takes long, and the command needs the core
+            process.send_signal(asked)
+            _, error = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert (process.returncode, b"Traceback" in error) == (code, False)
+    assert processes_with(mark) == []
+    assert [path for path in home.rglob("workspaces/*") if path.is_dir()] == []

@@ -1,0 +1,157 @@
+"""`run`: scripts from the command line."""
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from apexbridge.runtime.diagnostics import sandbox_message_key
+from apexbridge.sandbox.backend_selection import CanaryResult
+from apexbridge.testing import make_skill
+from tests.cli.conftest import Run
+
+pytestmark = pytest.mark.needs("sandbox")
+
+
+def test_a_bundled_script_makes_its_files_in_the_sandbox(started: Run, project: Path) -> None:
+    (project / "data.csv").write_text("month,sales\n2026-01,3\n2026-02,4\n", encoding="utf-8")
+    words = ("-i", "data.csv", "-o", "out", "csv-report", "--", "data.csv", "--lang", "zh")
+    done = started("run", *words)
+    assert (done.code, "sales" in done.out) == (0, True)
+    assert "Made out/chart.svg" in done.err
+    assert (project / "out/report.md").read_text(encoding="utf-8").startswith("# data")
+
+
+def test_a_script_tells_its_end_as_json(run: Run, home: Path) -> None:
+    source = (
+        "import sys\nprint('out'); print('err', file=sys.stderr)\n"
+        "open('f','w').write('x')\nsys.exit(3)"
+    )
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": source})
+    done = run("run", "--json", "tool")
+    data = done.data
+    assert done.code == 1
+    assert (data["exit_code"], data["stdout"], data["stderr"]) == (3, "out\n", "err\n")
+    assert data["isolation"] in {"bubblewrap", "landlock"}
+    assert (data["timed_out"], data["truncated"], data["produced"]) == (False, False, {"f": 1})
+
+
+@pytest.mark.promise("X13")
+def test_output_that_is_no_text_still_makes_valid_json(run: Run, home: Path) -> None:
+    source = "import os\nos.write(1, bytes(range(256)))"
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": source})
+    done = run("run", "--json", "tool")
+    assert (done.code, len(done.data["stdout"]) > 200) == (0, True)
+
+
+def test_a_script_over_its_time_ends_with_seven(run: Run, home: Path) -> None:
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "echo begun; sleep 60"})
+    done = run("run", "--timeout", "1", "tool")
+    assert (done.code, done.out) == (7, "begun\n")
+    assert "timeout" in done.err
+
+
+@pytest.fixture
+def interruptible() -> Generator[None]:
+    """A shell lets what it starts in the background ignore SIGINT, and so all that this starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.promise("X14")
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_ends_the_script_and_leaves_nothing(
+    home: Path, asked: signal.Signals, code: int
+) -> None:
+    mark = f"{uuid.uuid4().int % 10**12:012}.5"  # a number of seconds that only this test waits
+    script = f"echo begun; sleep {mark}"
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": script})
+    with subprocess.Popen(
+        [sys.executable, "-m", "apexbridge", "run", "tool"],
+        cwd=home,
+        env={"HOME": str(home), "PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"begun\n"
+            process.send_signal(asked)
+            _, error = process.communicate(timeout=20)
+        finally:
+            process.kill()  # where it did not end by itself, it must not meet the next test
+    assert (process.returncode, b"Traceback" in error) == (code, False)
+    found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _holds(path, mark.encode())]
+    assert found == []
+    assert list(home.rglob("workspaces/*")) == []
+
+
+def _holds(path: Path, mark: bytes) -> bool:
+    try:
+        return mark in path.read_bytes()
+    except OSError:
+        return False
+
+
+def test_files_left_behind_are_named_when_not_kept(run: Run, home: Path) -> None:
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "touch a b"})
+    assert "It left a, b" in run("run", "tool").err
+    assert run("run", "tool", LANG="zh_CN.UTF-8").err.startswith("它留下了 a, b")
+
+
+def test_wrong_calls_are_told(run: Run, home: Path) -> None:
+    root = make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "true"})
+    assert run("run", "nobody").code == 3
+    assert run("run", "tool", "a", "b").code == 2
+    assert run("run", "-i", "nowhere", "tool").code == 3
+    assert "cannot be run: it has no script 'x.sh'" in run("run", "tool", "x.sh").err
+    (root / "scripts/main.sh").chmod(0o644)
+    assert run("run", "tool").code == 5
+
+
+def test_doctor_tells_which_sandbox_works(run: Run) -> None:
+    assert "works, by trying; scripts run in it" in run("doctor").out
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "word"),
+    [
+        ("bubblewrap", "ENOENT", "sandbox_get_bwrap"),
+        ("bubblewrap", "No permissions to create a new namespace", "sandbox_allow_namespaces"),
+        ("bubblewrap", "can read a file outside", "sandbox_broken"),
+        ("landlock", "ENOTSUP", "sandbox_get_landlock"),
+        ("landlock", "can write the skill", "sandbox_broken"),
+    ],
+)
+def test_doctor_says_how_to_get_what_is_missing(name: str, reason: str, word: str) -> None:
+    assert (
+        sandbox_message_key(CanaryResult(name=name, passed=False, reason=reason), chosen="") == word
+    )
+
+
+def test_doctor_marks_the_one_that_is_used() -> None:
+    trial = CanaryResult(name="landlock", passed=True)
+    assert sandbox_message_key(trial, chosen="landlock") == "sandbox_chosen"
+    assert sandbox_message_key(trial, chosen="bubblewrap") == "sandbox_works"
+
+
+@pytest.mark.promise("X15")
+def test_without_a_sandbox_only_by_an_explicit_word_and_on_record(
+    run: Run, started: Run, home: Path
+) -> None:
+    script = 'echo "$HOME"; echo x > ' + str(home / "written")
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": script})
+    assert run("run", "tool").code in {0, 1}
+    assert not (home / "written").exists()
+    done = started("run", "--unsafe-no-sandbox", "tool")
+    assert (done.code, (home / "written").exists()) == (0, True)
+    assert "without isolation" in done.err
+    (log,) = home.rglob("audit.jsonl")
+    assert '"run_unsandboxed"' in log.read_text(encoding="utf-8")

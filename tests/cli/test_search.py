@@ -1,0 +1,190 @@
+"""`find` and `index`."""
+
+import contextlib
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from apexbridge.cli.commands import search
+from apexbridge.cli.output import Output
+from apexbridge.runtime.source_factory import SourceFactory
+from apexbridge.skills.model import Problem
+from apexbridge.sources.base import SkillSource
+from apexbridge.testing import make_skill
+from tests.cli.conftest import Run
+from tests.cli.in_process import call
+
+HASH = ("--set", "index.embedder=hash")
+REQUEST = "commit staged changes with a clear message"
+
+
+@pytest.fixture
+def hashed(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    project.mkdir()
+    monkeypatch.chdir(project)
+    return call
+
+
+def test_find_puts_the_skill_that_fits_first(started: Run) -> None:
+    done = started(*HASH, "find", REQUEST, "--limit", "2")
+    assert (done.code, done.err) == (0, "")
+    rows = [line.split("\t") for line in done.out.splitlines()]
+    assert [row[0] for row in rows] == ["1", "2"]
+    assert rows[0][1] == "git-commit"
+    assert re.fullmatch(r"█+░* 0\.\d\d", rows[0][2])
+    assert rows[0][3].startswith("Commits staged changes")
+
+
+def test_find_as_json_tells_the_parts_of_every_score(hashed: Run) -> None:
+    found = hashed("find", REQUEST, "--en", "git commit", "--zh", "提交代码", "--json").data
+    assert (found["query"], found["threshold"]) == (REQUEST, 0.5)
+    assert (found["searched"], found["problem"]) == (6, None)
+    assert len(found["hits"]) == 5
+    best = found["hits"][0]
+    assert (best["rank"], best["name"], best["score"]) == (1, "git-commit", found["confidence"])
+    assert best["description"].startswith("Commits staged changes")
+    assert set(best["parts"]) == {
+        "dense", "view", "view_text", "lexical", "words", "meaning", "usage", "language", "total",
+    }  # fmt: skip
+    assert sum(best["parts"]["words"].values()) == pytest.approx(best["parts"]["lexical"], abs=1e-3)
+
+
+def test_find_explains_each_hit_in_plain_words(hashed: Run, home: Path) -> None:
+    text = 'Fold cranes out of paper, or "cut stars with scissors".'
+    make_skill(home / ".claude/skills", "origami", description=text)
+    done = hashed("find", "cut stars with scissors", "--explain", "--limit", "1")
+    heading, *said = done.out.splitlines()
+    assert heading.startswith("1. origami  ")
+    assert [line.strip().split(":")[0] for line in said] == [
+        "meaning", "nearest part", "words", "usage", "language",
+    ]  # fmt: skip
+    assert said[1].endswith("“cut stars with scissors”")
+    assert "scissor 2" in said[2]
+    chinese = hashed("find", "zzz", "--explain", "--limit", "1", LANG="zh_CN.UTF-8")
+    assert "词语：没有请求中的词" in chinese.out
+
+
+def test_that_nothing_fits_is_an_answer_and_no_failure(hashed: Run) -> None:
+    done = hashed("find", "hello, how are you today?")
+    assert done.code == 0
+    assert done.err.startswith("No skill clearly fits: confidence 0.")
+    sure = hashed("--set", "index.threshold=0", "find", "hello, how are you today?")
+    assert (sure.code, sure.err) == (0, "")
+
+
+def test_a_blank_request_finds_nothing(hashed: Run) -> None:
+    done = hashed("find", " ", "--json")
+    assert (done.code, done.data["hits"], done.data["searched"]) == (0, [], 6)
+    assert hashed("find", " ").err == "An empty request finds nothing. Say what you want to do.\n"
+
+
+def test_without_its_embedder_find_goes_by_words_and_says_so(hashed: Run) -> None:
+    nowhere = ("--set", "index.embedder=onnx:nowhere")
+    done = hashed(*nowhere, "find", REQUEST, "--limit", "1")
+    assert done.code == 0
+    assert done.out.startswith("1\tgit-commit\t")
+    assert "Searching by words only: The embedder onnx:nowhere does not answer" in done.err
+    problem = hashed(*nowhere, "find", REQUEST, "--json").data["problem"]
+    assert problem["code"] == "embedder_unavailable"
+    rebuilt = hashed(*nowhere, "index", "rebuild", "--json")
+    assert rebuilt.code == 1
+    assert len(rebuilt.data["pending"]) == 6
+
+
+def test_what_a_skill_says_cannot_steer_the_terminal(hashed: Run, home: Path) -> None:
+    hostile = "zebra \x1b[2J\x9b31m \u202egnp.exe [bold red]x[/] \r gone"
+    make_skill(home / ".claude/skills", "mine", description=hostile)
+    for arguments in (("find", "zebra"), ("find", "zebra \x1b[2J", "--explain")):
+        done = hashed(*arguments)
+        assert not set(done.out + done.err) & set("\x1b\x9b\u202e\r")
+        assert "mine" in done.out.splitlines()[0]
+
+
+def test_without_any_skill_there_is_nothing_to_find(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def nowhere(_places: SourceFactory) -> tuple[list[SkillSource], list[Problem]]:
+        return [], []
+
+    monkeypatch.setattr(SourceFactory, "sources", nowhere)
+    monkeypatch.chdir(home)
+    request = search.SearchRequest(query="x", english="", chinese="", limit=5)
+    with pytest.raises(SystemExit) as ended:
+        search.find(
+            Output("find", False, False, {"index": {"embedder": "hash"}}), request, explain=False
+        )
+    assert ended.value.code == 3
+    assert capsys.readouterr().out == "No skills found.\n"
+
+
+def test_on_a_terminal_progress_is_shown_beside_the_output(home: Path, tmp_path: Path) -> None:
+    master, slave = pty.openpty()
+    with (tmp_path / "output").open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "apexbridge", *HASH, "find", REQUEST],
+            cwd=tmp_path,
+            env={"HOME": str(home), "LANG": "C.UTF-8", "TERM": "xterm"},
+            stdout=output,
+            stderr=slave,
+        )
+    os.close(slave)
+    shown = b""
+    with contextlib.suppress(OSError):  # Linux says EIO when the other end is gone
+        while piece := os.read(master, 65536):
+            shown += piece
+    os.close(master)
+    assert process.wait(timeout=60) == 0
+    assert b"Indexing skills" in shown
+    assert (tmp_path / "output").read_bytes().startswith(b"1\tgit-commit\t")
+
+
+def test_the_index_tells_how_it_stands(hashed: Run, home: Path) -> None:
+    before = hashed("index", "status", "--json").data
+    assert (before["rows"], before["skills"], len(before["missing"])) == (0, 6, 6)
+    assert hashed("index", "verify").code == 8
+    hashed("find", REQUEST, "--quiet")
+    after = hashed("index", "verify", "--json")
+    assert after.code == 0
+    assert after.data == {
+        "embedder": "hash-64",
+        "dimensions": 64,
+        "store": "sqlite",
+        "path": after.data["path"],
+        "bytes": after.data["bytes"],
+        "rows": 6,
+        "skills": 6,
+        "missing": [],
+        "stale": [],
+        "orphaned": [],
+        "problems": [],
+    }
+    make_skill(home / ".claude/skills", "mine")
+    make_skill(home / ".claude/skills", "git-commit", description="Another one")
+    done = hashed("index", "status")
+    assert done.code == 0
+    assert "entries: 6, skills: 7" in done.out
+    assert "not indexed yet: 1 (mine)" in done.out
+    assert "changed since: 1 (git-commit)" in done.out
+    assert "the next search brings it up to date" in done.out
+
+
+def test_the_index_can_be_made_anew(hashed: Run, home: Path) -> None:
+    first = hashed("index", "rebuild", "--json")
+    assert (first.code, len(first.data["added"]), first.data["problem"]) == (0, 6, None)
+    assert hashed("index", "rebuild").out == "Entries made anew: 6, dropped: 0\n"
+    (index,) = home.rglob("index.db")
+    index.write_bytes(b"no database")
+    assert hashed("index", "rebuild").code == 0
+    assert hashed("index", "verify").out.endswith("Index and skills agree.\n")
+
+
+def test_a_wrong_call_is_told_as_json_too(started: Run) -> None:
+    done = started("find", "x", "--limit", "0", "--json")
+    assert done.code == 2
+    assert json.loads(done.out)["error"]["code"] == "usage"

@@ -1,0 +1,252 @@
+"""`sources`, `trust`, `ls --all`, `ls --budget` and `show --why`."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from apexbridge.cli.output import Output
+from apexbridge.skills import tree
+from apexbridge.testing import make_skill
+from tests.cli.conftest import Run
+from tests.cli.in_process import call
+
+SCRIPT = "#!/usr/bin/env python3\nprint('ran')\n"
+
+
+@pytest.fixture
+def inside(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line in this process, in a project of its own."""
+    project.mkdir()
+    monkeypatch.chdir(project)
+    return call
+
+
+def _project_skill(project: Path, **fields: object) -> Path:
+    given: dict[str, object] = {"allowed_tools": "Bash(git *)", **fields}
+    return make_skill(
+        project / ".claude/skills",
+        raw=None,
+        name="theirs",
+        files={"scripts/main.py": SCRIPT},
+        **given,
+    )
+
+
+@pytest.mark.needs("sandbox")
+def test_a_projects_skill_runs_only_after_it_was_approved(run: Run, project: Path) -> None:
+    root = _project_skill(project)
+    denied = run("run", "--json", "theirs")
+    assert (denied.code, denied.error["code"]) == (5, "skill_untrusted")
+    assert "apexbridge trust theirs" in denied.error["hint"]
+    given = run("trust", "theirs", "--yes", "--json")
+    assert (given.code, given.data["changed"]) == (0, True)
+    assert run("run", "theirs").out == "ran\n"
+    (root / "scripts/main.py").write_text(SCRIPT.replace("ran", "else"), encoding="utf-8")
+    assert run("run", "--json", "theirs").error["code"] == "skill_untrusted"
+
+
+def test_trust_shows_what_a_skill_could_do_and_changes_nothing_unasked(
+    inside: Run, project: Path
+) -> None:
+    _project_skill(project, hooks={"PreToolUse": [{"command": ["true"]}]})
+    done = inside("trust")
+    assert done.code == 0
+    assert "tools: Bash(git *)" in done.out
+    assert "hooks: PreToolUse" in done.out
+    assert "scripts: scripts/main.py" in done.out
+    assert "To approve: apexbridge trust NAME" in done.out
+    nobody = inside("trust", "--all")  # no terminal to ask, so the answer is no
+    assert (nobody.code, "Nothing was changed (skills: 1)." in nobody.out) == (5, True)
+    assert inside("trust", "--all", "--dry-run").code == 0
+    (skill,) = inside("trust", "--json").data["skills"]
+    assert (skill["name"], skill["scripts"]) == ("theirs", ["scripts/main.py"])
+
+
+def test_approvals_can_be_taken_back(inside: Run, project: Path) -> None:
+    _project_skill(project)
+    assert inside("trust", "--all", "--yes").code == 0
+    assert inside("trust").out == "No skill waits for that.\n"
+    assert inside("trust", "--all", "--yes", "--revoke", "--json").data["revoked"] is True
+    assert [skill["name"] for skill in inside("trust", "--json").data["skills"]] == ["theirs"]
+
+
+def test_ones_own_skills_and_unknown_ones_are_no_matter_of_trust(inside: Run, home: Path) -> None:
+    make_skill(home / ".claude/skills", "mine")
+    assert inside("trust", "mine", "--yes").out == "No skill waits for that.\n"
+    assert inside("trust", "nine", "--yes", "--json").code == 3
+
+
+def test_ls_tells_states_and_what_is_hidden(inside: Run, home: Path, project: Path) -> None:
+    _project_skill(project, paths="*.py")
+    make_skill(project / ".claude/skills", "mine", description="theirs")
+    make_skill(home / ".claude/skills", "mine", disable_model_invocation=True)
+    done = inside("ls")
+    assert "theirs\tproject\tasleep, untrusted\t" in done.out
+    assert "mine\tuser\tusers only\t" in done.out
+    assert "Hidden by others of their name: 1; 'apexbridge ls --all' names them" in done.out
+    assert "Waiting for your approval: 1; 'apexbridge trust' tells more" in done.out
+    assert "mine\tproject\thidden, untrusted\ttheirs" in inside("ls", "--all").out
+    (hidden,) = inside("ls", "--json").data["shadowed"]
+    assert hidden["states"] == ["shadowed", "untrusted"]
+
+
+def test_show_why_says_who_won_and_who_may_call(inside: Run, home: Path, project: Path) -> None:
+    for place in ("packages", ""):
+        (project / place / ".claude").mkdir(parents=True, exist_ok=True)
+    make_skill(home / ".claude/skills", "x")
+    make_skill(project / ".claude/skills", "x")
+    make_skill(project / ".agents/skills", "x")
+    make_skill(project / ".agents/skills", "y", paths="*.py")
+    make_skill(project / ".claude/skills", "z")
+    said = inside("show", "x", "--why").out
+    assert "because its source is the strongest" in said
+    assert "'user' comes before 'project' in skills.precedence" in said
+    assert "The model and the user may call it." in said
+    said = inside("show", "y", "--why").out
+    assert "no other skill claims it" in said
+    assert "It sleeps until a file matches *.py" in said
+    assert "apexbridge trust y" in said
+    inside("--set", "skills.precedence=project", "show", "x", "--why")
+    said = inside("--set", "skills.precedence=project", "show", "x", "--why").out
+    assert "of the same origin, and looked at later" in said
+    why = inside("show", "x", "--json").data["why"]
+    assert [other["origin"] for other in why["wins_over"]] == ["project", "project"]
+    assert why["model_may_call"] is True
+
+
+def test_sources_tells_where_skills_come_from_in_order(
+    inside: Run, home: Path, project: Path
+) -> None:
+    make_skill(home / ".claude/skills", "mine")
+    _project_skill(project)
+    (home / ".agents").mkdir()
+    (home / ".agents/skills").write_text("a file", encoding="utf-8")
+    rows = [line.split("\t") for line in inside("sources").out.splitlines() if "\t" in line]
+    found = {row[4]: row[:4] for row in rows}
+    assert found[str(home / ".claude/skills")] == ["user", "ok", "1", "0"]
+    assert found[str(home / ".apexbridge/skills")] == ["user", "not there", "0", "0"]
+    assert found[str(home / ".agents/skills")] == ["user", "down", "0", "1"]
+    assert found[str(project / ".claude/skills")] == ["project", "ok", "1", "0"]
+    data = inside("sources", "--json").data
+    origins = [row[0] for row in rows]
+    assert origins == sorted(origins, key=data["precedence"].index)
+    (down,) = [source for source in data["sources"] if source["state"] == "down"]
+    assert [problem["code"] for problem in down["problems"]] == ["source_unreadable"]
+    assert "source_unreadable" in inside("sources").out
+
+
+def test_ls_budget_says_what_a_model_is_told(inside: Run, home: Path) -> None:
+    for number in range(30):
+        make_skill(home / ".claude/skills", f"s{number:02}", description="words " * 60)
+    make_skill(home / ".claude/skills", "sleeper", paths="*.py")
+    whole = inside("ls", "--budget", "--json", "--window", "10000000").data
+    assert {skill["extent"] for skill in whole["skills"]} == {"full"}
+    assert "sleeper" not in whole["text"]
+    data = inside("ls", "--budget", "--json", "--window", "100000").data
+    assert data["used"] == len(data["text"]) <= data["budget"] == 4_000
+    assert {skill["extent"] for skill in data["skills"]} > {"shortened"}
+    said = inside("ls", "--budget", "--window", "100000").out
+    assert f"Characters: {data['used']} of 4000, for a window of 100000 tokens" in said
+    assert "Not in full:" in said
+
+
+def test_ls_budget_puts_what_fits_the_request_first(inside: Run, home: Path) -> None:
+    make_skill(home / ".claude/skills", "aaa", description="Grows tomatoes.")
+    make_skill(home / ".claude/skills", "zzz", description="Converts videos to gif.")
+    words = ("--set", "index.embedder=hash", "ls", "--budget", "--json")
+    own = [
+        skill["name"]
+        for skill in inside(*words, "--for", "convert a video to gif").data["skills"]
+        if skill["name"] in {"aaa", "zzz"}
+    ]
+    assert own == ["zzz", "aaa"]
+
+
+def test_chinese_readers_are_spoken_to_in_chinese(inside: Run, project: Path) -> None:
+    _project_skill(project)
+    assert "等待批准" in inside("--lang", "zh", "ls").out
+    assert "工具: Bash(git *)" in inside("--lang", "zh", "trust").out
+    refused = inside("--lang", "zh", "run", "--json", "theirs").error
+    place = f"{project}/.claude/skills"
+    assert refused["message"] == (f"技能“theirs”来自 project:{place}，它现在的内容还没有人批准")
+
+
+def test_a_skill_that_is_named_twice_is_approved_once(inside: Run, project: Path) -> None:
+    _project_skill(project)
+    data = inside("trust", "theirs", "/theirs", "THEIRS", "--dry-run", "--json").data
+    assert [skill["name"] for skill in data["skills"]] == ["theirs"]
+
+
+def test_what_could_be_made_to_run_is_shown_before_it_is(inside: Run, project: Path) -> None:
+    root = _project_skill(project)
+    (root / "scripts/main.py").chmod(0o644)
+    (root / ".vectorized").mkdir()
+    for path in ("run.sh", ".vectorized/x.py", "notes.md"):
+        (root / path).write_text("x", encoding="utf-8")
+    (skill,) = inside("trust", "--json").data["skills"]
+    assert skill["scripts"] == ["run.sh", ".vectorized/x.py", "scripts/main.py"]
+    shown = [file["path"] for file in inside("show", "theirs", "--json").data["files"]]
+    assert ".vectorized/x.py" in shown
+
+
+def test_a_skill_that_cannot_be_hashed_cannot_be_approved_and_it_is_said(
+    inside: Run, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _project_skill(project)
+    usual: dict[str, object] = tree.fingerprint.__kwdefaults__ or {}
+    monkeypatch.setattr(tree.fingerprint, "__kwdefaults__", {**usual, "max_files": 1})
+    refused = inside("trust", "theirs", "--yes", "--json")
+    assert refused.error["code"] == "skill_unhashed"
+    every = inside("trust", "--all", "--yes", "--json").data
+    assert (every["skills"], every["changed"]) == ([], False)
+    assert [skill["name"] for skill in inside("trust", "--json").data["skills"]] == ["theirs"]
+
+
+def test_an_approval_can_be_taken_back_from_a_hidden_skill(
+    inside: Run, home: Path, project: Path
+) -> None:
+    _project_skill(project)
+    assert inside("trust", "theirs", "--yes").code == 0
+    make_skill(home / ".claude/skills", "theirs")
+    assert inside("trust", "theirs", "--revoke", "--yes", "--json").data["changed"] is True
+    shutil.rmtree(home / ".claude/skills/theirs")
+    assert [skill["name"] for skill in inside("trust", "--json").data["skills"]] == ["theirs"]
+
+
+def test_nobody_is_asked_about_what_is_not_shown(
+    inside: Run, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _project_skill(project)
+
+    def agree(_: Output, key: str, **fields: object) -> bool:
+        return bool(key and fields)
+
+    monkeypatch.setattr(Output, "asks", agree)
+    assert inside("trust", "--all", "--quiet").code == 5
+    assert inside("trust", "--all").code == 0
+
+
+def test_a_model_may_call_what_nobody_approved_but_not_what_sleeps(
+    inside: Run, project: Path
+) -> None:
+    _project_skill(project)
+    make_skill(project / ".claude/skills", "sleeper", paths="*.py")
+    may = [inside("show", name, "--json").data["why"] for name in ("theirs", "sleeper")]
+    assert [why["model_may_call"] for why in may] == [True, False]
+
+
+def test_the_block_for_a_prompt_steers_no_terminal(inside: Run, home: Path) -> None:
+    raw = b'---\nname: esc\ndescription: "a\\e[2Jb"\n---\nx\n'
+    make_skill(home / ".claude/skills", "esc", raw=raw)
+    said = inside("ls", "--xml").out
+    assert "a\\x1b[2Jb" in said
+    assert "\x1b" not in said
+
+
+@pytest.mark.parametrize("window", ["1", "99", "1" + "0" * 30])
+def test_a_window_of_any_size_is_one(inside: Run, home: Path, window: str) -> None:
+    make_skill(home / ".claude/skills", "mine")
+    data = inside("ls", "--budget", "--window", window, "--json").data
+    assert data["used"] <= data["budget"]
+    assert "mine" in {skill["name"] for skill in data["skills"]}

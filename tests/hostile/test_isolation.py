@@ -1,0 +1,342 @@
+"""What strangers' code tries to reach: files, processes, the kernel, the network. Attacks 1 to 52.
+
+Each verdict is the error the attack got; what is expected of bubblewrap stands first, then what
+Landlock may answer instead.
+"""
+
+import ctypes
+import signal
+from dataclasses import dataclass
+
+import pytest
+
+from apexbridge.sandbox import seccomp
+from apexbridge.sandbox.backends import BubblewrapSandbox
+from apexbridge.sandbox.launcher import Launcher
+from apexbridge.sandbox.workspace import collect_outputs
+from tests.hostile.attack_setup import Field, field
+from tests.hostile.attacks import kind_of, row
+
+pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Attacks that are all to be answered alike."""
+
+    rows: tuple[int, ...]
+    source: str
+    bubblewrap: frozenset[str]
+    landlock: frozenset[str]
+
+
+def _deed(rows: tuple[int, ...], source: str, bubblewrap: str, landlock: str) -> Deed:
+    return Deed(rows, source, frozenset(bubblewrap.split()), frozenset(landlock.split()))
+
+
+DEEDS = {
+    "files outside": _deed((1, 2, 3, 4), """
+attack("shadow", lambda: read("/etc/shadow"))
+attack("key", lambda: read(F["key"]))
+attack("secret", lambda: read(F["secret"]))
+attack("sibling", lambda: read(F["sibling"]))
+attack("server code", lambda: read(F["server_code"]))
+""", "ENOENT", "EACCES"),
+    "the skill": _deed((5,), """
+md = F["skill"] + "/SKILL.md"
+attack("write", lambda: write(md))
+attack("append", lambda: write(md, "ab"))
+attack("unlink", lambda: os.unlink(md))
+attack("mkdir", lambda: os.mkdir(F["skill"] + "/d"))
+attack("rename", lambda: os.rename(F["skill"], F["skill"] + "2"))
+attack("truncate", lambda: os.truncate(md, 0))
+""", "EROFS", "EACCES"),
+    "replacing the skill": _deed((5,), """
+md = F["skill"] + "/SKILL.md"
+attack("replace", lambda: (write(F["workspace"] + "/n"), os.replace(F["workspace"] + "/n", md)))
+""", "EXDEV", "EACCES"),
+    "modes and times of the skill": _deed((6,), """
+md = F["skill"] + "/SKILL.md"
+attack("chmod", lambda: os.chmod(md, 0o777))
+attack("utime", lambda: os.utime(md, (1, 1)))
+attack("setxattr", lambda: os.setxattr(md, "user.x", b"1"))
+""", "EROFS", "EROFS DONE EPERM EACCES ENOTSUP EOPNOTSUPP"),
+    "writing elsewhere": _deed((7,), """
+for place in ("/usr", "/etc", "/var/tmp", "/", F["outside"], "/usr/bin", F["outside"] + "/home"):
+    attack(place, lambda: write(os.path.join(place, "made-by-attack")))
+""", "EROFS ENOENT", "EACCES"),
+    "through links": _deed((8,), """
+os.symlink(F["secret"], "l")
+attack("through a link", lambda: read("l"))
+attack("write through a link", lambda: write("l"))
+attack("up and out", lambda: read("../secret"))
+""", "ENOENT EROFS", "EACCES"),
+    "hard links": _deed((10,), """
+attack("skill", lambda: os.link(F["skill"] + "/SKILL.md", F["workspace"] + "/h"))
+attack("passwd", lambda: os.link("/etc/passwd", F["workspace"] + "/p"))
+""", "EXDEV EPERM ENOENT", "EXDEV EPERM EACCES"),
+    "by way of /proc": _deed((11,), """
+attack("root", lambda: read(f"/proc/{F['pid']}/root{F['secret']}"))
+attack("cwd", lambda: os.listdir(f"/proc/{F['pid']}/cwd"))
+""", "ENOENT", "EACCES"),
+    "programs": _deed((13,), """
+attack("own", lambda: write("/proc/self/exe", "r+b"))
+attack("python", lambda: write(sys.executable, "r+b"))
+attack("another", lambda: write("/usr/bin/env", "r+b"))
+""", "EROFS ETXTBSY EACCES", "EACCES ETXTBSY"),
+    "making devices": _deed((14,), """
+attack("block", lambda: os.mknod("dev", 0o60666, os.makedev(8, 0)))
+attack("character", lambda: os.mknod("dev2", 0o20666, os.makedev(1, 1)))
+""", "EPERM", "EPERM EACCES"),
+    "devices": _deed((15,), """
+for name in ("mem", "kmsg", "kvm", "vda", "fuse", "loop0", "net/tun", "vsock", "vhost-vsock",
+             "tty"):
+    attack(name, lambda: read("/dev/" + name))
+""", "ENOENT ENXIO", "EACCES ENOENT"),
+    "the kernel's settings": _deed((17,), """
+def knob(path):  # writing back what is there harms nobody if it should succeed
+    with open(path, "r+b") as file:
+        was = file.read()
+        file.seek(0)
+        file.write(was)
+for name in ("kernel/core_pattern", "kernel/hostname", "vm/swappiness", "fs/file-max"):
+    attack(name, lambda: knob("/proc/sys/" + name))
+attack("irq", lambda: knob("/proc/irq/default_smp_affinity"))
+attack("sysrq", lambda: open("/proc/sysrq-trigger", "wb").close())
+attack("sys", lambda: open("/sys/kernel/uevent_helper", "r+b").close())
+def oom():
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("-1000")
+attack("oom", oom)
+attack("cgroup", lambda: open("/sys/fs/cgroup/pids/tasks", "r+b").close())
+""", "EROFS ENOENT EACCES", "EACCES ENOENT"),
+    "the server's memory": _deed((19,), """
+for name in ("environ", "mem", "maps", "cmdline"):
+    attack(name, lambda: read(f"/proc/{F['pid']}/{name}"))
+attack("fd", lambda: os.listdir(f"/proc/{F['pid']}/fd"))
+""", "ENOENT", "EACCES"),
+    "a debugger": _deed((20,), """
+attack("ptrace", lambda: call(N["ptrace"], 16, F["pid"], 0, 0))
+attack("process_vm_readv", lambda: call(N["process_vm_readv"], F["pid"], 0, 0, 0, 0, 0))
+attack("pidfd_getfd", lambda: call(N["pidfd_getfd"], 3, 0, 0))
+""", "EPERM", "EPERM"),
+    "signals": _deed((21,), """
+attack("stop", lambda: os.kill(F["pid"], signal.SIGSTOP))
+attack("ask", lambda: os.kill(F["pid"], 0))
+""", "ESRCH", "EPERM"),
+    "more than was given": _deed((22,), """
+import resource
+for name in ("RLIMIT_DATA", "RLIMIT_NOFILE", "RLIMIT_FSIZE", "RLIMIT_CPU", "RLIMIT_NPROC"):
+    hard = resource.getrlimit(getattr(resource, name))[1]
+    attack(name, lambda: resource.setrlimit(getattr(resource, name), (hard * 2, hard * 2)))
+attack("fifo", lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10)))
+attack("nice", lambda: os.nice(-5))
+page = ctypes.create_string_buffer(1 << 16)
+attack("mlock", lambda: libc.mlock(page, 1 << 16) and (_ for _ in ()).throw(
+    OSError(ctypes.get_errno(), "mlock")))
+""", "ValueError EPERM ENOMEM", "ValueError EPERM ENOMEM"),
+    "loopback": _deed((38,), """
+attack("v4", lambda: socket.create_connection(("127.0.0.1", F["tcp"]), 1))
+attack("v6", lambda: socket.create_connection(("::1", F["tcp"]), 1))
+""", "ECONNREFUSED EADDRNOTAVAIL ENETUNREACH", "EAFNOSUPPORT"),
+    "metadata": _deed((39,), """
+attack("metadata", lambda: socket.create_connection(("169.254.169.254", 80), 1))
+""", "ENETUNREACH EACCES", "EAFNOSUPPORT"),
+    "names": _deed((41,), """
+attack("dns", lambda: socket.getaddrinfo("example.org", 80))
+""", "?", "?"),
+    "unix sockets": _deed((42, 43), """
+attack("unix", lambda: socket.socket(socket.AF_UNIX).connect(F["unix"]))
+attack("abstract", lambda: socket.socket(socket.AF_UNIX).connect(F["abstract"]))
+""", "ENOENT ECONNREFUSED", "EAFNOSUPPORT"),
+    "odd sockets": _deed((44,), """
+for family in (40, 16, 17, 38, 44, 31, 29, 21, 15):
+    attack(str(family), lambda: socket.socket(family, socket.SOCK_DGRAM))
+""", "EAFNOSUPPORT", "EAFNOSUPPORT"),
+    "raw sockets": _deed((44,), """
+attack("raw", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1))
+""", "EPERM", "EAFNOSUPPORT"),
+    "namespaces": _deed((46,), """
+attack("unshare", lambda: call(N["unshare"], 0x10000000))
+attack("clone", lambda: call(N["clone"], 0x10000000 | 17, 0, 0, 0, 0))
+attack("clone3", lambda: call(N["clone3"], 0, 0))
+attack("setns", lambda: call(N["setns"], 0, 0))
+""", "EPERM ENOSYS", "EPERM ENOSYS"),
+    "mounts": _deed((47,), """
+for name in ("mount", "umount2", "chroot", "pivot_root", "open_tree", "fsopen", "move_mount",
+             "mount_setattr"):
+    attack(name, lambda: call(N[name], 0, 0, 0, 0, 0))
+""", "EPERM", "EPERM"),
+    "becoming another": _deed((48,), """
+attack("setuid", lambda: os.setuid(0 if os.getuid() else 65534))
+attack("setgroups", lambda: os.setgroups([0]))
+""", "EPERM EINVAL", "EPERM EINVAL"),
+    "kernel interfaces": _deed((49,), """
+for name in ("io_uring_setup", "keyctl", "add_key", "bpf", "perf_event_open", "userfaultfd",
+             "kexec_load", "init_module", "finit_module", "open_by_handle_at", "swapon", "reboot"):
+    attack(name, lambda: call(N[name], 0, 0, 0, 0, 0))
+""", "EPERM", "EPERM"),
+    "terminals": _deed((51,), """
+import fcntl
+attack("TIOCSTI", lambda: fcntl.ioctl(0, 0x5412, b"x"))
+attack("TIOCLINUX", lambda: fcntl.ioctl(0, 0x541C, b"x"))
+""", "EPERM", "EPERM"),
+}  # fmt: skip
+
+
+@pytest.mark.promise("X09", "X10", "X11")
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=row(*deed.rows)) for name, deed in DEEDS.items()]
+)
+async def test_an_attack_gets_the_answer_it_must(ground: Field, name: str) -> None:
+    deed = DEEDS[name]
+    verdicts = await ground.verdicts(deed.source)
+    is_bubblewrap = kind_of(ground.backend) == "bubblewrap"
+    expected = deed.bubblewrap if is_bubblewrap else deed.landlock
+    if ground.backend.endswith("its own"):  # whose files they are is asked first
+        expected = expected | {"EACCES", "EPERM"}
+    assert verdicts
+    assert {name: verdict for name, verdict in verdicts.items() if verdict not in expected} == {}
+    assert (ground.skill / "SKILL.md").read_bytes().startswith(b"---")
+
+
+@row(9)
+async def test_09_planted_links_are_not_followed_by_the_server(ground: Field) -> None:
+    result = await ground.play("""
+os.symlink(F["secret"], "soft")
+os.symlink(F["outside"], "folder")
+write("own")
+os.link("own", "hard")
+os.mkfifo("pipe")
+write("plain")
+""")
+    found = collect_outputs(ground.workspace, 1000)
+    assert (result.outcome, dict(found.files)) == ("ok", {"plain": b"x"})
+    assert set(found.left) == {"soft", "folder", "own", "hard", "pipe"}
+
+
+@row(12)
+async def test_12_no_descriptor_leaks_in(ground: Field) -> None:
+    result = await ground.play("""
+held = []
+for fd in range(3, 300):
+    try:
+        os.fstat(fd)
+        held.append(fd)
+    except OSError:
+        pass
+print(held)
+""")
+    assert result.stdout == b"[]\n"
+
+
+@row(16)
+async def test_16_a_file_that_would_change_the_user_does_not(ground: Field) -> None:
+    result = await ground.play("""
+import shutil, subprocess
+shutil.copy("/usr/bin/id", "id")
+try:
+    os.chmod("id", 0o6755)
+except OSError:
+    pass
+told = subprocess.run(["./id", "-u"], capture_output=True, text=True).stdout.strip()
+print(told == str(os.getuid()), libc.prctl(39, 0, 0, 0, 0), bool(os.statvfs(".").f_flag & 2))
+""")
+    same, no_new_privileges, no_suid = result.stdout.split()
+    assert (same, no_new_privileges) == (b"True", b"1")
+    assert no_suid == b"True" or kind_of(ground.backend) == "landlock"
+
+
+@row(18, 48)
+@pytest.mark.promise("X09")
+async def test_18_48_a_clean_environment_and_no_powers(
+    ground: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    result = await ground.play("""
+print(json.dumps(sorted(os.environ)))
+head = (ctypes.c_uint32 * 2)(0x20080522, 0)
+caps = (ctypes.c_uint32 * 6)()
+libc.capget(head, caps)
+print(libc.prctl(39, 0, 0, 0, 0), list(caps))
+""")
+    environment, powers = result.stdout.decode().splitlines()
+    assert set(environment.strip('[]"').split('", "')) <= {"FIELD", "LC_CTYPE", "PATH", "PWD"}
+    assert powers == "1 [0, 0, 0, 0, 0, 0]"
+
+
+@row(21)
+async def test_21_killing_everyone_kills_nobody_outside(ground: Field) -> None:
+    hit = list[int]()
+    before = signal.signal(signal.SIGUSR1, lambda number, _: hit.append(number))
+    try:
+        await ground.play("try:\n    os.kill(-1, signal.SIGUSR1)\nexcept OSError:\n    pass\n")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert hit == []
+
+
+@row(40)
+async def test_40_a_datagram_does_not_arrive(ground: Field) -> None:
+    verdicts = await ground.verdicts("""
+def send():
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.connect(("127.0.0.1", F["udp"]))
+    s.send(b"x")
+    s.settimeout(0.2)
+    s.send(b"x")
+    s.recv(1)
+attack("udp", send)
+""")
+    assert verdicts["udp"] in {"ECONNREFUSED", "EAFNOSUPPORT"}
+
+
+@row(45)
+async def test_45_shared_memory_of_the_server_is_not_seen(ground: Field) -> None:
+    key = 0x41504558
+    libc = ctypes.CDLL(None)
+    number = libc.shmget(key, 4096, 0o1666)
+    try:
+        verdicts = await ground.verdicts(f"""
+def attach():
+    if libc.shmget({key}, 4096, 0) < 0:
+        raise OSError(ctypes.get_errno(), "shmget")
+attack("shm", attach)
+""")
+        assert verdicts["shm"] in {"ENOENT", "EPERM"}
+    finally:
+        libc.shmctl(number, 0, None)
+
+
+@row(50)
+@pytest.mark.needs("x86_64")
+async def test_50_the_other_ways_to_call_the_kernel_are_shut(ground: Field) -> None:
+    assert await ground.verdicts('attack("x32", lambda: call(0x40000000 + 39))') == {
+        "x32": "ENOSYS"
+    }
+    # int 0x80 is the call of 32-bit programs: mov eax, 20 (getpid); int 0x80; ret
+    result = await ground.play("""
+import mmap
+code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+code.write(bytes.fromhex("b814000000cd80c3"))
+place = ctypes.addressof(ctypes.c_char.from_buffer(code))
+print(ctypes.CFUNCTYPE(ctypes.c_int)(place)(), flush=True)
+""")
+    assert (result.outcome, result.exit_code, result.stdout) == ("killed", 159, b"")
+
+
+@row(52, on="bubblewrap")
+@pytest.mark.needs("bubblewrap")
+async def test_52_the_skill_cannot_be_remounted_even_without_the_call_filter(
+    launcher: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as without:
+        without.setattr(seccomp, "MACHINES", {})
+        backend = BubblewrapSandbox(launcher)
+    with field("bubblewrap", backend) as ground:
+        verdicts = await ground.verdicts("""
+place = ctypes.create_string_buffer(F["skill"].encode())
+attack("remount", lambda: call(N["mount"], 0, ctypes.addressof(place), 0, 0x1000 | 0x20, 0))
+attack("write", lambda: write(F["skill"] + "/SKILL.md"))
+""")
+    assert verdicts == {"remount": "EPERM", "write": "EROFS"}

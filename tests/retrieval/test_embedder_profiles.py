@@ -1,0 +1,102 @@
+"""Each embedder has numbers that were fitted to it; others have the general ones."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from apexbridge.errors import EmbedderUnavailableError
+from apexbridge.retrieval import fusion
+from apexbridge.retrieval.base import Matrix, TextKind
+from apexbridge.retrieval.embedders.default import DefaultEmbedder
+from apexbridge.retrieval.embedders.use import UseEmbedder
+from apexbridge.retrieval.fusion import (
+    DEFAULT_PROFILE,
+    GENERIC_PROFILE,
+    USE_PROFILE,
+    ConfidenceCalibration,
+    EmbedderProfile,
+    FusionWeights,
+    LogisticCurve,
+    profile_for,
+)
+from apexbridge.retrieval.index import SkillIndex
+from apexbridge.retrieval.skill_document import SkillText
+from apexbridge.retrieval.stores.memory import MemoryStore
+from apexbridge.retrieval.sync import IndexItem, sync
+from apexbridge.testing import HashEmbedder
+
+pytestmark = pytest.mark.anyio
+
+
+def test_an_embedder_is_known_by_what_its_id_begins_with() -> None:
+    assert profile_for(DefaultEmbedder().id) is DEFAULT_PROFILE
+    assert (
+        profile_for(UseEmbedder().id)
+        is profile_for(UseEmbedder(is_adapted=False).id)
+        is USE_PROFILE
+    )
+    assert profile_for(HashEmbedder().id) is profile_for("onnx:mine:0123") is GENERIC_PROFILE
+
+
+async def _confidence(embedder_id: str) -> float:
+    index = SkillIndex(HashEmbedder(), MemoryStore(embedder_id))
+
+    async def read() -> SkillText:
+        return SkillText(name="pdf-forms", summary="Fill in PDF forms.")
+
+    await sync(index, [IndexItem(name="pdf-forms", fingerprint="1", read=read)])
+    return (await index.search("fill in pdf forms")).confidence
+
+
+async def test_an_index_takes_the_numbers_of_its_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
+    never = ConfidenceCalibration(is_fitting=LogisticCurve(near=0, bias=-20))
+    table = {"apexbridge-retriever": EmbedderProfile(fusion=FusionWeights(), calibration=never)}
+    monkeypatch.setattr(fusion, "_OF_KIND", table)
+    assert await _confidence("apexbridge-retriever:1") < 1e-6
+    assert await _confidence("other:1") > 0.1
+
+
+async def test_an_index_has_as_many_views_as_its_embedder_is_worth(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def read() -> SkillText:
+        said = " ".join(f'"say this or that number {place}"' for place in range(6))
+        return SkillText(name="sayings", summary=f"Says things: {said}.")
+
+    counts = dict[str, int]()
+    table = {
+        "few": EmbedderProfile(fusion=FusionWeights(), calibration=ConfidenceCalibration(), views=2)
+    }
+    monkeypatch.setattr(fusion, "_OF_KIND", table)
+    for kind in ("few", "other"):
+        index = SkillIndex(HashEmbedder(), MemoryStore(f"{kind}:1"))
+        await sync(index, [IndexItem(name="s", fingerprint="1", read=read)])
+        await index.refresh()
+        counts[kind] = index.shelf.texts.count(0)
+    assert counts == {"few": 3, "other": 7}
+
+
+async def test_what_calibration_weighs_is_what_the_confidence_takes() -> None:
+    index = SkillIndex(HashEmbedder(), MemoryStore(HashEmbedder().id))
+
+    async def read() -> SkillText:
+        return SkillText(name="pdf-forms", summary="Fill in PDF forms.")
+
+    await sync(index, [IndexItem(name="pdf-forms", fingerprint="1", read=read)])
+    request = "fill in pdf forms"
+    near, small_talk, total = await index.weigh(request)
+    found = await index.search(request)
+    assert found.confidence == pytest.approx(
+        GENERIC_PROFILE.calibration.confidence(float(near[0]), small_talk, 1)
+    )
+    assert found.hits[0].parts.total == pytest.approx(float(total[0]))
+
+
+async def test_without_an_embedder_nothing_is_weighed() -> None:
+    class Gone(HashEmbedder):
+        async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
+            raise EmbedderUnavailableError("it is gone", name=self.id)
+
+    index = SkillIndex(Gone(), MemoryStore("gone"))
+    with pytest.raises(EmbedderUnavailableError):
+        await index.weigh("fill in pdf forms")

@@ -1,0 +1,325 @@
+"""The shelf is the same whatever was put on it and taken off before."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apexbridge.retrieval.base import IndexEntry, Matrix
+from apexbridge.retrieval.memory_index import MemoryIndex, top_rows
+from apexbridge.retrieval.tokenizer import count_terms
+
+SIZE = 8
+NAMES = st.sampled_from("abcdefg")
+VERSIONS = st.integers(0, 3)
+WORDS = ["red", "green", "blue", "数据", "图表"]
+
+
+def _vectors(seed: str, rows: int, size: int = SIZE) -> Matrix:
+    number = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8])
+    vectors = np.random.default_rng(number).normal(size=(rows, size)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def _entry(
+    name: str, version: int = 0, *, size: int = SIZE, views: int | None = None
+) -> IndexEntry:
+    extra = (ord(name[-1]) + version) % 3 if views is None else views
+    word = WORDS[(ord(name[-1]) + version) % len(WORDS)]
+    terms, counts = count_terms([word] * (version + 1) + ["all"])
+    return IndexEntry(
+        name=name,
+        fingerprint=str(version),
+        texts=tuple(f"{name} {version} {word} {row}" for row in range(1 + extra)),
+        vectors=_vectors(f"{name}/{version}/{size}", 1 + extra, size),
+        terms=terms,
+        counts=counts,
+    )
+
+
+def _query(seed: str = "query", size: int = SIZE) -> Matrix:
+    return _vectors(seed, 1, size)[0]
+
+
+def _filled(entries: Sequence[IndexEntry]) -> MemoryIndex:
+    shelf = MemoryIndex()
+    shelf.put(entries)
+    return shelf
+
+
+def _scan(shelf: MemoryIndex, query: Matrix) -> tuple[Matrix, Matrix]:
+    found = shelf.scan(query)
+    return found.dense, found.view
+
+
+def _look(
+    shelf: MemoryIndex, query: Matrix, rows: Sequence[int] | None = None
+) -> tuple[Matrix, Matrix]:
+    wanted = np.arange(len(shelf.names)) if rows is None else np.array(rows, np.intp)
+    found = shelf.look(wanted, query)
+    return found.dense, found.view
+
+
+def _expect_same(shelf: MemoryIndex, entries: dict[str, IndexEntry]) -> None:
+    """Over the living rows, all is as on a shelf that never saw anything else."""
+    assert len(shelf) == len(entries)
+    order = sorted(shelf.row_of, key=lambda name: shelf.row_of[name])
+    fresh = _filled([entries[name] for name in order])
+    rows = [shelf.row_of[name] for name in order]
+    assert [shelf.names[row] for row in rows] == fresh.names == order
+    assert [shelf.texts[row] for row in rows] == list(fresh.texts)
+    assert shelf.pending == fresh.pending
+    assert shelf.is_chinese[rows].tolist() == fresh.is_chinese.tolist()
+    assert np.flatnonzero(shelf.is_alive).tolist() == rows
+    query = _query()
+    for mine, theirs in zip(_scan(shelf, query), _scan(fresh, query), strict=True):
+        assert np.array_equal(mine[rows], theirs)
+    for mine, theirs in zip(_look(shelf, query, rows), _look(fresh, query), strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-6)
+    words = ["red", "数据", "all"]
+    mine, theirs = shelf.lexicon.match(words), fresh.lexicon.match(words)
+    assert np.array_equal(mine.scores[rows], theirs.scores)
+    assert mine.words_of(rows) == theirs.words_of(range(len(rows)))
+    for number, row in enumerate(rows):
+        vectors = entries[shelf.names[row]].vectors
+        assert shelf.vectors_of(row) == pytest.approx(vectors, abs=2e-5)
+        assert shelf.best_view(row, query) == fresh.best_view(number, query)
+        near, expected = shelf.near(row, 3), fresh.near(number, 3)
+        assert [name for name, _ in near] == [name for name, _ in expected]
+        # As above: a matrix of another size is added up in another order, which shows near zero.
+        known = [score for _, score in expected]
+        assert [score for _, score in near] == pytest.approx(known, abs=1e-6)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.lists(st.tuples(NAMES, VERSIONS), max_size=5).map(lambda given: ("put", given)),
+        st.lists(st.tuples(NAMES, VERSIONS), max_size=3).map(lambda given: ("drop", given)),
+        st.just(("sweep", list[tuple[str, int]]())),
+    ),
+    max_size=15,
+)
+
+
+@given(STEPS)
+def test_whatever_was_done_the_shelf_is_as_a_fresh_one(
+    steps: list[tuple[str, list[tuple[str, int]]]],
+) -> None:
+    shelf, held = MemoryIndex(), dict[str, IndexEntry]()
+    for step, given_names in steps:
+        if step == "put":
+            entries = [_entry(name, version) for name, version in given_names]
+            shelf.put(entries)
+            held |= {entry.name: entry for entry in entries}
+        elif step == "drop":
+            shelf.drop([name for name, _ in given_names])
+            held = {name: held[name] for name in held if name not in dict(given_names)}
+        else:
+            shelf = shelf.swept()
+            assert len(shelf.names) == len(shelf)
+    _expect_same(shelf, held)
+
+
+def test_an_empty_shelf_answers_everything() -> None:
+    for shelf in (MemoryIndex(), MemoryIndex().swept()):
+        shelf.put([])
+        shelf.drop(["never"])
+        assert (len(shelf), shelf.dimensions, shelf.is_worn) == (0, 0, False)
+        assert [part.tolist() for part in _scan(shelf, _query())] == [[], []]
+        assert [part.tolist() for part in _look(shelf, _query())] == [[], []]
+        assert shelf.nearest(_query(), 3) == []
+
+
+def test_of_one_name_put_twice_at_once_the_last_is_kept() -> None:
+    shelf = _filled([_entry("a", 1), _entry("b"), _entry("a", 2)])
+    assert (len(shelf), int(shelf.is_alive.sum())) == (2, 2)
+    _expect_same(shelf, {"a": _entry("a", 2), "b": _entry("b")})
+
+
+def test_what_is_scored_is_the_whole_and_the_best_of_whole_and_views() -> None:
+    vectors = np.array([[1, 0], [0, 1], [0.6, 0.8]], np.float32)
+    entry = replace(_entry("a"), texts=("whole", "north", "between"), vectors=vectors)
+    shelf = _filled([entry, replace(_entry("b"), texts=("b",), vectors=vectors[:1])])
+    north = np.array([0, 1], np.float32)
+    for dense, view in (_look(shelf, north), _scan(shelf, north)):
+        assert dense.tolist() == [0, 0]
+        assert view.tolist() == pytest.approx([1, 0])
+    assert shelf.best_view(0, north) == "north"
+    assert shelf.best_view(0, np.array([1, 0], np.float32)) == ""
+    assert shelf.best_view(0, np.array([0.7, 0.7], np.float32)) == "between"
+
+
+def test_a_skill_with_views_beside_those_without_keeps_its_own() -> None:
+    entries = [_entry("a", views=0), _entry("b", views=5), _entry("c", views=0)]
+    shelf = _filled(entries)
+    dense, view = _look(shelf, _query())
+    rough = shelf.scan(_query())
+    for row, entry in enumerate(entries):
+        near = entry.vectors @ _query()
+        assert dense[row] == pytest.approx(near[0], abs=2e-5)
+        assert view[row] == pytest.approx(near.max(), abs=2e-5)
+        assert abs(rough.dense[row] - near[0]) <= rough.off + 2e-5
+        assert abs(rough.view[row] - near.max()) <= rough.off + 2e-5
+
+
+def test_near_leaves_out_itself_and_the_dead() -> None:
+    shelf = _filled([_entry(name) for name in "abcde"])
+    shelf.drop(["b"])
+    near = shelf.near(shelf.row_of["a"], 10)
+    assert sorted(name for name, _ in near) == ["c", "d", "e"]
+    assert [score for _, score in near] == sorted((s for _, s in near), reverse=True)
+    assert shelf.near(shelf.row_of["a"], 0) == []
+    assert _filled([_entry("a")]).near(0, 5) == []
+
+
+def test_without_a_vector_or_with_one_of_another_size_nothing_is_near() -> None:
+    shelf = _filled([_entry("a"), _entry("b")])
+    for query in (np.zeros(0, np.float32), _query(size=SIZE + 1)):
+        for part in (*_scan(shelf, query), *_look(shelf, query)):
+            assert part.tolist() == [0, 0]
+        assert shelf.best_view(0, query) == ""
+
+
+def test_rows_without_numbers_lie_in_no_direction_before_and_after_others_come() -> None:
+    bare = replace(_entry("w", views=0), vectors=np.zeros((1, 0), np.float32))
+    shelf = _filled([bare])
+    assert shelf.dimensions == 0
+    for part in (*_scan(shelf, _query()), *_look(shelf, _query())):
+        assert part.tolist() == [0]
+    assert shelf.best_view(0, _query()) == ""
+    assert shelf.near(0, 5) == []
+    shelf.put([_entry("a"), _entry("b")])
+    assert shelf.dimensions == SIZE
+    shelf.put([replace(bare, name="x")])
+    for again in (shelf, shelf.swept()):
+        dense, view = _look(again, _query())
+        for name in ("w", "x"):
+            row = again.row_of[name]
+            assert (dense[row], view[row], again.vectors_of(row).any()) == (0, 0, False)
+        row = again.row_of["a"]
+        assert again.vectors_of(row) == pytest.approx(_entry("a").vectors, abs=2e-5)
+        assert again.lexicon.match(["all"]).scores.all()
+
+
+@pytest.mark.parametrize("others", [1, 40])
+def test_when_all_are_gone_others_of_another_size_may_come(others: int) -> None:
+    names = [f"n{chr(97 + number)}" for number in range(others)]
+    for size in (SIZE // 2, SIZE * 2):
+        shelf = _filled([_entry(name) for name in names])
+        shelf.drop(names)
+        small = _entry("b", size=size)
+        shelf.put([small])
+        assert shelf.dimensions == size
+        dense, _ = _look(shelf, _query(size=size))
+        near = float(small.vectors[0] @ _query(size=size))
+        assert dense[shelf.row_of["b"]] == pytest.approx(near, abs=2e-5)
+        assert shelf.near(shelf.row_of["b"], 5) == []
+        _expect_same_names(shelf.swept(), ["b"])
+
+
+def _expect_same_names(shelf: MemoryIndex, names: list[str]) -> None:
+    assert (shelf.names, sorted(shelf.row_of)) == (names, names)
+
+
+def test_entries_that_cannot_be_written_to_are_copied() -> None:
+    entry = _entry("a")
+    for array in (entry.vectors, entry.terms, entry.counts):
+        array.flags.writeable = False
+    shelf = _filled([entry])
+    shelf.put([_entry("b")])
+    _expect_same(shelf.swept(), {"a": entry, "b": _entry("b")})
+
+
+def test_a_skill_that_changes_for_ever_does_not_fill_the_memory() -> None:
+    shelf = _filled([_entry(f"n{chr(97 + number)}") for number in range(20)])
+    most = 0
+    for version in range(1_000):
+        shelf.put([_entry("na", version % 7)])
+        if shelf.is_worn:
+            shelf = shelf.swept()
+        most = max(most, len(shelf.names))
+    assert len(shelf) == 20
+    assert most <= 20 + 64 + 1
+
+
+def test_a_few_dead_rows_are_borne_and_many_are_not() -> None:
+    shelf = _filled([_entry(f"n{number}") for number in range(400)])
+    names = list(shelf.row_of)
+    shelf.drop(names[:100])
+    assert not shelf.is_worn
+    shelf.drop(names[100:101])
+    assert shelf.is_worn
+    assert not shelf.swept().is_worn
+
+
+@given(st.lists(st.integers(0, 5), max_size=30), st.integers(-2, 35))
+def test_the_top_are_the_highest_and_equals_stand_in_their_order(
+    values: list[int], limit: int
+) -> None:
+    scores = np.array(values, np.float32)
+    expected = sorted(range(len(values)), key=lambda row: (-values[row], row))[: max(0, limit)]
+    assert top_rows(scores, limit).tolist() == expected
+
+
+def test_the_dead_stand_below_all() -> None:
+    scores = np.array([-np.inf, -5, -np.inf, -3], np.float32)
+    assert top_rows(scores, 2).tolist() == [3, 1]
+    assert top_rows(scores, 3).tolist() == [3, 1, 0]
+
+
+@given(
+    st.lists(st.sampled_from([0.5, 0.25, 0.125, -1.0]) | st.floats(-1, 1, width=32), max_size=400),
+    st.integers(0, 12),
+)
+def test_the_highest_are_those_of_a_plain_sort(values: list[float], limit: int) -> None:
+    scores = np.array(values, np.float32)
+    expected = sorted(range(len(values)), key=lambda row: (-scores[row], row))[:limit]
+    assert top_rows(scores, limit).tolist() == expected
+
+
+def test_the_texts_of_many_rows_are_each_their_own() -> None:
+    names = [f"{letter}{number}" for letter in "abc" for number in range(200)]
+    entries = [
+        replace(_entry(name), texts=_long(name), vectors=_vectors(name, 3)) for name in names
+    ]
+    shelf = MemoryIndex()
+    for first in range(0, len(entries), 77):
+        shelf.put(entries[first : first + 77])
+    assert list(shelf.texts) == [entry.texts for entry in entries]
+    assert len(shelf.texts) == len(entries)
+    assert [shelf.texts.view(row, 2) for row in (0, 599)] == [entries[0].texts[2], _long("c199")[2]]
+    shelf.drop(names[::2])
+    assert list(shelf.swept().texts) == [entry.texts for entry in entries[1::2]]
+
+
+def _long(name: str) -> tuple[str, ...]:
+    """Of several pages in all; what UTF-8 cannot carry among it."""
+    return (f"{name} \ud800 数据 " * 20, "", f"view of {name} \U0001f389")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_nearest_are_those_a_plain_product_finds(seed: int) -> None:
+    """Among many that lie so close together that a rough look cannot part them."""
+    chance = np.random.default_rng(seed)
+    centre = _query(size=64)
+    rows = centre + 0.02 * chance.standard_normal((3_000, 64)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    entries = [
+        replace(_entry("a"), name=f"n{row}", texts=("t",), vectors=rows[row : row + 1])
+        for row in range(len(rows))
+    ]
+    shelf = _filled(entries)
+    shelf.drop(["n7", "n8"])
+    true = rows.astype(np.float64) @ centre.astype(np.float64)
+    true[[7, 8]] = -2
+    assert set(top_rows(shelf.scan(centre).dense, 10).tolist()) != set(
+        np.argsort(-true)[:10].tolist()
+    )
+    found = shelf.nearest(centre, 10)
+    best = np.sort(true)[::-1][:10]
+    assert [near for _, near in found] == pytest.approx(best, abs=1e-5)
+    assert [true[row] for row, _ in found] == pytest.approx(best, abs=1e-5)

@@ -1,0 +1,50 @@
+"""The limit on threads holds while anyone needs it, and is lifted afterwards."""
+
+import json
+from threading import Barrier, Thread
+
+import numpy as np
+from threadpoolctl import ThreadpoolController  # pyright: ignore[reportMissingTypeStubs]
+
+from apexbridge.retrieval.thread_control import single_threaded_blas
+
+
+def _threads() -> set[int]:
+    assert np.__version__  # loaded, so that its libraries are found
+    pools = json.loads(json.dumps(ThreadpoolController().info()))
+    return {pool["num_threads"] for pool in pools if pool["user_api"] == "blas"}
+
+
+def test_the_limit_holds_inside_and_only_there() -> None:
+    before = _threads()
+    with single_threaded_blas():
+        assert _threads() == {1}
+        with single_threaded_blas():
+            assert _threads() == {1}
+        assert _threads() == {1}
+    assert _threads() == before
+
+
+def test_whoever_leaves_first_lifts_it_for_nobody_else() -> None:
+    before = _threads()
+    both_in, first_out = Barrier(2), Barrier(2)
+    seen = list[set[int]]()
+
+    def early() -> None:
+        with single_threaded_blas():
+            both_in.wait()
+        first_out.wait()
+
+    def late() -> None:
+        with single_threaded_blas():
+            both_in.wait()
+            first_out.wait()
+            seen.append(_threads())
+
+    threads = [Thread(target=early), Thread(target=late)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [{1}]
+    assert _threads() == before

@@ -1,0 +1,82 @@
+"""What programs do is held against what the documents of a skill tell."""
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from apexbridge.scanner.report import Finding
+from apexbridge.scanner.scan import scan_skill
+from apexbridge.scanner.scan_input import ScannedFile, ScanTarget
+from tests.scanner.examples import skill
+
+RECORD = 'import sys\n\nwith open("seen.jsonl", "a") as record:\n    record.write(sys.argv[1])\n'
+
+
+def told_of(body: str, source: str, path: str = "scripts/draw.py") -> list[Finding]:
+    program = ScannedFile(path=PurePosixPath(path), data=source.encode())
+    material = ScanTarget(folder="table-tool", files=(*skill(body).files, program))
+    found = scan_skill(material).findings
+    return [f for f in found if f.rule == "AB064" and f.level == "warn"]
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        (RECORD, 3),
+        ('from pathlib import Path\n\nPath("out", ".state_of_it").write_text("1")\n', 3),
+        ('from pathlib import Path\n\nNAME = "calls.jsonl"\nPath(NAME).open("a").write("1")\n', 4),
+        ('import requests\n\nprint(requests.get("https://charts.invalid/x").text)\n', 3),
+        ('import os\n\nprint(os.environ["CHART_STYLE"])\n', 3),
+        ('import base64\n\nprint(base64.b64decode("Y2hhcnQ="))\n', 3),
+        ("import socket\n\nprint(socket.gethostname())\n", 3),
+        ('import os\n\nos.chmod("chart.png", 0o777)\n', 3),
+        ("import os, sys\n\nos.remove(sys.argv[1])\n", 3),
+    ],
+    ids=[
+        "record",
+        "hidden",
+        "followed",
+        "network",
+        "environment",
+        "decoding",
+        "machine",
+        "rights",
+        "removal",
+    ],
+)
+def test_what_no_document_speaks_of_is_found(source: str, line: int) -> None:
+    assert [finding.line for finding in told_of("Draws a chart.\n", source)] == [line]
+
+
+@pytest.mark.parametrize(
+    ("body", "source"),
+    [
+        ("Keeps a list in `seen.jsonl`.\n", RECORD),
+        ("Asks the server at https://charts.invalid.\n", "import httpx\nhttpx.get('x')\n"),
+        ("Set the environment variable CHART_STYLE.\n", "import os\nprint(os.environ['X'])\n"),
+        ("Draws a chart.\n", 'open("chart.csv", "w").write("1")\n'),
+        ("Draws and removes the table.\n", "import os, sys\nos.remove(sys.argv[1])\n"),
+    ],
+    ids=["named", "network", "environment", "ordinary", "removal"],
+)
+def test_what_is_told_or_ordinary_is_left_alone(body: str, source: str) -> None:
+    assert not told_of(body, source)
+
+
+def test_an_argument_that_names_the_file_tells_of_it() -> None:
+    arguments = 'import argparse\n\np = argparse.ArgumentParser()\np.add_argument("seen.jsonl")\n'
+    source = arguments + RECORD
+    assert not told_of("Draws a chart.\n", source)
+
+
+def test_tests_may_write_what_they_like() -> None:
+    assert not told_of("Draws a chart.\n", RECORD, "tests/test_draw.py")
+
+
+def test_a_program_without_any_document_is_held_against_nothing() -> None:
+    assert not told_of("", "def broken(:\n")
+
+
+def test_names_that_lead_to_each_other_end() -> None:
+    source = 'a = b + "x.jsonl"\nb = a\nopen(a, "a").write("1")\n'
+    assert [finding.line for finding in told_of("Draws a chart.\n", source)] == [3]

@@ -1,0 +1,106 @@
+"""A server with chat and records, and a model that does what it is told in JSON."""
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+
+from apexbridge.api_keys import Scope
+from apexbridge.messages import ToolMessage, UserMessage
+from apexbridge.models.base import ModelDelta, ModelRequest, Usage
+from apexbridge.runtime import Runtime
+from apexbridge.server.admin import routes
+from apexbridge.server.chat import completions
+from apexbridge.settings import Config, load
+from tests.agent.agent_fixture import ModelOf, calls
+from tests.server.live_server import Serving, serving
+
+MOST_SECONDS = 60
+USAGE = Usage(input_tokens=10, output_tokens=5)
+
+
+def wants(tool: str, **arguments: Any) -> str:
+    """A request that makes the model call a tool."""
+    return json.dumps({"tool": tool, "arguments": arguments})
+
+
+def _reply(request: ModelRequest) -> Sequence[ModelDelta]:
+    last = request.messages[-1]
+    if isinstance(last, ToolMessage):
+        return [ModelDelta(text=f"It said: {last.text}"), ModelDelta(usage=USAGE)]
+    prompts = [
+        m.text for m in request.messages if isinstance(m, UserMessage) and m.kind == "prompt"
+    ]
+    if prompts and prompts[-1].startswith("{"):
+        wanted = json.loads(prompts[-1])
+        made = calls((wanted["tool"], wanted["arguments"]))
+        return [*made, ModelDelta(usage=USAGE)]
+    return [ModelDelta(text="Hello"), ModelDelta(usage=USAGE)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """A server, and how it is asked."""
+
+    serving: Serving
+    http: httpx.AsyncClient
+
+    @property
+    def runtime(self) -> Runtime:
+        return self.serving.house.runtime
+
+    def key_for(self, *scopes: Scope) -> dict[str, str]:
+        """What a client that may just this sends along."""
+        return {"Authorization": f"Bearer {self.serving.key_for(*scopes)}"}
+
+    async def get(self, path: str, headers: dict[str, str] | None = None, **query: Any) -> Any:
+        """What stands at an address."""
+        with anyio.fail_after(MOST_SECONDS):
+            found = await self.http.get(path, params=query, headers=headers or self.serving.headers)
+        assert found.status_code == 200, found.text
+        return found.json()
+
+    async def refused(self, path: str, headers: dict[str, str] | None = None, **query: Any) -> Any:
+        """How an address is refused: the status and the code."""
+        with anyio.fail_after(MOST_SECONDS):
+            found = await self.http.get(path, params=query, headers=headers or self.serving.headers)
+        return found.status_code, found.json()["error"]["code"]
+
+    async def ask(
+        self, text: str, *, session: str = "", headers: dict[str, str] | None = None, **ours: Any
+    ) -> Any:
+        """One turn; what comes back is ours of the reply, with its text."""
+        told = {**(headers or self.serving.headers)}
+        if session:
+            told["X-ApexBridge-Session"] = session
+        body = {"messages": [{"role": "user", "content": text}], "model": "m", "apexbridge": ours}
+        with anyio.fail_after(MOST_SECONDS):
+            found = await self.http.post("/v1/chat/completions", json=body, headers=told)
+        assert found.status_code == 200, found.text
+        reply = found.json()
+        return {**reply["apexbridge"], "text": reply["choices"][0]["message"]["content"]}
+
+
+def loaded_for(home: Path, **settings: dict[str, Any]) -> Config:
+    """Settings of a project in a home of its own."""
+    project = home / "project"
+    project.mkdir(parents=True, exist_ok=True)
+    environment = {"HOME": str(home), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
+    model = {"base_url": "http://127.0.0.1:9", "name": "m", "tools": "native"}
+    return load(project=project, environment=environment, flags={"model": model, **settings})
+
+
+@asynccontextmanager
+async def recording(home: Path, **settings: dict[str, Any]) -> AsyncGenerator[Recording]:
+    """Serve chat and records for the length of the block."""
+    served_routes = (*completions.ROUTES, *routes.ROUTES)
+    async with serving(loaded_for(home, **settings), served_routes) as served:
+        chatting = served.house.runtime.chatting
+        chatting.model = replace(chatting.model, client=ModelOf(_reply))
+        async with httpx.AsyncClient(base_url=served.url, timeout=60) as http:
+            yield Recording(serving=served, http=http)

@@ -1,0 +1,244 @@
+"""A turn that needs a person waits for an answer, and not for ever."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from apexbridge.events import ApprovalAsked, ApprovalSettled, Event
+from apexbridge.permissions.engine import Answer
+from apexbridge.permissions.rules import Decision, PermissionRequest, Rule, ToolPattern
+from apexbridge.server.approvals import (
+    MAX_ARGUMENT_CHARS,
+    MAX_EVENT_CHARS,
+    ApprovalQueue,
+    PendingApproval,
+)
+from tests.server.admin_server import MOST_SECONDS, Recording, recording, wants
+
+pytestmark = pytest.mark.anyio
+ASKS = {"ask": ["Bash(echo *)"]}
+UNSETTLED = Decision(effect="ask", suggestions=(Rule(effect="allow", pattern=ToolPattern("X")),))
+
+
+class _Turn:
+    """A turn that goes on in the background."""
+
+    def __init__(self) -> None:
+        self.reply: dict[str, Any] = {}
+        self.ended = anyio.Event()
+
+    async def run(self, at: Recording, text: str, session: str) -> None:
+        self.reply = await at.ask(text, session=session, approvals="wait")
+        self.ended.set()
+
+    async def end(self) -> dict[str, Any]:
+        with anyio.fail_after(MOST_SECONDS):
+            await self.ended.wait()
+        return self.reply
+
+
+async def _pending(at: Recording, count: int = 1) -> list[dict[str, Any]]:
+    with anyio.fail_after(MOST_SECONDS):
+        while True:
+            found = (await at.get("/v1/approvals"))["data"]
+            if len(found) == count:
+                return found
+            await anyio.sleep(0.01)
+
+
+async def _answer(at: Recording, approval_id: str, answer: str) -> tuple[int, Any]:
+    found = await at.http.post(
+        f"/v1/approvals/{approval_id}", json={"answer": answer}, headers=at.serving.headers
+    )
+    return found.status_code, found.json()
+
+
+@pytest.mark.needs("bubblewrap")
+async def test_a_command_that_a_rule_asks_about_runs_after_a_yes(home: Path) -> None:
+    async with recording(home, permissions=ASKS) as at, anyio.create_task_group() as tasks:
+        turn = _Turn()
+        tasks.start_soon(turn.run, at, wants("Bash", command="echo hi"), "s")
+        (question,) = await _pending(at)
+        assert (question["tool"], question["argument"]) == ("Bash", "echo hi")
+        assert question["session"].endswith(":s")
+        assert question["reason"] == "ask: Bash(echo *)"
+        assert question["choices"] == ["once", "no"]
+        assert question["deadline"] == question["asked"] + 120
+        code, told = await _answer(at, question["id"], "once")
+        assert (code, told) == (200, {"id": question["id"], "answer": "once"})
+        assert "hi" in (await turn.end())["text"]
+        assert await _pending(at, 0) == []
+        code, told = await _answer(at, question["id"], "no")
+        assert (code, told["error"]["code"]) == (409, "approval_settled")
+        (record,) = at.runtime.audit.latest(1)
+        assert (record.action, record.facts["answer"], record.facts["argument"]) == (
+            "approval",
+            "once",
+            "echo hi",
+        )
+
+
+async def test_a_no_is_told_to_the_model_and_nothing_is_written(home: Path) -> None:
+    async with recording(home) as at, anyio.create_task_group() as tasks:
+        turn = _Turn()
+        place = at.runtime.loaded.project / "a.txt"
+        tasks.start_soon(turn.run, at, wants("Write", file_path=str(place), content="x"), "s")
+        (question,) = await _pending(at)
+        await _answer(at, question["id"], "no")
+        assert "person_denied" in (await turn.end())["text"]
+        assert not place.exists()
+
+
+async def test_an_always_is_asked_no_second_time(home: Path) -> None:
+    async with recording(home) as at, anyio.create_task_group() as tasks:
+        place = at.runtime.loaded.project / "a.txt"
+        text = wants("Write", file_path=str(place), content="x")
+        first, second = _Turn(), _Turn()
+        tasks.start_soon(first.run, at, text, "s")
+        (question,) = await _pending(at)
+        assert question["choices"] == ["once", "always", "no"]
+        assert question["rule"].startswith("Write(")
+        await _answer(at, question["id"], "always")
+        await first.end()
+        assert place.read_text("utf-8") == "x"
+        place.unlink()
+        tasks.start_soon(second.run, at, text, "other")
+        await second.end()
+        assert place.read_text("utf-8") == "x"
+
+
+async def test_nobody_answers_in_time_and_that_is_a_no(home: Path) -> None:
+    async with recording(home, server={"approval_seconds": 0.05}) as at:
+        place = at.runtime.loaded.project / "a.txt"
+        reply = await at.ask(
+            wants("Write", file_path=str(place), content="x"), session="s", approvals="wait"
+        )
+        assert "person_denied" in reply["text"]
+        assert not place.exists()
+        assert await _pending(at, 0) == []
+
+
+async def test_questions_of_two_sessions_do_not_wait_for_each_other(home: Path) -> None:
+    async with recording(home) as at, anyio.create_task_group() as tasks:
+        turns = {name: _Turn() for name in ("one", "two")}
+        for name, turn in turns.items():
+            place = at.runtime.loaded.project / name
+            text = wants("Write", file_path=str(place), content=name)
+            tasks.start_soon(turn.run, at, text, name)
+        found = await _pending(at, 2)
+        by_session = {question["session"].partition(":")[2]: question for question in found}
+        await _answer(at, by_session["two"]["id"], "once")
+        await turns["two"].end()
+        assert (at.runtime.loaded.project / "two").exists()
+        assert [q["id"] for q in await _pending(at)] == [by_session["one"]["id"]]
+        await _answer(at, by_session["one"]["id"], "no")
+        await turns["one"].end()
+        assert not (at.runtime.loaded.project / "one").exists()
+
+
+async def test_a_client_that_leaves_withdraws_its_question(home: Path) -> None:
+    async with recording(home) as at:
+        place = at.runtime.loaded.project / "a.txt"
+        text, turn = wants("Write", file_path=str(place), content="x"), _Turn()
+        question = dict[str, Any]()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(turn.run, at, text, "s")
+            (question,) = await _pending(at)
+            tasks.cancel_scope.cancel()
+        assert await _pending(at, 0) == []
+        code, told = await _answer(at, question["id"], "once")
+        assert (code, told["error"]["code"]) == (409, "approval_settled")
+        code, told = await _answer(at, "approval_0", "once")
+        assert (code, told["error"]["code"]) == (404, "record_unknown")
+        assert not place.exists()
+
+
+async def test_what_is_no_answer_and_who_may_not_answer_are_refused(home: Path) -> None:
+    async with recording(home) as at:
+        code, told = await _answer(at, "x", "maybe")
+        assert (code, told["error"]["param"]) == (400, "answer")
+        headers = at.key_for("chat", "exec", "skills:read", "skills:write")
+        assert await at.refused("/v1/approvals", headers) == (403, "scope_missing")
+        assert await at.refused("/v1/approvals", {"x": "y"}) == (401, "key_missing")
+
+
+async def test_whoever_leaves_while_asked_is_told_to_listeners() -> None:
+    approvals, heard, mine = ApprovalQueue(60), list[Event](), list[Event]()
+    asker = approvals.approver_for("k:s", mine.append)
+    request = PermissionRequest(tool="Bash", argument="x" * (MAX_ARGUMENT_CHARS + 1))
+    found = list[PendingApproval]()
+    with approvals.listen(heard.append):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(asker, request, UNSETTLED))
+            await anyio.wait_all_tasks_blocked()
+            found += approvals.pending()
+            tasks.cancel_scope.cancel()
+    (pending,) = found
+    assert (len(pending.argument), pending.argument_chars) == (
+        MAX_ARGUMENT_CHARS,
+        MAX_ARGUMENT_CHARS + 1,
+    )
+    assert approvals.pending() == ()
+    assert not approvals.answer(pending.id, "once")
+    assert approvals.is_settled(pending.id)
+    asked, settled = heard
+    assert isinstance(asked, ApprovalAsked)
+    assert (len(asked.argument), asked.seconds) == (MAX_EVENT_CHARS, 60)
+    assert settled == ApprovalSettled(session_id="k:s", approval_id=pending.id, answer="withdrawn")
+    assert mine == heard
+
+
+@pytest.mark.parametrize(
+    ("request_", "decision", "rule"),
+    [
+        (PermissionRequest(tool="Skill", argument="pdf", sha256="ab"), UNSETTLED, "Skill(pdf)"),
+        (PermissionRequest(tool="Skill", argument="pdf"), UNSETTLED, ""),
+        (PermissionRequest(tool="X", argument="y"), UNSETTLED, "X"),
+        (PermissionRequest(tool="X", argument="y"), Decision(effect="ask"), ""),
+    ],
+    ids=["skill", "unknown state", "suggested", "nothing to keep"],
+)
+async def test_always_is_a_choice_only_where_it_can_be_kept(
+    request_: PermissionRequest, decision: Decision, rule: str
+) -> None:
+    approvals, answers = ApprovalQueue(60), list[Answer]()
+    asker = approvals.approver_for("s", lambda _: None)
+
+    async def ask() -> None:
+        answers.append(await asker(request_, decision))
+
+    found = list[PendingApproval]()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        await anyio.wait_all_tasks_blocked()
+        found += approvals.pending()
+        approvals.answer(found[0].id, "once")
+    (pending,) = found
+    assert (pending.rule, "always" in pending.choices) == (rule, bool(rule))
+    assert answers == ["once"]
+
+
+async def test_a_listener_that_fails_keeps_nobody_from_the_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    approvals, heard, answers = ApprovalQueue(60), list[Event](), list[Answer]()
+
+    def fail(event: Event) -> None:
+        raise RuntimeError(type(event).__name__)
+
+    asker = approvals.approver_for("s", heard.append)
+
+    async def ask() -> None:
+        answers.append(await asker(PermissionRequest(tool="X"), UNSETTLED))
+
+    with approvals.listen(fail):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await anyio.wait_all_tasks_blocked()
+            approvals.answer(approvals.pending()[0].id, "always")
+    assert answers == ["always"]
+    assert [type(event) for event in heard] == [ApprovalAsked, ApprovalSettled]
+    assert caplog.text.count("A listener failed") == 2

@@ -1,0 +1,173 @@
+"""Signing in at the console: a token that works once, and a cookie from then on."""
+
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+import pytest
+from starlette.responses import Response
+
+from apexbridge.api_keys import SCOPES, ApiKey
+from apexbridge.server.console import sign_in
+from apexbridge.server.routing import RequestContext, Route
+from apexbridge.server.sessions import SESSION_SECONDS, TOKEN_SECONDS, ConsoleSessions
+from apexbridge.settings import load
+from tests.server.live_server import Serving, serving
+from tests.server.raw_http import Answer, ask
+
+pytestmark = pytest.mark.anyio
+
+PATH = "/v1/console/session"
+JSON = {"Content-Type": "application/json"}
+
+
+async def _hello(call: RequestContext) -> Response:
+    return Response(call.caller.id)
+
+
+ROUTES = (
+    Route(method="GET", path="/hello", endpoint=_hello, summary="", scope="skills:write"),
+    *sign_in.ROUTES,
+)
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_token_works_once_and_not_for_long() -> None:
+    clock = Clock()
+    sessions = ConsoleSessions(clock)
+    token, late = sessions.offer(), sessions.offer()
+    cookie = sessions.sign_in(token)
+    assert cookie is not None
+    assert sessions.sign_in(token) is None
+    assert sessions.sign_in("") is None
+    assert sessions.sign_in("\udcff") is None
+    clock.now += TOKEN_SECONDS
+    assert sessions.sign_in(late) is None
+    found = sessions.find(cookie)
+    assert found is not None
+    assert found.scopes == set(SCOPES)
+
+
+def test_a_session_ends_after_its_time_or_when_somebody_leaves() -> None:
+    clock = Clock()
+    sessions = ConsoleSessions(clock)
+    one, other = (sessions.sign_in(sessions.offer()) for _ in range(2))
+    assert one is not None
+    assert other is not None
+    sessions.sign_out(one)
+    assert sessions.find(one) is None
+    assert sessions.find(other) is not None
+    clock.now += SESSION_SECONDS
+    assert sessions.find(other) is None
+
+
+def test_sessions_do_not_pile_up() -> None:
+    sessions = ConsoleSessions(Clock())
+    key = ApiKey(id="k", name="k", scopes=("chat",), sha256="", created=0)
+    cookies = [sessions.sign_in_with(key) for _ in range(1_001)]
+    assert sessions.find(cookies[0]) is None
+    assert sessions.find(cookies[-1]) is not None
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def server(
+    anyio_backend: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[Serving]:
+    home: Path = tmp_path_factory.mktemp("home")
+    (home / "project").mkdir()
+    environment = {"HOME": str(home), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
+    loaded = load(project=home / "project", environment=environment)
+    async with serving(loaded, ROUTES) as made:
+        yield made
+
+
+async def _sign_in(server: Serving, token: str, **headers: str) -> Answer:
+    body = b'{"token": "%s"}' % token.encode()
+    return await ask(server.url, PATH, method="POST", headers={**JSON, **headers}, body=body)
+
+
+async def test_who_has_the_token_is_signed_in(server: Serving) -> None:
+    nobody = await ask(server.url, PATH)
+    assert nobody.json == {
+        "signed_in": False,
+        "id": "",
+        "scopes": [],
+        "version": "0.1.0",
+        "language": "en",
+    }
+    token = server.house.sessions.offer()
+    answer = await _sign_in(server, token)
+    assert answer.status == 200
+    assert answer.json["scopes"] == list(SCOPES)
+    assert abs(answer.json["expires"] - time.time() - SESSION_SECONDS) < 60
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert "Path=/" in cookie
+    assert "Secure" not in cookie
+    again = await _sign_in(server, token)
+    assert (again.status, again.code) == (401, "token_invalid")
+
+    mine = {"Cookie": f"other=1; {cookie.partition(';')[0]}"}
+    assert (await ask(server.url, PATH, headers=mine)).json["signed_in"] is True
+    assert (await ask(server.url, "/hello", headers=mine)).body == b"console"
+    # A page at another port of this machine is of the same site, and has the cookie sent.
+    page = {**mine, "Sec-Fetch-Site": "same-site", "Origin": server.url}
+    assert (await ask(server.url, "/hello", headers=page)).status == 401
+
+    left = await ask(server.url, PATH, method="DELETE", headers=mine)
+    assert left.json == {"signed_in": False}
+    assert "Max-Age=0" in left.headers["set-cookie"]
+    assert (await ask(server.url, "/hello", headers=mine)).status == 401
+
+
+async def test_a_key_signs_in_too_and_its_end_ends_the_session(server: Serving) -> None:
+    text, key = server.house.keys.make("person", ["skills:write"])
+    answer = await _sign_in(server, text)
+    assert answer.json["scopes"] == ["skills:write"]
+    mine = {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
+    assert (await ask(server.url, "/hello", headers=mine)).body == key.id.encode()
+    server.house.keys.revoke(key.id)
+    assert (await ask(server.url, "/hello", headers=mine)).status == 401
+    assert (await _sign_in(server, text)).status == 401
+
+
+async def test_behind_tls_the_cookie_stays_there(server: Serving) -> None:
+    host = server.url.removeprefix("http://")
+    told = {"Origin": f"http://{host}"}
+    token = server.house.sessions.offer()
+    answer = await _sign_in(server, token, **told)
+    assert "Secure" not in answer.headers["set-cookie"]
+
+
+@pytest.mark.parametrize("cookie", ["", "apexbridge_session", "apexbridge_session=", "a=b; ;;"])
+async def test_a_cookie_that_says_nothing_is_nobodys(server: Serving, cookie: str) -> None:
+    assert (await ask(server.url, "/hello", headers={"Cookie": cookie})).status == 401
+
+
+@pytest.mark.promise("S16")
+async def test_a_clock_that_jumps_signs_nobody_out_and_ends_nothing(
+    server: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = await _sign_in(server, server.house.sessions.offer())
+    mine = {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
+    real = time.time
+    for jump in (-3e8, 3e8):
+        monkeypatch.setattr(time, "time", lambda by=jump: real() + by)
+        with anyio.fail_after(30):
+            assert (await ask(server.url, "/hello", headers=mine)).status == 200
+            assert (await ask(server.url, "/hello", headers=server.headers)).status == 200

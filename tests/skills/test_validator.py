@@ -1,0 +1,228 @@
+"""Every broken rule at once, at both levels."""
+
+import os
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from apexbridge.skills import validator as packages
+from apexbridge.skills.model import Problem
+from apexbridge.skills.validator import Level, Package, open_folder, validate
+from apexbridge.testing import make_skill, skill_md
+
+
+def _check(text: str | bytes, level: Level = "compat", folder: str = "pdf") -> list[str]:
+    data = text if isinstance(text, bytes) else text.encode()
+    return [_told(problem) for problem in validate(Package(folder=folder, skill_md=data), level)]
+
+
+def _told(problem: Problem) -> str:
+    mark = "" if problem.severity == "error" else "?"
+    return f"{mark}{problem.code}@{problem.where.removeprefix('SKILL.md').removeprefix(':')}"
+
+
+GOOD = "---\nname: pdf\ndescription: Reads PDF files.\n---\nDo it.\n"
+
+
+@pytest.mark.parametrize("level", ["spec", "compat"])
+def test_a_sound_skill_breaks_no_rule(level: Level) -> None:
+    assert _check(GOOD, level) == []
+
+
+def test_every_problem_is_told_at_once_in_the_order_of_the_file() -> None:
+    text = (
+        "---\nname: PDF_x\ndescription: ''\ncompatibility: " + "x" * 501 + "\n"
+        "context: never\nallowed-tools: Bash(\nunknown: 1\n---\nSee [a](b.md).\n"
+    )
+    assert _check(text) == [
+        "name_not_lowercase@2",
+        "name_characters@2",
+        "name_mismatch@2",
+        "description_empty@3",
+        "compatibility_too_long@4",
+        "field_invalid@5",
+        "tool_pattern_invalid@6",
+        "?unknown_key@7",
+        "?reference_missing@9",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "spec", "compat"),
+    [
+        ("context: fork", ["key_not_in_spec@4"], []),
+        ("paths: '*.py'", ["key_not_in_spec@4"], []),
+        ("context: never", ["key_not_in_spec@4"], ["field_invalid@4"]),
+        ("authr: me", ["key_not_in_spec@4"], ["?unknown_key@4"]),
+        ("descripton: x", ["key_not_in_spec@4"], ["?unknown_key_near@4"]),
+        ("allowedTools: Read", ["key_not_in_spec@4"], []),
+        ("allowed-tools: [Read, Grep]", ["tools_not_text@4"], []),
+        ("allowed-tools: Read Grep", [], []),
+        ("license: [a]", ["field_not_text@4"], ["field_not_text@4"]),
+        ("metadata: {a: [b]}", ["?metadata_not_map@4"], ["?metadata_not_map@4"]),
+        ("metadata: {apexbridge.context: fork}", [], []),
+        ("metadata: {apexbridge.contxt: x}", ["?unknown_key@4"], ["?unknown_key@4"]),
+        ("compatibility: needs: quotes", ["frontmatter_repaired@4"], ["?frontmatter_repaired@4"]),
+    ],
+)
+@pytest.mark.promise("M02", "M13")
+def test_the_levels_differ_where_the_format_ends(
+    field: str, spec: list[str], compat: list[str]
+) -> None:
+    text = f"---\nname: pdf\ndescription: d\n{field}\n---\nDo it.\n"
+    assert (_check(text, "spec"), _check(text, "compat")) == (spec, compat)
+
+
+@pytest.mark.promise("M08")
+def test_reserved_names_are_refused_by_us_alone() -> None:
+    text = "---\nname: claude-x\ndescription: d\n---\nDo it.\n"
+    assert _check(text, "spec", "claude-x") == []
+    assert _check(text, "compat", "claude-x") == ["name_reserved@2"]
+
+
+@pytest.mark.promise("M08")
+def test_a_missing_name_breaks_the_format_and_is_told_by_us() -> None:
+    text = "---\ndescription: d\n---\nDo it.\n"
+    assert _check(text, "spec") == ["name_missing@1"]
+    assert _check(text, "compat") == ["?name_missing@1"]
+    assert _check(text, "compat", "No Name") == [
+        "?name_missing@1",
+        "name_not_lowercase@1",
+        "name_characters@1",
+    ]
+
+
+@pytest.mark.promise("M08", "M09")
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ("name: pdf\n", ["description_missing@1"]),
+        ("name: pdf\ndescription:\n", ["description_empty@3"]),
+        ("name: pdf\ndescription: '  '\n", ["description_empty@3"]),
+        ("name: pdf\ndescription: [a]\n", ["field_not_text@3"]),
+        (f"name: pdf\ndescription: {'技' * 1024}\n", []),
+        (f"name: pdf\ndescription: {'技' * 1025}\n", ["description_too_long@3"]),
+        ("name:\ndescription: d\n", ["name_empty@2"]),
+        ("name: [pdf]\ndescription: d\n", ["field_not_text@2"]),
+        ("name: ../../x\ndescription: d\n", ["name_characters@2", "name_mismatch@2"]),
+    ],
+)
+def test_names_and_descriptions_are_held_to_their_rules(fields: str, expected: list[str]) -> None:
+    for level in ("spec", "compat"):
+        assert _check(f"---\n{fields}---\nDo it.\n", level) == expected
+
+
+@pytest.mark.promise("M14")
+def test_endless_braces_are_an_error() -> None:
+    text = f"---\nname: pdf\ndescription: d\npaths: '{'{a,b}' * 30}'\n---\nDo it.\n"
+    assert _check(text) == ["path_pattern_too_wide@4"]
+
+
+@pytest.mark.promise("M01", "M03", "M04", "M05", "M06", "M12")
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"# Only text\n", "frontmatter_missing"),
+        (b"---\nname: pdf\n", "frontmatter_unclosed"),
+        (b"---\nname: !!python/name:os.system\n---\n", "frontmatter_tag"),
+        (b"---\na: &a [x]\nb: [*a, *a]\n---\n", "frontmatter_alias"),
+        (b"---\na: " + b"[" * 5_000 + b"\n---\n", "frontmatter_too_deep"),
+        (b"---\nname: a\nname: b\n---\n", "duplicate_key"),
+        ("---\nname: a\n---\n".encode("utf-16"), "encoding_utf16"),
+        ("---\nname: 技能\n---\n".encode("gbk"), "encoding_not_utf8"),
+        (b"---\nname: a\0\n---\n", "encoding_nul"),
+    ],
+)
+def test_what_cannot_be_read_is_one_clear_error(data: bytes, code: str) -> None:
+    for level in ("spec", "compat"):
+        (told,) = _check(data, level)
+        assert told.split("@")[0] == code
+
+
+@pytest.mark.promise("M16")
+def test_references_are_followed_on_paper_only() -> None:
+    body = (
+        "[ok](references/a.md) [ok](./references/a.md#top) [web](https://example.org/x.md)\n"
+        "[gone](references/b.md) [out](../../etc/passwd) [abs](/etc/passwd) [home](~/x)\n"
+        "`${CLAUDE_SKILL_DIR}/scripts/run.py` [in](references/../scripts) [top](#here)\n"
+        "```\n[example](in/code.md)\n```\n[gone](references/b.md)\n"
+    )
+    files = frozenset(
+        path for name in ("references/a.md", "scripts/main.py") for path in _with_parents(name)
+    )
+    package = Package(folder="pdf", skill_md=skill_md("pdf", body=body), files=files)
+    assert [(p.code, p.details["path"]) for p in validate(package)] == [
+        ("reference_missing", "references/b.md"),
+        ("reference_outside", "../../etc/passwd"),
+        ("reference_outside", "/etc/passwd"),
+        ("reference_outside", "~/x"),
+        ("reference_missing", "scripts/run.py"),
+    ]
+
+
+def _with_parents(name: str) -> list[PurePosixPath]:
+    path = PurePosixPath(name)
+    return [path, *path.parents]
+
+
+def test_a_body_of_nothing_but_references_is_looked_at_in_part() -> None:
+    body = "".join(f"[x](f{number}.md)\n" for number in range(3_000))
+    package = Package(folder="pdf", skill_md=skill_md("pdf", body=body))
+    assert len(validate(package)) == 1_000
+
+
+def test_a_body_without_instructions_is_told() -> None:
+    assert _check("---\nname: pdf\ndescription: d\n---\n \n") == ["?body_empty@"]
+
+
+def test_the_scaffolds_description_is_told() -> None:
+    text = "---\nname: pdf\ndescription: Say here what this skill does, please\n---\nDo it.\n"
+    assert _check(text) == ["?description_placeholder@3"]
+
+
+def test_links_and_devices_in_a_folder_are_problems(tmp_path: Path) -> None:
+    root = make_skill(tmp_path, "pdf")
+    (root / "away").symlink_to("/etc")
+    os.mkfifo(root / "pipe")
+    package = open_folder(root)
+    assert isinstance(package, Package)
+    assert [(p.code, p.where) for p in validate(package)] == [
+        ("tree_odd_file", "away"),
+        ("tree_odd_file", "pipe"),
+    ]
+
+
+def test_a_folder_without_skill_md_is_one_problem(tmp_path: Path) -> None:
+    problem = open_folder(tmp_path)
+    assert isinstance(problem, Problem)
+    assert problem.code == "skill_md_missing"
+
+
+def test_a_link_to_a_skill_is_held_to_the_name_of_what_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "alias").symlink_to(make_skill(tmp_path, "pdf"))
+    package = open_folder(tmp_path / "alias")
+    assert isinstance(package, Package)
+    assert validate(package) == ()
+
+
+def test_a_folder_of_too_many_files_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_skill(tmp_path, "pdf", files={"a": "", "b": ""})
+    monkeypatch.setattr(packages.tree, "MAX_FILES", 2)
+    package = open_folder(root)
+    assert isinstance(package, Package)
+    assert [p.code for p in package.problems] == ["tree_too_large"]
+
+
+def test_a_folder_that_vanishes_while_it_is_read_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vanish(_: Path) -> None:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    root = make_skill(tmp_path, "pdf")
+    monkeypatch.setattr(packages.tree, "entries", vanish)
+    package = open_folder(root)
+    assert isinstance(package, Package)
+    assert [p.code for p in package.problems] == ["folder_unreadable"]

@@ -1,0 +1,156 @@
+"""SkillScript: what a script gets, what it makes, and where that goes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apexbridge.permissions.engine import Answer
+from apexbridge.testing import FixedApprover, make_skill
+from tests.agent.agent_fixture import calls, house, says
+
+pytestmark = [pytest.mark.anyio, pytest.mark.needs("sandbox")]
+
+_MAKES = """\
+#!/bin/sh
+cat "$@"
+mkdir -p charts
+echo report > report.md
+echo chart > charts/one.svg
+exit ${CODE:-0}
+"""
+
+
+def _maker(home: Path, script: str = _MAKES) -> None:
+    make_skill(home / ".claude/skills", "maker", files={"scripts/main.sh": script})
+
+
+async def test_files_that_a_script_makes_are_saved_where_it_was_said(home: Path) -> None:
+    _maker(home)
+    approver = FixedApprover("once")
+    async with house(home, approver=approver) as at:
+        (at.project / "in.txt").write_text("given\n", encoding="utf-8")
+        wanted = {"skill": "maker", "args": ["in.txt"], "files": ["in.txt"], "save_to": "out"}
+        await at.ask("Go", calls(("SkillScript", wanted)), says("."))
+        (result,) = await at.results()
+        assert result.startswith("given")
+        assert "Saved:\n- out/charts/one.svg\n- out/report.md" in result
+        assert (at.project / "out/report.md").read_text(encoding="utf-8") == "report\n"
+        assert (at.project / "out/charts/one.svg").read_text(encoding="utf-8") == "chart\n"
+        asked = [(request.tool, request.argument) for request in approver.asked]
+        assert asked == [("Write", str(at.project / "out"))]  # one question for all of them
+
+
+async def test_without_a_folder_nothing_is_written_and_nobody_asked(home: Path) -> None:
+    _maker(home)
+    approver = FixedApprover("once")
+    async with house(home, approver=approver) as at:
+        await at.ask("Go", calls(("SkillScript", {"skill": "maker", "args": []})), says("."))
+        (result,) = await at.results()
+        assert "Files it made:\n- charts/one.svg: 6 bytes\n- report.md: 7 bytes" in result
+        assert list(at.project.iterdir()) == []
+    assert approver.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"), [("no", "[person_denied]"), ("once", "")], ids=["no", "yes"]
+)
+async def test_a_person_decides_before_the_script_runs(
+    home: Path, answer: Answer, code: str
+) -> None:
+    _maker(home)
+    async with house(home, approver=FixedApprover(answer)) as at:
+        wanted = {"skill": "maker", "save_to": "."}
+        await at.ask("Go", calls(("SkillScript", wanted)), says("."))
+        assert (await at.results())[0].startswith(code)
+        assert (at.project / "report.md").exists() is (answer == "once")
+
+
+async def test_what_is_there_is_replaced_only_where_it_was_named(home: Path) -> None:
+    _maker(home)
+    async with house(home, permissions__allow=["Write"]) as at:
+        (at.project / "report.md").write_text("mine\n", encoding="utf-8")
+        wanted = {"skill": "maker", "save_to": "."}
+        await at.ask("Go", calls(("SkillScript", wanted)), says("."))
+        (result,) = await at.results()
+        assert result.startswith("[tool_failed]")
+        assert "there is already: report.md" in result
+        assert not (at.project / "charts").exists()  # all of them or none
+        assert (at.project / "report.md").read_text(encoding="utf-8") == "mine\n"
+        named = {**wanted, "overwrite": ["report.md"]}
+        await at.ask("Go", calls(("SkillScript", named)), says("."))
+        assert (at.project / "report.md").read_text(encoding="utf-8") == "report\n"
+
+
+async def test_a_rule_about_one_file_counts_and_nothing_leads_out(home: Path) -> None:
+    _maker(home)
+    rules: dict[str, Any] = {
+        "permissions__allow": ["Write"],
+        "permissions__deny": ["Write(out/report.md)"],
+    }
+    async with house(home, **rules) as at:
+        outside = home / "outside"
+        outside.mkdir()
+        (at.project / "link").symlink_to(outside)
+        (at.project / "here").mkdir()
+        (at.project / "here/charts").symlink_to(outside)
+        for folder in ("out", "..", "link", "here", "/etc"):
+            wanted = {"skill": "maker", "save_to": folder}
+            await at.ask("Go", calls(("SkillScript", wanted)), says("."))
+        codes = [text.partition("]")[0] for text in await at.results()]
+        assert codes == ["[rule_denied", *["[path_outside"] * 4]
+        assert not (at.project / "out").exists()
+        assert list(outside.iterdir()) == []
+
+
+async def test_a_script_that_fails_saves_nothing(home: Path) -> None:
+    _maker(home, _MAKES.replace("${CODE:-0}", "3"))
+    async with house(home, permissions__allow=["Write"]) as at:
+        await at.ask("Go", calls(("SkillScript", {"skill": "maker", "save_to": "."})), says("."))
+        (result,) = await at.results()
+        assert "exit code 3" in result
+        assert "None of its files was saved." in result
+        assert list(at.project.iterdir()) == []
+
+
+async def test_saved_files_wake_the_skills_they_concern(home: Path) -> None:
+    _maker(home)
+    make_skill(home / ".claude/skills", "charts", paths=["**/*.svg"])
+    async with house(home, permissions__allow=["Write"]) as at:
+        await at.ask("Go", calls(("SkillScript", {"skill": "maker", "save_to": "."})), says("."))
+        assert at.record()["woken"] == ["charts"]
+
+
+async def test_two_files_of_one_name_are_not_mixed_up(home: Path) -> None:
+    files = {"scripts/main.sh": 'cat "$@"'}
+    make_skill(home / ".claude/skills", "reader", files=files)
+    async with house(home) as at:
+        for folder in ("a", "b"):
+            (at.project / folder).mkdir()
+            (at.project / folder / "x.txt").write_text(f"from {folder}\n", encoding="utf-8")
+        names = ["a/x.txt", "b/x.txt"]
+        wanted = {"skill": "reader", "files": names, "arguments": names}
+        await at.ask("Go", calls(("SkillScript", wanted)), says("."))
+        assert (await at.results())[-1] == "from a\nfrom b"
+        twice = {"skill": "reader", "files": ["a/x.txt", "./a/x.txt"]}
+        await at.ask("Go", calls(("SkillScript", twice)), says("."))
+        assert "two of the files are called 'a/x.txt'" in (await at.results())[-1]
+
+
+async def test_a_persons_own_skill_may_have_its_script_run_once_it_was_invoked(home: Path) -> None:
+    files = {"scripts/main.sh": "#!/bin/sh\necho ran\n"}
+    make_skill(home / ".claude/skills", "mine", files=files, disable_model_invocation=True)
+    run = calls(("SkillScript", {"skill": "MINE"}))
+    async with house(home) as at:
+        await at.ask("Go", run, says("."))
+        assert (await at.results())[0].startswith("[skill_for_users_only]")
+        await at.ask("/mine", run, says("."))
+        assert (await at.results())[1] == "ran"
+
+
+async def test_a_script_without_its_permission_is_told_so(home: Path) -> None:
+    root = make_skill(home / ".claude/skills", "mine", files={"scripts/main.sh": "echo"})
+    (root / "scripts/main.sh").chmod(0o644)
+    async with house(home) as at:
+        await at.ask("Go", calls(("SkillScript", {"skill": "mine"})), says("."))
+        assert (await at.results())[0].startswith("[permission_denied] The script is not exec")
