@@ -257,7 +257,9 @@ async def test_without_any_isolation_nothing_runs_unless_allowed(
     for allowed in ("no", "yes"):
         environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__ALLOW_UNSANDBOXED": allowed}
         async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
-            call = ScriptCall(skill=runtime.catalog.get("tool"), limits=runtime.script_runner.limits())
+            call = ScriptCall(
+                skill=runtime.catalog.get("tool"), limits=runtime.script_runner.limits()
+            )
             if allowed == "no":
                 with pytest.raises(ApexBridgeError, match="No working sandbox"):
                     await runtime.script_runner.execute(call)

@@ -74,7 +74,9 @@ class House:
     def use(self, model: ModelClient) -> None:
         """Let another model answer."""
         opened = self.runtime.chat_service.model
-        self.runtime.chat_service.model = replace(opened, client=model, name="m", window=self.window)
+        self.runtime.chat_service.model = replace(
+            opened, client=model, name="m", window=self.window
+        )
 
     async def ask(
         self, text: str, *replies: Reply, session: str = "s", **more: Any

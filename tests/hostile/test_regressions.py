@@ -206,7 +206,9 @@ async def test_first_runs_at_the_same_time_choose_once(home: Path, tmp_path: Pat
     async with Runtime.open(loaded) as runtime:
 
         async def run() -> None:
-            result = await runtime.script_runner.execute(ScriptCall(skill=runtime.catalog.get("tool")))
+            result = await runtime.script_runner.execute(
+                ScriptCall(skill=runtime.catalog.get("tool"))
+            )
             assert result.outcome == "ok"
             chosen.add(id((await runtime.script_runner.choose_sandbox()).require()))
 
