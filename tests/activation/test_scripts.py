@@ -148,7 +148,7 @@ async def test_typescript_runs_where_node_can(
     node = tmp_path / "node"
     node.write_text(f"#!/bin/sh\necho {version}\n", encoding="utf-8")
     node.chmod(0o755)
-    monkeypatch.setattr(interpreters, "_SEARCH", str(tmp_path))
+    monkeypatch.setattr(interpreters, "_SEARCH_PATH", str(tmp_path))
     skill = _skill(tmp_path, scripts__main_ts="const x: number = 1;")
     sandbox, error = await _run(skill, tmp_path)
     if flags is None:
