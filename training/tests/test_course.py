@@ -12,7 +12,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from apexbridge.retrieval.embedders.onnx import OnnxEmbedder
-from tests.training import small
+from training.tests import small
 from training.beginning import begin, first_rows, swaps_of
 from training.colloquial import Products
 from training.course import answers, chinese, mean, read_weights, thin
