@@ -130,7 +130,7 @@ def errors_page() -> str:
     rows = [
         (f"`{code}`", f"`{kinds[code]}`" if code in kinds else "", phrase.message, other.message)
         for (code, phrase), other in zip(
-            locales.MESSAGES["en"].items(), locales.MESSAGES["zh"].values(), strict=True
+            locales.error_texts("en").items(), locales.error_texts("zh").values(), strict=True
         )
     ]
     intro = "Codes are stable and never translated; their words may change."

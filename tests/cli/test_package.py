@@ -64,7 +64,7 @@ def test_a_folder_that_exists_is_not_touched(run: Run, project: Path) -> None:
 
 
 def test_a_dry_run_makes_nothing(run: Run, project: Path) -> None:
-    assert run("init", "pdf", "--dry-run").out == "Would make pdf/SKILL.md\n"
+    assert run("init", "pdf", "--dry-run").out == "Would create pdf/SKILL.md\n"
     run("init", "pdf")
     packed = run("pack", "pdf", "--dry-run")
     assert packed.out.startswith("Would pack pdf.zip (files: 1)")

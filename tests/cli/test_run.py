@@ -117,7 +117,7 @@ def test_wrong_calls_are_told(run: Run, home: Path) -> None:
 
 
 def test_doctor_tells_which_sandbox_works(run: Run) -> None:
-    assert "works, by trying; scripts run in it" in run("doctor").out
+    assert "works (tested); used for scripts" in run("doctor").out
 
 
 @pytest.mark.parametrize(

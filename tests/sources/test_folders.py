@@ -72,7 +72,7 @@ async def test_a_root_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
 
 async def test_a_root_that_is_a_file_is_an_error_of_the_source(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(SourceError, match="cannot be read"):
+    with pytest.raises(SourceError, match="Cannot read"):
         await FolderSource(tmp_path / "file", Origin.USER).scan()
 
 

@@ -25,7 +25,7 @@ class ShellWord:
     """Whether it stays one word when the shell is done with it."""
 
     @property
-    def said(self) -> str:
+    def localized(self) -> str:
         """The same for every way of quoting it."""
         if self.value is None:
             return self.text

@@ -251,4 +251,4 @@ def test_other_letter_case_of_skill_md_is_taken_with_a_warning(tmp_path: Path) -
 def test_the_root_folder_and_the_skill_must_have_one_name(tmp_path: Path) -> None:
     package = open_archive(make_zip(tmp_path / "x.zip", {"other/SKILL.md": skill_md("pdf")}))
     (problem,) = validate(package)
-    assert problem.message == "The folder is called 'other', but the skill 'pdf'"
+    assert problem.message == "The folder is named 'other', but the skill 'pdf'"
