@@ -73,7 +73,7 @@ def test_a_description_is_edited_once(inside: Run, archive: str) -> None:
 
 
 def test_a_skill_is_switched_off_and_on(inside: Run) -> None:
-    assert inside("disable", "git-commit").out == "git-commit is off\n"
+    assert inside("disable", "git-commit").out == "Disabled git-commit\n"
     listed = inside("ls", "--json").data
     assert "git-commit" not in [skill["name"] for skill in listed["skills"]]
     assert [skill["name"] for skill in listed["disabled"]] == ["git-commit"]

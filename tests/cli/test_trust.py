@@ -129,7 +129,7 @@ def test_sources_tells_where_skills_come_from_in_order(
     found = {row[4]: row[:4] for row in rows}
     assert found[str(home / ".claude/skills")] == ["user", "ok", "1", "0"]
     assert found[str(home / ".apexbridge/skills")] == ["user", "missing", "0", "0"]
-    assert found[str(home / ".agents/skills")] == ["user", "down", "0", "1"]
+    assert found[str(home / ".agents/skills")] == ["user", "unavailable", "0", "1"]
     assert found[str(project / ".claude/skills")] == ["project", "ok", "1", "0"]
     data = inside("sources", "--json").data
     origins = [row[0] for row in rows]
@@ -150,7 +150,7 @@ def test_ls_budget_says_what_a_model_is_told(inside: Run, home: Path) -> None:
     assert data["used"] == len(data["text"]) <= data["budget"] == 4_000
     assert {skill["extent"] for skill in data["skills"]} > {"shortened"}
     said = inside("ls", "--budget", "--window", "100000").out
-    assert f"Characters: {data['used']} of 4000, for a window of 100000 tokens" in said
+    assert f"Characters: {data['used']} of 4000, for a context window of 100000 tokens" in said
     assert "Not listed in full:" in said
 
 
@@ -172,7 +172,7 @@ def test_chinese_readers_are_spoken_to_in_chinese(inside: Run, project: Path) ->
     assert "工具: Bash(git *)" in inside("--lang", "zh", "trust").out
     refused = inside("--lang", "zh", "run", "--json", "theirs").error
     place = f"{project}/.claude/skills"
-    assert refused["message"] == (f"技能“theirs”来自 project:{place}的当前内容尚未批准")
+    assert refused["message"] == f"来自 project:{place} 的技能“theirs”的当前内容尚未批准"
 
 
 def test_a_skill_that_is_named_twice_is_approved_once(inside: Run, project: Path) -> None:

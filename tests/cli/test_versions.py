@@ -64,7 +64,7 @@ def test_versions_are_listed_compared_and_brought_back(inside: Run, tmp_path: Pa
 def test_a_held_skill_says_so_until_it_is_let_go(inside: Run, tmp_path: Path) -> None:
     inside("add", _zip(tmp_path, "1.0", "Grows."), "--yes")
     new = _zip(tmp_path, "1.1", "Builds.")
-    assert inside("pin", "garden").out.startswith("garden is held to version 1.0")
+    assert inside("pin", "garden").out.startswith("Pinned garden to version 1.0")
     assert "in use, pinned" in inside("versions", "garden").out
     refused = inside("update", new, "--yes", "--json")
     assert (refused.code, refused.error["code"]) == (4, "skill_pinned")
