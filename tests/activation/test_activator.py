@@ -186,12 +186,12 @@ async def test_the_same_text_again_is_a_note_and_other_arguments_are_a_text(home
     async with house(home) as at:
         await at.ask("/pdf a", says("."))
         await at.ask("/pdf a", says("."))
-        assert len(await at.localized("skill")) == 1
+        assert len(await at.said("skill")) == 1
         await at.ask("Go", invokes("pdf", "a"), says("."))
         assert "stands above" in (await at.results())[0]
         await at.ask("/pdf b", says("."))
-        assert len(await at.localized("skill")) == 2
-        assert "Read b." in (await at.localized("skill"))[1]
+        assert len(await at.said("skill")) == 2
+        assert "Read b." in (await at.said("skill"))[1]
 
 
 @pytest.mark.needs("sandbox")
@@ -220,11 +220,11 @@ async def test_commands_in_a_text_are_run_or_the_invocation_is_broken_off(
         (at.project / "data.txt").write_text("from the project\n", encoding="utf-8")
         hostile = """"a'; touch pwned; '$(id)`id` \\"b" """
         await at.ask("Go", invokes("shell", hostile), says("."))
-        texts = [*await at.localized("skill"), *await at.results()]
+        texts = [*await at.said("skill"), *await at.results()]
         assert any(expected in text for text in texts), texts
         assert [path.name for path in at.project.iterdir()] == ["data.txt"]
         if expected.startswith("["):
-            assert await at.localized("skill") == []
+            assert await at.said("skill") == []
             assert (await at.session()).applied == {}
 
 
@@ -236,7 +236,7 @@ async def test_a_skill_lends_itself_the_commands_of_its_text_unless_tools_are_on
     for mode, is_run in (("preapprove", True), ("advise", False)):
         async with house(home, permissions__allow=["Skill"], agent__allowed_tools=mode) as at:
             await at.ask("Go", invokes("shell"), says("."), session=mode)
-            assert bool(await at.localized("skill", mode)) is is_run
+            assert bool(await at.said("skill", mode)) is is_run
 
 
 async def test_commands_stay_words_where_a_policy_has_them_off(home: Path) -> None:
@@ -244,7 +244,7 @@ async def test_commands_stay_words_where_a_policy_has_them_off(home: Path) -> No
     approver = FixedApprover("once")
     async with house(home, approver=approver, agent__inline_commands=False) as at:
         await at.ask("/shell", says("."))
-        assert "Now: !`touch made`" in (await at.localized("skill"))[0]
+        assert "Now: !`touch made`" in (await at.said("skill"))[0]
     assert approver.asked == []
 
 

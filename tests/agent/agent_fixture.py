@@ -102,7 +102,7 @@ class House:
         messages = (await self.session(name)).messages
         return [message.text for message in messages if isinstance(message, ToolMessage)]
 
-    async def localized(self, kind: str, name: str = "s") -> list[str]:
+    async def said(self, kind: str, name: str = "s") -> list[str]:
         """What was said to the model on the side."""
         messages = (await self.session(name)).messages
         return [m.text for m in messages if isinstance(m, UserMessage) and m.kind == kind]

@@ -49,12 +49,12 @@ async def test_skills_come_back_after_shortening_and_are_not_run_again(
         assert hooks.ran.count("skill") == 2
         assert hooks.ran.count("compact") == summaries
         listed = [
-            text for text in await at.localized("reminder") if "Skills you can invoke" in text
+            text for text in await at.said("reminder") if "Skills you can invoke" in text
         ]
         assert listed  # the model is told of skills again
         again = await at.ask("/pdf")
         assert again.finish == "stop"
-        assert len(await at.localized("skill")) == 2  # a note, for its text is there
+        assert len(await at.said("skill")) == 2  # a note, for its text is there
 
 
 async def test_skills_of_a_child_do_not_come_back_in_its_parent(home: Path) -> None:

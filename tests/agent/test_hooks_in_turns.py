@@ -102,7 +102,7 @@ async def test_a_session_that_is_taken_up_again_has_the_hooks_of_its_skills(
         assert "Follow me." in session.applied["worker"].text
         again = await at.ask("/worker", says("."))
         assert again.finish == "stop"
-        assert len(await at.localized("skill")) == 1  # its text stands there already
+        assert len(await at.said("skill")) == 1  # its text stands there already
 
 
 async def test_what_a_hook_changes_is_judged_again(
@@ -166,7 +166,7 @@ async def test_words_of_a_hook_before_a_skill_stand_with_its_text(
     settings = hooks.settings(PreSkill="more", PostSkill="after")
     async with house(home, hooks=settings) as at:
         await at.ask("Go", invokes("worker"), says("."))
-        assert "Work.\n\nMind the gap.\n</skill>" in (await at.localized("skill"))[0]
+        assert "Work.\n\nMind the gap.\n</skill>" in (await at.said("skill"))[0]
 
 
 async def test_a_hook_before_a_skill_may_have_a_person_asked(

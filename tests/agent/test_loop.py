@@ -54,8 +54,8 @@ async def test_without_tools_none_of_ours_is_offered_or_run(home: Path) -> None:
         assert end.text == "A title"
         assert at.model.requests[0].tools == ()
         assert (await at.results())[0].startswith("[tool_not_found]")
-        assert await at.localized("reminder") == []
-        assert await at.localized("skill") == []
+        assert await at.said("reminder") == []
+        assert await at.said("skill") == []
     assert ours.calls == []
 
 
@@ -70,7 +70,7 @@ async def test_a_search_that_fails_costs_the_offers_and_not_the_turn(
         end = await at.ask("Go", says("Done."))
         assert end.text == "Done."
         assert at.record()["refusals"] == ["retrieval_error"]
-        assert "Skills you can invoke" in (await at.localized("reminder"))[0]
+        assert "Skills you can invoke" in (await at.said("reminder"))[0]
 
 
 async def test_what_the_model_thinks_is_told_and_is_no_part_of_the_answer(home: Path) -> None:

@@ -77,7 +77,7 @@ async def test_what_a_skill_says_changes_no_permission(home: Path) -> None:
         assert ran.startswith("[person_denied]")
         assert wrote.startswith("[rule_denied]")
         assert [request.tool for request in approver.asked] == ["Bash"]
-        (text,) = await at.localized("skill")
+        (text,) = await at.said("skill")
         assert "<reminder>" not in text  # it cannot write our marks either
         assert list(at.project.iterdir()) == []
 

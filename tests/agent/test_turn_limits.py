@@ -37,7 +37,7 @@ async def test_at_the_last_round_the_model_answers_without_tools(home: Path) -> 
         # A call that nobody answers would make the next request invalid.
         assert isinstance(last, AssistantMessage)
         assert last.tool_calls == ()
-        assert "No more tools" in (await at.localized("reminder"))[-1]
+        assert "No more tools" in (await at.said("reminder"))[-1]
 
 
 @pytest.mark.promise("G04")
@@ -133,7 +133,7 @@ async def test_a_stop_hook_keeps_the_model_working_but_not_for_ever(
         end = await at.ask("Go", *[says(f"done {n}") for n in range(9)])
         assert end.text == "done 3"
         assert hooks.ran == ["stop"] * 4
-        said = [text for text in await at.localized("reminder") if "Run the tests." in text]
+        said = [text for text in await at.said("reminder") if "Run the tests." in text]
         assert len(said) == 3
 
 
@@ -175,7 +175,7 @@ async def test_hooks_are_told_once_that_a_session_began_or_goes_on(
             await at.ask("Two", says("."))
             assert hooks.payloads[-1]["source"] == source
             said = [
-                text for text in await at.localized("reminder") if "The branch is main." in text
+                text for text in await at.said("reminder") if "The branch is main." in text
             ]
             assert len(said) == len(hooks.ran)
             assert said[-1].count("</reminder>") == 1

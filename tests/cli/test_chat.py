@@ -172,7 +172,7 @@ def test_a_model_that_refuses_is_told_without_a_trace(run: Run) -> None:
         programs = run("chat", "hi", "--json", **_model(server))
     assert run("explain", "--json", **HASH).data["turn"]["finish"] == "error"
     assert (people.code, "Traceback" in people.err) == (1, False)
-    assert "The model tiny refused the request" in people.err
+    assert "The model tiny rejected the request" in people.err
     assert programs.error["code"] == "model_rejected"
 
 
@@ -210,14 +210,14 @@ def test_explain_tells_of_the_last_turn_or_of_one_by_its_id(run: Run) -> None:
     first = run("chat", "What is 12*37?", "--json", **HASH).data["turn"]
     second = run("chat", "What time is it?", "--json", **HASH).data["turn"]
     last = run("explain", **HASH)
-    assert (last.code, last.out.startswith(f"Turn {second}: 2 rounds, 1 calls")) == (0, True)
+    assert (last.code, last.out.startswith(f"Turn {second}: 2 rounds, 1 tool calls")) == (0, True)
     assert "Now\t" in last.out
     earlier = run("explain", first[:8], "--json", **HASH).data["turn"]
     assert earlier["id"] == first
     assert [one["tool"] for one in earlier["calls"]] == ["Calculate"]
     assert {"name", "score", "parts", "fate"} == set(earlier["candidates"][0])
     chinese = run("--lang", "zh", "explain", **HASH).out
-    assert chinese.startswith(f"对话 {second}：询问 2 次")
+    assert chinese.startswith(f"对话 {second}：2 轮")
     unknown = run("explain", "zzz", **HASH)
     assert (unknown.code, unknown.out) == (3, "No turn with the id zzz.\n")
     assert run("explain", "%", "--json", **HASH).code == 3

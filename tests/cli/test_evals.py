@@ -117,7 +117,7 @@ def test_a_folder_is_checked_among_the_skills_without_being_installed(
     [
         ("git-comit", 3, "Did you mean git-commit?"),
         ("git-commit", 1, "has no evaluation queries"),
-        ("./nowhere", 6, "cannot be read"),
+        ("./nowhere", 6, "Cannot read"),
     ],
 )
 def test_a_skill_that_cannot_be_checked_is_told(

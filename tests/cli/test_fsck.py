@@ -62,7 +62,7 @@ def test_a_fix_says_what_it_did_and_checks_again(run: Run, skills: Path) -> None
     done = run("--set", HASH, "doctor", "--fix")
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("Repaired: unfinished 1, expired 0,")
-    assert "made anew 1" in done.out
+    assert "rebuilt 1" in done.out
     assert done.out.splitlines()[-1] == f"No violations in the data folder {skills.parent}"
     again = run("--set", HASH, "doctor", "--fix", "--json")
     assert (again.code, again.data["mended"]["unfinished"]) == (0, 0)
@@ -84,7 +84,7 @@ def test_a_check_speaks_chinese(run: Run, skills: Path) -> None:
     assert "每个技能文件夹都完整" in done.out
     assert "是未完成的操作的残留" in done.out
     assert done.out.splitlines()[-1] == f"{skills.parent} 中有 1 处违反"
-    assert "数据文件夹完好" in run("--lang", "zh", "--set", HASH, "doctor", "--fix").out
+    assert "没有违反" in run("--lang", "zh", "--set", HASH, "doctor", "--fix").out
 
 
 def test_after_every_command_the_data_folder_is_sound(run: Run, tmp_path: Path) -> None:

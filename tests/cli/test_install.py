@@ -53,7 +53,7 @@ def test_what_is_removed_comes_back(inside: Run, archive: str) -> None:
     inside("add", archive, "--yes")
     assert inside("rm", "garden").code == 5
     gone = inside("rm", "garden", "--yes")
-    assert "'apexbridge undo garden' brings it back for 7 days" in gone.out
+    assert "'apexbridge undo garden' restores it within 7 days" in gone.out
     assert inside("rm", "garden", "--yes", "--json").code == 3
     assert inside("undo", "garden").out == "Restored garden\n"
     assert inside("undo", "garden", "--json").code == 3
@@ -78,7 +78,7 @@ def test_a_skill_is_switched_off_and_on(inside: Run) -> None:
     assert "git-commit" not in [skill["name"] for skill in listed["skills"]]
     assert [skill["name"] for skill in listed["disabled"]] == ["git-commit"]
     assert "Disabled: 1; list them with 'apexbridge ls --all'" in inside("ls").out
-    assert "git-commit\tbundled\toff\t" in inside("ls", "--all").out
+    assert "git-commit\tbundled\tdisabled\t" in inside("ls", "--all").out
     assert inside("enable", "git-commit", "--json").data["changed"] is True
     assert inside("show", "git-commit", "--json").code == 0
 

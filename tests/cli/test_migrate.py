@@ -48,7 +48,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     assert done.code == 0
     assert done.out.splitlines() == [
         f"z\tto install\t{old}/z.zip\t",
-        f"violin\tto install, renamed\t{old}/folder\tfrom folder",
+        f"violin\tto install, renamed\t{old}/folder\trenamed from folder",
         f"garden\tto install\t{old}/garden\t",
         "to install: 2; to install, renamed: 1",
         "Dry run: nothing was changed.",
@@ -84,7 +84,7 @@ def test_with_yes_all_come_and_a_second_run_changes_nothing(
     again = migrate(str(old), "--json")  # nothing is left to be asked about
     assert (again.code, again.data["counts"]["same"]) == (0, 3)
     assert "already installed: 3" in migrate(str(old)).out
-    assert "已存在: 3" in migrate(str(old), LANG="zh_CN.UTF-8").out
+    assert "已安装过: 3" in migrate(str(old), LANG="zh_CN.UTF-8").out
     assert migrate(str(old), "--quiet").out == ""
 
 
@@ -125,7 +125,7 @@ def test_without_places_the_usual_ones_are_looked_at(
     done = migrate("--yes")
     assert done.code == 0
     assert _installed(home) == ["mine", "older", "oldest", "shared", "shipped"]
-    assert "hide what is installed: 2 (mine, shared)" in done.err
+    assert "shadow the installed skills: 2 (mine, shared)" in done.err
     assert run("show", "mine", "--json").data["origin"] == "user"
     assert migrate("--json").data["hidden"] == ["mine", "shared"]
 
@@ -178,6 +178,6 @@ def test_a_person_is_asked_once_for_all(old: Path, home: Path, project: Path) ->
         out, _ = asked.communicate(timeout=60)
     os.close(ours)
     assert asked.returncode == 0
-    assert "Install them? (skills: 3)" in out.decode()
+    assert "Install these skills? (3)" in out.decode()
     assert "installed: 2; installed, renamed: 1" in out.decode()
     assert _installed(home) == ["garden", "violin", "z"]

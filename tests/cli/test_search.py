@@ -62,7 +62,7 @@ def test_find_explains_each_hit_in_plain_words(hashed: Run, home: Path) -> None:
     heading, *said = done.out.splitlines()
     assert heading.startswith("1. origami  ")
     assert [line.strip().split(":")[0] for line in said] == [
-        "meaning", "best chunk", "words", "usage", "language",
+        "semantic", "best chunk", "keywords", "usage", "language",
     ]  # fmt: skip
     assert said[1].endswith("“cut stars with scissors”")
     assert "scissor 2" in said[2]

@@ -57,7 +57,7 @@ def test_versions_are_listed_compared_and_brought_back(inside: Run, tmp_path: Pa
     assert "changed: SKILL.md" in inside("diff", "garden", "1.0", "1.1").out
     assert inside("diff", "garden", "1.1", "1.1").out == "No differences.\n"
     back = inside("rollback", "garden")
-    assert back.out.startswith(f"garden is version 1.0 ({listed[1]['sha256'][:12]}) again")
+    assert back.out.startswith(f"Rolled back garden to version 1.0 ({listed[1]['sha256'][:12]})")
     assert inside("show", "garden", "--json").data["description"] == "Grows."
 
 
@@ -109,8 +109,8 @@ def test_skills_are_listed_by_pages_with_version_size_and_findings(
     second = inside("ls", "--long", "--limit", "1", "--after", first["next"], "--json").data
     assert second["skills"][0]["name"] > first["skills"][1]["name"]
     table = inside("ls", "--long", "--limit", "1").out
-    assert f"More: --after {first['skills'][0]['name']} (in all: 7)" in table
-    assert "held" in inside("ls", "-l", "--origin", "installed").out
+    assert f"More: --after {first['skills'][0]['name']} (total: 7)" in table
+    assert "pinned" in inside("ls", "-l", "--origin", "installed").out
     assert [s["name"] for s in inside("ls", "--filter", "番茄", "--json").data["skills"]] == [
         "garden"
     ]

@@ -199,7 +199,7 @@ async def test_words_that_a_script_cannot_use_are_left_out_the_second_time() -> 
     assert isinstance(second, Mapping)
     assert (name, second["arguments"]) == ("SkillScript", ["sales.csv"])
     ran = _did("SkillScript", "| total |", skill="csv-report")
-    assert "could do nothing with: --by Friday" in str(await _reply([*messages, *ran]))
+    assert "unsupported options: --by Friday" in str(await _reply([*messages, *ran]))
     failed = _did("SkillScript", "exit code 2", is_error=True, skill="csv-report")
     assert "failed:" in str(await _reply([*messages, *failed]))
 
@@ -231,7 +231,7 @@ async def test_a_skill_whose_text_stands_above_is_run_again(way: str) -> None:
 async def test_a_skill_as_a_task_of_its_own_needs_a_model() -> None:
     text = SKILL.format("scripts/main.py")
     reply = str(await _reply([UserMessage(text=text)]))
-    assert "The skill csv-report fits" in reply
+    assert "The skill csv-report matches" in reply
 
 
 async def test_a_failure_is_told() -> None:
@@ -318,8 +318,8 @@ async def test_tools_are_called_as_they_want_to_be(home: Path, project: Path) ->
         "notes.txt 里写了什么？": ("Read", "buy milk"),
         "list files": ("Glob", "sales.csv"),
         "which files mention TODO?": ("Grep", "notes.txt"),
-        "cat /etc/passwd": ("Read!", "Read did not work"),
-        "read missing.txt": ("Read!", "Read did not work"),
+        "cat /etc/passwd": ("Read!", "Read failed"),
+        "read missing.txt": ("Read!", "Read failed"),
         "Delete everything in /etc": ("", "Nothing was deleted"),
         "你好": ("", "固定规则"),
     }

@@ -80,7 +80,7 @@ class Talk:
         """The tools that the model was told of."""
         return [tool["function"]["name"] for tool in self.asked(at).get("tools", [])]
 
-    def localized(self, role: str, at: int = -1) -> list[Any]:
+    def said(self, role: str, at: int = -1) -> list[Any]:
         """What the model was told in a role."""
         return [m["content"] for m in self.asked(at)["messages"] if m["role"] == role]
 

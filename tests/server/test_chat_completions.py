@@ -73,9 +73,9 @@ async def test_the_model_is_told_of_our_tools_and_skills_after_the_clients_words
     ]
     await talk.post("", says("."), messages=said)
     assert {"Calculate", "Skill", "Bash"} <= set(talk.offered())
-    assert talk.localized("system")[0].endswith("Speak like a pirate.")
-    assert talk.localized("assistant") == ["Aye"]
-    first, last = talk.localized("user")
+    assert talk.said("system")[0].endswith("Speak like a pirate.")
+    assert talk.said("assistant") == ["Aye"]
+    first, last = talk.said("user")
     assert first == "One"
     assert last.startswith("<reminder>")
     assert "greet" in last
@@ -119,7 +119,7 @@ async def test_pictures_reach_the_model_as_they_came(talk: Talk) -> None:
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}},
     ]
     await talk.post("", says("A cat"), messages=[{"role": "user", "content": parts}])
-    assert talk.localized("user")[0][-2:] == parts
+    assert talk.said("user")[0][-2:] == parts
 
 
 async def test_our_calls_are_run_and_never_told(talk: Talk) -> None:
@@ -129,7 +129,7 @@ async def test_our_calls_are_run_and_never_told(talk: Talk) -> None:
     chunks = chunks_of(
         (await talk.post("Six times seven?", sums, says("It is ", "42."), **body)).text
     )
-    assert talk.localized("tool") == ["6*7 = 42"]
+    assert talk.said("tool") == ["6*7 = 42"]
     message = whole["choices"][0]["message"]
     assert message["content"] == "It is 42."
     assert "tool_calls" not in message
@@ -267,7 +267,7 @@ async def test_the_explanation_comes_when_it_is_asked_for(talk: Talk) -> None:
 
 async def test_skills_are_named_by_hand_and_an_unknown_one_is_not_found(talk: Talk) -> None:
     await talk.post("Go", says("."), apexbridge={"skills": ["greet"]})
-    assert "The user wants these skills used: greet." in talk.localized("user")[0]
+    assert "The user wants these skills used: greet." in talk.said("user")[0]
     reply = await talk.post("Go", apexbridge={"skills": ["gret"]})
     assert reply.status_code == 404
     assert reply.json()["error"]["code"] == "skill_not_found"
@@ -288,7 +288,7 @@ async def test_who_may_not_run_things_is_offered_nothing_that_does(talk: Talk) -
         "skills_list",
         "skills_load",
     }
-    results = talk.localized("tool")
+    results = talk.said("tool")
     assert [text.split("]")[0] for text in results] == [
         "[tool_not_found",
         "[tool_not_found",

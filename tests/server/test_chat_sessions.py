@@ -49,8 +49,8 @@ async def test_a_named_conversation_goes_on(
     await talk.post("I am Ann.", says("Hello, Ann."), headers=headers, **body)
     reply = await talk.post("Who am I?", says("Ann."), headers=headers, **body)
     assert reply.json()["apexbridge"]["session"] == name
-    assert talk.localized("assistant") == ["Hello, Ann."]
-    assert [text.splitlines()[-1] for text in talk.localized("user")] == ["I am Ann.", "Who am I?"]
+    assert talk.said("assistant") == ["Hello, Ann."]
+    assert [text.splitlines()[-1] for text in talk.said("user")] == ["I am Ann.", "Who am I?"]
 
 
 async def test_of_a_kept_conversation_only_what_is_new_is_read(talk: Talk) -> None:
@@ -64,12 +64,12 @@ async def test_of_a_kept_conversation_only_what_is_new_is_read(talk: Talk) -> No
         {"role": "user", "content": "Three"},
     ]
     await talk.post("", says("Second"), headers=headers, messages=whole)
-    assert talk.localized("assistant") == ["First"]
+    assert talk.said("assistant") == ["First"]
     assert "Not what was said" not in str(talk.asked())
-    assert talk.localized("user")[-1].split("\n\n")[-2:] == ["Two", "Three"]
-    assert talk.localized("system")[0].endswith("Be kind.")
+    assert talk.said("user")[-1].split("\n\n")[-2:] == ["Two", "Three"]
+    assert talk.said("system")[0].endswith("Be kind.")
     await talk.post("Four", says("Third"), headers=headers)
-    assert talk.localized("system")[0].endswith("Be kind.")
+    assert talk.said("system")[0].endswith("Be kind.")
 
 
 async def test_what_ours_found_out_stays_while_the_clients_tools_are_at_work(talk: Talk) -> None:
@@ -82,7 +82,7 @@ async def test_what_ours_found_out_stays_while_the_clients_tools_are_at_work(tal
         {"role": "tool", "tool_call_id": theirs["id"], "content": "sun"},
     ]
     await talk.post("", says("Done"), headers=headers, tools=[_WEATHER], messages=back)
-    assert talk.localized("tool") == ["6*7 = 42", "sun"]
+    assert talk.said("tool") == ["6*7 = 42", "sun"]
     assert str(talk.asked()).count("<reminder>") == str(talk.asked(0)).count("<reminder>")
 
 
@@ -129,14 +129,14 @@ async def test_turns_of_one_conversation_wait_for_each_other(talk: Talk) -> None
     async with anyio.create_task_group() as tasks:
         for text in ("One", "Two", "Three"):
             tasks.start_soon(lambda text=text: talk.post(text, says("Yes"), headers=headers))
-    assert talk.localized("assistant") == ["Yes", "Yes"]
-    said = [text.splitlines()[-1] for text in talk.localized("user")]
+    assert talk.said("assistant") == ["Yes", "Yes"]
+    said = [text.splitlines()[-1] for text in talk.said("user")]
     assert sorted(said) == ["One", "Three", "Two"]
 
 
 async def test_without_waiting_what_must_be_asked_is_refused(talk: Talk) -> None:
     await talk.post("Go", calls(("Static", "{}")), says("No"))
-    assert talk.localized("tool")[0].startswith("[nobody_allowed]")
+    assert talk.said("tool")[0].startswith("[nobody_allowed]")
 
 
 @pytest.mark.parametrize(("answer", "starts"), [("once", "done"), ("no", "[person_denied]")])
@@ -167,6 +167,6 @@ async def test_a_turn_that_waits_is_told_what_a_person_answers(
             assert question.tool == "Static"
             assert approvals.answer(question.id, answer)
     assert len(settled) == 1
-    assert talk.localized("tool")[0].startswith(starts)
+    assert talk.said("tool")[0].startswith(starts)
     told = [c["apexbridge"].get("event") for c in chunks_of(replies[0].text) if "apexbridge" in c]
     assert told[:2] == ["approval_asked", "approval_settled"]

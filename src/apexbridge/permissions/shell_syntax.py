@@ -25,7 +25,7 @@ class ShellWord:
     """Whether it stays one word when the shell is done with it."""
 
     @property
-    def localized(self) -> str:
+    def said(self) -> str:
         """The same for every way of quoting it."""
         if self.value is None:
             return self.text

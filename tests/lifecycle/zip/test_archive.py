@@ -70,7 +70,7 @@ def test_caches_version_control_and_evals_stay_at_home(tmp_path: Path) -> None:
 def test_links_are_not_packed(tmp_path: Path) -> None:
     root = make_skill(tmp_path, "pdf")
     (root / "away").symlink_to("/etc/passwd")
-    with pytest.raises(ArchiveError, match="is a link"):
+    with pytest.raises(ArchiveError, match="is a symlink"):
         pack_skill(root, "pdf")
 
 

@@ -320,7 +320,7 @@ async def test_a_source_that_never_worked_is_an_error(site: Site, pins: PinStore
         await _scan(_single(pins, site.url("/a")))
     assert caught.value.code == "remote_unreachable"
     assert caught.value.details["url"] == site.url("/a")
-    with pytest.raises(SourceError, match=r"answered 404.*; .*may not be asked") as caught:
+    with pytest.raises(SourceError, match=r"answered 404.*; .*SSRF protection") as caught:
         await _scan(
             _single(pins, site.url("/a"), "file:///etc/passwd", "https://[x", "https://a/?\ud800")
         )
