@@ -48,9 +48,7 @@ async def test_skills_come_back_after_shortening_and_are_not_run_again(
         # It was told of, and not invoked again.
         assert hooks.ran.count("skill") == 2
         assert hooks.ran.count("compact") == summaries
-        listed = [
-            text for text in await at.said("reminder") if "Skills you can invoke" in text
-        ]
+        listed = [text for text in await at.said("reminder") if "Skills you can invoke" in text]
         assert listed  # the model is told of skills again
         again = await at.ask("/pdf")
         assert again.finish == "stop"

@@ -174,9 +174,7 @@ async def test_hooks_are_told_once_that_a_session_began_or_goes_on(
             await at.ask("One", says("."))
             await at.ask("Two", says("."))
             assert hooks.payloads[-1]["source"] == source
-            said = [
-                text for text in await at.said("reminder") if "The branch is main." in text
-            ]
+            said = [text for text in await at.said("reminder") if "The branch is main." in text]
             assert len(said) == len(hooks.ran)
             assert said[-1].count("</reminder>") == 1
     assert hooks.ran == ["hello"] * 2

@@ -113,7 +113,7 @@ async def test_a_skill_that_broke_since_the_scan_says_so(tmp_path: Path) -> None
     with pytest.raises(SourceError, match="first line"):
         await source.content(skill)
     (root / "SKILL.md").unlink()
-    with pytest.raises(SourceError, match="SKILL.md is missing"):
+    with pytest.raises(SourceError, match=r"SKILL\.md is missing"):
         await source.content(skill)
 
 
