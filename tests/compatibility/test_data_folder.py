@@ -1,7 +1,7 @@
 """A data folder that an earlier version wrote is opened, with everything that is in it.
 
-`data-folder-0.1.0.tar.gz` was made with the command line of the version before the modules, settings
-and fields were renamed: four skills installed, one of them updated and pinned, one edited, one
+`data-folder-0.1.0.tar.gz` was made with the command line, before the modules, settings and fields
+were renamed: four skills installed, one of them updated and pinned, one edited, one
 disabled, one removed; a script run, a question asked, a key made, a project's skill approved.
 """
 
@@ -54,10 +54,10 @@ def test_skills_versions_and_states_are_there(data: Path) -> None:
     assert listed["pi"]["description"] == "计算圆周率π到指定的小数位数。"
     versions = json.dumps(_ask(data, "versions", "greet"))
     assert OLD_VERSION in versions
-    refused = _run(data, "rollback", "greet", OLD_VERSION, "--yes")
-    assert refused.returncode != 0  # it is pinned
+    refused = _run(data, "rollback", "greet", OLD_VERSION)
+    assert (refused.returncode, "[skill_pinned]" in refused.stderr) == (4, True), refused.stderr
     assert _run(data, "pin", "greet", "--off").returncode == 0
-    done = _run(data, "rollback", "greet", OLD_VERSION, "--yes")
+    done = _run(data, "rollback", "greet", OLD_VERSION)
     assert done.returncode == 0, done.stderr
     shown = json.dumps(_ask(data, "show", "greet"))
     assert "Say hello politely to the person" in shown
