@@ -41,7 +41,7 @@ class Finding:
     excerpt: str = ""
     details: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def text(self, language: Language = "en") -> RuleText:
+    def localized(self, language: Language = "en") -> RuleText:
         """Return title and advice of its rule."""
         return load_rules()[self.rule].text(language)
 
@@ -94,7 +94,7 @@ def worst_level(levels: Iterable[RiskLevel]) -> RiskLevel | None:
 
 
 def _finding_json(finding: Finding, language: Language) -> dict[str, Any]:
-    text = finding.text(language)
+    text = finding.localized(language)
     return {
         "rule": finding.rule,
         "level": finding.level,
@@ -125,7 +125,7 @@ def _sarif_rule(rule_id: str) -> dict[str, Any]:
 
 
 def _sarif_result(finding: Finding, index: int) -> dict[str, Any]:
-    title = finding.text().title
+    title = finding.localized().title
     location: dict[str, Any] = {"artifactLocation": {"uri": _uri(finding.path)}}
     if finding.line:
         region = {"startLine": finding.line, "snippet": {"text": finding.excerpt}}

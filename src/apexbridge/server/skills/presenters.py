@@ -186,7 +186,7 @@ def present_problems(
             hint=said.hint,
         )
         for problem in problems
-        for said in (problem.said(language),)
+        for said in (problem.localized(language),)
     ]
 
 
@@ -207,7 +207,7 @@ def present_findings(
             owasp=list(finding.owasp),
         )
         for finding in findings
-        for said in (finding.text(language),)
+        for said in (finding.localized(language),)
     ]
 
 
