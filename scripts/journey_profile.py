@@ -2,7 +2,7 @@
 
     python -m scripts.journey_profile [--pairs 12]
 
-A profile hook sees every call of a function of `apexbridge`. A change is counted where a call goes to
+A profile hook sees every call of an `apexbridge` function. A change is counted where a call goes to
 another sub-package than the call before it in the same thread: how often a reader who follows the
 journey call by call has to open another folder. Needs a sandbox, for the script of the chat.
 """
