@@ -119,7 +119,7 @@ class MessagesResponse:
         """Take an event; the text in it.
 
         Raises:
-            Fault: If it makes no sense, or tells an error.
+            UpstreamFault: If it makes no sense, or tells an error.
         """
         try:
             event = _Event.model_validate_json(document)
@@ -149,7 +149,7 @@ class MessagesResponse:
         """The last piece.
 
         Raises:
-            Fault: If the reply is not whole.
+            UpstreamFault: If the reply is not whole.
         """
         if not (self.is_complete or self._stop):
             raise UpstreamFault("unusable", "it ended before it was finished")

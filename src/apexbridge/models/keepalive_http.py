@@ -204,7 +204,7 @@ class KeepAliveClient:
     """A server without TLS, and the connections to it; they belong to one event loop."""
 
     def __init__(self, base_url: str, headers: Mapping[str, str]) -> None:
-        """Take an address that `can_reach` is true of."""
+        """Take an address that `is_supported_url` is true of."""
         parts = urlsplit(base_url)
         self._host, self._port = parts.hostname or "", parts.port or 80
         self._path = parts.path
@@ -220,7 +220,7 @@ class KeepAliveClient:
         """Post JSON, and give the answer.
 
         Raises:
-            DirectError: Of the kinds above.
+            HttpClientError: Of the kinds above.
         """
         head = f"POST {self._path}{path} HTTP/1.1\r\n{self._head}Content-Length: {len(payload)}"
         request = b"".join((head.encode("ascii"), b"\r\n\r\n", payload))

@@ -59,7 +59,7 @@ _MISSING_REASONING = "(not kept)"
 def detect_quirks(refusal: str) -> frozenset[Quirk]:
     """What a refusal says that its server wants to have otherwise.
 
-    >>> sorted(quirks_told("This model only supports single tool-calls at once!"))
+    >>> sorted(detect_quirks("This model only supports single tool-calls at once!"))
     ['one call']
     """
     return frozenset(name for name, sign in _QUIRKS.items() if sign.search(refusal))
@@ -181,7 +181,7 @@ def is_json_object(arguments: str) -> bool:
 def parse_arguments(arguments: str) -> dict[str, Any]:
     """Arguments as an object; what cannot be read is in it as text, for servers that read it too.
 
-    >>> object_of('{"a": 1}'), object_of("{a")
+    >>> parse_arguments('{"a": 1}'), parse_arguments("{a")
     ({'a': 1}, {'unreadable': '{a'})
     """
     return json.loads(arguments) if is_json_object(arguments) else {"unreadable": arguments}

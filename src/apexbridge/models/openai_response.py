@@ -146,7 +146,7 @@ class ChatCompletion:
         """Take documents that came together; what is said in one go is one piece.
 
         Raises:
-            Fault: If one of them makes no sense, or tells an error; what came before is given.
+            UpstreamFault: If one of them makes no sense, or tells an error; what came before is given.
         """
         texts = list[str]()
         for document in documents:
@@ -166,7 +166,7 @@ class ChatCompletion:
         """Take an answer in one piece; the text in it.
 
         Raises:
-            Fault: If it makes no sense, or tells an error.
+            UpstreamFault: If it makes no sense, or tells an error.
         """
         plain = fast_completion(document)
         if plain is None:
@@ -179,7 +179,7 @@ class ChatCompletion:
         """Take a document; the text in it.
 
         Raises:
-            Fault: If it makes no sense, or tells an error.
+            UpstreamFault: If it makes no sense, or tells an error.
         """
         try:
             chunk = _Chunk.model_validate_json(document)
@@ -202,7 +202,7 @@ class ChatCompletion:
         """The last piece.
 
         Raises:
-            Fault: If the reply is not whole.
+            UpstreamFault: If the reply is not whole.
         """
         if self._finish in _FAILED_REASONS:
             raise UpstreamFault("unavailable", f"its server gave up: {self._finish}", is_busy=True)

@@ -119,7 +119,7 @@ async def with_retries(
 def parse_retry_after(retry_after: str) -> float:
     """What a `Retry-After` header asks for, a number or a date; 0 if it says nothing.
 
-    >>> seconds_of("3"), seconds_of("soon"), seconds_of("Wed, 21 Oct 2015 07:28:00 GMT")
+    >>> parse_retry_after("3"), parse_retry_after("soon"), parse_retry_after("Wed, 21 Oct 2015 07:28:00 GMT")
     (3.0, 0.0, 0.0)
     """
     if retry_after.isascii() and retry_after.replace(".", "", 1).isdecimal():

@@ -70,7 +70,7 @@ async def documents(pieces: AsyncIterator[bytes], reader: SseParser) -> AsyncGen
     """The documents of an answer, each as soon as it is whole.
 
     Raises:
-        Fault: If a line is too long, or the answer is a web page.
+        UpstreamFault: If a line is too long, or the answer is a web page.
     """
     async with aclosing(batches(pieces, reader)) as found:
         async for batch in found:
@@ -84,7 +84,7 @@ async def batches(
     """The same, those that came together together.
 
     Raises:
-        Fault: If a line is too long, or the answer is a web page.
+        UpstreamFault: If a line is too long, or the answer is a web page.
     """
     while not reader.is_done and (piece := await anext(pieces, b"")):
         whole = _feed(reader, piece)
@@ -98,7 +98,7 @@ def all_documents(data: bytes, reader: SseParser) -> Sequence[bytes]:
     """The documents of an answer that came in one piece.
 
     Raises:
-        Fault: If a line is too long, or the answer is a web page.
+        UpstreamFault: If a line is too long, or the answer is a web page.
     """
     return (*_feed(reader, data), *_flush(reader))
 

@@ -28,7 +28,7 @@ def error_message_in_body(status: int, body: bytes) -> str:
 def error_message(document: JsonValue) -> str:
     """What a refusal says, in any of the shapes that servers give it; empty if it says nothing.
 
-    >>> reason_of({"error": {"message": "no such model"}})
+    >>> error_message({"error": {"message": "no such model"}})
     'no such model'
     """
     match document:
@@ -49,7 +49,7 @@ def gateway_status(status: int) -> int:
 
     A key that is refused there is not the client's, and is none of its business.
 
-    >>> [passed_on(status) for status in (400, 401, 404, 408, 422, 429, 500, 503)]
+    >>> [gateway_status(status) for status in (400, 401, 404, 408, 422, 429, 500, 503)]
     [400, 502, 404, 504, 400, 429, 502, 503]
     """
     if (

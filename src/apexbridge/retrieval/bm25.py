@@ -68,7 +68,7 @@ class Bm25Matches:
 class _Segment:
     """Postings in the order of their terms; those of `terms[n]` lie in `starts[n]:starts[n+1]`.
 
-    Rows are counted from `first` on and lie before `end`, at most `_ROWS` of them: half as many
+    Rows are counted from `first` on and lie before `end`, at most `_MAX_SEGMENT_ROWS` of them: half as many
     bytes for each.
     """
 
