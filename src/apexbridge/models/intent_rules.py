@@ -108,8 +108,8 @@ def is_small_talk(text: str) -> bool:
 def is_destructive_request(text: str) -> bool:
     """Say whether a request is to delete files or folders, and nothing else.
 
-    >>> is_destructive_request("Delete everything in /etc."), is_destructive_request("Remove duplicate rows")
-    (True, False)
+    >>> [is_destructive_request(text) for text in ("Delete everything in /etc.", "Remove rows")]
+    [True, False]
     """
     return _full_match(_DESTRUCTION, _strip_politeness(text)) is not None
 
