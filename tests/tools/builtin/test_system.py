@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from apexbridge.errors import SandboxUnavailableError, ToolInputError
 from apexbridge.tools.builtin.calculator import calculate, format_number
-from apexbridge.tools.builtin.math_functions import CalculationError
+from apexbridge.tools.builtin.math_notation import CalculationError
 from apexbridge.tools.builtin.system import CalculateTool, NowTool, PlatformTool, find_timezone
 from tests.tools.tool_calls import context, use
 
