@@ -36,7 +36,7 @@ class Finding:
     excerpt: str = ""
     details: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def said(self, language: Language = "en") -> rule_texts.RuleText:
+    def localized(self, language: Language = "en") -> rule_texts.RuleText:
         """What it means and what to do about it, in the reader's language."""
         return rule_texts.rule_text(self.rule, language)
 
@@ -84,7 +84,7 @@ def worst_level(levels: Iterable[RiskLevel]) -> RiskLevel | None:
 
 
 def _finding_json(finding: Finding, language: Language) -> dict[str, Any]:
-    said = finding.said(language)
+    said = finding.localized(language)
     return {
         "rule": finding.rule,
         "level": finding.level,

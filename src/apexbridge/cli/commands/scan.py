@@ -66,13 +66,13 @@ def _report(target: str, known: Known) -> Report:
 def print_findings(out: Output, name: str, report: Report) -> None:
     """The findings as people read them, the gravest first."""
     if not report.findings:
-        out.line(out.word("scan_nothing", name=name))
+        out.line(out.text("scan_nothing", name=name))
     for finding in report.findings:
-        said = finding.said(out.language)
+        said = finding.localized(out.language)
         place = f"{finding.path}:{finding.line}" if finding.line else finding.path
-        level = out.word(f"level_{finding.level}")
+        level = out.text(f"level_{finding.level}")
         out.line(f"  {finding.rule}  {level}  {sanitize(place)}  {said.title}")
         if finding.excerpt:
             out.line(f"      {sanitize(finding.excerpt)}")
     if report.partial:
-        out.line(out.word("scan_partial", name=name))
+        out.line(out.text("scan_partial", name=name))

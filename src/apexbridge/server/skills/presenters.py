@@ -187,7 +187,7 @@ def present_problems(
             hint=said.hint,
         )
         for problem in problems
-        for said in (problem.said(language),)
+        for said in (problem.localized(language),)
     ]
 
 
@@ -208,7 +208,7 @@ def present_findings(
             owasp=list(RULES[finding.rule].owasp),
         )
         for finding in findings
-        for said in (finding.said(language),)
+        for said in (finding.localized(language),)
     ]
 
 
