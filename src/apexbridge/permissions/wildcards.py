@@ -56,12 +56,14 @@ def path_matches(pattern: str, path: Path, roots: PathRoots | None, *, widely: b
     """Match a path, or a parent folder of it, against a gitignore pattern.
 
     `//x` is absolute, `~/x` relative to home, `/x` and `./x` to the project; a bare name matches at
-    any depth of the project. Deny rules fail closed and are matched `widely`: their `/x` counts from
-    the file system's root too, and they match every path when the roots are not known.
+    any depth of the project. Deny rules fail closed and are matched `widely`: their `/x` counts
+    from the file system's root too, and they match every path when the roots are not known.
     """
     if not pattern or (roots is None and not pattern.startswith("//")):
         return widely
-    return any(_is_below(rest, base, path) for base, rest in _anchors(pattern, roots, widely=widely))
+    return any(
+        _is_below(rest, base, path) for base, rest in _anchors(pattern, roots, widely=widely)
+    )
 
 
 def resolve_pattern(pattern: str, roots: PathRoots) -> str | None:
