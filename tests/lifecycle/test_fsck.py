@@ -48,7 +48,7 @@ async def _furnish(loaded: Config, place: Path) -> None:
     async with Runtime.open(loaded) as runtime:
         for name in ("garden", "violin", "gone"):
             await runtime.manager.install(_zip(place, name))
-        await runtime.searching.index()
+        await runtime.index_service.index()
         await runtime.manager.uninstall("gone")
 
 
@@ -387,7 +387,7 @@ async def test_a_row_of_another_project_is_told_and_is_no_violation(
 ) -> None:
     make_skill(tmp_path / "project/.claude/skills", "of-the-project")
     async with Runtime.open(loaded) as runtime:
-        await runtime.searching.vectorise()
+        await runtime.index_service.vectorise()
     (tmp_path / "other").mkdir()
     environment = {
         "HOME": str(home),
@@ -406,7 +406,7 @@ async def test_a_skill_that_another_hides_needs_no_row(
 ) -> None:
     make_skill(home / ".claude/skills", "garden", description="Hides the installed one.")
     async with Runtime.open(loaded) as runtime:
-        await runtime.searching.vectorise()
+        await runtime.index_service.vectorise()
     found = await check_data_dir(loaded)
     assert _codes(found) == {}
     assert found.of("I4").looked_at == 1

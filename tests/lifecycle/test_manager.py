@@ -77,7 +77,7 @@ async def test_an_installed_skill_is_listed_found_marked_and_recorded(
     assert done.skill.fingerprint is not None
     assert marker.sha256 == done.skill.fingerprint.sha256
     assert await _best(runtime, "grow tomatoes") == "garden"
-    assert (await runtime.searching.vectorise()).added == ()  # the row was right already
+    assert (await runtime.index_service.vectorise()).added == ()  # the row was right already
     assert _records(loaded) == [("install", "")]
     assert runtime.audit.verify() == 1
 
@@ -125,7 +125,7 @@ async def test_of_fifty_installs_of_a_name_one_wins(runtime: Runtime, tmp_path: 
     assert outcomes.count("conflict") == 49
     (winner,) = [outcome for outcome in outcomes if outcome != "conflict"]
     assert runtime.catalog.get("garden").description == winner
-    status = await runtime.searching.status()
+    status = await runtime.index_service.status()
     assert (status.stale, status.orphaned) == ((), ())
 
 
@@ -163,7 +163,7 @@ async def test_a_removed_skill_is_gone_everywhere_and_can_come_back(
     with pytest.raises(SkillNotFoundError):
         runtime.catalog.get("garden")
     assert await _best(runtime, "grow tomatoes") != "garden"
-    assert (await runtime.searching.status()).orphaned == ()
+    assert (await runtime.index_service.status()).orphaned == ()
     done = await runtime.manager.undo("garden")
     assert done.skill.description == "Grows tomatoes."
     assert await _best(runtime, "grow tomatoes") == "garden"

@@ -86,7 +86,7 @@ async def test_an_update_takes_the_place_of_the_old_which_is_kept(
     assert marker is not None
     assert after.skill.fingerprint is not None
     assert marker.sha256 == after.skill.fingerprint.sha256
-    assert (await runtime.searching.vectorise()).added == ()
+    assert (await runtime.index_service.vectorise()).added == ()
     now, kept = await runtime.manager.versions("garden")
     assert (now.declared, now.is_current, kept.declared, kept.is_current) == (
         "1.1", True, "1.0", False,
@@ -106,7 +106,7 @@ async def test_a_rollback_brings_back_every_byte_and_can_itself_be_undone(
     assert back.skill.fingerprint == first.skill.fingerprint
     assert (loaded.data / "skills/garden/a.md").read_bytes() == b"old"
     assert (await runtime.search("grow tomatoes")).hits[0].name == "garden"
-    assert (await runtime.searching.status()).stale == ()
+    assert (await runtime.index_service.status()).stale == ()
     forth = await runtime.manager.rollback("garden")
     assert forth.skill.fingerprint == second.skill.fingerprint
     assert await _versions(runtime) == ["1.1", "1.0"]

@@ -336,9 +336,9 @@ async def test_a_description_cannot_pass_for_another_hit(home: Path, project: Pa
     make_skill(home / ".claude/skills", "other", description="Counts the stars at night.")
     environment = {"HOME": str(home), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
     async with Runtime.open(load(project=project, environment=environment)) as runtime:
-        search = runtime.chatting.registry.get("SkillSearch")
+        search = runtime.chat_service.registry.get("SkillSearch")
         assert search is not None
-        await runtime.chatting.session("s")
+        await runtime.chat_service.session("s")
         facts = context(project)
         result = await search.call({"query": "poems about the sea"}, facts)
     lines = [line for line in result.text.splitlines() if line.startswith("- other")]

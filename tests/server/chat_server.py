@@ -119,7 +119,7 @@ async def talking(
         if has_model:
             settings["model"] = {"base_url": script.base_url, "name": MODEL, "tools": "native"}
         async with serving(loaded_for(home, **settings), completions.ROUTES) as served:
-            chatting = served.house.runtime.chatting
+            chatting = served.house.runtime.chat_service
             model = OpenAiModel(script.base_url, patience=patience)
             if has_model:
                 chatting.model = replace(chatting.model, client=model)

@@ -198,7 +198,7 @@ async def test_a_model_server_that_is_not_there_is_told(talk: Talk) -> None:
 @asynccontextmanager
 async def _asking(talk: Talk, model: OpenAiModel) -> AsyncGenerator[None]:
     """Another model is asked for a while."""
-    chatting = talk.serving.house.runtime.chatting
+    chatting = talk.serving.house.runtime.chat_service
     before, chatting.model = chatting.model, replace(chatting.model, client=model)
     try:
         yield
@@ -243,7 +243,7 @@ async def test_a_client_that_goes_away_ends_its_turn_and_the_tools_in_it(
 ) -> None:
     tool = _Waits()
     async with talking(home, permissions={"allow": ["Waits"]}) as talk:
-        chatting = talk.serving.house.runtime.chatting
+        chatting = talk.serving.house.runtime.chat_service
         chatting.registry.add(tool)
         talk.script.play(calls(("Waits", "{}"), text="I wait."))
         async with anyio.create_task_group() as tasks:

@@ -120,7 +120,7 @@ async def test_a_good_key_opens_and_no_other_does(server: Serving) -> None:
 
 
 async def test_keys_that_cannot_be_read_open_nothing_and_tell_no_path(server: Serving) -> None:
-    place = server.house.runtime.loaded.data / "keys.json"
+    place = server.house.runtime.config.data / "keys.json"
     before = place.read_bytes()
     place.write_bytes(b"{broken")
     try:

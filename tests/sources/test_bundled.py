@@ -238,7 +238,7 @@ async def test_the_slower_of_two_uses_what_the_faster_made(
             made.append(anyio.run(rivals.pop().folder, skill))
         commit_dir(fresh, target)
 
-    monkeypatch.setattr("apexbridge.sources.bundled.commit_folder", overtaken)
+    monkeypatch.setattr("apexbridge.sources.bundled.commit_dir", overtaken)
     folder = await source.folder(skill)
     assert made == [folder]
     assert tree.fingerprint(folder) == skill.fingerprint

@@ -184,7 +184,7 @@ class McpServer:
             self._require(ctx, scope)
             return await work()
         except ApexBridgeError as error:
-            raise to_mcp_error(error, self._runtime.loaded.language) from None
+            raise to_mcp_error(error, self._runtime.config.language) from None
 
     # Tools.
 
@@ -211,9 +211,9 @@ class McpServer:
         return [*own, *self._built_in()]
 
     def _built_in(self) -> list[ExposedTool]:
-        tools = {tool.spec.name: tool for tool in self._runtime.chatting.registry}
+        tools = {tool.spec.name: tool for tool in self._runtime.chat_service.registry}
         offered = list[ExposedTool]()
-        for name in dict.fromkeys(self._runtime.loaded.settings.server.mcp_tools):
+        for name in dict.fromkeys(self._runtime.config.settings.server.mcp_tools):
             if name not in tools or name in _SKILL_TOOLS:
                 there = ", ".join(sorted(tools.keys() - _SKILL_TOOLS))
                 raise ConfigError(f"server.mcp_tools: there is no tool '{name}', but {there}")
@@ -239,10 +239,10 @@ class McpServer:
         try:
             offered = self._find_tool(ctx, params.name)
         except ApexBridgeError as error:
-            raise to_mcp_error(error, self._runtime.loaded.language) from None
+            raise to_mcp_error(error, self._runtime.config.language) from None
         asking = None
         if self._asks and can_elicit(ctx):
-            asking = ElicitationApprover(ctx, params.input_responses, self._runtime.loaded.language)
+            asking = ElicitationApprover(ctx, params.input_responses, self._runtime.config.language)
         written = json.dumps(params.arguments or {}, ensure_ascii=False)
         handled = await self._permissions.carry_out(
             offered.tool(ctx), str(ctx.request_id), written, asking
@@ -271,7 +271,7 @@ class McpServer:
         async def work() -> types.ListPromptsResult:
             cursor = params.cursor if params else None
             page, following = paginate(self._user_skills(), cursor, self._page)
-            prompts = [to_prompt(skill, self._runtime.loaded.language) for skill in page]
+            prompts = [to_prompt(skill, self._runtime.config.language) for skill in page]
             return types.ListPromptsResult(prompts=prompts, next_cursor=following)
 
         return await self._answer(READ, ctx, work)

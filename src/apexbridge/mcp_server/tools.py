@@ -204,12 +204,12 @@ class RunTool(TypedTool[RunArguments]):
         """In a sandbox a script can harm nothing; without one a person has to agree."""
         name = self._shelf.get_for_model(arguments.name).name
         words = " ".join(filter(None, (name, arguments.script)))
-        is_isolated = not self._shelf.runtime.loaded.settings.sandbox.allow_unsandboxed
+        is_isolated = not self._shelf.runtime.config.settings.sandbox.allow_unsandboxed
         return (PermissionRequest(tool=self.spec.name, argument=words, harmless=is_isolated),)
 
     async def act(self, arguments: RunArguments, context: ToolContext) -> ToolResult:
         """Run it to its end, or until the client goes away."""
-        executing, progress = self._shelf.runtime.executing, _Progress(self._report)
+        executing, progress = self._shelf.runtime.script_runner, _Progress(self._report)
         limits = executing.limits()
         if arguments.seconds is not None:
             limits = replace(limits, wall_seconds=min(arguments.seconds, limits.wall_seconds))

@@ -85,42 +85,42 @@ log = logging.getLogger(__name__)
 class Runtime:
     """Sources, catalogue and everything built on them, for one project."""
 
-    def __init__(self, loaded: Config, extensions: Extensions) -> None:
-        self.loaded = loaded
+    def __init__(self, config: Config, extensions: Extensions) -> None:
+        self.config = config
         self.extensions = extensions
         self._sinks = list(extensions.event_sinks())
-        self.trust = TrustStore(loaded.data / "trust.db")
-        self.usage = UsageStore(loaded.data / "usage.db")
-        self.store = SkillStore(loaded.data / "skills")
-        self.states = SkillStates(loaded.data / "states.json")
-        memory = ScanCache(loaded.data / "scans.db")
-        places = SourceFactory(loaded, memory, lambda source_id: self.living.changed(source_id))
+        self.trust = TrustStore(config.data / "trust.db")
+        self.usage = UsageStore(config.data / "usage.db")
+        self.store = SkillStore(config.data / "skills")
+        self.states = SkillStates(config.data / "states.json")
+        memory = ScanCache(config.data / "scans.db")
+        places = SourceFactory(config, memory, lambda source_id: self.watcher.changed(source_id))
         found, outside = places.sources()
         rules = CatalogRules(
-            precedence=loaded.settings.skills.precedence,
+            precedence=config.settings.skills.precedence,
             trust=self.trust,
-            nesting=NestedDiscovery(loaded.project, loaded.settings.skills.project_paths),
+            nesting=NestedDiscovery(config.project, config.settings.skills.project_paths),
             nested=places.nested,
             disabled=self.states.disabled,
         )
-        given = extensions.sources(loaded.project)
+        given = extensions.sources(config.project)
         self.catalog = Catalog((*found, *given), rules, self.emit, outside)
-        watches = loaded.settings.skills.watch
-        self.living = Watcher(self.catalog, self._follow, watches=watches)
-        self.audit = AuditLog(loaded.data / "audit.jsonl")
+        watches = config.settings.skills.watch
+        self.watcher = Watcher(self.catalog, self._follow, watches=watches)
+        self.audit = AuditLog(config.data / "audit.jsonl")
         books = ScriptRunnerDeps(
             catalog=self.catalog, trust=self.trust, usage=self.usage, audit=self.audit
         )
-        self.executing = ScriptRunner(loaded, books)
+        self.script_runner = ScriptRunner(config, books)
         self._tasks: TaskGroup
         self._stack = ExitStack()
-        self._stack.callback(self.executing.close)
+        self._stack.callback(self.script_runner.close)
 
     @classmethod
     @asynccontextmanager
     async def open(
         cls,
-        loaded: Config | None = None,
+        config: Config | None = None,
         *,
         extensions: Extensions | None = None,
         lives: bool = False,
@@ -135,40 +135,40 @@ class Runtime:
             ConfigError: If the settings or an extension make no sense.
             StorageError: `data_in_use` if another server has the data folder.
         """
-        runtime = cls(loaded or load(), extensions or Extensions.installed())
+        runtime = cls(config or load(), extensions or Extensions.installed())
         with runtime._stack as stack:
             if is_server:
-                stack.enter_context(data_dir_lock(runtime.loaded.data))
+                stack.enter_context(data_dir_lock(runtime.config.data))
                 ensure_skills_dir(runtime.store.root)
             try:
                 await runtime._recover()
                 if lives:
-                    await runtime.living.begin()
+                    await runtime.watcher.begin()
                 else:
                     await runtime.refresh()
                 async with background_tasks(
-                    *([runtime.living.run] if lives else [])
+                    *([runtime.watcher.run] if lives else [])
                 ) as runtime._tasks:
                     yield runtime
             finally:
                 try:
                     with anyio.CancelScope(shield=True):
-                        if "chatting" in vars(runtime):
-                            await runtime.chatting.close()
-                        if "searching" in vars(runtime):
-                            await runtime.searching.close()
+                        if "chat_service" in vars(runtime):
+                            await runtime.chat_service.close()
+                        if "index_service" in vars(runtime):
+                            await runtime.index_service.close()
                 finally:
                     await runtime.catalog.close()
                     runtime.usage.close()
 
     async def _follow(self, names: Collection[str]) -> None:
         """Bring the index up to a change, if anyone has asked for the index."""
-        if "searching" in vars(self):
-            await self.searching.vectorise(only=names)
+        if "index_service" in vars(self):
+            await self.index_service.vectorise(only=names)
 
     async def _recover(self) -> None:
         """Do away with what a crash left unfinished, before anything is read."""
-        keep = self.loaded.settings.skills.undo_days * 86_400
+        keep = self.config.settings.skills.undo_days * 86_400
         try:
             found = await anyio.to_thread.run_sync(partial(self.store.recover, keep_seconds=keep))
         except StorageError as error:  # reading goes on where writing is not allowed
@@ -191,22 +191,22 @@ class Runtime:
             ManagerDeps(
                 find=self.catalog.find,
                 known=lambda: {skill.name: skill.summary for skill in self.catalog.skills},
-                embed=lambda skill, body: self.searching.make_entry(skill, body),
-                put=lambda skill, entry: self.searching.put_entry(skill, entry),
+                embed=lambda skill, body: self.index_service.make_entry(skill, body),
+                put=lambda skill, entry: self.index_service.put_entry(skill, entry),
                 snapshot=lambda: self.catalog.snapshot,
                 follow=self._follow_name,
             ),
-            install_policy(self.loaded.settings.install),
+            install_policy(self.config.settings.install),
         )
 
     async def _follow_name(self, name: str, cause: ChangeCause) -> None:
         """Bring catalogue and index up to what lies on disk under a name."""
         await self.catalog.refresh([f"{Origin.INSTALLED}:{self.store.root}"], cause=cause)
-        if "searching" in vars(self) or self.searching.place.exists():
-            await self.searching.vectorise(only=[name])
+        if "index_service" in vars(self) or self.index_service.place.exists():
+            await self.index_service.vectorise(only=[name])
 
     @cached_property
-    def chatting(self):  # its type would load what it is made of
+    def chat_service(self):  # its type would load what it is made of
         """Conversations; nothing is loaded before the first one."""
         from apexbridge.runtime.chat_service import ChatDeps, ChatService
 
@@ -214,15 +214,15 @@ class Runtime:
             return await self.search(query, limit=limit)
 
         return ChatService(
-            self.loaded,
+            self.config,
             ChatDeps(
                 catalog=self.catalog,
-                executing=self.executing,
+                script_runner=self.script_runner,
                 usage=self.usage,
                 search=search,
                 touch=self.touch,
                 tasks=self._tasks,
-                tools=self.extensions.tools(self.loaded.project),
+                tools=self.extensions.tools(self.config.project),
             ),
         )
 
@@ -247,7 +247,7 @@ class Runtime:
         from apexbridge.runtime.chat_stream import stream_turn
 
         request = TurnRequest(text=text, model=model, skills=tuple(skills), approver=approver)
-        turn = stream_turn(self.chatting, session or uuid.uuid4().hex, request)
+        turn = stream_turn(self.chat_service, session or uuid.uuid4().hex, request)
         async with aclosing(turn) as events:
             async for event in events:
                 self.emit(event)
@@ -268,7 +268,7 @@ class Runtime:
         from apexbridge.activation.activator import Invocation
 
         wish = Invocation(name=name, arguments=arguments, trigger="api")
-        return await self.chatting.invoke(
+        return await self.chat_service.invoke(
             session or uuid.uuid4().hex, wish, self.emit, approver=approver
         )
 
@@ -334,13 +334,13 @@ class Runtime:
         await self.catalog.settle()
 
     @cached_property
-    def searching(self):  # its type would load what it is made of
+    def index_service(self):  # its type would load what it is made of
         """The index and all that is done with it; nothing is loaded before it is asked for."""
         from apexbridge.runtime.index_service import IndexService
 
         catalog = self.catalog
         return IndexService(
-            self.loaded,
+            self.config,
             lambda: catalog.snapshot.skills,
             catalog.content,
             catalog.content_at_once,
@@ -356,7 +356,7 @@ class Runtime:
         limit: int = 5,
     ) -> SearchResults:
         """Find the skills that fit a request best; brings the index up to date on first use."""
-        index = await self.searching.index()
+        index = await self.index_service.index()
         found = await index.search(query, query_en=query_en, query_zh=query_zh, limit=limit)
         # A row that could not be dropped yet finds nothing that was taken away.
         snapshot = self.catalog.snapshot
@@ -376,12 +376,12 @@ class Runtime:
             ToolInputError: If the skill has no such script.
             PermissionError: If the script is not executable.
         """
-        return await self.executing.execute(
+        return await self.script_runner.execute(
             ScriptCall(
                 skill=self.catalog.get(name),
                 script=script,
                 arguments=tuple(arguments),
-                limits=self.executing.limits(),
+                limits=self.script_runner.limits(),
             )
         )
 

@@ -29,9 +29,9 @@ async def preview_description(
         raise SkillInvalidError(name, [Problem(code="description_empty", where=name)])
     skill = runtime.catalog.get(name)
     source = runtime.catalog.source_of(skill).source
-    await runtime.searching.vectorise(watch)
-    index = await runtime.searching.index()
-    uses_tags = runtime.loaded.settings.index.tags
+    await runtime.index_service.vectorise(watch)
+    index = await runtime.index_service.index()
+    uses_tags = runtime.config.settings.index.tags
     old = await skill_text(skill, source, uses_tags=uses_tags)
     changed = replace(skill, description=description.strip())
     new = await skill_text(changed, source, uses_tags=uses_tags)

@@ -86,7 +86,7 @@ class GatewayMiddleware:
     def __init__(self, app: ASGIApp, house: AppState) -> None:
         self._app, self._house = app, house
         self._settings = house.settings
-        zip_mb = house.runtime.loaded.settings.install.zip_mb
+        zip_mb = house.runtime.config.settings.install.zip_mb
         self._examiner = RequestGuard(house.settings, zip_mb)
         self._callers = Authenticator(house.keys, house.sessions)
         self._rates = RateLimiter(house.settings.rate)

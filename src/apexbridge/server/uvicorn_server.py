@@ -83,7 +83,7 @@ async def serve(
     """
     house = AppState(
         runtime=runtime,
-        keys=ApiKeyStore(runtime.loaded.data / "keys.json"),
+        keys=ApiKeyStore(runtime.config.data / "keys.json"),
         approvals=ApprovalQueue(settings.approval_seconds),
         settings=settings,
     )
@@ -91,7 +91,7 @@ async def serve(
     with _bound_socket(settings) as listener, hearing, _relaxed_gc():
         server = _SignalFreeServer(_uvicorn_config(build_app(house, ROUTES, mounts), settings))
         life = _ServerTasks(house, server, at_stop)
-        runtime.executing.runs.listener = house.metrics.ran
+        runtime.script_runner.runs.listener = house.metrics.ran
         house.traffic.is_starting = True
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(life.warm)
@@ -117,7 +117,7 @@ class _ServerTasks:
     async def warm(self) -> None:
         """Do beforehand what the first requests would wait for; a failure is told again then."""
         runtime = self._house.runtime
-        for make in (runtime.executing.choose_sandbox, self._warm_index):
+        for make in (runtime.script_runner.choose_sandbox, self._warm_index):
             try:
                 await make()
             except ApexBridgeError as error:
@@ -128,7 +128,7 @@ class _ServerTasks:
         gc.freeze()
 
     async def _warm_index(self) -> None:
-        index = await self._house.runtime.searching.index()
+        index = await self._house.runtime.index_service.index()
         index.look_seconds = _INDEX_POLL_SECONDS
 
     async def sweep(self) -> None:

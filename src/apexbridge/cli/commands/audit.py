@@ -98,7 +98,7 @@ def explain(out: Output, turn: str) -> None:
 
     async def record() -> dict[str, Any] | None:
         async with Runtime.open(out.loaded) as runtime:
-            return await anyio.to_thread.run_sync(runtime.chatting.store.turn, turn)
+            return await anyio.to_thread.run_sync(runtime.chat_service.store.turn, turn)
 
     found = anyio.run(record)
     if found is None:

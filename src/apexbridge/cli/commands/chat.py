@@ -60,13 +60,13 @@ async def _open_chat(out: Output, order: ChatOptions) -> AsyncGenerator[_ChatSes
     session = order.session or uuid.uuid4().hex[:12]
     screen = TurnDisplay(out, session)
     async with Runtime.open(out.loaded) as runtime:
-        runtime.chatting.approver = ApprovalPrompt(out, screen)
+        runtime.chat_service.approver = ApprovalPrompt(out, screen)
         yield _ChatSession(runtime=runtime, screen=screen, session=session, order=order)
 
 
 async def _chat_once(out: Output, order: ChatOptions, text: str) -> None:
     async with _open_chat(out, order) as talk:
-        if talk.runtime.chatting.model.name == EMBEDDED_MODEL:
+        if talk.runtime.chat_service.model.name == EMBEDDED_MODEL:
             out.note(out.word("chat_embedded"))
         stopped = await _turn(talk, text)
     if stopped is not None:
@@ -112,8 +112,8 @@ async def _turn(talk: _ChatSession, text: str) -> signal.Signals | None:
 async def _chat_loop(out: Output, order: ChatOptions) -> None:
     async with _open_chat(out, order) as talk:
         lines = LineReader(out.loaded.data / "chat_history")
-        out.line(out.word("chat_hello", model=talk.runtime.chatting.model.name))
-        if talk.runtime.chatting.model.name == EMBEDDED_MODEL:
+        out.line(out.word("chat_hello", model=talk.runtime.chat_service.model.name))
+        if talk.runtime.chat_service.model.name == EMBEDDED_MODEL:
             out.note(out.word("chat_embedded"))
         while (text := lines.ask()) is not None:
             words = text.strip()

@@ -164,8 +164,8 @@ async def _try_all(
 
 async def _index(out: Output, runtime: Runtime) -> SkillIndex:
     with progress_bar(out) as watch:
-        await runtime.searching.vectorise(watch)
-    return await runtime.searching.index()
+        await runtime.index_service.vectorise(watch)
+    return await runtime.index_service.index()
 
 
 def _resolve(runtime: Runtime, written: str) -> tuple[Skill, SkillSource]:

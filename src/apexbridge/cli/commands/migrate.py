@@ -105,7 +105,7 @@ def default_folders(runtime: Runtime) -> tuple[Path, ...]:
         and source.provenance.origin in _READ_IN_PLACE
         and source.root.parent.name != _OWN_FOLDER
     ]
-    old = [runtime.loaded.project / place for place in LEGACY_FOLDERS]
+    old = [runtime.config.project / place for place in LEGACY_FOLDERS]
     own = resolve_leniently(runtime.store.root)
     return tuple(
         path for path in (*read, *old) if is_folder(path) and resolve_leniently(path) != own
@@ -156,7 +156,7 @@ def _block_level(runtime: Runtime, order: MigrateOptions) -> RiskLevel | None:
 
 def _hidden(runtime: Runtime, verdicts: Sequence[MigrationResult]) -> Iterator[str]:
     """Names that another source has before what is, or would be, installed under them."""
-    rank = runtime.loaded.settings.skills.precedence.index
+    rank = runtime.config.settings.skills.precedence.index
     for verdict in verdicts:
         winner = runtime.catalog.snapshot.winner(verdict.name)
         is_there = verdict.fate in INSTALLABLE or (verdict.fate == "same" and verdict.other)

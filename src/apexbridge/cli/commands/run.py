@@ -74,7 +74,7 @@ async def _run_until_signal(out: Output, order: RunOptions) -> ExecutionResult:
 
 async def _execute(out: Output, order: RunOptions) -> ExecutionResult:
     async with Runtime.open(out.loaded) as runtime:
-        limits = runtime.executing.limits()
+        limits = runtime.script_runner.limits()
         if order.timeout is not None:
             limits = replace(limits, wall_seconds=order.timeout)
         call = ScriptCall(
@@ -87,7 +87,7 @@ async def _execute(out: Output, order: RunOptions) -> ExecutionResult:
             on_output=None if out.as_json or out.is_quiet else _write_stream,
         )
         try:
-            return await runtime.executing.execute(call, is_unsafe=order.is_unsafe)
+            return await runtime.script_runner.execute(call, is_unsafe=order.is_unsafe)
         except PermissionError as error:
             raise PermissionDeniedError(f"{error.strerror}: {error.filename}") from None
 

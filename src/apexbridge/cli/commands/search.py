@@ -71,7 +71,7 @@ def find(out: Output, request: SearchRequest, *, explain: bool) -> None:
 async def _find(out: Output, request: SearchRequest) -> tuple[SearchResults, Mapping[str, str]]:
     async with Runtime.open(out.loaded) as runtime:
         with progress_bar(out) as watch:
-            await runtime.searching.vectorise(watch)
+            await runtime.index_service.vectorise(watch)
         results = await runtime.search(
             request.query,
             query_en=request.english or None,
@@ -172,7 +172,7 @@ def verify(out: Output) -> None:
 
 async def _status(out: Output, is_thorough: bool) -> IndexStatus:
     async with Runtime.open(out.loaded) as runtime:
-        return await runtime.searching.status(is_thorough=is_thorough)
+        return await runtime.index_service.status(is_thorough=is_thorough)
 
 
 def _status_lines(out: Output, found: IndexStatus) -> None:
@@ -225,4 +225,4 @@ def rebuild(out: Output) -> None:
 async def _rebuild(out: Output) -> SyncReport:
     async with Runtime.open(out.loaded) as runtime:
         with progress_bar(out) as watch:
-            return await runtime.searching.vectorise(watch, everything=True)
+            return await runtime.index_service.vectorise(watch, everything=True)

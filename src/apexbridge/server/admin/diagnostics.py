@@ -26,7 +26,7 @@ from apexbridge.server.routing import RequestContext, Route
 
 async def doctor(call: RequestContext) -> Response:
     """Try everything, as `apexbridge doctor` does, in the house that is open."""
-    runtime, loaded = call.runtime, call.runtime.loaded
+    runtime, loaded = call.runtime, call.runtime.config
     written = call.request.headers.get("accept-language")
     language = locales.parse_language(written) if written else loaded.language
     checks = await run_checks(translator(language), loaded, nullcontext(runtime))
@@ -36,7 +36,7 @@ async def doctor(call: RequestContext) -> Response:
 async def settings(call: RequestContext) -> Response:
     """Every setting, and where it comes from."""
     return json_response(
-        SettingsSchema.model_validate({"data": effective_settings(call.runtime.loaded)})
+        SettingsSchema.model_validate({"data": effective_settings(call.runtime.config)})
     )
 
 

@@ -35,7 +35,7 @@ LATEST = "last"
 
 async def list_turns(call: RequestContext) -> Response:
     """The latest turns; of a caller without `admin`, those of its own sessions."""
-    asked, store = call.query(TurnsQuery), call.runtime.chatting.store
+    asked, store = call.query(TurnsQuery), call.runtime.chat_service.store
     prefix = visible_prefix(call)
     session = qualified_session_id(call, asked.session) if asked.session else ""
     before = (await _find_turn(call, asked.before)).id if asked.before else ""
@@ -54,7 +54,7 @@ async def show_turn(call: RequestContext) -> Response:
 
 async def _find_turn(call: RequestContext, written: str) -> StoredTurn:
     wanted = "" if written == LATEST else written
-    find = partial(call.runtime.chatting.store.find_turn, wanted, prefix=visible_prefix(call))
+    find = partial(call.runtime.chat_service.store.find_turn, wanted, prefix=visible_prefix(call))
     found = await anyio.to_thread.run_sync(find)
     if found is None:
         raise record_not_found("turn", written)
@@ -82,7 +82,7 @@ def _turn_detail(turn: StoredTurn) -> dict[str, Any]:
 
 async def list_sessions(call: RequestContext) -> Response:
     """The sessions that were used last; of a caller without `admin`, its own."""
-    asked, store = call.query(SessionsQuery), call.runtime.chatting.store
+    asked, store = call.query(SessionsQuery), call.runtime.chat_service.store
     look = partial(store.latest, asked.limit, prefix=visible_prefix(call))
     found = await anyio.to_thread.run_sync(look)
     return json_response(SessionList(data=[SessionSummary.model_validate(one) for one in found]))
@@ -90,7 +90,7 @@ async def list_sessions(call: RequestContext) -> Response:
 
 async def show_session(call: RequestContext) -> Response:
     """A session with all that was said in it."""
-    session_id, store = qualified_session_id(call, call.at("id")), call.runtime.chatting.store
+    session_id, store = qualified_session_id(call, call.at("id")), call.runtime.chat_service.store
     found = await anyio.to_thread.run_sync(store.look, session_id)
     if found is None:
         raise record_not_found("session", call.at("id"))
@@ -100,7 +100,7 @@ async def show_session(call: RequestContext) -> Response:
 async def delete_session(call: RequestContext) -> Response:
     """Forget a session and its turns; one that has a turn now, when that has ended."""
     session_id = qualified_session_id(call, call.at("id"))
-    if not await call.runtime.chatting.forget(session_id):
+    if not await call.runtime.chat_service.forget(session_id):
         raise record_not_found("session", call.at("id"))
     return json_response(DeletedSession(id=session_id))
 

@@ -13,7 +13,7 @@ from apexbridge.server.routing import RequestContext, Route
 
 async def list_runs(call: RequestContext) -> Response:
     """The latest runs, whichever way they came in."""
-    asked, runs = call.query(PageQuery), call.runtime.executing.runs
+    asked, runs = call.query(PageQuery), call.runtime.script_runner.runs
     if asked.before:
         await _find_run(call, asked.before)
     look = partial(runs.latest, asked.limit + 1, before=asked.before)
@@ -28,7 +28,7 @@ async def show_run(call: RequestContext) -> Response:
 
 
 async def _find_run(call: RequestContext, written: str) -> ScriptRun:
-    found = await anyio.to_thread.run_sync(call.runtime.executing.runs.find, written)
+    found = await anyio.to_thread.run_sync(call.runtime.script_runner.runs.find, written)
     if found is None:
         raise record_not_found("run", written)
     return found

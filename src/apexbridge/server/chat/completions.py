@@ -25,7 +25,7 @@ _SESSION_NAME = re.compile(r"[^\s.]{1,128}")
 async def create_completion(call: RequestContext) -> Response:
     """Answer a conversation, whole or as it comes."""
     asked = await call.body(ChatRequest)
-    chatting = call.runtime.chatting
+    chatting = call.runtime.chat_service
     session = _session_name(call, asked)
     bounds = CallerLimits(
         limits=chatting.parts.limits,
@@ -109,8 +109,8 @@ async def _run_turn(
         hear(event)
 
     if is_kept:
-        return await runtime.chatting.turn(record.session_id, request, emit, record=record)
-    return await runtime.chatting.turn_once(request, emit, record)
+        return await runtime.chat_service.turn(record.session_id, request, emit, record=record)
+    return await runtime.chat_service.turn_once(request, emit, record)
 
 
 ROUTES = (

@@ -34,7 +34,7 @@ class ModelList(BaseModel):
 
 def model_names(runtime: Runtime) -> tuple[str, ...]:
     """The names that mean the configured model."""
-    return tuple(dict.fromkeys((runtime.chatting.model.name, DEFAULT_MODEL)))
+    return tuple(dict.fromkeys((runtime.chat_service.model.name, DEFAULT_MODEL)))
 
 
 def upstream_name(runtime: Runtime, wanted: str) -> str:
@@ -43,7 +43,7 @@ def upstream_name(runtime: Runtime, wanted: str) -> str:
     Raises:
         RequestError: `model_unknown` if there is nobody behind it to know another.
     """
-    name = runtime.chatting.model.name
+    name = runtime.chat_service.model.name
     if wanted in {"", DEFAULT_MODEL, name}:
         return ""
     if name == EMBEDDED_MODEL:

@@ -74,7 +74,7 @@ async def show_session(call: RequestContext) -> Response:
         id=call.caller.id,
         scopes=[scope for scope in SCOPES if call.caller.may(scope)],
         version=_version(),
-        language=call.runtime.loaded.language,
+        language=call.runtime.config.language,
     )
     return Response(orjson.dumps(told.model_dump()), media_type="application/json")
 

@@ -124,7 +124,7 @@ async def search(call: RequestContext) -> Response:
         SearchSchema(
             query=asked.query,
             confidence=round(found.confidence, 4),
-            threshold=call.runtime.loaded.settings.index.threshold,
+            threshold=call.runtime.config.settings.index.threshold,
             searched=found.searched,
             problem=_notice(found.problem, request_language(call)),
             hits=[_hit(at, hit, said.get(hit.name, "")) for at, hit in enumerate(found.hits, 1)],
@@ -216,7 +216,7 @@ def zip_response(data: bytes, name: str, sha256: str) -> Response:
 async def trash(call: RequestContext) -> Response:
     """What can be brought back."""
     gone = await anyio.to_thread.run_sync(call.runtime.store.trashed)
-    keep = call.runtime.loaded.settings.skills.undo_days * _DAY
+    keep = call.runtime.config.settings.skills.undo_days * _DAY
     return json_response(
         TrashSchema(
             data=[

@@ -27,7 +27,7 @@ async def run(call: RequestContext) -> Response:
     """Run a script in the sandbox. What it did is the reply, whatever that was."""
     skill = call.runtime.catalog.get(skill_name_from_path(call))
     body = await call.body(RunRequest)
-    limits = call.runtime.executing.limits()
+    limits = call.runtime.script_runner.limits()
     if body.timeout is not None:
         limits = replace(limits, wall_seconds=min(body.timeout, limits.wall_seconds))
     wish = ScriptCall(
@@ -40,7 +40,7 @@ async def run(call: RequestContext) -> Response:
 
     async def execute() -> ExecutionResult:
         try:
-            return await call.runtime.executing.execute(wish)
+            return await call.runtime.script_runner.execute(wish)
         except PermissionError as error:
             raise PermissionDeniedError(error.strerror or "") from None
 

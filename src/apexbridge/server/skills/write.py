@@ -228,7 +228,7 @@ async def _version(call: RequestContext) -> tuple[Skill, str]:
 async def delete(call: RequestContext) -> Response:
     """Take a skill away; it can be brought back for a while."""
     gone = await call.runtime.manager.uninstall(skill_from_path(call).name)
-    days = call.runtime.loaded.settings.skills.undo_days
+    days = call.runtime.config.settings.skills.undo_days
     return json_response(
         DeletedSkillSchema(id=f"{SKILL_ID}{gone.name}", name=gone.name, undo_days=days)
     )

@@ -12,7 +12,6 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from apexbridge.retrieval.embedders.onnx import OnnxEmbedder
-from tests.training import small
 from training.beginning import begin, first_rows, swaps_of
 from training.colloquial import Products
 from training.course import answers, chinese, mean, read_weights, thin
@@ -22,6 +21,7 @@ from training.lesson import NO_SKILL, read_lesson
 from training.material import prepare
 from training.release import release
 from training.stages import contrast
+from training.tests import small
 
 pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
 
