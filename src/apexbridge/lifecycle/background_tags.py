@@ -1,8 +1,8 @@
 """Background tagging: ask the language model for missing tags outside of any request.
 
 Installs and searches use keyword tags at once and never wait for a model. A long-lived process
-(`apexbridge serve`, `apexbridge mcp`) runs one `BackgroundTagger`, which sends one request at a time,
-stores the answer by content hash and updates that row of the index.
+(`apexbridge serve`, `apexbridge mcp`) runs one `BackgroundTagger`, which sends one request at a
+time, stores the answer by content hash and updates that row of the index.
 """
 
 import logging
@@ -34,6 +34,7 @@ from apexbridge.skills.model import Skill
 log = logging.getLogger(__name__)
 
 _UNUSABLE_SECONDS, _MAX_UNUSABLE_SECONDS = 3_600.0, 7 * 86_400.0
+_MAX_FAILURES = 2_000
 _UNAVAILABLE_SECONDS, _MAX_UNAVAILABLE_SECONDS = 1.0, 300.0
 
 
@@ -78,16 +79,11 @@ class TagFailures:
         attempts = failures[sha256].attempts if sha256 in failures else 0
         delay = backoff_seconds(attempts, _UNUSABLE_SECONDS, _MAX_UNUSABLE_SECONDS)
         failures[sha256] = _Failure(attempts=attempts + 1, retry_at=time.time() + delay)
+        while len(failures) > _MAX_FAILURES:
+            # By age, not by what is installed: a skill that is disabled for a while is not sent
+            # again when it is enabled.
+            del failures[min(failures, key=lambda known: failures[known].retry_at)]
         self._save()
-
-    def keep_only(self, hashes: Collection[str]) -> None:
-        """Forget the failures of content that is no longer installed or is tagged by now."""
-        failures = self._load()
-        gone = [sha256 for sha256 in failures if sha256 not in hashes]
-        for sha256 in gone:
-            del failures[sha256]
-        if gone:
-            self._save()
 
     def _load(self) -> dict[str, _Failure]:
         if self._failures is None:
@@ -174,9 +170,7 @@ class BackgroundTagger:
                 if await self._tag(skill):
                     tagged.append(skill.name)
             except ModelError as error:
-                return TagRound(
-                    tagged=tuple(tagged), left=len(missing) - len(tagged), error=error
-                )
+                return TagRound(tagged=tuple(tagged), left=len(missing) - len(tagged), error=error)
         return TagRound(tagged=tuple(tagged), left=len(missing) - len(tagged))
 
     def _missing(self) -> list[Skill]:
@@ -185,7 +179,6 @@ class BackgroundTagger:
     def _due(self) -> tuple[list[Skill], float]:
         """Return the skills to send now, the least tried first, and when the next one is due."""
         missing = self._missing()
-        self._failures.keep_only({_sha256(skill) for skill in missing})
         now, next_at, due = time.time(), math.inf, list[Skill]()
         for skill in missing:
             retry_at = self._failures.retry_at(_sha256(skill))

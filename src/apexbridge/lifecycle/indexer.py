@@ -115,7 +115,7 @@ class SkillTexts:
     def fingerprint(self, skill: Skill) -> str:
         """Hash the state of a skill that a row stands for: content, tags, document version."""
         content = skill.fingerprint.sha256 if skill.fingerprint else skill.summary
-        version = f"v{skill_document.VERSION}"
+        version = f"v{skill_document.DOCUMENT_VERSION}"
         parts = (version, skill.name, content, self.tags.origin(skill))
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
 
@@ -216,7 +216,7 @@ class _Markers:
     def _expected(self, skill: Skill) -> Marker | None:
         if skill.fingerprint is None:
             return None
-        generation = f"v{skill_document.VERSION}"
+        generation = f"v{skill_document.DOCUMENT_VERSION}"
         return Marker.from_fingerprint(
             skill.fingerprint, embedder=self.embedder, generation=generation
         )

@@ -1,4 +1,4 @@
-"""Search tags of a skill: keyword extraction, sanitising of untrusted labels, storage by content hash.
+"""Search tags of a skill: keywords, sanitising of untrusted labels, storage by content hash.
 
 Tags make a skill findable in the language it is not written in. They come from its own text or from
 a language model that has read it; either way they are untrusted labels, never instructions.

@@ -42,7 +42,7 @@ class InstallPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallResult:
-    """Result of a change: the skill as it is now, warnings, findings, and the index error if any."""
+    """Result of a change: the skill as it is now, validation warnings and scanner findings."""
 
     skill: Skill
     problems: tuple[Problem, ...] = ()

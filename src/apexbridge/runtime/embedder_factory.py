@@ -1,7 +1,7 @@
 """Embedder and vector store factories: create what `index.embedder` and `index.store` name.
 
-Each implementation is imported inside its branch, because numpy, ONNX Runtime or LanceDB take longer
-to import than most commands take to run.
+Each implementation is imported inside its branch, because numpy, ONNX Runtime or LanceDB take
+longer to import than most commands take to run.
 """
 
 from pathlib import Path
