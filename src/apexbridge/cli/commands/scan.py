@@ -14,8 +14,7 @@ from apexbridge.errors import SkillNotFoundError
 from apexbridge.lifecycle.scan_results import scan_folder
 from apexbridge.lifecycle.zip.archive import extract_archive
 from apexbridge.runtime import Runtime
-from apexbridge.scanner import rule_texts
-from apexbridge.scanner.report import Report
+from apexbridge.scanner.report import DISCLAIMERS, Report
 from apexbridge.scanner.rules import RISK_LEVELS, RiskLevel
 
 Known = dict[str, tuple[str, Path | None]]
@@ -58,7 +57,7 @@ def _scan(out: Output, targets: list[str], *, fail_at: RiskLevel, as_sarif: bool
             if report.findings:
                 out.line(f"{sanitize(target)}:")
             print_findings(out, target, report)
-        out.line(rule_texts.disclaimer(out.language))
+        out.line(DISCLAIMERS[out.language])
 
     data = {target: report.to_json(out.language) for target, report in reports.items()}
     out.finish({"reports": data}, render, ExitCode.FINDINGS if is_bad else ExitCode.OK)

@@ -124,7 +124,7 @@ def _find(out: Output, request: SearchRequest, *, explain: bool) -> None:
 async def _search(out: Output, request: SearchRequest) -> tuple[SearchResults, Mapping[str, str]]:
     async with Runtime.open(out.config) as runtime:
         with progress_bar(out) as watch:
-            await runtime.index_service.vectorise(watch)
+            await runtime.index_service.sync(watch)
         results = await runtime.search(
             request.query,
             query_en=request.english or None,
@@ -265,4 +265,7 @@ def _rebuild_index(out: Output) -> None:
 async def _rebuild(out: Output) -> SyncReport:
     async with Runtime.open(out.config) as runtime:
         with progress_bar(out) as watch:
-            return await runtime.index_service.vectorise(watch, everything=True)
+            report = await runtime.index_service.sync(watch, everything=True)
+        # A command that ends at once leaves the model's tags to a server; this one may wait.
+        await runtime.index_service.tag_pending()
+        return report

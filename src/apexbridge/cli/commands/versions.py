@@ -99,7 +99,7 @@ def diff(
 
         async def compare_versions() -> VersionDiff:
             async with Runtime.open(out.config) as runtime:
-                return await runtime.manager.diff(name, old, new)
+                return await runtime.manager.versions.diff(name, old, new)
 
         found = anyio.run(compare_versions)
         data = {"changes": [asdict(change) for change in found.changes]}
@@ -127,7 +127,7 @@ def _update(out: Output, order: UpdateOptions) -> None:
     async def change() -> InstallResult:
         async with Runtime.open(out.config) as runtime:
             name = inspection.skill.name
-            now, *_ = await runtime.manager.versions(name)
+            now, *_ = await runtime.manager.versions.list(name)
             difference = await anyio.to_thread.run_sync(
                 partial(_difference, order.path, runtime.store.folder(name), limits)
             )
@@ -138,7 +138,7 @@ def _update(out: Output, order: UpdateOptions) -> None:
                     raise PermissionDeniedError(code="not_agreed")
             return await runtime.manager.update(
                 order.path,
-                seen=now.sha256,
+                expected_sha256=now.sha256,
                 allows_older=order.allow_downgrade,
                 blocks_at=None if order.allow_findings else "policy",
             )
@@ -157,7 +157,7 @@ def _list_versions(out: Output, name: str) -> None:
 
     async def known() -> tuple[Version, ...]:
         async with Runtime.open(out.config) as runtime:
-            return await runtime.manager.versions(name)
+            return await runtime.manager.versions.list(name)
 
     found = anyio.run(known)
     heads = [out.text(key) for key in ("version_hash", "version", "field_size", "version_since")]
@@ -176,8 +176,8 @@ def _rollback(out: Output, name: str, version: str) -> None:
 
     async def back() -> tuple[InstallResult, Version]:
         async with Runtime.open(out.config) as runtime:
-            done = await runtime.manager.rollback(name, version)
-            return done, (await runtime.manager.versions(name))[0]
+            done = await runtime.manager.versions.rollback(name, version)
+            return done, (await runtime.manager.versions.list(name))[0]
 
     done, now = anyio.run(back)
     print_change(out, done, "rolled_back", version=_version_label(now))
@@ -188,7 +188,7 @@ def _pin(out: Output, name: str, version: str) -> None:
 
     async def hold() -> Version:
         async with Runtime.open(out.config) as runtime:
-            return await runtime.manager.pin(name, version)
+            return await runtime.manager.versions.pin(name, version)
 
     held = anyio.run(hold)
     line = out.text("pinned", name=name, version=_version_label(held))
@@ -200,7 +200,7 @@ def _unpin(out: Output, name: str) -> None:
 
     async def let_go() -> bool:
         async with Runtime.open(out.config) as runtime:
-            return await runtime.manager.unpin(name)
+            return await runtime.manager.versions.unpin(name)
 
     has_changed = anyio.run(let_go)
     line = out.text("unpinned" if has_changed else "unpinned_not", name=name)

@@ -16,7 +16,6 @@ from apexbridge.lifecycle.transactions import InstallResult
 from apexbridge.lifecycle.version_store import modified_at
 from apexbridge.runtime import Runtime
 from apexbridge.scanner.report import Finding, worst_level
-from apexbridge.scanner.rules import RULES
 from apexbridge.server.routing import RequestContext
 from apexbridge.server.skills.schemas import (
     FindingCountSchema,
@@ -116,7 +115,7 @@ async def present_skill(runtime: Runtime, skill: Skill) -> SkillSchema:
             skill=skill,
             state="disabled" if is_off else "enabled",
             is_pinned=skill.name in runtime.states.pinned(),
-            verdict=runtime.manager.verdicts.get(mark.sha256) if mark else None,
+            verdict=runtime.manager.scan_results.get(mark.sha256) if mark else None,
         )
         return _present(runtime, kept)
 
@@ -205,7 +204,7 @@ def present_findings(
             line=finding.line,
             excerpt=finding.excerpt,
             details=dict(finding.details),
-            owasp=list(RULES[finding.rule].owasp),
+            owasp=list(finding.owasp),
         )
         for finding in findings
         for said in (finding.localized(language),)
@@ -216,7 +215,7 @@ def present_result(done: InstallResult, language: locales.Language) -> InstallRe
     """What came of a change."""
     return InstallResultSchema(
         changed=done.has_changed,
-        indexed=done.not_indexed is None,
+        indexed=done.index_error is None,
         problems=present_problems(done.problems, language),
         findings=present_findings(done.findings, language),
     )
