@@ -95,7 +95,7 @@ PROMISES = _rows(
     Promise("L09", "a folder deleted outside the program is no longer found", "kept"),
     Promise(
         "L10",
-        "a SKILL.md edited outside the program is reloaded; an invalid edit keeps the last valid one",
+        "an edited SKILL.md is reloaded; an invalid edit keeps the last valid version",
         "kept",
     ),
     Promise("L11", "an edit of the description changes nothing else", "kept"),
