@@ -9,7 +9,7 @@ import httpx
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from apexbridge.server.console.assets import CONTENT_SECURITY_POLICY, ROUTES
+from apexbridge.server.console.routes import CONTENT_SECURITY_POLICY, ROUTES
 from apexbridge.settings import Config, load
 from tests.server.live_server import serving
 
