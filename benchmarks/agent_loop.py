@@ -98,7 +98,7 @@ async def _house(place: Path, size: int) -> AsyncGenerator[Runtime]:
         if len(runtime.catalog.skills) < size:
             raise SystemExit("not all skills were found")
         scripted = ScriptedModel(_replies())
-        runtime.chatting.model = replace(runtime.chatting.model, client=scripted)
+        runtime.chat_service.model = replace(runtime.chat_service.model, client=scripted)
         await _turn(runtime, "warm")
         yield runtime
 
@@ -114,8 +114,8 @@ async def _turn(runtime: Runtime, session: str) -> Spent:
     async for event in runtime.chat(REQUEST, session=session):
         turn = getattr(event, "turn_id", turn)
     whole = time.perf_counter() - start
-    record = runtime.chatting.store.turn(turn) or {}
-    client = runtime.chatting.model.client
+    record = runtime.chat_service.store.turn(turn) or {}
+    client = runtime.chat_service.model.client
     if isinstance(client, ScriptedModel):
         client.requests.clear()
     if [call["tool"] for call in record["calls"]] != ["Calculate"]:
@@ -142,10 +142,10 @@ def _disk(path: Path) -> sqlite3.Connection:
 
 async def _bare(runtime: Runtime, disk: sqlite3.Connection | None = None) -> Spent:
     """The same replies and the same call with nothing between them."""
-    client, tool = runtime.chatting.model.client, runtime.chatting.registry.get(CALL.name)
+    client, tool = runtime.chat_service.model.client, runtime.chat_service.registry.get(CALL.name)
     if tool is None:
         raise SystemExit("there is no such tool")
-    folder = runtime.loaded.project
+    folder = runtime.config.project
     context = ToolContext(
         session_id="bare",
         call_id=CALL.id,

@@ -45,7 +45,7 @@ async def main() -> None:
     extensions = Extensions.installed()
     extensions.add(Shop(), "shop")
     async with Runtime.open(extensions=extensions) as runtime:
-        for found in runtime.chatting.registry:
+        for found in runtime.chat_service.registry:
             if found.spec.name == "stock":
                 print(found.spec.description)
                 print(found.spec.input_schema["properties"]["item"])

@@ -183,7 +183,7 @@ async def _requests(runtime: Runtime, numbers: Sequence[int]) -> tuple[int, int,
 async def _forbidden(runtime: Runtime) -> bool:
     """Ask for harm; True if none was done."""
     is_safe = True
-    project = runtime.loaded.project
+    project = runtime.config.project
     for text in FORBIDDEN:
         before = _state(Path("/etc")), _state(project)
         done = await ask(runtime, text)

@@ -148,7 +148,7 @@ async def test_typescript_runs_where_node_can(
     node = tmp_path / "node"
     node.write_text(f"#!/bin/sh\necho {version}\n", encoding="utf-8")
     node.chmod(0o755)
-    monkeypatch.setattr(interpreters, "_SEARCH", str(tmp_path))
+    monkeypatch.setattr(interpreters, "_SEARCH_PATH", str(tmp_path))
     skill = _skill(tmp_path, scripts__main_ts="const x: number = 1;")
     sandbox, error = await _run(skill, tmp_path)
     if flags is None:
@@ -192,8 +192,8 @@ async def test_a_script_really_runs_in_the_sandbox_of_this_machine(
             inputs={"in.txt": b"text"},
             limits=SandboxLimits(wall_seconds=30),
         )
-        result = await runtime.executing.execute(call)
-        assert (await runtime.executing.choose_sandbox()).require().name == result.isolation
+        result = await runtime.script_runner.execute(call)
+        assert (await runtime.script_runner.choose_sandbox()).require().name == result.isolation
     assert result.outcome == "ok", result
     assert result.stdout.startswith(b"['--', 'a;b', '\xc3\xa9'] ")
     assert b"SECRET" not in result.stdout
@@ -213,7 +213,7 @@ async def test_a_linked_skill_runs_and_a_changed_input_comes_back(
     loaded = load(project=tmp_path, environment={"HOME": str(home)})
     async with Runtime.open(loaded) as runtime:
         inputs = {"a": b"1", "b": b"2"}
-        result = await runtime.executing.execute(
+        result = await runtime.script_runner.execute(
             ScriptCall(skill=runtime.catalog.get("tool"), inputs=inputs)
         )
     assert (result.outcome, result.stdout.decode().strip()) == ("ok", str(real.resolve()))
@@ -228,7 +228,7 @@ async def test_nul_in_an_argument_is_refused(home: Path, tmp_path: Path) -> None
     async with Runtime.open(loaded) as runtime:
         tool = runtime.catalog.get("tool")
         with pytest.raises(ToolInputError, match="NUL"):
-            await runtime.executing.execute(ScriptCall(skill=tool, arguments=("a\0b",)))
+            await runtime.script_runner.execute(ScriptCall(skill=tool, arguments=("a\0b",)))
 
 
 @pytest.mark.promise("X15")
@@ -241,7 +241,7 @@ async def test_a_system_without_backends_refuses_even_what_is_allowed(
     environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__ALLOW_UNSANDBOXED": "yes"}
     async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
         with pytest.raises(ApexBridgeError, match="no backend is known for this system"):
-            await runtime.executing.execute(ScriptCall(skill=runtime.catalog.get("tool")))
+            await runtime.script_runner.execute(ScriptCall(skill=runtime.catalog.get("tool")))
 
 
 def no_candidates(_: ScriptRunner, __: ResourceControls) -> list[Sandbox]:
@@ -257,12 +257,14 @@ async def test_without_any_isolation_nothing_runs_unless_allowed(
     for allowed in ("no", "yes"):
         environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__ALLOW_UNSANDBOXED": allowed}
         async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
-            call = ScriptCall(skill=runtime.catalog.get("tool"), limits=runtime.executing.limits())
+            call = ScriptCall(
+                skill=runtime.catalog.get("tool"), limits=runtime.script_runner.limits()
+            )
             if allowed == "no":
                 with pytest.raises(ApexBridgeError, match="No working sandbox"):
-                    await runtime.executing.execute(call)
+                    await runtime.script_runner.execute(call)
             else:
-                result = await runtime.executing.execute(call)
+                result = await runtime.script_runner.execute(call)
                 assert (result.stdout, result.isolation) == (b"ran\n", "plain")
                 assert runtime.audit.verify() == 1
     assert "without isolation" in caplog.text
@@ -280,7 +282,7 @@ async def test_a_run_that_cannot_be_recorded_does_not_happen(
     environment = {"HOME": str(home), "APEXBRIDGE_DATA_DIR": str(data)}
     async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
         with pytest.raises(StorageError):
-            await runtime.executing.execute(
+            await runtime.script_runner.execute(
                 ScriptCall(skill=runtime.catalog.get("tool")), is_unsafe=True
             )
     assert not (tmp_path / "ran").exists()
@@ -311,12 +313,12 @@ async def test_a_skill_reaches_the_hosts_that_were_granted_to_it(
         seen[call.skill.name] = call.hosts
         return ExecutionResult(outcome="ok", exit_code=0)
 
-    monkeypatch.setattr("apexbridge.runtime.script_runner.execute_skill", note)
+    monkeypatch.setattr("apexbridge.runtime.script_runner.run_script", note)
     granted = "weather=api.example.org,weather=example.com:8443"
     environment = {"HOME": str(home), "APEXBRIDGE_SANDBOX__HOSTS": granted}
     async with Runtime.open(load(project=tmp_path, environment=environment)) as runtime:
         for name in ("weather", "other"):
-            await runtime.executing.execute(
+            await runtime.script_runner.execute(
                 ScriptCall(skill=runtime.catalog.get(name)), is_unsafe=True
             )
     assert seen == {"weather": ("api.example.org", "example.com:8443"), "other": ()}

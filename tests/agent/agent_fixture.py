@@ -73,8 +73,10 @@ class House:
 
     def use(self, model: ModelClient) -> None:
         """Let another model answer."""
-        opened = self.runtime.chatting.model
-        self.runtime.chatting.model = replace(opened, client=model, name="m", window=self.window)
+        opened = self.runtime.chat_service.model
+        self.runtime.chat_service.model = replace(
+            opened, client=model, name="m", window=self.window
+        )
 
     async def ask(
         self, text: str, *replies: Reply, session: str = "s", **more: Any
@@ -93,7 +95,7 @@ class House:
 
     async def session(self, name: str = "s") -> Session:
         """The session as it is now."""
-        return await self.runtime.chatting.session(name)
+        return await self.runtime.chat_service.session(name)
 
     async def results(self, name: str = "s") -> list[str]:
         """What tools gave in a session."""
@@ -111,7 +113,7 @@ class House:
 
     def record(self) -> dict[str, Any]:
         """The record of the last turn."""
-        found = self.runtime.chatting.store.turn()
+        found = self.runtime.chat_service.store.turn()
         assert found is not None
         return found
 
@@ -139,7 +141,7 @@ async def house(
     extensions.add(_Tools(tools))
     loaded = load(project=project, environment=environment, flags=flags)
     async with Runtime.open(loaded, extensions=extensions) as runtime:
-        runtime.chatting.approver = approver
+        runtime.chat_service.approver = approver
         made = House(runtime=runtime, project=project)
         made.plays()
         yield made

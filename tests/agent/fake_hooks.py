@@ -20,7 +20,7 @@ class Hooking:
         self._answers = answers or {}
         self.ran = list[str]()
         self.payloads = list[dict[str, Any]]()
-        monkeypatch.setattr(chat_service, "in_workshop", self._opened)
+        monkeypatch.setattr(chat_service, "sandbox_runner", self._opened)
 
     def _opened(self, _: object) -> HookCommandRunner:
         return self._run

@@ -26,7 +26,7 @@ _THEIRS = (
 
 async def _turn(at: House, request: TurnRequest) -> TurnResult:
     with anyio.fail_after(30):
-        return await at.runtime.chatting.turn("s", request, EventLog())
+        return await at.runtime.chat_service.turn("s", request, EventLog())
 
 
 async def test_a_clients_tools_are_offered_and_never_run_by_us(home: Path) -> None:
@@ -105,7 +105,7 @@ async def test_a_hook_may_end_the_turn_where_the_conversation_is_to_be_shortened
 
 async def test_what_the_opener_of_a_session_says_stands_in_the_first_message(home: Path) -> None:
     async with house(home) as at:
-        await at.runtime.chatting.session("s", system="  Speak like a pirate. ")
+        await at.runtime.chat_service.session("s", system="  Speak like a pirate. ")
         await at.ask("Go", says("Arr."))
         assert at.model.requests[0].messages[0].text.endswith("\n\nSpeak like a pirate.")
 

@@ -107,7 +107,7 @@ async def test_an_always_is_kept_on_disk_for_the_next_runtime(home: Path) -> Non
     tool = StaticTool("Static")
     async with house(home, tools=[tool], approver=FixedApprover("always")) as at:
         await at.ask("Go", calls(("Static", {})), says("."))
-        kept = json.loads((at.runtime.loaded.data / "approvals.json").read_bytes())
+        kept = json.loads((at.runtime.config.data / "approvals.json").read_bytes())
         assert kept["rules"] == {str(at.project): ["Static"]}
     async with house(home, tools=[tool]) as at:
         await at.ask("Go", calls(("Static", {})), says("."), session="t")

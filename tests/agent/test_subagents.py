@@ -36,7 +36,7 @@ async def test_a_forked_skill_works_in_a_session_of_its_own_and_gives_its_last_w
         assert ids[0].startswith("s.")
         assert ids[1] == "s"
         assert {event.session_id for event in at.of(TextDelta)} == {ids[0], "s"}
-        assert [kept.id for kept in at.runtime.chatting.store.latest()] == ["s"]
+        assert [kept.id for kept in at.runtime.chat_service.store.latest()] == ["s"]
         assert (await at.session(ids[0])).messages == []  # they are released
         record = at.record()
         assert [call["session_id"] for call in record["calls"]] == ids

@@ -44,15 +44,15 @@ async def _uninstall(runtime: Runtime, _: Path) -> None:
 
 
 async def _undo(runtime: Runtime, _: Path) -> None:
-    await runtime.manager.undo(NAME)
+    await runtime.manager.restore(NAME)
 
 
 async def _rollback(runtime: Runtime, _: Path) -> None:
-    await runtime.manager.rollback(NAME)
+    await runtime.manager.versions.rollback(NAME)
 
 
 async def _scan(runtime: Runtime, _: Path) -> None:
-    await runtime.searching.index()
+    await runtime.index_service.index()
 
 
 async def _litter(runtime: Runtime, _: Path) -> None:
@@ -103,7 +103,7 @@ async def prepare(operation: Operation, place: Path) -> None:
     async with Runtime.open(loaded_at(place)) as runtime:
         for name in ("violin", "drum"):
             await runtime.manager.install(make_skill(place / "mine", name))
-        await runtime.searching.index()
+        await runtime.index_service.index()
         for act in operation.prepare:
             await act(runtime, place)
 

@@ -80,8 +80,8 @@ async def test_a_kill_at_any_moment_leaves_rows_that_are_folders(
         _kill_while_indexing(indexer, chance.uniform(0, LONGEST_SECONDS))
         _change_some(skills, chance, number)
         async with Runtime.open(_loaded(home, tmp_path)) as runtime:
-            index = await runtime.searching.index()
-            status = await runtime.searching.status(is_thorough=True)
+            index = await runtime.index_service.index()
+            status = await runtime.index_service.status(is_thorough=True)
             stored = await index.store.fingerprints()
             known = {skill.name: skill for skill in runtime.catalog.snapshot.skills}
             assert status.is_sound, status

@@ -264,7 +264,7 @@ async def restart(work: Path, is_killed: bool = False) -> list[str]:
             f"{n} before the start: {p.message}" for n in ALWAYS for p in found.of(n).violations
         ]
     async with Runtime.open(loaded, extensions=Extensions()) as runtime:
-        await runtime.searching.index()
+        await runtime.index_service.index()
         listed = runtime.catalog.snapshot.winner(NAME) is not None
         is_there = (work / "data/skills" / NAME).is_dir()
         wrong += [] if listed == is_there else [f"listed {listed}, there {is_there}"]

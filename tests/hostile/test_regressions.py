@@ -206,9 +206,11 @@ async def test_first_runs_at_the_same_time_choose_once(home: Path, tmp_path: Pat
     async with Runtime.open(loaded) as runtime:
 
         async def run() -> None:
-            result = await runtime.executing.execute(ScriptCall(skill=runtime.catalog.get("tool")))
+            result = await runtime.script_runner.execute(
+                ScriptCall(skill=runtime.catalog.get("tool"))
+            )
             assert result.outcome == "ok"
-            chosen.add(id((await runtime.executing.choose_sandbox()).require()))
+            chosen.add(id((await runtime.script_runner.choose_sandbox()).require()))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(6):
@@ -224,7 +226,7 @@ async def test_a_first_line_with_an_open_quote_is_a_missing_interpreter(
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "#!/bin/sh 'x\n"})
     loaded = load(project=tmp_path, environment={"HOME": str(home)})
     async with Runtime.open(loaded) as runtime:
-        result = await runtime.executing.execute(ScriptCall(skill=runtime.catalog.get("tool")))
+        result = await runtime.script_runner.execute(ScriptCall(skill=runtime.catalog.get("tool")))
     assert (result.outcome, result.error) == ("not_started", "interpreter_missing: ?")
 
 

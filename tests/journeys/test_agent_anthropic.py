@@ -55,7 +55,7 @@ async def test_search_skill_script_and_answer(project: Path) -> None:
     ]
     async with AnthropicServer(replies) as server, talk(server, project, **CLAUDE) as talking:
         events = await talking.ask("销售额的平均值是多少？")
-        record = talking.runtime.chatting.store.turn(end_of(events).turn_id)
+        record = talking.runtime.chat_service.store.turn(end_of(events).turn_id)
     assert tools_of(events) == [("SkillSearch", False), ("Skill", False), ("SkillScript", False)]
     assert [e.skill for e in events if isinstance(e, SkillActivated)] == ["csv-report"]
     assert pieces_of(events) == ["平均值是", "3.50。"]

@@ -64,7 +64,7 @@ SEED = [
 async def test_search_skill_script_and_answer(project: Path) -> None:
     async with ScriptedServer(SEED) as server, talk(server, project) as talking:
         events = await talking.ask("What is the mean of my sales?")
-        record = talking.runtime.chatting.store.turn(end_of(events).turn_id)
+        record = talking.runtime.chat_service.store.turn(end_of(events).turn_id)
     assert tools_of(events) == [("SkillSearch", False), ("Skill", False), ("SkillScript", False)]
     assert [e.skill for e in events if isinstance(e, SkillActivated)] == ["csv-report"]
     assert "".join(pieces_of(events)) == "The mean is 3.50."

@@ -84,7 +84,7 @@ def world(home: Path, tmp_path: Path) -> Generator[World]:
         servers = {
             "far": {
                 "command": sys.executable,
-                "args": [str(HERE / "mcp_server.py"), str(offer.place)],
+                "args": [str(HERE / "sdk_server.py"), str(offer.place)],
             }
         }
         settings = {
@@ -226,7 +226,7 @@ async def test_a_server_that_is_killed_is_missed_and_comes_back(world: World) ->
                 {"name": "part", "description": "Says goodbye."},
             ]
         )
-        runtime.living.changed("mcp:far")
+        runtime.watcher.changed("mcp:far")
         await until_there("mcp__far__part")
         skill = runtime.catalog.get("mcp__far__part")
         assert (await runtime.catalog.content(skill)).body.startswith("part")

@@ -35,7 +35,7 @@ def archive(tmp_path: Path) -> Path:
 
 async def _refuse_illegal(runtime: Runtime, loaded: Config) -> None:
     """Hold what is left to every law: disk, catalogue, index, marker and record agree."""
-    await runtime.searching.index()
+    await runtime.index_service.index()
     root = loaded.data / "skills" / NAME
     found = runtime.catalog.snapshot.winner(NAME)
     assert (found is not None) is root.is_dir()
@@ -45,12 +45,12 @@ async def _refuse_illegal(runtime: Runtime, loaded: Config) -> None:
         assert marker is not None
         assert found.fingerprint is not None
         assert marker.sha256 == found.fingerprint.sha256
-    status = await runtime.searching.status(is_thorough=True)
+    status = await runtime.index_service.status(is_thorough=True)
     assert status.is_sound, status
     assert [path.name for path in (loaded.data / "skills/.staging").iterdir()] == [".lock"]
     trash = loaded.data / "skills/.trash"
     if trash.exists():
-        assert len(runtime.store.trashed()) == len(list(trash.iterdir()))
+        assert len(runtime.store.trash.list()) == len(list(trash.iterdir()))
     runtime.audit.verify()
 
 

@@ -35,8 +35,8 @@ def test_any_other_field_is_refused_by_name_in_both_languages(fields: dict[str, 
         wanted_description(fields)
     assert refused.value.code == "field_not_editable"
     for field in fields.keys() - {"description"}:
-        assert field in refused.value.said("en").message
-        assert field in refused.value.said("zh").message
+        assert field in refused.value.localized("en").message
+        assert field in refused.value.localized("zh").message
 
 
 @pytest.mark.promise("L12")
@@ -69,7 +69,7 @@ async def test_the_way_in_takes_a_text_and_the_text_cannot_be_more(
     home: Path, tmp_path: Path
 ) -> None:
     assert list(inspect.signature(SkillManager.edit_description).parameters) == [
-        "self", "name", "description", "seen",
+        "self", "name", "description", "expected_sha256",
     ]  # fmt: skip
     environment = {"HOME": str(home), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
     loaded = load(project=tmp_path, environment=environment)

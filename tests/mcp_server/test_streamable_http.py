@@ -243,7 +243,7 @@ async def test_each_skill_that_a_user_may_call_is_a_prompt(home: Path) -> None:
         content = filled.messages[0].content
         assert isinstance(content, types.TextContent)
         assert "Greet Ann Lee, it's $who." in content.text
-        assert not door.runtime.chatting.store.turn()  # nobody goes on with it
+        assert not door.runtime.chat_service.store.turn()  # nobody goes on with it
         loose = await client.get_prompt("farewell", {"arguments": "to all"})
         assert "ARGUMENTS: to all" in loose.model_dump_json()
         wrong: list[tuple[str, dict[str, str], str]] = [

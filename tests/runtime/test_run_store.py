@@ -156,11 +156,11 @@ async def test_whatever_way_a_script_is_run_it_is_recorded(home: Path) -> None:
     make_skill(home / ".claude/skills", "runner", files=files)
     async with Runtime.open(_loaded(home), extensions=Extensions()) as runtime:
         result = await runtime.execute_skill("runner", ["you"])
-        runs = runtime.executing.runs
+        runs = runtime.script_runner.runs
         (run,) = await anyio.to_thread.run_sync(runs.latest)
         assert (result.exit_code, run.exit_code, run.outcome) == (3, 3, "failed")
         assert (run.stdout, run.isolation) == ("to you\n", result.isolation)
-        assert run.limits["wall_seconds"] == runtime.executing.limits().wall_seconds
+        assert run.limits["wall_seconds"] == runtime.script_runner.limits().wall_seconds
         with pytest.raises(ToolInputError):
             await runtime.execute_skill("runner", script="nothing.py")
         begun = threading.Event()
@@ -170,7 +170,7 @@ async def test_whatever_way_a_script_is_run_it_is_recorded(home: Path) -> None:
             on_output=lambda _, piece: begun.set(),
         )
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(runtime.executing.execute, call)
+            tasks.start_soon(runtime.script_runner.execute, call)
             assert await anyio.to_thread.run_sync(begun.wait, 60)
             tasks.cancel_scope.cancel()
         latest = await anyio.to_thread.run_sync(runs.latest)

@@ -101,7 +101,7 @@ async def recording(home: Path, **settings: dict[str, Any]) -> AsyncGenerator[Re
     admin_routes = (*history.ROUTES, *operations.ROUTES, *events.ROUTES)
     served_routes = (*completions.ROUTES, *admin_routes)
     async with serving(loaded_for(home, **settings), served_routes) as served:
-        chatting = served.house.runtime.chatting
+        chatting = served.house.runtime.chat_service
         chatting.model = replace(chatting.model, client=ModelOf(_reply))
         async with httpx.AsyncClient(base_url=served.url, timeout=60) as http:
             yield Recording(serving=served, http=http)

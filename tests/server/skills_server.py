@@ -56,7 +56,7 @@ class Served:
 
     @property
     def data(self) -> Path:
-        return self.runtime.loaded.data
+        return self.runtime.config.data
 
     def get(self, path: str, **query: str | int) -> httpx2.Response:
         return self.client.get(path, params=query)

@@ -45,7 +45,7 @@ async def at(
 async def test_the_doctor_tells_what_it_tells_at_the_terminal(
     at: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded = at.runtime.loaded
+    loaded = at.runtime.config
     monkeypatch.chdir(loaded.project)
     flags = ["--set", "index.embedder=hash", "--set", "model.base_url=http://127.0.0.1:9"]
     flags += ["--set", "model.name=m", "--set", "model.tools=native"]
@@ -103,7 +103,7 @@ async def test_the_audit_tells_what_was_changed_and_whether_the_chain_holds(
     assert [line["facts"]["number"] for line in found["data"]] == ["1", "2"]
     assert (found["holds"], found["broken_at"]) == (True, None)
     total = found["records"]
-    path = at.runtime.loaded.data / "audit.jsonl"
+    path = at.runtime.config.data / "audit.jsonl"
     whole = path.read_bytes()
     try:
         path.write_bytes(whole.replace(b'"number": 1', b'"number": 9'))

@@ -63,7 +63,7 @@ async def _until(events: AsyncGenerator[dict[str, Any]], name: str) -> list[dict
 async def test_a_listener_hears_turns_tools_questions_and_changes(home: Path) -> None:
     settings = {"server": {"approval_seconds": 0.05}}
     async with recording(home, **settings) as at, _listening(at) as events:
-        place = at.runtime.loaded.project / "secret-name"
+        place = at.runtime.config.project / "secret-name"
         text = wants("Write", file_path=str(place), content="secret-content")
         reply = await at.ask(text, session="s", approvals="wait")
         seen = await _until(events, "turn_finished")
@@ -102,7 +102,7 @@ async def test_only_admin_may_listen(home: Path) -> None:
 
 async def test_a_question_that_was_left_is_heard_of(home: Path) -> None:
     async with recording(home) as at, _listening(at) as events:
-        text = wants("Write", file_path=str(at.runtime.loaded.project / "x"), content="")
+        text = wants("Write", file_path=str(at.runtime.config.project / "x"), content="")
 
         async def ask() -> None:
             async with httpx.AsyncClient(base_url=at.serving.url) as http:

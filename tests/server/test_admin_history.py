@@ -84,7 +84,7 @@ async def test_a_skill_that_was_invoked_and_a_call_that_failed_are_told(at: Reco
 
 
 async def test_a_question_to_a_person_is_a_span_of_its_own(at: Recording) -> None:
-    text = wants("Write", file_path=str(at.runtime.loaded.project / "x"), content="")
+    text = wants("Write", file_path=str(at.runtime.config.project / "x"), content="")
     at.serving.house.approvals._timeout, kept = 0.02, at.serving.house.approvals._timeout  # pyright: ignore[reportPrivateUsage]
     try:
         reply = await at.ask(text, session="asked", approvals="wait")
@@ -161,7 +161,7 @@ async def test_a_session_is_shown_with_its_messages_and_can_be_forgotten(at: Rec
 
 async def test_a_record_of_an_earlier_version_is_shown_all_the_same(at: Recording) -> None:
     reply = await at.ask("Hi", session="old")
-    store = at.runtime.chatting.store
+    store = at.runtime.chat_service.store
     with store._writing() as connection:  # pyright: ignore[reportPrivateUsage]
         for name in ("spans", "skills", "spans_dropped"):
             connection.execute(
@@ -175,7 +175,7 @@ async def test_a_record_of_an_earlier_version_is_shown_all_the_same(at: Recordin
 async def test_half_a_character_in_a_record_does_no_harm(at: Recording) -> None:
     record = TurnRecord.new("x:y")
     record.refusals.append("\ud800")
-    at.runtime.chatting.store.put(record)
+    at.runtime.chat_service.store.put(record)
     assert (await at.get(f"/v1/turns/{record.id}"))["refusals"] == ["\ud800"]
 
 

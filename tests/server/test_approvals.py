@@ -84,7 +84,7 @@ async def test_a_command_that_a_rule_asks_about_runs_after_a_yes(home: Path) -> 
 async def test_a_no_is_told_to_the_model_and_nothing_is_written(home: Path) -> None:
     async with recording(home) as at, anyio.create_task_group() as tasks:
         turn = _Turn()
-        place = at.runtime.loaded.project / "a.txt"
+        place = at.runtime.config.project / "a.txt"
         tasks.start_soon(turn.run, at, wants("Write", file_path=str(place), content="x"), "s")
         (question,) = await _pending(at)
         await _answer(at, question["id"], "no")
@@ -94,7 +94,7 @@ async def test_a_no_is_told_to_the_model_and_nothing_is_written(home: Path) -> N
 
 async def test_an_always_is_asked_no_second_time(home: Path) -> None:
     async with recording(home) as at, anyio.create_task_group() as tasks:
-        place = at.runtime.loaded.project / "a.txt"
+        place = at.runtime.config.project / "a.txt"
         text = wants("Write", file_path=str(place), content="x")
         first, second = _Turn(), _Turn()
         tasks.start_soon(first.run, at, text, "s")
@@ -112,7 +112,7 @@ async def test_an_always_is_asked_no_second_time(home: Path) -> None:
 
 async def test_nobody_answers_in_time_and_that_is_a_no(home: Path) -> None:
     async with recording(home, server={"approval_seconds": 0.05}) as at:
-        place = at.runtime.loaded.project / "a.txt"
+        place = at.runtime.config.project / "a.txt"
         reply = await at.ask(
             wants("Write", file_path=str(place), content="x"), session="s", approvals="wait"
         )
@@ -125,23 +125,23 @@ async def test_questions_of_two_sessions_do_not_wait_for_each_other(home: Path) 
     async with recording(home) as at, anyio.create_task_group() as tasks:
         turns = {name: _Turn() for name in ("one", "two")}
         for name, turn in turns.items():
-            place = at.runtime.loaded.project / name
+            place = at.runtime.config.project / name
             text = wants("Write", file_path=str(place), content=name)
             tasks.start_soon(turn.run, at, text, name)
         found = await _pending(at, 2)
         by_session = {question["session"].partition(":")[2]: question for question in found}
         await _answer(at, by_session["two"]["id"], "once")
         await turns["two"].end()
-        assert (at.runtime.loaded.project / "two").exists()
+        assert (at.runtime.config.project / "two").exists()
         assert [q["id"] for q in await _pending(at)] == [by_session["one"]["id"]]
         await _answer(at, by_session["one"]["id"], "no")
         await turns["one"].end()
-        assert not (at.runtime.loaded.project / "one").exists()
+        assert not (at.runtime.config.project / "one").exists()
 
 
 async def test_a_client_that_leaves_withdraws_its_question(home: Path) -> None:
     async with recording(home) as at:
-        place = at.runtime.loaded.project / "a.txt"
+        place = at.runtime.config.project / "a.txt"
         text, turn = wants("Write", file_path=str(place), content="x"), _Turn()
         question = dict[str, Any]()
         async with anyio.create_task_group() as tasks:

@@ -260,7 +260,7 @@ async def test_the_explanation_comes_when_it_is_asked_for(talk: Talk) -> None:
     assert explained["finish"] == "stop"
     assert explained["candidates"][0]["parts"]["language"] == "en"
     runtime = talk.serving.house.runtime
-    kept = await anyio.to_thread.run_sync(runtime.chatting.store.turn, explained["id"])
+    kept = await anyio.to_thread.run_sync(runtime.chat_service.store.turn, explained["id"])
     assert kept is not None
     assert explained == kept
 

@@ -25,7 +25,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 async def talk(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Talk]:
     async with talking(tmp_path_factory.mktemp("sessions")) as opened:
-        opened.serving.house.runtime.chatting.registry.add(StaticTool("Static"))
+        opened.serving.house.runtime.chat_service.registry.add(StaticTool("Static"))
         yield opened
 
 
@@ -110,7 +110,7 @@ async def test_nobody_goes_on_with_anothers_conversation(talk: Talk) -> None:
 
 
 async def test_of_a_conversation_without_a_name_only_the_record_is_kept(talk: Talk) -> None:
-    chatting = talk.serving.house.runtime.chatting
+    chatting = talk.serving.house.runtime.chat_service
     before = len(chatting.conversations)
     known = {kept.id for kept in chatting.store.latest(1_000)}
     reply = await talk.post("Go", says("Gone"))

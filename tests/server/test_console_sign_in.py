@@ -9,9 +9,9 @@ import pytest
 from starlette.responses import Response
 
 from apexbridge.api_keys import SCOPES, ApiKey
+from apexbridge.server.auth import SESSION_SECONDS, TOKEN_SECONDS, ConsoleSessions
 from apexbridge.server.console import routes as console
 from apexbridge.server.routing import RequestContext, Route
-from apexbridge.server.auth import SESSION_SECONDS, TOKEN_SECONDS, ConsoleSessions
 from apexbridge.settings import load
 from tests.server.live_server import Serving, serving
 from tests.server.raw_http import Answer, ask

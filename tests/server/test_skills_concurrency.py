@@ -79,14 +79,14 @@ def test_clients_that_change_one_skill_at_once_take_turns(house: Served) -> None
         statuses = sum(pool.map(take_part, range(6)), Counter[int]())
     assert statuses.keys() <= {200, 201, 404, 409}, statuses
     assert statuses[200] + statuses[201]
-    house.portal.call(house.runtime.searching.index)
+    house.portal.call(house.runtime.index_service.index)
     root = house.data / "skills/shared"
     assert (house.get("/v1/skills/shared").status_code == 200) is root.is_dir()
     if root.is_dir():
         marker = read_marker(root)
         assert marker is not None
         assert marker.sha256 == house.get("/v1/skills/shared").json()["sha256"]
-    status = house.portal.call(house.runtime.searching.status)
+    status = house.portal.call(house.runtime.index_service.status)
     assert status.is_sound, status
     assert _staged(house) == [".lock"]
     assert house.runtime.audit.verify()
@@ -127,7 +127,7 @@ def test_a_full_disk_is_told_and_changes_nothing(
         patch.setattr("apexbridge.lifecycle.store.create_bytes", full)
         edited = house.client.patch("/v1/skills/safe", json={"description": "After."})
         gone = house.client.delete("/v1/skills/safe")
-        patch.setattr("apexbridge.lifecycle.version_store.exchange_folders", full)
+        patch.setattr("apexbridge.lifecycle.version_store.exchange_dirs", full)
         changed = house.send("/v1/skills/safe/versions", ("a.zip", zipped("safe", "After.")))
         for reply in (new, edited, gone, changed):
             assert code_of(reply) == (507, "storage_failed")
@@ -157,7 +157,7 @@ def test_a_run_goes_on_to_its_end_when_its_skill_is_removed(house: Served) -> No
     house.send("/v1/skills", ("a.zip", zipped("busy", "Is busy.", files)))
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(house.post, "/v1/skills/busy/run", {})
-        workspaces = house.runtime.loaded.workspaces
+        workspaces = house.runtime.config.workspaces
         wait_until(lambda: any(workspaces.rglob("began")))
         assert house.client.delete("/v1/skills/busy").status_code == 200
         result = running.result(timeout=60).json()

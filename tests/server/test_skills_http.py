@@ -364,7 +364,7 @@ def test_an_embedder_that_is_down_is_told_and_keeps_nobody_from_their_skills(
 def test_a_client_that_goes_away_ends_its_script(house: Served) -> None:
     script = b"import time\nopen('began', 'w').close()\ntime.sleep(600)\n"
     house.send("/v1/skills", ("a.zip", zipped("sleeper", "Sleeps.", {"scripts/main.py": script})))
-    workspaces = house.runtime.loaded.workspaces
+    workspaces = house.runtime.config.workspaces
     host, _, port = house.url.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port))) as client:
         head = f"POST /v1/skills/sleeper/run HTTP/1.1\r\nHost: {host}:{port}\r\n"

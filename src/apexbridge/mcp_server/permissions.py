@@ -130,13 +130,13 @@ class ToolCaller:
 
     def is_denied(self, name: str) -> bool:
         """Return whether a permission rule denies a skill, which then no client can see."""
-        return self._runtime.chatting.parts.offering.is_denied(name)
+        return self._runtime.chat_service.parts.offering.is_denied(name)
 
     async def call(
         self, tool: Tool, call_id: str, arguments: str, approver: Approver | None
     ) -> ToolCallOutcome:
         """Call a tool with JSON arguments; errors are part of the outcome."""
-        chatting, emit = self._runtime.chatting, self._runtime.emit
+        chatting, emit = self._runtime.chat_service, self._runtime.emit
         # Never stored: hooks and tools need a session to refer to.
         session = await chatting.session(self._session_id)
         guard = replace(chatting.parts.guard, approver=approver)
@@ -167,7 +167,7 @@ class ToolCaller:
             return await self._runtime.invoke_skill(name, arguments, session=session_id)
         finally:
             with anyio.CancelScope(shield=True), suppress(StorageError):
-                await self._runtime.chatting.forget(session_id)
+                await self._runtime.chat_service.forget(session_id)
 
 
 async def _no_subagent(request: SubagentRequest) -> str:

@@ -176,7 +176,7 @@ class McpServer:
             self._require(ctx, scope)
             return await handler()
         except ApexBridgeError as error:
-            raise to_mcp_error(error, self._runtime.loaded.language) from None
+            raise to_mcp_error(error, self._runtime.config.language) from None
 
     # Tools.
 
@@ -206,9 +206,9 @@ class McpServer:
         return [*own, *self._built_in()]
 
     def _built_in(self) -> list[ExposedTool]:
-        tools = {tool.spec.name: tool for tool in self._runtime.chatting.registry}
+        tools = {tool.spec.name: tool for tool in self._runtime.chat_service.registry}
         exposed = list[ExposedTool]()
-        for name in dict.fromkeys(self._runtime.loaded.settings.server.mcp_tools):
+        for name in dict.fromkeys(self._runtime.config.settings.server.mcp_tools):
             if name not in tools or name in _SKILL_TOOLS:
                 known = ", ".join(sorted(tools.keys() - _SKILL_TOOLS))
                 raise ConfigError(f"server.mcp_tools: unknown tool '{name}'; known tools: {known}")
@@ -234,11 +234,11 @@ class McpServer:
         try:
             exposed = self._find_tool(ctx, params.name)
         except ApexBridgeError as error:
-            raise to_mcp_error(error, self._runtime.loaded.language) from None
+            raise to_mcp_error(error, self._runtime.config.language) from None
         approver = None
         if self._elicits and can_elicit(ctx):
             approver = ElicitationApprover(
-                ctx, params.input_responses, self._runtime.loaded.language
+                ctx, params.input_responses, self._runtime.config.language
             )
         arguments = json.dumps(params.arguments or {}, ensure_ascii=False)
         outcome = await self._caller.call(
@@ -268,7 +268,7 @@ class McpServer:
         async def handler() -> types.ListPromptsResult:
             cursor = params.cursor if params else None
             page, following = paginate(self._user_skills(), cursor, self._page_size)
-            prompts = [to_prompt(skill, self._runtime.loaded.language) for skill in page]
+            prompts = [to_prompt(skill, self._runtime.config.language) for skill in page]
             return types.ListPromptsResult(prompts=prompts, next_cursor=following)
 
         return await self._guarded(READ, ctx, handler)
@@ -355,7 +355,7 @@ def _to_result(outcome: ToolCallOutcome, *, has_schema: bool) -> types.CallToolR
 
 def to_mcp_error(error: ApexBridgeError, language: locales.Language) -> MCPError:
     """Convert an error to a JSON-RPC error; tool calls report errors in their result instead."""
-    text = error.said(language)
+    text = error.localized(language)
     hint = f"\n{text.hint}" if text.hint else ""
     data = {"code": error.code, "hint": text.hint}
     return MCPError(types.INVALID_PARAMS, f"[{error.code}] {text.message}{hint}", data)

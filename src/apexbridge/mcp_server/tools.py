@@ -205,12 +205,12 @@ class RunTool(TypedTool[RunArguments]):
         """Request permission; approval is needed only without a sandbox."""
         name = self._skills.get_for_model(arguments.name).name
         command = " ".join(filter(None, (name, arguments.script)))
-        is_isolated = not self._skills.runtime.loaded.settings.sandbox.allow_unsandboxed
+        is_isolated = not self._skills.runtime.config.settings.sandbox.allow_unsandboxed
         return (PermissionRequest(tool=self.spec.name, argument=command, harmless=is_isolated),)
 
     async def act(self, arguments: RunArguments, context: ToolContext) -> ToolResult:
         """Run the script; it is cancelled when the client disconnects."""
-        executing, progress = self._skills.runtime.executing, _Progress(self._report)
+        executing, progress = self._skills.runtime.script_runner, _Progress(self._report)
         limits = executing.limits()
         if arguments.seconds is not None:
             limits = replace(limits, wall_seconds=min(arguments.seconds, limits.wall_seconds))

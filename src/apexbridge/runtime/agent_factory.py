@@ -7,11 +7,11 @@ from apexbridge.permissions.rules import Effect, Rule, ToolPattern
 from apexbridge.settings import Config
 
 
-def permission_rules(loaded: Config) -> Generator[Rule]:
+def permission_rules(config: Config) -> Generator[Rule]:
     """What settings say; and nobody writes to approvals, skills and records but their keepers."""
-    own = ToolPattern("Write", f"/{loaded.data}/**")
+    own = ToolPattern("Write", f"/{config.data}/**")
     yield Rule(effect="deny", pattern=own, reason="it is this program's own data")
-    chosen = loaded.settings.permissions
+    chosen = config.settings.permissions
     effects: dict[Effect, tuple[str, ...]] = {
         "deny": chosen.deny,
         "ask": chosen.ask,
@@ -22,7 +22,7 @@ def permission_rules(loaded: Config) -> Generator[Rule]:
             yield Rule(effect=effect, pattern=ToolPattern.parse(text), reason="settings")
 
 
-def configured_hooks(loaded: Config) -> Generator[Hook]:
+def configured_hooks(config: Config) -> Generator[Hook]:
     """What settings attach to every session."""
-    for event, declared in loaded.settings.hooks.items():
+    for event, declared in config.settings.hooks.items():
         yield from parse_hooks(event, declared)

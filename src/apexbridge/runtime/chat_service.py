@@ -79,7 +79,7 @@ class ChatDeps:
     """What conversations use of the house."""
 
     catalog: Catalog
-    executing: ScriptRunner
+    script_runner: ScriptRunner
     usage: UsageStore
     search: SkillSearcher
     touch: Touch
@@ -112,21 +112,21 @@ class _UsageCache:
 class ChatService:
     """All conversations of one runtime."""
 
-    def __init__(self, loaded: Config, rooms: ChatDeps, approver: Approver | None = None) -> None:
-        self._loaded, self._rooms = loaded, rooms
-        self.store = SessionStore(loaded.data / "sessions.db")
+    def __init__(self, config: Config, rooms: ChatDeps, approver: Approver | None = None) -> None:
+        self._config, self._rooms = config, rooms
+        self.store = SessionStore(config.data / "sessions.db")
         self.conversations = SessionPool(self.store, self._new, self._lend_again)
         self._is_flushing = False
         self._used = _UsageCache(rooms.usage)
         self._kept_parts: tuple[ModelHandle, Approver | None, AgentDeps] | None = None
-        self._hooks = tuple(configured_hooks(loaded))
-        self._run_hook = sandbox_runner(rooms.executing.workshop)
-        self._ground = PathRoots.of(loaded.project, loaded.home)
-        self._rules = resolve_symlinks(tuple(permission_rules(loaded)), self._ground)
+        self._hooks = tuple(configured_hooks(config))
+        self._run_hook = sandbox_runner(rooms.script_runner.workshop)
+        self._ground = PathRoots.of(config.project, config.home)
+        self._rules = resolve_symlinks(tuple(permission_rules(config)), self._ground)
         self._about_skills = tuple(rule for rule in self._rules if rule.pattern.names("Skill"))
-        self.approvals = ApprovalStore(loaded.data / "approvals.json", loaded.project)
+        self.approvals = ApprovalStore(config.data / "approvals.json", config.project)
         self.approver, self._asking = approver, anyio.Lock()
-        self.model: ModelHandle = open_model(loaded)
+        self.model: ModelHandle = open_model(config)
         self.registry = self._registry()
         self.acting = frozenset(t.spec.name for t in self.registry) - _HARMLESS_TOOLS
         """Tools that read or change files, or run something; and those of extensions."""
@@ -235,13 +235,13 @@ class ChatService:
 
     def _new(self, session_id: str) -> Session:
         hooks = HookRunner(self._run_hook, _post_hook)
-        hooks.register(self._hooks, root=self._loaded.project)
+        hooks.register(self._hooks, root=self._config.project)
         return Session(
             id=session_id,
-            cwd=self._loaded.project,
-            waking=PathActivation(self._loaded.project),
+            cwd=self._config.project,
+            waking=PathActivation(self._config.project),
             hooks=hooks,
-            tools_mode=self._loaded.settings.agent.allowed_tools,
+            tools_mode=self._config.settings.agent.allowed_tools,
         )
 
     def _lend_again(self, session: Session) -> None:
@@ -268,7 +268,7 @@ class ChatService:
         return kept[2]
 
     def _parts(self) -> AgentDeps:
-        chosen, rooms = self._loaded.settings, self._rooms
+        chosen, rooms = self._config.settings, self._rooms
         return AgentDeps(
             model=self.model.client,
             model_name=self.model.name,
@@ -286,7 +286,7 @@ class ChatService:
             ),
             touch=self._touch,
             child=self._child,
-            project=self._loaded.project,
+            project=self._config.project,
             limits=TurnLimits(
                 rounds=chosen.agent.rounds,
                 tokens=chosen.agent.tokens,
@@ -303,9 +303,9 @@ class ChatService:
     def _activator(self) -> Activator:
         return Activator(
             self._rooms.catalog,
-            partial(run_inline_command, self._rooms.executing),
+            partial(run_inline_command, self._rooms.script_runner),
             self._used.record,
-            runs_commands=self._loaded.settings.agent.inline_commands,
+            runs_commands=self._config.settings.agent.inline_commands,
         )
 
     def _guard(self) -> PermissionChecker:
@@ -329,15 +329,15 @@ class ChatService:
         return decide(request, self._rules, (), standing).effect != "deny"
 
     def _situation(self, session_id: str) -> ActivationContext:
-        return activation_context(self.conversations.at_work(session_id), self._loaded.project)
+        return activation_context(self.conversations.at_work(session_id), self._config.project)
 
     def _registry(self) -> ToolRegistry:
         rooms, registry = self._rooms, ToolRegistry()
         own = builtin_tools(
-            rooms.executing.workshop,
-            limits=rooms.executing.limits,
+            rooms.script_runner.workshop,
+            limits=rooms.script_runner.limits,
             may_read=self._may_read,
-            closed=(self._loaded.data,),
+            closed=(self._config.data,),
         )
         for tool, aliases in own:
             registry.add(tool, aliases=aliases)
@@ -363,11 +363,11 @@ class ChatService:
         return catalog.get_for_model(skill.name, situation.waking)
 
     async def _execute(self, call: ScriptCall) -> ExecutionResult:
-        executing = self._rooms.executing
+        executing = self._rooms.script_runner
         return await executing.execute(replace(call, limits=executing.limits()))
 
     def _is_isolated(self) -> bool:
-        return not self._loaded.settings.sandbox.allow_unsandboxed
+        return not self._config.settings.sandbox.allow_unsandboxed
 
 
 def _turn_finished(end: TurnResult) -> TurnFinished:

@@ -4,9 +4,8 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Self
@@ -22,7 +21,7 @@ from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.catalog.trust import TrustStore
 from apexbridge.catalog.usage import UsageStore
 from apexbridge.errors import StorageError
-from apexbridge.events import ChangeCause, Event, EventSink
+from apexbridge.events import Event, EventSink
 from apexbridge.extensions import Extensions
 from apexbridge.file_lock import try_file_lock
 from apexbridge.lifecycle.states import SkillStates
@@ -30,12 +29,13 @@ from apexbridge.lifecycle.store import SkillStore
 from apexbridge.paths import storage_errors
 from apexbridge.permissions.engine import Approver
 from apexbridge.retrieval.results import SearchResults
+from apexbridge.runtime.index_service import IndexService
 from apexbridge.runtime.script_runner import ScriptRunner, ScriptRunnerDeps
 from apexbridge.runtime.source_factory import SourceFactory
 from apexbridge.runtime.watcher import Watcher, background_tasks
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.settings import Config, load
-from apexbridge.skills.model import Origin, Problem, Skill
+from apexbridge.skills.model import Problem, Skill
 from apexbridge.sources.directory_scanner import NestedDiscovery
 from apexbridge.sources.scan_cache import ScanCache
 from apexbridge.tools.base import ToolResult
@@ -85,42 +85,43 @@ log = logging.getLogger(__name__)
 class Runtime:
     """Sources, catalogue and everything built on them, for one project."""
 
-    def __init__(self, loaded: Config, extensions: Extensions) -> None:
-        self.loaded = loaded
+    def __init__(self, config: Config, extensions: Extensions) -> None:
+        self.config = config
         self.extensions = extensions
         self._sinks = list(extensions.event_sinks())
-        self.trust = TrustStore(loaded.data / "trust.db")
-        self.usage = UsageStore(loaded.data / "usage.db")
-        self.store = SkillStore(loaded.data / "skills")
-        self.states = SkillStates(loaded.data / "states.json")
-        memory = ScanCache(loaded.data / "scans.db")
-        places = SourceFactory(loaded, memory, lambda source_id: self.living.changed(source_id))
+        self.trust = TrustStore(config.data / "trust.db")
+        self.usage = UsageStore(config.data / "usage.db")
+        self.store = SkillStore(config.data / "skills")
+        self.states = SkillStates(config.data / "states.json")
+        memory = ScanCache(config.data / "scans.db")
+        places = SourceFactory(config, memory, lambda source_id: self.watcher.changed(source_id))
         found, outside = places.sources()
         rules = CatalogRules(
-            precedence=loaded.settings.skills.precedence,
+            precedence=config.settings.skills.precedence,
             trust=self.trust,
-            nesting=NestedDiscovery(loaded.project, loaded.settings.skills.project_paths),
+            nesting=NestedDiscovery(config.project, config.settings.skills.project_paths),
             nested=places.nested,
             disabled=self.states.disabled,
         )
-        given = extensions.sources(loaded.project)
+        given = extensions.sources(config.project)
         self.catalog = Catalog((*found, *given), rules, self.emit, outside)
-        watches = loaded.settings.skills.watch
-        self.living = Watcher(self.catalog, self._follow, watches=watches)
-        self.audit = AuditLog(loaded.data / "audit.jsonl")
+        watches = config.settings.skills.watch
+        self.index_service = IndexService(config, self.catalog, self.usage)
+        self.watcher = Watcher(self.catalog, self.index_service.reindex, watches=watches)
+        self.audit = AuditLog(config.data / "audit.jsonl")
         books = ScriptRunnerDeps(
             catalog=self.catalog, trust=self.trust, usage=self.usage, audit=self.audit
         )
-        self.executing = ScriptRunner(loaded, books)
+        self.script_runner = ScriptRunner(config, books)
         self._tasks: TaskGroup
         self._stack = ExitStack()
-        self._stack.callback(self.executing.close)
+        self._stack.callback(self.script_runner.close)
 
     @classmethod
     @asynccontextmanager
     async def open(
         cls,
-        loaded: Config | None = None,
+        config: Config | None = None,
         *,
         extensions: Extensions | None = None,
         lives: bool = False,
@@ -135,40 +136,35 @@ class Runtime:
             ConfigError: If the settings or an extension make no sense.
             StorageError: `data_in_use` if another server has the data folder.
         """
-        runtime = cls(loaded or load(), extensions or Extensions.installed())
+        runtime = cls(config or load(), extensions or Extensions.installed())
         with runtime._stack as stack:
             if is_server:
-                stack.enter_context(data_dir_lock(runtime.loaded.data))
+                stack.enter_context(data_dir_lock(runtime.config.data))
                 ensure_skills_dir(runtime.store.root)
             try:
                 await runtime._recover()
                 if lives:
-                    await runtime.living.begin()
+                    await runtime.watcher.begin()
                 else:
                     await runtime.refresh()
-                async with background_tasks(
-                    *([runtime.living.run] if lives else [])
-                ) as runtime._tasks:
+                # A one-shot command ends before the language model answers: only long-lived
+                # processes ask it for tags.
+                background = [runtime.watcher.run, runtime.index_service.run_tagging]
+                async with background_tasks(*(background if lives else [])) as runtime._tasks:
                     yield runtime
             finally:
                 try:
                     with anyio.CancelScope(shield=True):
-                        if "chatting" in vars(runtime):
-                            await runtime.chatting.close()
-                        if "searching" in vars(runtime):
-                            await runtime.searching.close()
+                        if "chat_service" in vars(runtime):
+                            await runtime.chat_service.close()
+                        await runtime.index_service.close()
                 finally:
                     await runtime.catalog.close()
                     runtime.usage.close()
 
-    async def _follow(self, names: Collection[str]) -> None:
-        """Bring the index up to a change, if anyone has asked for the index."""
-        if "searching" in vars(self):
-            await self.searching.vectorise(only=names)
-
     async def _recover(self) -> None:
         """Do away with what a crash left unfinished, before anything is read."""
-        keep = self.loaded.settings.skills.undo_days * 86_400
+        keep = self.config.settings.skills.undo_days * 86_400
         try:
             found = await anyio.to_thread.run_sync(partial(self.store.recover, keep_seconds=keep))
         except StorageError as error:  # reading goes on where writing is not allowed
@@ -181,32 +177,19 @@ class Runtime:
     def manager(self):  # its type would load what it is made of
         """Installs, edits and removes skills."""
         from apexbridge.lifecycle.manager import SkillManager
-        from apexbridge.lifecycle.transactions import ManagerDeps
         from apexbridge.runtime.policies import install_policy
 
         return SkillManager(
             self.store,
             self.states,
             self.audit,
-            ManagerDeps(
-                find=self.catalog.find,
-                known=lambda: {skill.name: skill.summary for skill in self.catalog.skills},
-                embed=lambda skill, body: self.searching.make_entry(skill, body),
-                put=lambda skill, entry: self.searching.put_entry(skill, entry),
-                snapshot=lambda: self.catalog.snapshot,
-                follow=self._follow_name,
-            ),
-            install_policy(self.loaded.settings.install),
+            self.catalog,
+            self.index_service,
+            install_policy(self.config.settings.install),
         )
 
-    async def _follow_name(self, name: str, cause: ChangeCause) -> None:
-        """Bring catalogue and index up to what lies on disk under a name."""
-        await self.catalog.refresh([f"{Origin.INSTALLED}:{self.store.root}"], cause=cause)
-        if "searching" in vars(self) or self.searching.place.exists():
-            await self.searching.vectorise(only=[name])
-
     @cached_property
-    def chatting(self):  # its type would load what it is made of
+    def chat_service(self):  # its type would load what it is made of
         """Conversations; nothing is loaded before the first one."""
         from apexbridge.runtime.chat_service import ChatDeps, ChatService
 
@@ -214,15 +197,15 @@ class Runtime:
             return await self.search(query, limit=limit)
 
         return ChatService(
-            self.loaded,
+            self.config,
             ChatDeps(
                 catalog=self.catalog,
-                executing=self.executing,
+                script_runner=self.script_runner,
                 usage=self.usage,
                 search=search,
                 touch=self.touch,
                 tasks=self._tasks,
-                tools=self.extensions.tools(self.loaded.project),
+                tools=self.extensions.tools(self.config.project),
             ),
         )
 
@@ -247,7 +230,7 @@ class Runtime:
         from apexbridge.runtime.chat_stream import stream_turn
 
         request = TurnRequest(text=text, model=model, skills=tuple(skills), approver=approver)
-        turn = stream_turn(self.chatting, session or uuid.uuid4().hex, request)
+        turn = stream_turn(self.chat_service, session or uuid.uuid4().hex, request)
         async with aclosing(turn) as events:
             async for event in events:
                 self.emit(event)
@@ -268,7 +251,7 @@ class Runtime:
         from apexbridge.activation.activator import Invocation
 
         wish = Invocation(name=name, arguments=arguments, trigger="api")
-        return await self.chatting.invoke(
+        return await self.chat_service.invoke(
             session or uuid.uuid4().hex, wish, self.emit, approver=approver
         )
 
@@ -276,7 +259,7 @@ class Runtime:
         """Wake and find the skills that touched files concern; the index takes in new ones."""
         touched = await self.catalog.touch(paths, waking)
         if touched.found:
-            await self._follow(touched.found)
+            await self.index_service.reindex(touched.found)
         return touched
 
     async def refresh(self) -> None:
@@ -333,20 +316,6 @@ class Runtime:
         await anyio.to_thread.run_sync(recorded)
         await self.catalog.settle()
 
-    @cached_property
-    def searching(self):  # its type would load what it is made of
-        """The index and all that is done with it; nothing is loaded before it is asked for."""
-        from apexbridge.runtime.index_service import IndexService
-
-        catalog = self.catalog
-        return IndexService(
-            self.loaded,
-            lambda: catalog.snapshot.skills,
-            catalog.content,
-            catalog.content_at_once,
-            self.usage,
-        )
-
     async def search(
         self,
         query: str,
@@ -356,14 +325,9 @@ class Runtime:
         limit: int = 5,
     ) -> SearchResults:
         """Find the skills that fit a request best; brings the index up to date on first use."""
-        index = await self.searching.index()
-        found = await index.search(query, query_en=query_en, query_zh=query_zh, limit=limit)
-        # A row that could not be dropped yet finds nothing that was taken away.
-        snapshot = self.catalog.snapshot
-        if all(hit.name in snapshot.by_name for hit in found.hits):
-            return found
-        known = snapshot.winner
-        return replace(found, hits=tuple(hit for hit in found.hits if known(hit.name)))
+        return await self.index_service.search(
+            query, query_en=query_en, query_zh=query_zh, limit=limit
+        )
 
     async def execute_skill(
         self, name: str, arguments: Sequence[str] = (), *, script: str = ""
@@ -376,12 +340,12 @@ class Runtime:
             ToolInputError: If the skill has no such script.
             PermissionError: If the script is not executable.
         """
-        return await self.executing.execute(
+        return await self.script_runner.execute(
             ScriptCall(
                 skill=self.catalog.get(name),
                 script=script,
                 arguments=tuple(arguments),
-                limits=self.executing.limits(),
+                limits=self.script_runner.limits(),
             )
         )
 

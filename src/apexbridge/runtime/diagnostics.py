@@ -15,10 +15,10 @@ from typing import Any, Literal, Protocol
 
 import anyio.to_thread
 
+from apexbridge import locales
 from apexbridge.catalog.catalog import SourceState
 from apexbridge.errors import StorageError
 from apexbridge.locales import Language
-from apexbridge.locales.doctor import DOCTOR
 from apexbridge.paths import commit_dir
 from apexbridge.runtime.container import Runtime
 from apexbridge.runtime.script_runner import ResourceControls
@@ -54,36 +54,35 @@ def translator(language: Language) -> Translate:
     """The doctor's words for programs, which need none of them made harmless for a terminal."""
 
     def say(key: str, **fields: object) -> str:
-        english, chinese = DOCTOR[key]
-        return (chinese if language == "zh" else english).format(**fields)
+        return locales.text("doctor", key, language, **fields)
 
     return say
 
 
 async def run_checks(
-    say: Translate, loaded: Config, opened: AbstractAsyncContextManager[Runtime]
+    say: Translate, config: Config, opened: AbstractAsyncContextManager[Runtime]
 ) -> list[Check]:
     """Try everything."""
-    data = await anyio.to_thread.run_sync(_data_dir_check, say, loaded)
+    data = await anyio.to_thread.run_sync(_data_dir_check, say, config)
     async with opened as runtime:
         skills = await _runtime_checks(say, runtime)
-    return [*_platform_checks(say), data, *skills, _variables_check(say, loaded)]
+    return [*_platform_checks(say), data, *skills, _variables_check(say, config)]
 
 
-def checks_to_json(loaded: Config, checks: list[Check]) -> dict[str, Any]:
+def checks_to_json(config: Config, checks: list[Check]) -> dict[str, Any]:
     """What the doctor tells programs."""
     return {
         "version": version("apexbridge"),
         "checks": [asdict(check) for check in checks],
-        "settings": effective_settings(loaded),
+        "settings": effective_settings(config),
     }
 
 
-def effective_settings(loaded: Config) -> dict[str, dict[str, Any]]:
+def effective_settings(config: Config) -> dict[str, dict[str, Any]]:
     """Every setting by its dotted name, with the layer it came from; what is secret is hidden."""
     return {
-        name: {"value": _to_redacted_json(value), "origin": loaded.origins[name]}
-        for name, value in flatten(loaded.settings).items()
+        name: {"value": _to_redacted_json(value), "origin": config.origins[name]}
+        for name, value in flatten(config.settings).items()
     }
 
 
@@ -129,9 +128,9 @@ def _platform_checks(say: Translate) -> Iterator[Check]:
     yield Check(name=say("check_parser"), state="ok" if fast else "warn", detail=parser)
 
 
-def _data_dir_check(say: Translate, loaded: Config) -> Check:
+def _data_dir_check(say: Translate, config: Config) -> Check:
     """Really make, move and remove something where data is kept, if the folder is there."""
-    path = loaded.data
+    path = config.data
     name = say("check_data")
     if not path.exists() and os.access(_existing_parent(path), os.W_OK):
         return Check(name=name, state="ok", detail=say("data_later", path=path))
@@ -152,9 +151,9 @@ def _existing_parent(path: Path) -> Path:
 async def _runtime_checks(say: Translate, runtime: Runtime) -> list[Check]:
     names = ", ".join(runtime.extensions.names) or say("none")
     extensions = Check(name=say("check_extensions"), state="ok", detail=names)
-    choice = await runtime.executing.choose_sandbox(tries_all=True)
+    choice = await runtime.script_runner.choose_sandbox(tries_all=True)
     sources = [_source_check(say, state) for state in runtime.catalog.states if state.is_there()]
-    bounds = _resource_check(say, runtime.executing.bounds)
+    bounds = _resource_check(say, runtime.script_runner.bounds)
     return [*_sandbox_checks(say, choice), bounds, *sources, extensions]
 
 
@@ -205,9 +204,9 @@ def _source_check(say: Translate, state: SourceState) -> Check:
     )
 
 
-def _variables_check(say: Translate, loaded: Config) -> Check:
-    unknown = loaded.unknown_variables
-    count = sum(origin == ENVIRONMENT for origin in loaded.origins.values())
+def _variables_check(say: Translate, config: Config) -> Check:
+    unknown = config.unknown_variables
+    count = sum(origin == ENVIRONMENT for origin in config.origins.values())
     detail = (
         say("variables_unknown", names=", ".join(unknown))
         if unknown

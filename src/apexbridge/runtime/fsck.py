@@ -46,7 +46,7 @@ class RepairReport:
     index: SyncReport
 
 
-async def check_data_dir(loaded: Config) -> FsckReport:
+async def check_data_dir(config: Config) -> FsckReport:
     """Hold the data folder against the invariants. Nothing in it is changed.
 
     What writes when it is opened is opened in a copy; servers and remote addresses are not asked.
@@ -56,30 +56,30 @@ async def check_data_dir(loaded: Config) -> FsckReport:
     """
     with tempfile.TemporaryDirectory(prefix="apexbridge-check-") as folder:
         place = Path(folder)
-        async with _temporary_catalog(loaded, place) as catalog:
+        async with _temporary_catalog(config, place) as catalog:
             ground = FsckInput(
-                data=loaded.data,
+                data=config.data,
                 winners={skill.name: skill for skill in catalog.snapshot.skills},
-                disabled=SkillStates(loaded.data / "states.json").disabled(),
-                index=await _index_status(loaded, place, catalog),
+                disabled=SkillStates(config.data / "states.json").disabled(),
+                index=await _index_status(config, place, catalog),
             )
             return await anyio.to_thread.run_sync(run_fsck, ground)
 
 
-async def repair_data_dir(loaded: Config) -> RepairReport:
+async def repair_data_dir(config: Config) -> RepairReport:
     """Do what a start and a scan do, and remove what nobody is at work on any more.
 
     Raises:
         StorageError: If the disk refuses.
     """
-    store = SkillStore(loaded.data / "skills")
-    keep = loaded.settings.skills.undo_days * 86_400
+    store = SkillStore(config.data / "skills")
+    keep = config.settings.skills.undo_days * 86_400
     recovered = await anyio.to_thread.run_sync(partial(store.recover, keep_seconds=keep))
-    removed = await anyio.to_thread.run_sync(_remove, list(temporary_files(loaded.data)))
-    swept = await anyio.to_thread.run_sync(Workspaces(loaded.workspaces).sweep)
-    async with Runtime.open(loaded) as runtime:
-        is_damaged = bool((await runtime.searching.status(is_thorough=True)).problems)
-        report = await runtime.searching.vectorise(everything=is_damaged)
+    removed = await anyio.to_thread.run_sync(_remove, list(temporary_files(config.data)))
+    swept = await anyio.to_thread.run_sync(Workspaces(config.workspaces).sweep)
+    async with Runtime.open(config) as runtime:
+        is_damaged = bool((await runtime.index_service.status(is_thorough=True)).problems)
+        report = await runtime.index_service.sync(everything=is_damaged)
     return RepairReport(recovered=recovered, temporaries=removed, workspaces=swept, index=report)
 
 
@@ -95,16 +95,16 @@ def _remove(paths: Iterable[Path]) -> int:
 
 
 @asynccontextmanager
-async def _temporary_catalog(loaded: Config, place: Path) -> AsyncGenerator[Catalog]:
+async def _temporary_catalog(config: Config, place: Path) -> AsyncGenerator[Catalog]:
     """Who has which name, by the sources of this machine; what they remember goes elsewhere."""
-    places = SourceFactory(loaded, ScanCache(place / "scans.db"), _ignore_source_change)
+    places = SourceFactory(config, ScanCache(place / "scans.db"), _ignore_source_change)
     sources, _ = places.sources()
     rules = CatalogRules(
-        precedence=loaded.settings.skills.precedence,
+        precedence=config.settings.skills.precedence,
         trust=TrustStore(place / "trust.db"),
-        nesting=NestedDiscovery(loaded.project, loaded.settings.skills.project_paths),
+        nesting=NestedDiscovery(config.project, config.settings.skills.project_paths),
         nested=places.nested,
-        disabled=SkillStates(loaded.data / "states.json").disabled,
+        disabled=SkillStates(config.data / "states.json").disabled,
     )
     catalog = Catalog([source for source in sources if _is_local(source)], rules, _ignore_event)
     try:
@@ -126,23 +126,23 @@ def _ignore_event(_event: Event) -> None:
     """Nobody listens."""
 
 
-async def _index_status(loaded: Config, place: Path, catalog: Catalog) -> IndexStatus | None:
+async def _index_status(config: Config, place: Path, catalog: Catalog) -> IndexStatus | None:
     """How a copy of the index stands to the skills; None where there is no index."""
     status = None
     for number in range(_COPY_ATTEMPTS):
         copy = place / str(number)
         if not await anyio.to_thread.run_sync(
-            _copy_index, _index_service(loaded, catalog).place, copy
+            _copy_index, _index_service(config, catalog).path, copy
         ):
             return None
-        settings = loaded.settings.model_copy(update={"data_dir": copy})
-        searching = _index_service(replace(loaded, settings=settings), catalog)
+        settings = config.settings.model_copy(update={"data_dir": copy})
+        service = _index_service(replace(config, settings=settings), catalog)
         try:
-            status = await searching.status(is_thorough=True)
+            status = await service.status(is_thorough=True)
         except StorageError as error:  # not even to be set aside
-            status = _unreadable_index_status(searching.place, catalog, error)
+            status = _unreadable_index_status(service.path, catalog, error)
         finally:
-            await searching.close()
+            await service.close()
         if not status.problems:
             break
     return status
@@ -163,11 +163,9 @@ def _unreadable_index_status(place: Path, catalog: Catalog, error: StorageError)
     )
 
 
-def _index_service(loaded: Config, catalog: Catalog) -> IndexService:
-    usage = UsageStore(loaded.data / "usage.db")  # never opened: nobody searches
-    return IndexService(
-        loaded, lambda: catalog.snapshot.skills, catalog.content, catalog.content_at_once, usage
-    )
+def _index_service(config: Config, catalog: Catalog) -> IndexService:
+    usage = UsageStore(config.data / "usage.db")  # never opened: nobody searches
+    return IndexService(config, catalog, usage)
 
 
 def _copy_index(source: Path, copy: Path) -> bool:

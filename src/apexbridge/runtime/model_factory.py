@@ -30,43 +30,43 @@ async def _no_close() -> None:
     """There is nothing to let go of."""
 
 
-def open_model(loaded: Config) -> ModelHandle:
+def open_model(config: Config) -> ModelHandle:
     """The model to ask. Nothing is reached before it is asked.
 
     Raises:
         ConfigError: If settings name a provider that is not known.
     """
-    chosen = loaded.settings.model
+    chosen = config.settings.model
     known = preset(chosen.preset) if chosen.preset else Preset(name="", title="", base_url="")
     address, name = chosen.base_url or known.base_url, chosen.name or known.model
     if not (address and name):
         return ModelHandle(
             client=EmbeddedModel(), name=EMBEDDED_MODEL, window=chosen.window, close=_no_close
         )
-    key = chosen.api_key.get_secret_value() or _api_key(known, loaded)
+    key = chosen.api_key.get_secret_value() or _api_key(known, config)
     protocol = known.protocol if chosen.preset else chosen.protocol
     maker = AnthropicModel if protocol == "anthropic" else OpenAiModel
-    inner = maker(address, api_key=key, patience=Timeouts(first_seconds=chosen.first_seconds))
+    inner = maker(address, api_key=key, timeouts=Timeouts(first_byte_seconds=chosen.first_seconds))
     aliases = dict(text.split("=", 1) for text in chosen.aliases)
     return ModelHandle(
-        client=ModelAliases(_with_tool_calls(inner, loaded, known, address), name, aliases),
+        client=ModelAliases(_with_tool_calls(inner, config, known, address), name, aliases),
         name=name,
         window=chosen.window,
         close=inner.close,
     )
 
 
-def _api_key(known: Preset, loaded: Config) -> str:
-    return next((loaded.keys[name] for name in known.key_names if name in loaded.keys), "")
+def _api_key(known: Preset, config: Config) -> str:
+    return next((config.keys[name] for name in known.key_names if name in config.keys), "")
 
 
 def _with_tool_calls(
-    inner: ModelClient, loaded: Config, known: Preset, address: str
+    inner: ModelClient, config: Config, known: Preset, address: str
 ) -> ModelClient:
-    wanted = loaded.settings.model.tools
+    wanted = config.settings.model.tools
     way = known.tools if wanted == "auto" and known.name else wanted
     if way == "native":
         return inner
-    has_schema = known.has_schema or loaded.settings.model.json_schema
+    has_schema = known.has_schema or config.settings.model.json_schema
     text = TextToolCallModel(inner, has_schema=has_schema)
     return text if way == "text" else ToolFallbackModel(inner, base_url=address, text=text)

@@ -63,17 +63,17 @@ class ScriptRunnerDeps:
 class ScriptRunner:
     """Finds a sandbox when one is first needed, and lets go of it at the end."""
 
-    def __init__(self, loaded: Config, books: ScriptRunnerDeps) -> None:
-        self._loaded = loaded
+    def __init__(self, config: Config, books: ScriptRunnerDeps) -> None:
+        self._config = config
         self._books = books
         self._choice: SandboxSelection | None = None
         self._choosing = anyio.Lock()
         self.bounds = ResourceControls()
         self._workshop: ScriptExecutor | None = None
         self._stack = ExitStack()
-        self._workspaces = Workspaces(loaded.workspaces)
+        self._workspaces = Workspaces(config.workspaces)
         self._survey: SandboxSelection | None = None
-        self.runs = RunStore(loaded.data / "runs.db")
+        self.runs = RunStore(config.data / "runs.db")
         self._stack.callback(self.runs.close)
 
     def close(self) -> None:
@@ -132,7 +132,7 @@ class ScriptRunner:
             call = replace(call, skill=await self._with_folder(call.skill))
         call = replace(call, hosts=(*call.hosts, *self._granted_hosts(call.skill)))
         choice = await self.choose_sandbox()
-        is_allowed = self._loaded.settings.sandbox.allow_unsandboxed and choice.sandbox is None
+        is_allowed = self._config.settings.sandbox.allow_unsandboxed and choice.sandbox is None
         began, result = time.time(), None
         try:
             if (is_unsafe or is_allowed) and child_process.is_supported():
@@ -166,7 +166,7 @@ class ScriptRunner:
         return skill
 
     def _granted_hosts(self, skill: Skill) -> Iterator[str]:
-        for grant in self._loaded.settings.sandbox.hosts:
+        for grant in self._config.settings.sandbox.hosts:
             name, _, host = grant.partition("=")
             if name == skill.name:
                 yield host
@@ -179,7 +179,7 @@ class ScriptRunner:
         return await run_script(call, ScriptExecutor(UnsandboxedBackend(), self._workspaces))
 
     def _open_workshop(self, sandbox: Sandbox) -> ScriptExecutor:
-        room = self._loaded.settings.sandbox.warm
+        room = self._config.settings.sandbox.warm
         if not room or not isinstance(sandbox, Backend):
             return ScriptExecutor(sandbox, self._workspaces)
         pool = WarmPool(sandbox, self._workspaces, room=room)
@@ -187,7 +187,7 @@ class ScriptRunner:
 
     def limits(self) -> SandboxLimits:
         """The limits of a run, as settings have them."""
-        chosen = self._loaded.settings.sandbox
+        chosen = self._config.settings.sandbox
         return SandboxLimits(
             wall_seconds=chosen.wall_seconds,
             cpu_seconds=math.ceil(chosen.wall_seconds),

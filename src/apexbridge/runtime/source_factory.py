@@ -43,7 +43,7 @@ class SourceRoot:
 class SourceFactory:
     """Makes the sources of one project."""
 
-    loaded: Config
+    config: Config
     memory: ScanCache
     changed: Callable[[str], None]
     """Takes the id of a source that says it has other skills now."""
@@ -53,7 +53,7 @@ class SourceFactory:
         places, problems = self._folders()
         sources: list[SkillSource] = [self.folder(place) for place in _deduplicate(places)]
         plugins, unusable = self._plugins()
-        sources += [bundled_source(self.loaded.data / "bundled"), *plugins, *self._mcp()]
+        sources += [bundled_source(self.config.data / "bundled"), *plugins, *self._mcp()]
         sources += [*self._remote(), *self._legacy()]
         return sources, [*problems, *unusable]
 
@@ -62,7 +62,7 @@ class SourceFactory:
         limits = self._limits()
         if place.origin is Origin.INSTALLED:
             # What lies outside is not ours to mark, to change or to vouch for.
-            follows_out = self.loaded.settings.skills.allow_external_paths
+            follows_out = self.config.settings.skills.allow_external_paths
             limits = replace(self._limits(_MAX_INSTALLED_DIRS), follows_out=follows_out)
         return FolderSource(
             place.path,
@@ -80,10 +80,10 @@ class SourceFactory:
         )
 
     def _plugins(self) -> tuple[list[PluginSource], list[Problem]]:
-        chosen = self.loaded.settings.plugins
+        chosen = self.config.settings.plugins
         return find_plugins(
-            [_resolve_path(path, self.loaded.project, self.loaded) for path in chosen.paths],
-            data=self.loaded.data,
+            [_resolve_path(path, self.config.project, self.config) for path in chosen.paths],
+            data=self.config.data,
             config=chosen.config,
             disabled=chosen.disabled,
             limits=self._limits(),
@@ -92,13 +92,13 @@ class SourceFactory:
     def _legacy(self) -> Iterator[LegacySource]:
         """Commands of older clients: the user's, and those of each folder of the project."""
         yield LegacySource(
-            self.loaded.home / LEGACY_COMMANDS_DIR, self._limits(), needs_trust=False
+            self.config.home / LEGACY_COMMANDS_DIR, self._limits(), needs_trust=False
         )
-        for folder in _project_dirs(self.loaded):
+        for folder in _project_dirs(self.config):
             yield LegacySource(folder / LEGACY_COMMANDS_DIR, self._limits())
 
     def _mcp(self) -> Iterator[SkillSource]:
-        servers = self.loaded.settings.mcp.servers
+        servers = self.config.settings.mcp.servers
         if not servers:
             return
         from apexbridge.sources.mcp.source import McpSource, ServerAddress
@@ -115,7 +115,7 @@ class SourceFactory:
             yield McpSource(name, address, changed=self.changed)
 
     def _remote(self) -> Sequence[SkillSource]:
-        chosen = self.loaded.settings.remote
+        chosen = self.config.settings.remote
         if not (chosen.skills or chosen.indexes):
             return ()
         from apexbridge.sources.remote.download_cache import PinStore
@@ -128,28 +128,28 @@ class SourceFactory:
             allow_networks=chosen.allow_networks,
         )
         places = RemoteLocations(skills=chosen.skills, indexes=chosen.indexes)
-        return remote_sources(places, limits, PinStore(pins_dir(self.loaded)))
+        return remote_sources(places, limits, PinStore(pins_dir(self.config)))
 
     def _limits(self, room: int = 0) -> ScanLimits:
-        chosen = self.loaded.settings.skills
+        chosen = self.config.settings.skills
         return ScanLimits(max_depth=chosen.max_depth, max_folders=max(room, chosen.max_folders))
 
     def _folders(self) -> tuple[list[SourceRoot], list[Problem]]:
-        loaded, chosen = self.loaded, self.loaded.settings.skills
+        config, chosen = self.config, self.config.settings.skills
         written = [(Origin.MANAGED, chosen.managed_path)] if chosen.managed_path else []
         written += [(Origin.USER, path) for path in chosen.user_paths]
         # Never counted from the project: a clone could bring a folder of that name.
-        own = [(origin, _resolve_path(path, loaded.home, loaded)) for origin, path in written]
+        own = [(origin, _resolve_path(path, config.home, config)) for origin, path in written]
         places = [_user_root(origin, path) for origin, path in own]
-        places += _project_roots(loaded, chosen)
-        places.append(_user_root(Origin.INSTALLED, loaded.data / "skills"))
+        places += _project_roots(config, chosen)
+        places.append(_user_root(Origin.INSTALLED, config.data / "skills"))
         outside = list[Problem]()
-        by_project = loaded.origins["skills.paths"] in PROJECT_FILES
+        by_project = config.origins["skills.paths"] in PROJECT_FILES
         for written in chosen.paths:
-            path = _inner_skills_dir(_resolve_path(written, loaded.project, loaded))
-            is_inside = resolve_leniently(path).is_relative_to(loaded.project)
+            path = _inner_skills_dir(_resolve_path(written, config.project, config))
+            is_inside = resolve_leniently(path).is_relative_to(config.project)
             # A link that a clone brings may lead anywhere, and is nobody's word but its own.
-            is_named_inside = Path(os.path.normpath(path)).is_relative_to(loaded.project)
+            is_named_inside = Path(os.path.normpath(path)).is_relative_to(config.project)
             if is_inside or chosen.allow_external_paths:
                 places.append(
                     SourceRoot(
@@ -163,35 +163,35 @@ class SourceFactory:
         return places, outside
 
 
-def pins_dir(loaded: Config) -> Path:
+def pins_dir(config: Config) -> Path:
     """Where it is remembered what remote addresses gave."""
-    return loaded.data / "remote"
+    return config.data / "remote"
 
 
 def _user_root(origin: Origin, path: Path) -> SourceRoot:
     return SourceRoot(origin=origin, path=path, needs_trust=origin not in TRUSTED_ORIGINS)
 
 
-def _resolve_path(written: str, base: Path, loaded: Config) -> Path:
+def _resolve_path(written: str, base: Path, config: Config) -> Path:
     """`~` is home, anything relative starts at `base`."""
     if written == "~" or written.startswith("~/"):
-        return loaded.home / written[2:]
+        return config.home / written[2:]
     return base / written
 
 
-def _project_roots(loaded: Config, chosen: SkillSettings) -> Iterator[SourceRoot]:
-    for folder in _project_dirs(loaded):
+def _project_roots(config: Config, chosen: SkillSettings) -> Iterator[SourceRoot]:
+    for folder in _project_dirs(config):
         for path in chosen.project_paths:
             yield SourceRoot(
                 origin=Origin.PROJECT, path=folder / path, needs_trust=True, home=folder
             )
 
 
-def _project_dirs(loaded: Config) -> Iterator[Path]:
+def _project_dirs(config: Config) -> Iterator[Path]:
     """From the project folder up to the repository's root, or to home: the nearest first."""
-    home = resolve_leniently(loaded.home)
-    for folder in (loaded.project, *loaded.project.parents):
-        if folder in {home, loaded.home}:
+    home = resolve_leniently(config.home)
+    for folder in (config.project, *config.project.parents):
+        if folder in {home, config.home}:
             return
         yield folder
         if (folder / ".git").exists():

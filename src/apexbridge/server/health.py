@@ -50,12 +50,11 @@ def _readiness(state: AppState) -> Literal["ready", "starting", "stopping", "bro
 async def metrics(ctx: RequestContext) -> Response:
     """Metrics in the Prometheus text format."""
     state, runtime = ctx.state, ctx.runtime
-    searching = runtime.searching if "searching" in vars(runtime) else None
     state.metrics.set_gauges(
         in_progress=len(state.concurrency),
         skills=len(runtime.catalog.skills),
-        index=searching.size if searching else None,
-        sandbox=runtime.executing.sandbox_kind,
+        index=runtime.index_service.size,
+        sandbox=runtime.script_runner.sandbox_kind,
     )
     return Response(state.metrics.render(), media_type=MEDIA_TYPE)
 

@@ -90,7 +90,7 @@ class GatewayMiddleware:
     def __init__(self, app: ASGIApp, state: AppState) -> None:
         self._app, self._state = app, state
         self._settings = state.settings
-        zip_mb = state.runtime.loaded.settings.install.zip_mb
+        zip_mb = state.runtime.config.settings.install.zip_mb
         self._guard = RequestGuard(state.settings, zip_mb)
         self._authenticator = Authenticator(state.keys, state.sessions)
         self._rate_limiter = RateLimiter(state.settings.rate)

@@ -84,7 +84,7 @@ async def serve(
     """
     state = AppState(
         runtime=runtime,
-        keys=ApiKeyStore(runtime.loaded.data / "keys.json"),
+        keys=ApiKeyStore(runtime.config.data / "keys.json"),
         approvals=ApprovalQueue(settings.approval_seconds),
         settings=settings,
     )
@@ -92,7 +92,7 @@ async def serve(
     with _bound_socket(settings) as listener, subscription, _relaxed_gc():
         server = _SignalFreeServer(_uvicorn_config(build_app(state, ROUTES, mounts), settings))
         background = _ServerTasks(state, server, at_stop)
-        runtime.executing.runs.listener = state.metrics.record_run
+        runtime.script_runner.runs.listener = state.metrics.record_run
         state.concurrency.is_starting = True
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(background.warm_up)
@@ -117,7 +117,7 @@ class _ServerTasks:
     async def warm_up(self) -> None:
         """Select the sandbox and load the index before the first request needs them."""
         runtime = self._state.runtime
-        for step in (runtime.executing.choose_sandbox, self._warm_index):
+        for step in (runtime.script_runner.choose_sandbox, self._warm_index):
             try:
                 await step()
             except ApexBridgeError as error:
@@ -130,7 +130,7 @@ class _ServerTasks:
         gc.freeze()
 
     async def _warm_index(self) -> None:
-        index = await self._state.runtime.searching.index()
+        index = await self._state.runtime.index_service.index()
         index.look_seconds = _INDEX_POLL_SECONDS
 
     async def sweep(self) -> None:

@@ -231,7 +231,7 @@ async def test_running_is_asked_about_with_the_command_as_it_is(ground: Path) ->
         ({"command": "\ud800"}, "valid string"),
         ({"command": "ls", "timeout": 120_000}, "less than or equal to 600"),
         ({"command": "ls", "timeout": 0}, "greater than 0"),
-        ({"command": "ls", "cwd": "/etc"}, "cannot go to /etc"),
+        ({"command": "ls", "cwd": "/etc"}, "cannot access /etc"),
         ({"command": "ls", "network": True}, "'network' is no argument of it"),
     ],
 )
@@ -271,7 +271,7 @@ async def test_without_a_sandbox_or_bash_it_says_so(
 
     with pytest.raises(ToolFailedError, match="nothing isolates"):
         await _run(BashTool(none), ground, "ls")
-    monkeypatch.setattr(interpreters, "_SEARCH", "/nowhere")
+    monkeypatch.setattr(interpreters, "_SEARCH_PATH", "/nowhere")
     with pytest.raises(ToolFailedError, match="no bash"):
         await _run(BashTool(none), ground, "ls")
 

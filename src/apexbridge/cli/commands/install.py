@@ -53,7 +53,7 @@ def print_inspection(out: Output, inspection: Inspection) -> None:
     facts = {
         "version": skill.manifest.version or "",
         "field_files": str(len(inspection.files)),
-        "field_size": out.word("bytes", count=inspection.size),
+        "field_size": out.text("bytes", count=inspection.size),
         "trust_tools": ", ".join(inspection.tools),
         "trust_hooks": ", ".join(inspection.hooks),
         "inspect_commands": "; ".join(inspection.commands),
@@ -62,7 +62,7 @@ def print_inspection(out: Output, inspection: Inspection) -> None:
     }
     for key, value in facts.items():
         if value:
-            out.line(f"  {out.word(key)}: {sanitize(value)}")
+            out.line(f"  {out.text(key)}: {sanitize(value)}")
     for problem in inspection.problems:
         out.problem_lines(problem)
     if inspection.report.findings:
@@ -74,10 +74,10 @@ def print_change(out: Output, done: InstallResult, word: str, **facts: str) -> N
     skill = done.skill
 
     def render() -> None:
-        out.line(out.word(word, name=skill.name, **facts))
-        if done.not_indexed is not None:
-            message = done.not_indexed.said(out.language).message
-            out.note(out.word("search_by_words", message=message))
+        out.line(out.text(word, name=skill.name, **facts))
+        if done.index_error is not None:
+            message = done.index_error.localized(out.language).message
+            out.note(out.text("search_by_words", message=message))
 
     data = {
         "name": skill.name,
@@ -85,7 +85,7 @@ def print_change(out: Output, done: InstallResult, word: str, **facts: str) -> N
         "path": skill.root,
         "sha256": skill.fingerprint.sha256 if skill.fingerprint else None,
         "changed": done.has_changed,
-        "indexed": done.not_indexed is None,
+        "indexed": done.index_error is None,
         "problems": [out.problem(problem) for problem in done.problems],
         "findings": [f"{f.rule} {f.level} {f.path}:{f.line}" for f in done.findings],
     }
@@ -102,7 +102,7 @@ def rm(out: Output, name: str, *, yes: bool) -> None:
                 raise PermissionDeniedError(code="not_agreed")
             gone = await runtime.manager.uninstall(skill.name)
             days = out.loaded.settings.skills.undo_days
-            line = out.word("removed", name=gone.name, days=f"{days:g}")
+            line = out.text("removed", name=gone.name, days=f"{days:g}")
             out.finish({"name": gone.name, "undo_days": days}, lambda: out.line(line))
 
     anyio.run(remove)
@@ -113,7 +113,7 @@ def undo(out: Output, name: str) -> None:
 
     async def bring_back() -> InstallResult:
         async with Runtime.open(out.loaded) as runtime:
-            return await runtime.manager.undo(name)
+            return await runtime.manager.restore(name)
 
     print_change(out, anyio.run(bring_back), "brought_back")
 
@@ -123,7 +123,7 @@ def change_description(out: Output, name: str, text: str, *, seen: str) -> None:
 
     async def change() -> InstallResult:
         async with Runtime.open(out.loaded) as runtime:
-            return await runtime.manager.edit_description(name, text, seen=seen)
+            return await runtime.manager.edit_description(name, text, expected_sha256=seen)
 
     done = anyio.run(change)
     print_change(out, done, "edited" if done.has_changed else "edited_not")
@@ -134,10 +134,10 @@ def set_enabled(out: Output, name: str, *, is_on: bool) -> None:
 
     async def turn() -> bool:
         async with Runtime.open(out.loaded) as runtime:
-            return await runtime.manager.switch(name, is_on=is_on)
+            return await runtime.manager.set_enabled(name, enabled=is_on)
 
     has_changed = anyio.run(turn)
-    line = out.word("enabled" if is_on else "disabled", name=name)
+    line = out.text("enabled" if is_on else "disabled", name=name)
     out.finish({"name": name, "changed": has_changed, "enabled": is_on}, lambda: out.line(line))
 
 
@@ -151,5 +151,5 @@ def export(out: Output, name: str, output: Path | None) -> None:
     data = anyio.run(packed)
     path = output or Path(f"{name}.zip")
     create_bytes(path, data)
-    line = out.word("exported", path=path, size=len(data))
+    line = out.text("exported", path=path, size=len(data))
     out.finish({"path": path, "bytes": len(data)}, lambda: out.line(line), ExitCode.OK)

@@ -36,15 +36,15 @@ def run(out: Output, order: RunOptions) -> None:
 
     def render() -> None:
         if result.error:
-            out.note(out.word("run_error", error=result.error, isolation=result.isolation))
+            out.note(out.text("run_error", error=result.error, isolation=result.isolation))
         for path in saved:
-            out.note(out.word("made", path=path))
+            out.note(out.text("made", path=path))
         if result.not_taken:
             reasons = ", ".join(f"{name} ({why})" for name, why in result.not_taken.items())
-            out.note(out.word("run_not_taken", reasons=reasons))
+            out.note(out.text("run_not_taken", reasons=reasons))
         left = sorted(result.produced) if order.output is None else []
         if left:
-            out.note(out.word("run_left", names=", ".join(left)))
+            out.note(out.text("run_left", names=", ".join(left)))
 
     out.finish(_as_json(result), render, _exit(result))
 
@@ -74,7 +74,7 @@ async def _run_until_signal(out: Output, order: RunOptions) -> ExecutionResult:
 
 async def _execute(out: Output, order: RunOptions) -> ExecutionResult:
     async with Runtime.open(out.loaded) as runtime:
-        limits = runtime.executing.limits()
+        limits = runtime.script_runner.limits()
         if order.timeout is not None:
             limits = replace(limits, wall_seconds=order.timeout)
         call = ScriptCall(
@@ -87,7 +87,7 @@ async def _execute(out: Output, order: RunOptions) -> ExecutionResult:
             on_output=None if out.as_json or out.is_quiet else _write_stream,
         )
         try:
-            return await runtime.executing.execute(call, is_unsafe=order.is_unsafe)
+            return await runtime.script_runner.execute(call, is_unsafe=order.is_unsafe)
         except PermissionError as error:
             raise PermissionDeniedError(f"{error.strerror}: {error.filename}") from None
 

@@ -40,7 +40,7 @@ def update(out: Output, order: UpdateOptions) -> None:
     async def change() -> InstallResult:
         async with Runtime.open(out.loaded) as runtime:
             name = inspection.skill.name
-            now, *_ = await runtime.manager.versions(name)
+            now, *_ = await runtime.manager.versions.list(name)
             difference = await anyio.to_thread.run_sync(
                 partial(_difference, order.path, runtime.store.folder(name), limits)
             )
@@ -51,7 +51,7 @@ def update(out: Output, order: UpdateOptions) -> None:
                     raise PermissionDeniedError(code="not_agreed")
             return await runtime.manager.update(
                 order.path,
-                seen=now.sha256,
+                expected_sha256=now.sha256,
                 allows_older=order.allow_older,
                 blocks_at=None if order.despite_findings else "policy",
             )
@@ -70,17 +70,17 @@ def versions(out: Output, name: str) -> None:
 
     async def known() -> tuple[Version, ...]:
         async with Runtime.open(out.loaded) as runtime:
-            return await runtime.manager.versions(name)
+            return await runtime.manager.versions.list(name)
 
     found = anyio.run(known)
-    heads = [out.word(key) for key in ("version_hash", "version", "field_size", "version_since")]
+    heads = [out.text(key) for key in ("version_hash", "version", "field_size", "version_since")]
     rows = [(v.sha256[:12], v.declared, str(v.size), _format_replaced_at(out, v)) for v in found]
     out.finish({"versions": [asdict(version) for version in found]}, lambda: out.table(heads, rows))
 
 
 def _format_replaced_at(out: Output, version: Version) -> str:
     if version.is_current:
-        return out.word("version_pinned" if version.is_pinned else "version_now")
+        return out.text("version_pinned" if version.is_pinned else "version_now")
     return datetime.fromtimestamp(version.at, UTC).astimezone().isoformat(" ", "seconds")
 
 
@@ -89,8 +89,8 @@ def rollback(out: Output, name: str, version: str) -> None:
 
     async def back() -> tuple[InstallResult, Version]:
         async with Runtime.open(out.loaded) as runtime:
-            done = await runtime.manager.rollback(name, version)
-            return done, (await runtime.manager.versions(name))[0]
+            done = await runtime.manager.versions.rollback(name, version)
+            return done, (await runtime.manager.versions.list(name))[0]
 
     done, now = anyio.run(back)
     print_change(out, done, "rolled_back", version=_version_label(now))
@@ -101,10 +101,10 @@ def pin(out: Output, name: str, version: str) -> None:
 
     async def hold() -> Version:
         async with Runtime.open(out.loaded) as runtime:
-            return await runtime.manager.pin(name, version)
+            return await runtime.manager.versions.pin(name, version)
 
     held = anyio.run(hold)
-    line = out.word("pinned", name=name, version=_version_label(held))
+    line = out.text("pinned", name=name, version=_version_label(held))
     out.finish({"name": name, "pinned": held.sha256}, lambda: out.line(line))
 
 
@@ -113,10 +113,10 @@ def unpin(out: Output, name: str) -> None:
 
     async def let_go() -> bool:
         async with Runtime.open(out.loaded) as runtime:
-            return await runtime.manager.unpin(name)
+            return await runtime.manager.versions.unpin(name)
 
     has_changed = anyio.run(let_go)
-    line = out.word("unpinned" if has_changed else "unpinned_not", name=name)
+    line = out.text("unpinned" if has_changed else "unpinned_not", name=name)
     data = {"name": name, "pinned": None, "changed": has_changed}
     out.finish(data, lambda: out.line(line))
 
@@ -130,7 +130,7 @@ def diff(out: Output, name: str, old: str, new: str) -> None:
 
     async def differences() -> VersionDiff:
         async with Runtime.open(out.loaded) as runtime:
-            return await runtime.manager.diff(name, old, new)
+            return await runtime.manager.versions.diff(name, old, new)
 
     found = anyio.run(differences)
     data = {"changes": [asdict(change) for change in found.changes]}
@@ -139,9 +139,9 @@ def diff(out: Output, name: str, old: str, new: str) -> None:
 
 def _print_diff(out: Output, difference: VersionDiff) -> None:
     if not difference.changes:
-        out.line(out.word("diff_none"))
+        out.line(out.text("diff_none"))
     for change in difference.changes:
-        what = out.word(f"diff_{change.what}")
+        what = out.text(f"diff_{change.what}")
         out.line(f"{what}: {sanitize(change.path)}{_change_notes(out, change)}")
         for line in change.lines:
             out.line(f"  {sanitize(line)}")
@@ -150,9 +150,9 @@ def _print_diff(out: Output, difference: VersionDiff) -> None:
 def _change_notes(out: Output, change: FileChange) -> str:
     before, after = change.executable
     notes = [
-        out.word("diff_cut") if change.is_cut else "",
-        out.word("diff_runs") if after and not before else "",
-        out.word("diff_runs_not") if before and not after and change.what == "changed" else "",
+        out.text("diff_cut") if change.is_cut else "",
+        out.text("diff_runs") if after and not before else "",
+        out.text("diff_runs_not") if before and not after and change.what == "changed" else "",
     ]
     said = ", ".join(filter(None, notes))
     return f" ({said})" if said else ""

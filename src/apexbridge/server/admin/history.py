@@ -53,7 +53,7 @@ def record_not_found(kind: str, record_id: str) -> RequestError:
 
 async def list_turns(ctx: RequestContext) -> Response:
     """List the latest turns; without `admin`, those of the caller's own sessions."""
-    query, store = ctx.query(TurnsQuery), ctx.runtime.chatting.store
+    query, store = ctx.query(TurnsQuery), ctx.runtime.chat_service.store
     prefix = visible_prefix(ctx)
     session = qualified_session_id(ctx, query.session) if query.session else ""
     before = (await _find_turn(ctx, query.before)).id if query.before else ""
@@ -72,7 +72,7 @@ async def show_turn(ctx: RequestContext) -> Response:
 
 async def _find_turn(ctx: RequestContext, turn_id: str) -> StoredTurn:
     wanted = "" if turn_id == LATEST else turn_id
-    find = partial(ctx.runtime.chatting.store.find_turn, wanted, prefix=visible_prefix(ctx))
+    find = partial(ctx.runtime.chat_service.store.find_turn, wanted, prefix=visible_prefix(ctx))
     found = await anyio.to_thread.run_sync(find)
     if found is None:
         raise record_not_found("turn", turn_id)
@@ -95,7 +95,7 @@ def _turn_summary(turn: StoredTurn) -> dict[str, Any]:
 
 async def list_sessions(ctx: RequestContext) -> Response:
     """List the latest sessions; without `admin`, the caller's own."""
-    query, store = ctx.query(SessionsQuery), ctx.runtime.chatting.store
+    query, store = ctx.query(SessionsQuery), ctx.runtime.chat_service.store
     load = partial(store.latest, query.limit, prefix=visible_prefix(ctx))
     found = await anyio.to_thread.run_sync(load)
     return json_response(SessionList(data=[SessionSummary.model_validate(one) for one in found]))
@@ -103,7 +103,10 @@ async def list_sessions(ctx: RequestContext) -> Response:
 
 async def show_session(ctx: RequestContext) -> Response:
     """Show a session with its messages."""
-    session_id, store = qualified_session_id(ctx, ctx.path_param("id")), ctx.runtime.chatting.store
+    session_id, store = (
+        qualified_session_id(ctx, ctx.path_param("id")),
+        ctx.runtime.chat_service.store,
+    )
     found = await anyio.to_thread.run_sync(store.look, session_id)
     if found is None:
         raise record_not_found("session", ctx.path_param("id"))
@@ -113,7 +116,7 @@ async def show_session(ctx: RequestContext) -> Response:
 async def delete_session(ctx: RequestContext) -> Response:
     """Delete a session and its turns, after a turn that is running has ended."""
     session_id = qualified_session_id(ctx, ctx.path_param("id"))
-    if not await ctx.runtime.chatting.forget(session_id):
+    if not await ctx.runtime.chat_service.forget(session_id):
         raise record_not_found("session", ctx.path_param("id"))
     return json_response(DeletedSession(id=session_id))
 
@@ -158,7 +161,7 @@ def _to_message_schema(message: Message) -> MessageSchema:
 
 async def list_runs(ctx: RequestContext) -> Response:
     """List the latest script runs of all clients and transports."""
-    query, runs = ctx.query(PageQuery), ctx.runtime.executing.runs
+    query, runs = ctx.query(PageQuery), ctx.runtime.script_runner.runs
     if query.before:
         await _find_run(ctx, query.before)
     load = partial(runs.latest, query.limit + 1, before=query.before)
@@ -173,7 +176,7 @@ async def show_run(ctx: RequestContext) -> Response:
 
 
 async def _find_run(ctx: RequestContext, run_id: str) -> ScriptRun:
-    found = await anyio.to_thread.run_sync(ctx.runtime.executing.runs.find, run_id)
+    found = await anyio.to_thread.run_sync(ctx.runtime.script_runner.runs.find, run_id)
     if found is None:
         raise record_not_found("run", run_id)
     return found

@@ -58,7 +58,7 @@ async def answer_approval(ctx: RequestContext) -> Response:
 
 async def show_diagnostics(ctx: RequestContext) -> Response:
     """Run the checks of `apexbridge doctor` against the running server."""
-    runtime, loaded = ctx.runtime, ctx.runtime.loaded
+    runtime, loaded = ctx.runtime, ctx.runtime.config
     header = ctx.request.headers.get("accept-language")
     language = locales.parse_language(header) if header else loaded.language
     checks = await run_checks(translator(language), loaded, nullcontext(runtime))
@@ -67,7 +67,7 @@ async def show_diagnostics(ctx: RequestContext) -> Response:
 
 async def show_settings(ctx: RequestContext) -> Response:
     """List the settings with the origin of each; secrets are redacted."""
-    settings = effective_settings(ctx.runtime.loaded)
+    settings = effective_settings(ctx.runtime.config)
     return json_response(SettingsSchema.model_validate({"data": settings}))
 
 

@@ -49,7 +49,7 @@ class ModelList(BaseModel):
 async def create_completion(ctx: RequestContext) -> Response:
     """Run a turn, and return its result as one response or as a stream."""
     body = await ctx.body(ChatRequest)
-    chatting = ctx.runtime.chatting
+    chatting = ctx.runtime.chat_service
     session = _session_name(ctx, body)
     limits = CallerLimits(
         limits=chatting.parts.limits,
@@ -145,13 +145,13 @@ async def _run_turn(
         on_event(event)
 
     if has_session:
-        return await runtime.chatting.turn(record.session_id, request, emit, record=record)
-    return await runtime.chatting.turn_once(request, emit, record)
+        return await runtime.chat_service.turn(record.session_id, request, emit, record=record)
+    return await runtime.chat_service.turn_once(request, emit, record)
 
 
 def model_names(runtime: Runtime) -> tuple[str, ...]:
     """Return the names of the configured model."""
-    return tuple(dict.fromkeys((runtime.chatting.model.name, DEFAULT_MODEL)))
+    return tuple(dict.fromkeys((runtime.chat_service.model.name, DEFAULT_MODEL)))
 
 
 def upstream_name(runtime: Runtime, wanted: str) -> str:
@@ -160,7 +160,7 @@ def upstream_name(runtime: Runtime, wanted: str) -> str:
     Raises:
         RequestError: `model_unknown` if the built-in model runs and another is asked for.
     """
-    name = runtime.chatting.model.name
+    name = runtime.chat_service.model.name
     if wanted in {"", DEFAULT_MODEL, name}:
         return ""
     if name == EMBEDDED_MODEL:

@@ -99,7 +99,7 @@ async def show_session(ctx: RequestContext) -> Response:
         id=ctx.caller.id,
         scopes=[scope for scope in SCOPES if ctx.caller.has_scope(scope)],
         version=_version(),
-        language=ctx.runtime.loaded.language,
+        language=ctx.runtime.config.language,
     )
     return json_response(info)
 

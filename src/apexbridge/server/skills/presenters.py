@@ -15,7 +15,6 @@ from apexbridge.lifecycle.transactions import InstallResult
 from apexbridge.lifecycle.version_store import modified_at
 from apexbridge.runtime import Runtime
 from apexbridge.scanner.report import Finding, worst_level
-from apexbridge.scanner.rules import RULES
 from apexbridge.server.routing import RequestContext
 from apexbridge.server.skills.schemas import (
     FindingCountSchema,
@@ -108,7 +107,7 @@ async def present_skill(runtime: Runtime, skill: Skill) -> SkillSchema:
             skill=skill,
             state="disabled" if is_off else "enabled",
             is_pinned=skill.name in runtime.states.pinned(),
-            verdict=runtime.manager.verdicts.get(mark.sha256) if mark else None,
+            verdict=runtime.manager.scan_results.get(mark.sha256) if mark else None,
         )
         return _present(runtime, kept)
 
@@ -179,7 +178,7 @@ def present_problems(
             hint=said.hint,
         )
         for problem in problems
-        for said in (problem.said(language),)
+        for said in (problem.localized(language),)
     ]
 
 
@@ -197,10 +196,10 @@ def present_findings(
             line=finding.line,
             excerpt=finding.excerpt,
             details=dict(finding.details),
-            owasp=list(RULES[finding.rule].owasp),
+            owasp=list(finding.owasp),
         )
         for finding in findings
-        for said in (finding.said(language),)
+        for said in (finding.localized(language),)
     ]
 
 
@@ -208,7 +207,7 @@ def present_result(done: InstallResult, language: locales.Language) -> InstallRe
     """Convert the result of an install or update."""
     return InstallResultSchema(
         changed=done.has_changed,
-        indexed=done.not_indexed is None,
+        indexed=done.index_error is None,
         problems=present_problems(done.problems, language),
         findings=present_findings(done.findings, language),
     )

@@ -123,7 +123,7 @@ async def search(ctx: RequestContext) -> Response:
         SearchSchema(
             query=query.query,
             confidence=round(found.confidence, 4),
-            threshold=ctx.runtime.loaded.settings.index.threshold,
+            threshold=ctx.runtime.config.settings.index.threshold,
             searched=found.searched,
             problem=_notice(found.problem, request_language(ctx)),
             hits=[
@@ -152,7 +152,7 @@ def _hit(rank: int, hit: Hit, description: str) -> HitSchema:
 def _notice(problem: RetrievalError | None, language: locales.Language) -> NoticeSchema | None:
     if problem is None:
         return None
-    text = problem.said(language)
+    text = problem.localized(language)
     return NoticeSchema(code=problem.code, message=text.message, hint=text.hint)
 
 
@@ -216,8 +216,8 @@ def zip_response(data: bytes, name: str, sha256: str) -> Response:
 
 async def trash(ctx: RequestContext) -> Response:
     """List the removed skills that can be restored."""
-    gone = await anyio.to_thread.run_sync(ctx.runtime.store.trashed)
-    keep = ctx.runtime.loaded.settings.skills.undo_days * _DAY
+    gone = await anyio.to_thread.run_sync(ctx.runtime.store.trash.list)
+    keep = ctx.runtime.config.settings.skills.undo_days * _DAY
     return json_response(
         TrashSchema(
             data=[

@@ -36,7 +36,7 @@ async def run(ctx: RequestContext) -> Response:
     """Run a script in the sandbox; a failing script is a successful response."""
     skill = ctx.runtime.catalog.get(skill_name_from_path(ctx))
     body = await ctx.body(RunRequest)
-    limits = ctx.runtime.executing.limits()
+    limits = ctx.runtime.script_runner.limits()
     if body.timeout is not None:
         limits = replace(limits, wall_seconds=min(body.timeout, limits.wall_seconds))
     script_call = ScriptCall(
@@ -49,7 +49,7 @@ async def run(ctx: RequestContext) -> Response:
 
     async def execute() -> ExecutionResult:
         try:
-            return await ctx.runtime.executing.execute(script_call)
+            return await ctx.runtime.script_runner.execute(script_call)
         except PermissionError as error:
             raise PermissionDeniedError(error.strerror or "") from None
 

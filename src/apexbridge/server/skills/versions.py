@@ -66,7 +66,7 @@ class DefaultVersionRequest(BaseModel):
 async def all_versions(runtime: Runtime, skill: Skill) -> list[Version]:
     """Return the versions of a skill, latest first; a read-only skill has one."""
     if skill.provenance.writable:
-        found = list(await runtime.manager.versions(skill.name))
+        found = list(await runtime.manager.versions.list(skill.name))
         return sorted(found, key=lambda v: (v.created, v.is_current, v.at), reverse=True)
     mark = skill.fingerprint
     return [
@@ -98,7 +98,7 @@ async def find_version(runtime: Runtime, skill: Skill, wanted: str) -> Version:
         if written in (version.sha256, short_version(version.sha256)):
             return version
     if skill.provenance.writable:
-        return await runtime.manager.version(skill.name, written)
+        return await runtime.manager.versions.get(skill.name, written)
     known_as = ", ".join(short_version(version.sha256) for version in versions)
     raise SkillVersionError(name=skill.name, version=wanted[:64], known=known_as)
 
@@ -159,7 +159,7 @@ async def version_content(ctx: RequestContext) -> Response:
     if version.is_current:
         data = await ctx.runtime.manager.export(skill.name)
     else:
-        data = await ctx.runtime.manager.export_version(skill.name, version.sha256)
+        data = await ctx.runtime.manager.versions.export(skill.name, version.sha256)
     return zip_response(data, skill.name, version.sha256)
 
 
@@ -169,11 +169,14 @@ async def create_version(ctx: RequestContext) -> Response:
     async with receive_upload(ctx) as upload:
         if _is_default(upload):
             done = await ctx.runtime.manager.update(
-                upload.path, only=skill.name, seen=if_match_sha256(ctx, skill), allows_older=True
+                upload.path,
+                only=skill.name,
+                expected_sha256=if_match_sha256(ctx, skill),
+                allows_older=True,
             )
             sha256, change = _sha256(done), present_result(done, language)
         else:
-            kept = await ctx.runtime.manager.keep(skill.name, upload.path)
+            kept = await ctx.runtime.manager.versions.add(skill.name, upload.path)
             sha256, change = kept.sha256, _present_kept(kept, ctx)
     skill = ctx.runtime.catalog.find(skill.name)
     version = await find_version(ctx.runtime, skill, sha256)
@@ -208,7 +211,7 @@ async def set_default(ctx: RequestContext) -> Response:
     skill, body = skill_from_path(ctx), await ctx.body(DefaultVersionRequest)
     version = await find_version(ctx.runtime, skill, body.default_version)
     if not version.is_current:
-        await ctx.runtime.manager.rollback(skill.name, version.sha256)
+        await ctx.runtime.manager.versions.rollback(skill.name, version.sha256)
     now = await present_skill(ctx.runtime, ctx.runtime.catalog.find(skill.name))
     return json_response(now, ETag=make_etag(now.sha256))
 
@@ -217,6 +220,6 @@ async def delete_version(ctx: RequestContext) -> Response:
     """Delete a stored version."""
     skill = skill_from_path(ctx)
     version = await find_version(ctx.runtime, skill, ctx.path_param("version"))
-    gone = await ctx.runtime.manager.forget(skill.name, version.sha256)
+    gone = await ctx.runtime.manager.versions.remove(skill.name, version.sha256)
     called = short_version(gone.sha256)
     return json_response(DeletedVersionSchema(id=f"{VERSION_ID}{called}", version=called))

@@ -8,10 +8,10 @@ from starlette.responses import Response
 
 from apexbridge.errors import RequestError
 from apexbridge.evals.interference import DescriptionPreview
-from apexbridge.lifecycle.transactions import check_unchanged, read_skill_md
+from apexbridge.lifecycle.index_updates import read_skill_md
+from apexbridge.lifecycle.transactions import check_unchanged
 from apexbridge.lifecycle.unpack_and_validate import Inspection
-from apexbridge.runtime.description_preview import preview_description
-from apexbridge.scanner import rule_texts
+from apexbridge.scanner.report import DISCLAIMERS
 from apexbridge.scanner.rules import RISK_LEVELS
 from apexbridge.server.routing import (
     RequestContext,
@@ -135,7 +135,7 @@ def _inspection(ctx: RequestContext, found: Inspection) -> InspectionSchema:
             partial=report.partial,
             files=report.files,
             bytes=report.bytes,
-            notice=rule_texts.disclaimer(language),
+            notice=DISCLAIMERS[language],
             findings=present_findings(report.findings, language),
         ),
         exists=there is not None and there.provenance.writable,
@@ -154,10 +154,10 @@ async def edit(ctx: RequestContext) -> Response:
     seen = if_match_sha256(ctx, skill)
     if query.dry_run:
         return await _dry_run(ctx, skill, text, seen)
-    done = await ctx.runtime.manager.edit_description(skill.name, text, seen=seen)
+    done = await ctx.runtime.manager.edit_description(skill.name, text, expected_sha256=seen)
     shown = await present_skill(ctx.runtime, done.skill)
     changed = SkillChangeSchema(
-        changed=done.has_changed, skill=shown, indexed=done.not_indexed is None
+        changed=done.has_changed, skill=shown, indexed=done.index_error is None
     )
     return json_response(changed, ETag=make_etag(shown.sha256))
 
@@ -169,7 +169,7 @@ async def _dry_run(ctx: RequestContext, skill: Skill, text: str, seen: str) -> R
         await anyio.to_thread.run_sync(
             edit_description, old, text
         )  # raises if the description breaks a rule
-    found = await preview_description(ctx.runtime, skill.name, text)
+    found = await ctx.runtime.index_service.preview_description(skill.name, text)
     shown = await present_skill(ctx.runtime, skill)
     changed = SkillChangeSchema(
         changed=text != skill.description, skill=shown, preview=_preview(found)
@@ -205,7 +205,7 @@ async def _changed(ctx: RequestContext, name: str, *, changed: bool) -> Response
 
 async def _switch(ctx: RequestContext, *, is_on: bool) -> Response:
     name = skill_from_path(ctx).name
-    changed = await ctx.runtime.manager.switch(name, is_on=is_on)
+    changed = await ctx.runtime.manager.set_enabled(name, enabled=is_on)
     return await _changed(ctx, name, changed=changed)
 
 
@@ -215,14 +215,14 @@ disable = partial(_switch, is_on=False)
 
 async def undo(ctx: RequestContext) -> Response:
     """Restore the latest removed skill of this name."""
-    done = await ctx.runtime.manager.undo(skill_name_from_path(ctx))
+    done = await ctx.runtime.manager.restore(skill_name_from_path(ctx))
     return await _changed(ctx, done.skill.name, changed=True)
 
 
 async def rollback(ctx: RequestContext) -> Response:
     """Roll back to a stored version; by default to the previous one."""
     skill, version = await _version(ctx)
-    await ctx.runtime.manager.rollback(skill.name, version)
+    await ctx.runtime.manager.versions.rollback(skill.name, version)
     return await _changed(ctx, skill.name, changed=True)
 
 
@@ -230,14 +230,14 @@ async def pin(ctx: RequestContext) -> Response:
     """Pin a skill to a version; by default to the current one."""
     skill, version = await _version(ctx)
     was = ctx.runtime.states.pinned().get(skill.name)
-    held = await ctx.runtime.manager.pin(skill.name, version)
+    held = await ctx.runtime.manager.versions.pin(skill.name, version)
     return await _changed(ctx, skill.name, changed=was != held.sha256)
 
 
 async def unpin(ctx: RequestContext) -> Response:
     """Unpin a skill."""
     name = skill_from_path(ctx).name
-    return await _changed(ctx, name, changed=await ctx.runtime.manager.unpin(name))
+    return await _changed(ctx, name, changed=await ctx.runtime.manager.versions.unpin(name))
 
 
 async def _version(ctx: RequestContext) -> tuple[Skill, str]:
@@ -252,7 +252,7 @@ async def _version(ctx: RequestContext) -> tuple[Skill, str]:
 async def delete(ctx: RequestContext) -> Response:
     """Move a skill to the trash."""
     gone = await ctx.runtime.manager.uninstall(skill_from_path(ctx).name)
-    days = ctx.runtime.loaded.settings.skills.undo_days
+    days = ctx.runtime.config.settings.skills.undo_days
     return json_response(
         DeletedSkillSchema(id=f"{SKILL_ID}{gone.name}", name=gone.name, undo_days=days)
     )
