@@ -223,7 +223,7 @@ async def test_over_http_nobody_is_asked_so_the_answer_is_no(home: Path) -> None
 
 @pytest.mark.parametrize("name", ["Nothing", "Skill"])
 async def test_a_setting_that_names_no_tool_is_refused(home: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match=f"no tool '{name}', but Bash, Calculate"):
+    with pytest.raises(ConfigError, match=f"unknown tool '{name}'; known tools: Bash, Calculate"):
         async with opened(home, server={"mcp_tools": name}):
             pass  # pragma: no cover
 

@@ -241,4 +241,4 @@ async def test_a_listener_that_fails_keeps_nobody_from_the_answer(
             approvals.answer(approvals.pending()[0].id, "always")
     assert answers == ["always"]
     assert [type(event) for event in heard] == [ApprovalAsked, ApprovalSettled]
-    assert caplog.text.count("A listener failed") == 2
+    assert caplog.text.count("An event subscriber failed") == 2

@@ -347,7 +347,7 @@ async def test_what_nobody_expected_is_told_to_the_log_alone(
     answer = await ask(server.url, "/fails")
     assert (answer.status, answer.code) == (500, "server_failed")
     assert b"secret" not in answer.body
-    assert "A request failed" in caplog.text
+    assert "Unhandled exception in a request" in caplog.text
 
 
 async def test_a_fault_after_the_beginning_cuts_the_answer_off(server: Serving) -> None:
