@@ -162,7 +162,7 @@ class IndexService:
             problems += await _check_self_retrieval(index)
         return IndexStatus(
             embedder=_embedder_id(index.embedder, self._loaded.settings.index),
-            dimensions=index.shelf.dimensions or index.embedder.dimensions,
+            dimensions=index.memory.dimensions or index.embedder.dimensions,
             store=self._loaded.settings.index.store,
             path=self.place,
             bytes=await anyio.to_thread.run_sync(_disk_usage, self.place),
@@ -316,10 +316,10 @@ def _copy_index(place: Path, target: Path) -> None:
 async def _check_self_retrieval(index: SkillIndex) -> list[str]:
     """A skill whose own vector does not find it in the store is not stored as it should be."""
     problems = list[str]()
-    shelf = index.shelf
-    names = sorted(shelf.row_of.keys() - shelf.pending)
+    memory = index.memory
+    names = sorted(memory.row_of.keys() - memory.pending)
     for name in names[:: max(1, len(names) // _SAMPLE_SIZE)]:
-        vector = index.shelf.vectors_of(index.shelf.row_of[name])[0]
+        vector = index.memory.vectors_of(index.memory.row_of[name])[0]
         found = await index.store.nearest(vector, text="", limit=1)
         if not found or found[0].score < 1 - 1e-3:
             problems.append(f"{name} is not found by its own vector")
