@@ -4,9 +4,8 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager, suppress
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Self
@@ -22,7 +21,7 @@ from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.catalog.trust import TrustStore
 from apexbridge.catalog.usage import UsageStore
 from apexbridge.errors import StorageError
-from apexbridge.events import ChangeCause, Event, EventSink
+from apexbridge.events import Event, EventSink
 from apexbridge.extensions import Extensions
 from apexbridge.file_lock import try_file_lock
 from apexbridge.lifecycle.states import SkillStates
@@ -30,12 +29,13 @@ from apexbridge.lifecycle.store import SkillStore
 from apexbridge.paths import storage_errors
 from apexbridge.permissions.engine import Approver
 from apexbridge.retrieval.results import SearchResults
+from apexbridge.runtime.index_service import IndexService
 from apexbridge.runtime.script_runner import ScriptRunner, ScriptRunnerDeps
 from apexbridge.runtime.source_factory import SourceFactory
 from apexbridge.runtime.watcher import Watcher, background_tasks
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.settings import Config, load
-from apexbridge.skills.model import Origin, Problem, Skill
+from apexbridge.skills.model import Problem, Skill
 from apexbridge.sources.directory_scanner import NestedDiscovery
 from apexbridge.sources.scan_cache import ScanCache
 from apexbridge.tools.base import ToolResult
@@ -106,7 +106,8 @@ class Runtime:
         given = extensions.sources(config.project)
         self.catalog = Catalog((*found, *given), rules, self.emit, outside)
         watches = config.settings.skills.watch
-        self.watcher = Watcher(self.catalog, self._follow, watches=watches)
+        self.index_service = IndexService(config, self.catalog, self.usage)
+        self.watcher = Watcher(self.catalog, self.index_service.reindex, watches=watches)
         self.audit = AuditLog(config.data / "audit.jsonl")
         books = ScriptRunnerDeps(
             catalog=self.catalog, trust=self.trust, usage=self.usage, audit=self.audit
@@ -146,25 +147,20 @@ class Runtime:
                     await runtime.watcher.begin()
                 else:
                     await runtime.refresh()
-                async with background_tasks(
-                    *([runtime.watcher.run] if lives else [])
-                ) as runtime._tasks:
+                # A one-shot command ends before the language model answers: only long-lived
+                # processes ask it for tags.
+                background = [runtime.watcher.run, runtime.index_service.run_tagging]
+                async with background_tasks(*(background if lives else [])) as runtime._tasks:
                     yield runtime
             finally:
                 try:
                     with anyio.CancelScope(shield=True):
                         if "chat_service" in vars(runtime):
                             await runtime.chat_service.close()
-                        if "index_service" in vars(runtime):
-                            await runtime.index_service.close()
+                        await runtime.index_service.close()
                 finally:
                     await runtime.catalog.close()
                     runtime.usage.close()
-
-    async def _follow(self, names: Collection[str]) -> None:
-        """Bring the index up to a change, if anyone has asked for the index."""
-        if "index_service" in vars(self):
-            await self.index_service.vectorise(only=names)
 
     async def _recover(self) -> None:
         """Do away with what a crash left unfinished, before anything is read."""
@@ -181,29 +177,16 @@ class Runtime:
     def manager(self):  # its type would load what it is made of
         """Installs, edits and removes skills."""
         from apexbridge.lifecycle.manager import SkillManager
-        from apexbridge.lifecycle.transactions import ManagerDeps
         from apexbridge.runtime.policies import install_policy
 
         return SkillManager(
             self.store,
             self.states,
             self.audit,
-            ManagerDeps(
-                find=self.catalog.find,
-                known=lambda: {skill.name: skill.summary for skill in self.catalog.skills},
-                embed=lambda skill, body: self.index_service.make_entry(skill, body),
-                put=lambda skill, entry: self.index_service.put_entry(skill, entry),
-                snapshot=lambda: self.catalog.snapshot,
-                follow=self._follow_name,
-            ),
+            self.catalog,
+            self.index_service,
             install_policy(self.config.settings.install),
         )
-
-    async def _follow_name(self, name: str, cause: ChangeCause) -> None:
-        """Bring catalogue and index up to what lies on disk under a name."""
-        await self.catalog.refresh([f"{Origin.INSTALLED}:{self.store.root}"], cause=cause)
-        if "index_service" in vars(self) or self.index_service.place.exists():
-            await self.index_service.vectorise(only=[name])
 
     @cached_property
     def chat_service(self):  # its type would load what it is made of
@@ -276,7 +259,7 @@ class Runtime:
         """Wake and find the skills that touched files concern; the index takes in new ones."""
         touched = await self.catalog.touch(paths, waking)
         if touched.found:
-            await self._follow(touched.found)
+            await self.index_service.reindex(touched.found)
         return touched
 
     async def refresh(self) -> None:
@@ -333,20 +316,6 @@ class Runtime:
         await anyio.to_thread.run_sync(recorded)
         await self.catalog.settle()
 
-    @cached_property
-    def index_service(self):  # its type would load what it is made of
-        """The index and all that is done with it; nothing is loaded before it is asked for."""
-        from apexbridge.runtime.index_service import IndexService
-
-        catalog = self.catalog
-        return IndexService(
-            self.config,
-            lambda: catalog.snapshot.skills,
-            catalog.content,
-            catalog.content_at_once,
-            self.usage,
-        )
-
     async def search(
         self,
         query: str,
@@ -356,14 +325,9 @@ class Runtime:
         limit: int = 5,
     ) -> SearchResults:
         """Find the skills that fit a request best; brings the index up to date on first use."""
-        index = await self.index_service.index()
-        found = await index.search(query, query_en=query_en, query_zh=query_zh, limit=limit)
-        # A row that could not be dropped yet finds nothing that was taken away.
-        snapshot = self.catalog.snapshot
-        if all(hit.name in snapshot.by_name for hit in found.hits):
-            return found
-        known = snapshot.winner
-        return replace(found, hits=tuple(hit for hit in found.hits if known(hit.name)))
+        return await self.index_service.search(
+            query, query_en=query_en, query_zh=query_zh, limit=limit
+        )
 
     async def execute_skill(
         self, name: str, arguments: Sequence[str] = (), *, script: str = ""

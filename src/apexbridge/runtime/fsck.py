@@ -79,7 +79,7 @@ async def repair_data_dir(config: Config) -> RepairReport:
     swept = await anyio.to_thread.run_sync(Workspaces(config.workspaces).sweep)
     async with Runtime.open(config) as runtime:
         is_damaged = bool((await runtime.index_service.status(is_thorough=True)).problems)
-        report = await runtime.index_service.vectorise(everything=is_damaged)
+        report = await runtime.index_service.sync(everything=is_damaged)
     return RepairReport(recovered=recovered, temporaries=removed, workspaces=swept, index=report)
 
 
@@ -132,17 +132,17 @@ async def _index_status(config: Config, place: Path, catalog: Catalog) -> IndexS
     for number in range(_COPY_ATTEMPTS):
         copy = place / str(number)
         if not await anyio.to_thread.run_sync(
-            _copy_index, _index_service(config, catalog).place, copy
+            _copy_index, _index_service(config, catalog).path, copy
         ):
             return None
         settings = config.settings.model_copy(update={"data_dir": copy})
-        searching = _index_service(replace(config, settings=settings), catalog)
+        service = _index_service(replace(config, settings=settings), catalog)
         try:
-            status = await searching.status(is_thorough=True)
+            status = await service.status(is_thorough=True)
         except StorageError as error:  # not even to be set aside
-            status = _unreadable_index_status(searching.place, catalog, error)
+            status = _unreadable_index_status(service.path, catalog, error)
         finally:
-            await searching.close()
+            await service.close()
         if not status.problems:
             break
     return status
@@ -165,9 +165,7 @@ def _unreadable_index_status(place: Path, catalog: Catalog, error: StorageError)
 
 def _index_service(config: Config, catalog: Catalog) -> IndexService:
     usage = UsageStore(config.data / "usage.db")  # never opened: nobody searches
-    return IndexService(
-        config, lambda: catalog.snapshot.skills, catalog.content, catalog.content_at_once, usage
-    )
+    return IndexService(config, catalog, usage)
 
 
 def _copy_index(source: Path, copy: Path) -> bool:
