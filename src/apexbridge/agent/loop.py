@@ -317,7 +317,7 @@ class _TurnRun:
             cwd=session.cwd,
             emit=self._emit,
             spawn=self._spawn,
-            reach=PathScope(read=tuple(session.reach), write=(session.cwd,)),
+            scope=PathScope(read=tuple(session.reach), write=(session.cwd,)),
             effort=session.lent.effort or "",
             depth=session.depth,
             allow=self._allow,
