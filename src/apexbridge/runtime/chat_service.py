@@ -325,7 +325,7 @@ class ChatService:
         if not self._rules:
             return True
         request = PermissionRequest(tool="Read", argument=str(path), path=path, harmless=True)
-        standing = PermissionContext(ground=self._ground)
+        standing = PermissionContext(roots=self._ground)
         return decide(request, self._rules, (), standing).effect != "deny"
 
     def _situation(self, session_id: str) -> ActivationContext:
