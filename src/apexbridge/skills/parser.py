@@ -1,4 +1,4 @@
-"""From frontmatter values to a manifest: forgiving, and every liberty taken is told. Pure."""
+"""Parse SKILL.md leniently to a manifest and a skill, with a problem for each deviation."""
 
 import os
 import re
@@ -30,7 +30,7 @@ from apexbridge.skills.model import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedManifest:
-    """What the author declared, as far as it makes sense, and what does not."""
+    """Typed manifest of the valid fields, and a problem for each invalid one."""
 
     manifest: SkillManifest
     tools: tuple[ToolPattern, ...]
@@ -39,7 +39,7 @@ class ParsedManifest:
 
 
 def parse_manifest(frontmatter: Frontmatter) -> ParsedManifest:
-    """Read every field; one that makes no sense is left out and becomes a problem."""
+    """Validate every field; an invalid one is left out and reported."""
     repaired = [_repair_warning(repair) for repair in frontmatter.repairs]
     values, shadowed = _canonical_keys(frontmatter)
     manifest, wrong = _manifest(values)
@@ -71,7 +71,7 @@ def _locate(problem: Problem, lines: Mapping[str, int]) -> Problem:
 
 
 def _canonical_keys(frontmatter: Frontmatter) -> tuple[dict[str, YamlValue], list[Problem]]:
-    """Bring known keys to one spelling; a field of the top level wins over one in `metadata`."""
+    """Resolve aliases of keys; a top-level field takes precedence over one in `metadata`."""
     values, problems = dict[str, YamlValue](), list[Problem]()
     for key, value in frontmatter.values.items():
         known = canonical_key(key) or key
@@ -158,24 +158,24 @@ MAX_DESCRIPTION = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseResult:
-    """A skill, or the reason why there is none; and what the author should mend."""
+    """A parsed skill, or none, with the problems found."""
 
     skill: Skill | None = None
     problems: tuple[Problem, ...] = ()
     data: bytes = b""
-    """The bytes of SKILL.md, where a skill folder was read."""
+    """The bytes of SKILL.md, if a skill folder was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillFile:
-    """The bytes of SKILL.md; a name in other letter case is a problem, not an obstacle."""
+    """The bytes of SKILL.md; another letter case of its name is only a problem."""
 
     data: bytes
     problems: tuple[Problem, ...] = ()
 
 
 def read_skill(root: Path, provenance: Provenance) -> ParseResult:
-    """Read one skill folder, its fingerprint included. Never raises for what lies in it."""
+    """Parse one skill folder and hash its files. Never raises for invalid content."""
     file = read_skill_file(root)
     if isinstance(file, Problem):
         return ParseResult(problems=(file,))
@@ -183,7 +183,7 @@ def read_skill(root: Path, provenance: Provenance) -> ParseResult:
     problems = (*file.problems, *reading.problems)
     if reading.skill is None:
         return ParseResult(problems=problems)
-    # Our marker is no part of a skill that we keep; in a stranger's it is a file like any other.
+    # The index marker is not part of a skill in our store; in an untrusted one it is hashed too.
     mark = tree.fingerprint(root, is_ours=not provenance.needs_trust)
     if isinstance(mark, Fingerprint):
         skill = replace(reading.skill, root=root, fingerprint=mark)
@@ -193,7 +193,7 @@ def read_skill(root: Path, provenance: Provenance) -> ParseResult:
 
 
 def read_skill_file(root: Path) -> SkillFile | Problem:
-    """Read SKILL.md itself: a regular file of sane size, whatever the case of its name."""
+    """Read SKILL.md, whatever its letter case: a regular file within the size limit, no symlink."""
     try:
         present = [path.name for path in root.iterdir()]
     except OSError as error:
@@ -231,14 +231,14 @@ def _read_error(code: str, where: str, error: OSError) -> Problem:
 
 
 ParsedDocument = tuple[Document, frontmatter.Frontmatter]
-"""A SKILL.md cut into its parts, with the values of its frontmatter."""
+"""A split SKILL.md and its parsed frontmatter."""
 _parsed_hashes = set[int]()
-"""Hashes of frontmatters that could be read; who scans a library and then indexes it asks twice."""
+"""Hashes of frontmatter that parsed: a scan parses it, and indexing need not do so again."""
 _MAX_PARSED_HASHES = 65_536
 
 
 def parse_document(data: bytes) -> ParsedDocument | Problem:
-    """Decode, cut and read; the first obstacle ends it."""
+    """Decode, split and parse; the first error ends it."""
     cut = _split(data)
     if isinstance(cut, Problem):
         return cut
@@ -252,7 +252,7 @@ def parse_document(data: bytes) -> ParsedDocument | Problem:
 
 
 def parse_body(data: bytes) -> str | Problem:
-    """What stands below the frontmatter, if that can be read; what could be is not read again."""
+    """Return the body if the frontmatter is valid; one that parsed before is not parsed again."""
     cut = _split(data)
     if isinstance(cut, Problem):
         return cut
@@ -268,7 +268,7 @@ def _split(data: bytes) -> Document | Problem:
 
 
 def parse_skill(data: bytes, *, folder: str, provenance: Provenance) -> ParseResult:
-    """Make a skill of the bytes of a SKILL.md that stands in `folder`. Pure."""
+    """Parse the bytes of a SKILL.md that is in `folder`. Pure."""
     opened = parse_document(data)
     if isinstance(opened, Problem):
         return ParseResult(problems=(opened,))
@@ -291,7 +291,7 @@ def parse_skill(data: bytes, *, folder: str, provenance: Provenance) -> ParseRes
 
 
 def _name(declared: ParsedManifest, folder: str) -> tuple[str, list[Problem]]:
-    """The declared name if it is sound, else the folder's, else what can be made of either."""
+    """Choose the declared name if valid, else the folder's, else a slug of either."""
     written = names.normalise(declared.manifest.name or "")
     home = names.normalise(folder)
     sound = [name for name in (written, home) if name and not names.name_problems(name, SKILL_MD)]
@@ -318,7 +318,7 @@ def _description(declared: ParsedManifest, body: str, name: str) -> tuple[str, l
 
 
 def first_paragraph(body: str) -> str:
-    """The first heading or paragraph of a text, as one line."""
+    """Extract the first heading or paragraph as one line."""
     for block in re.split(r"\n\s*\n", body.replace("\r\n", "\n"), maxsplit=20):
         line = " ".join(block.split()) if not block.startswith("#") else block.split("\n", 1)[0]
         words = line.strip("# \t")

@@ -1,4 +1,4 @@
-"""Find the skill folders below a root, whatever the root looks like."""
+"""Scan directories for skill folders: downward from a root, and upward from touched files."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,27 +11,27 @@ from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import FolderId
 
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__"})
-"""Folders of package managers and caches: no author keeps skills there."""
+"""Folders of package managers and caches, which hold no author's skills."""
 _SKILL_MD = SKILL_MD.lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanLimits:
-    """How far a scan goes; a root of any size ends."""
+    """Depth and folder limits, so that a scan of any root terminates."""
 
     max_depth: int = 6
     max_folders: int = 2_000
     follows_out: bool = True
-    """Whether links are followed that lead out of the root."""
+    """Whether symlinks that lead out of the root are followed."""
 
 
 DEFAULT_LIMITS = ScanLimits()
 
 
 class SkillFolder(NamedTuple):
-    """A folder with a SKILL.md: its path below the root, which folder of the disk it is, its files.
+    """A folder with a SKILL.md: path below the root, device and inode, directory entries.
 
-    Of a folder that cannot be listed there are no entries.
+    A folder that cannot be listed has no entries.
     """
 
     path: str
@@ -41,19 +41,19 @@ class SkillFolder(NamedTuple):
 
 @dataclass(slots=True)
 class DirectoryScanner:
-    """One walk. Links are followed once, nothing is looked for inside a skill."""
+    """One traversal. Each folder is visited once (symlink loops); skills are not searched."""
 
     root: str
     limits: ScanLimits
     is_cut: bool = False
-    """Whether the root has more folders than are looked at."""
+    """Whether the root has more folders than the limit."""
     looked_at: list[str] = field(default_factory=list[str])
     """Folders that are no skills: new skills would appear in them."""
     not_followed: list[str] = field(default_factory=list[str])
-    """Links that lead out, to folders that are not looked into."""
+    """Symlinks that lead out of the root and were not followed."""
 
     def skills(self) -> Iterator[SkillFolder]:
-        """Skill folders in a fixed order.
+        """Yield skill folders in a fixed order.
 
         Raises:
             OSError: If the root itself cannot be listed; one that does not exist holds nothing.
@@ -91,7 +91,7 @@ class DirectoryScanner:
         return FolderId(status.st_dev, status.st_ino)
 
     def _look(self, path: str) -> "tuple[list[str], tuple[os.DirEntry[str], ...] | None]":
-        """The folders below; or, if this one is a skill, all that lies in it."""
+        """List the folders below; or, if this one is a skill, all of its entries."""
         try:
             with os.scandir(f"{self.root}/{path}") as items:
                 present = list(items)
@@ -100,7 +100,7 @@ class DirectoryScanner:
         except OSError:
             if not path:
                 raise
-            return [], ()  # reading it as a skill will say what is wrong with it
+            return [], ()  # parsing it as a skill reports the error
         if any(item.name.lower() == _SKILL_MD for item in present):
             return [], tuple(present)
         below = [
@@ -118,15 +118,15 @@ class DirectoryScanner:
 
 
 def is_folder(path: Path) -> bool:
-    """Say whether a folder is there, whatever is wrong with the path."""
+    """Return whether a folder exists, without raising for an unusable path."""
     try:
         return path.is_dir()
-    except OSError:  # a name longer than the disk allows, a folder that may not be entered
+    except OSError:  # ENAMETOOLONG, EACCES
         return False
 
 
 def resolve_leniently(path: Path) -> Path:
-    """Where a path leads to; itself where it leads nowhere, as in a ring of links."""
+    """Resolve symlinks; a path that cannot be resolved (symlink loop) is returned unchanged."""
     try:
         return path.resolve()
     except (OSError, RuntimeError, ValueError):
@@ -134,33 +134,33 @@ def resolve_leniently(path: Path) -> Path:
 
 
 def is_skipped(name: str) -> bool:
-    """Say whether nothing of this name is looked into."""
+    """Return whether a folder name is excluded from scans."""
     return name.startswith(".") or name in _SKIPPED_FOLDERS
 
 
 def is_scannable_folder(item: "os.DirEntry[str]") -> bool:
-    """Say whether an entry is a folder that is looked into."""
+    """Return whether an entry is a folder to scan."""
     try:
         return not is_skipped(item.name) and item.is_dir()
-    except OSError:  # a link into a folder that may not be entered
+    except OSError:  # a symlink into a folder without permission
         return False
 
 
 MAX_FOLDERS = 10_000
-"""Folders of a project that are looked at, however many files are touched."""
+"""Limit of project folders to visit, however many files are touched."""
 
 _MAX_IGNORE_BYTES = 1024 * 1024
 
 
 class NestedRoot(NamedTuple):
-    """A folder of skills, and the folder of the project that keeps it."""
+    """A skills folder, and the project folder that contains it."""
 
     path: Path
     home: Path
 
 
 class NestedDiscovery:
-    """Looks from each touched file upward, to the project's folder and not into it."""
+    """Find `.claude/skills` folders between a touched file and the project's root."""
 
     def __init__(self, project: Path, places: Sequence[str]) -> None:
         self._project = project.resolve()
@@ -168,9 +168,9 @@ class NestedDiscovery:
         self._looked_at: set[Path] = set()
 
     def discover(self, touched: Iterable[Path]) -> list[NestedRoot]:
-        """Skill roots that were not known yet, the deepest first.
+        """Return new skill roots, the deepest first.
 
-        Folders that git ignores, hidden ones and those of package managers are passed over.
+        Gitignored folders, hidden ones and those of package managers are skipped.
         """
         found = list[NestedRoot]()
         for folder in self._new_folders(touched):
@@ -186,7 +186,7 @@ class NestedDiscovery:
                 if folder == self._project or not folder.is_relative_to(self._project):
                     break
                 if folder in self._looked_at or len(self._looked_at) >= MAX_FOLDERS:
-                    break  # what lies above it was looked at with it
+                    break  # its parents were visited with it
                 self._looked_at.add(folder)
                 if is_folder(folder) and resolve_leniently(folder).is_relative_to(self._project):
                     yield folder
@@ -200,7 +200,7 @@ class NestedDiscovery:
 
 
 def _repository_root(project: Path) -> Path:
-    """The repository's folder; the project's own outside of any repository."""
+    """Find the git repository's root; outside of a repository, the project's."""
     for folder in (project, *project.parents):
         if (folder / ".git").exists():
             return folder
@@ -208,7 +208,7 @@ def _repository_root(project: Path) -> Path:
 
 
 def is_gitignored(path: Path, top: Path) -> bool:
-    """Say whether git would leave a folder out: it, or any folder on the way to it."""
+    """Return whether git ignores a folder or one of its parents."""
     steps = [*reversed([p for p in path.parents if p.is_relative_to(top) and p != top]), path]
     rules = [
         (top, _git_exclude(top)),

@@ -1,4 +1,4 @@
-"""Skills in a folder: every `name/SKILL.md` below a root."""
+"""Source of skill folders on disk: every `name/SKILL.md` below a root."""
 
 import time
 from dataclasses import dataclass, replace
@@ -31,27 +31,27 @@ from apexbridge.sources.directory_scanner import (
 from apexbridge.sources.scan_cache import SETTLED_NS, CachedReading, ScanCache
 
 TRUSTED_ORIGINS = frozenset({Origin.MANAGED, Origin.USER, Origin.INSTALLED, Origin.BUNDLED})
-"""Origins that the user or operator put there: nobody else vouches for the rest."""
+"""Origins that the user or operator controls; skills of all others need approval."""
 
 
 @dataclass(frozen=True, slots=True)
 class _KnownFolder:
-    """What was read of a folder, and how to tell whether it is still so."""
+    """Parse result of a folder, and the stat digest it is valid for."""
 
     reading: ParseResult
     stamp: bytes
     read_ns: int
     good: bytes | None = None
-    """The stamp of the earlier version in use, because what lies there now cannot be used."""
+    """Stat digest of the last good version, in use because the current one is invalid."""
 
     def without_data(self) -> "_KnownFolder":
-        """The same without the text, which is not held for every skill."""
+        """Drop the text, which is not kept in memory for every skill."""
         if not self.reading.data:
             return self
         return replace(self, reading=replace(self.reading, data=b""))
 
     def is_current(self, stamp: tree.Stamp | None) -> bool:
-        """Say whether nobody touched the folder since, as far as the disk's clock can tell."""
+        """Return whether the stat digest is unchanged and old enough for the clock's resolution."""
         return (
             stamp is not None
             and stamp.digest == self.stamp
@@ -60,10 +60,10 @@ class _KnownFolder:
 
 
 class FolderSource:
-    """All skills below one root. A folder that was not touched since it was read is not read again.
+    """Skills below one root, with incremental scans: unchanged folders are not parsed again.
 
-    While the source lives, an edit that makes a SKILL.md unusable keeps the last good version in
-    use, with a problem that says so.
+    An edit that makes a SKILL.md invalid keeps the last good version in use, with a problem, as
+    long as the source lives.
     """
 
     def __init__(
@@ -97,23 +97,23 @@ class FolderSource:
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """The root, the folders that group skills below it, and the skills' own, as last seen."""
+        """The root, its group folders and the skill folders, as of the last scan."""
         return self._roots
 
     async def scan(self) -> Scan:
-        """Read every skill folder; a root that does not exist holds none."""
+        """Parse every changed skill folder; a root that does not exist is empty."""
         return await anyio.to_thread.run_sync(self._scan)
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
-        """Read the body."""
+        """Load the body."""
         return await anyio.to_thread.run_sync(self.content_at_once, skill)
 
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
-        """Read a file beside SKILL.md."""
+        """Load a file beside SKILL.md."""
         return await anyio.to_thread.run_sync(self._resource, skill, path)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """No-op: there are no connections."""
 
     def _scan(self) -> Scan:
         before = self._known
@@ -141,7 +141,7 @@ class FolderSource:
         )
 
     def _note_roots(self, looked_at: list[str]) -> None:
-        """Keep the paths as they are: watchers ask for them all the time."""
+        """Build the watched paths once per scan: the watcher asks for them every second."""
         skills = (known.reading.skill for known in self._known.values())
         own = dict(zip(self._known, (skill and skill.root for skill in skills), strict=True))
         roots = [self.root / path for path in looked_at]
@@ -167,7 +167,7 @@ class FolderSource:
         digest = stamp.digest if stamp else b""
         if reading.skill is None and known is not None and known.reading.skill is not None:
             kept_on = Problem(code="last_good_kept", where=folder.path, severity="warning")
-            # Who approved the version in use did not approve the files that lie beside it now.
+            # Approval of the last good version does not extend to the files that are beside it now.
             skill = self._marked(known.reading.skill) if self.provenance.needs_trust else None
             last = ParseResult(skill=skill or known.reading.skill, problems=(*told, kept_on))
             return _KnownFolder(
@@ -177,7 +177,7 @@ class FolderSource:
         return _KnownFolder(ParseResult(skill=skill, problems=told, data=reading.data), digest, now)
 
     def _marked(self, skill: Skill) -> Skill:
-        """A stranger's skill with the hash of every file that lies there now."""
+        """Replace the fingerprint of an untrusted skill by the hash of its current files."""
         mark = tree.fingerprint(self._folder_of(skill), is_ours=False)
         return replace(skill, fingerprint=mark if isinstance(mark, Fingerprint) else None)
 
@@ -197,7 +197,7 @@ class FolderSource:
     def _remember(
         self, before: dict[str, _KnownFolder], recalled: dict[str, CachedReading]
     ) -> None:
-        """Keep what this scan read anew, with the text of it, for the day an edit goes wrong."""
+        """Cache new parse results with their text: the last good version after a bad edit."""
         if self._memory is None:
             return
         new = dict[str, CachedReading]()
@@ -230,7 +230,7 @@ class FolderSource:
         return skill.root
 
     def content_at_once(self, skill: Skill) -> SkillContent:
-        """Read the body, on a thread of the caller's."""
+        """Load the body, blocking the calling thread."""
         file = read_skill_file(self._folder_of(skill))
         body = file if isinstance(file, Problem) else parse_body(file.data)
         if isinstance(body, Problem):
@@ -241,7 +241,7 @@ class FolderSource:
         return SkillContent(skill=skill, body=body)
 
     def _last_good(self, skill: Skill) -> str | None:
-        """The text of the version that is still in use after an edit went wrong."""
+        """Load the last good body from the cache."""
         path = self._folder_of(skill).relative_to(self.root).as_posix()
         known = self._known.get(path)
         if self._memory is None or known is None or known.good is None:
@@ -259,6 +259,6 @@ class FolderSource:
 
 
 def _problem_location(folder: str, where: str) -> str:
-    """Problems of a whole folder are named by it; those of a file by folder and file."""
+    """Prefix a problem's location with the folder, unless it is the folder itself."""
     name = folder.rpartition("/")[2]
     return folder if where == name else f"{folder}/{where}"

@@ -1,4 +1,4 @@
-"""Commands of older clients: single Markdown files below `.claude/commands`, and folders."""
+"""Source of legacy slash commands: Markdown files below `.claude/commands`."""
 
 import hashlib
 import os
@@ -38,16 +38,16 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CommandFiles:
-    """The files that are commands, by name, and what stands in the way of others."""
+    """Command files by name, and problems with others."""
 
     files: dict[str, PurePosixPath]
     problems: tuple[Problem, ...]
 
 
 class LegacySource:
-    """All commands below one root: `sub/deploy.md` is `sub:deploy`; folders are skills as ever.
+    """Commands below one root: `sub/deploy.md` is `sub:deploy`; folders with a SKILL.md are skills.
 
-    No link is followed to a command: what is read lies below the root.
+    Symlinks to commands are not followed, so that every file read is below the root.
     """
 
     def __init__(
@@ -66,31 +66,31 @@ class LegacySource:
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """The root, and the folders below it that hold commands or skills."""
+        """The root, and folders below it with commands or skills."""
         below = [self.root / path.parent for path in self._files.values()]
         return tuple(dict.fromkeys((*self._folders.roots, *below)))
 
     async def scan(self) -> Scan:
-        """Read every skill folder, then every command; a root that does not exist holds none."""
+        """Parse skill folders, then commands; a root that does not exist is empty."""
         scan = await self._folders.scan()
         skills, problems = await anyio.to_thread.run_sync(self._commands)
         new = [problem for problem in problems if problem not in scan.problems]
         return Scan(skills=(*scan.skills, *skills), problems=(*scan.problems, *new))
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
-        """Read the body."""
+        """Load the body."""
         if skill.root is not None:
             return await self._folders.content(skill, arguments)
         return await anyio.to_thread.run_sync(self._content, skill)
 
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
-        """Read a file beside SKILL.md; a command that is one file has none."""
+        """Load a file beside SKILL.md; a single-file command has none."""
         if skill.root is not None:
             return await self._folders.resource(skill, path)
         raise SourceError(f"'{skill.name}' is a single file, {path} is no part", source=self.id)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """No-op: there are no connections."""
         await self._folders.close()
 
     def _commands(self) -> tuple[list[Skill], list[Problem]]:
@@ -148,7 +148,7 @@ class LegacySource:
         raise SkillNotFoundError(skill.name)
 
     def _list(self) -> _CommandFiles:
-        """Give every file its name; the first of a name keeps it."""
+        """Assign names to command files; on a conflict the first keeps the name."""
         files, problems = dict[str, PurePosixPath](), list[Problem]()
         for number, found in enumerate(self._walk()):
             if number >= self._limits.max_folders:
@@ -159,7 +159,7 @@ class LegacySource:
         return _CommandFiles(files=files, problems=tuple(problems))
 
     def _walk(self) -> Iterator[PurePosixPath | Problem]:
-        """Command files in a fixed order; nothing is looked for inside a skill."""
+        """Yield command files in a fixed order, without those inside of skills."""
         pending, visited = [PurePosixPath()], 0
         while pending:
             folder = pending.pop()
@@ -186,7 +186,7 @@ class LegacySource:
         return replace(cut, where=str(self.root))
 
     def _tell_link(self, path: PurePosixPath, entry: "os.DirEntry[str]") -> list[Problem]:
-        """A linked skill is found by the scan of folders; other links lead nowhere here."""
+        """Report a skipped symlink, unless it is a skill, which the folder scan finds."""
         if entry.is_dir():
             is_left_out = not _is_skill(self._look(path))
         else:
@@ -198,12 +198,12 @@ class LegacySource:
         try:
             with os.scandir(self.root / folder) as items:
                 seen = [i for i in items if not is_skipped(i.name)]
-        except OSError:  # the scan of folders says why
+        except OSError:  # the folder scan reports the error
             return []
         return sorted(seen, key=lambda item: item.name)
 
     def _read(self, path: PurePosixPath) -> bytes | Problem:
-        """Go down folder by folder, so that no link on the way is followed."""
+        """Open folder by folder with O_NOFOLLOW: no symlink on the path is followed (TOCTOU)."""
         try:
             folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -251,7 +251,7 @@ def _claim_name(path: PurePosixPath, files: dict[str, PurePosixPath]) -> list[Pr
 
 
 def _open(data: bytes) -> tuple[ParsedManifest, str] | Problem:
-    """What the frontmatter declares, if there is one, and the text."""
+    """Parse the frontmatter, if there is one, and return it with the body."""
     text = document.decode_skill_md(data)
     if isinstance(text, Problem):
         line = text.details.get("line", 1)
@@ -274,5 +274,5 @@ def _warning(code: str, **details: object) -> Problem:
 
 
 def _location(path: PurePosixPath, where: str) -> str:
-    """The reader speaks of SKILL.md; here it is the command's own file."""
+    """Replace SKILL.md in a problem's location by the command's file."""
     return path.as_posix() + where.removeprefix(SKILL_MD)

@@ -1,4 +1,4 @@
-"""Where an MCP server is, and what of it may be told to people."""
+"""Connection to an MCP server: address, secret redaction, stderr tail, and event loop thread."""
 
 import math
 import os
@@ -25,19 +25,19 @@ _NOT_NAME_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAddress:
-    """A command that is started, or an address that is asked; its secrets stay out of its repr."""
+    """Command to start (stdio) or URL to request (HTTP); secrets are left out of its repr."""
 
     command: str = ""
     args: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """What the command's environment has besides the usual."""
+    """Environment variables in addition to the default ones."""
     url: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     seconds: float = 30
-    """How long one call may take, connecting included."""
+    """Timeout of one call, including the connect."""
 
     def redact(self, text: str) -> str:
-        """Take out what nobody may read: values of the environment, headers and address."""
+        """Mask secrets in a text: values of the environment, headers and URL."""
         for secret in sorted(set(self._secrets()), key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
@@ -49,19 +49,21 @@ class ServerAddress:
             for piece in (value, *value.split()):
                 if len(piece) >= _SHORTEST_SECRET and piece not in _SCHEMES:
                     yield piece
-                    yield repr(piece.encode("utf-8", "surrogateescape"))[2:-1]  # as bytes are told
+                    yield repr(piece.encode("utf-8", "surrogateescape"))[
+                        2:-1
+                    ]  # as the repr of bytes shows it
 
 
 def sanitize_line(text: str, limit: int) -> str:
-    """One line without characters that steer a terminal, and not longer than the limit."""
+    """Strip control characters (terminal escapes) and truncate to one line."""
     line = _CONTROL_CHARACTERS.sub(" ", text[: limit * 4]).strip()
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def qualified_name(server: str, name: str) -> str:
-    """The name that people and models see.
+    """Build the skill name that users and models see.
 
-    >>> qualified("my server", "tell/all")
+    >>> qualified_name("my server", "tell/all")
     'mcp__my_server__tell_all'
     """
     return f"mcp__{_NOT_NAME_CHARACTER.sub('_', server)}__{_NOT_NAME_CHARACTER.sub('_', name)}"
@@ -72,7 +74,7 @@ MAX_STDERR_LINES = 5
 
 
 class StderrTail:
-    """Reads a pipe as long as somebody writes, and keeps its end."""
+    """Ring buffer of a process's stderr, read from a pipe."""
 
     def __init__(self) -> None:
         self._kept = b""
@@ -80,13 +82,13 @@ class StderrTail:
 
     @property
     def text(self) -> str:
-        """The last whole lines, oldest first: half a line could hold half a secret."""
+        """The last complete lines: redaction would miss a secret that is cut in half."""
         lines = self._kept.decode("utf-8", "replace").splitlines()[self._is_cut :]
         return " | ".join([line.strip() for line in lines if line.strip()][-MAX_STDERR_LINES:])
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[TextIO]:
-        """Give the end that a process writes to; close it here once the process has it."""
+        """Open a pipe and yield its write end for a process; the caller closes it then."""
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         try:
@@ -108,7 +110,7 @@ class StderrTail:
                 return
 
     def _take_rest(self, reader: int) -> None:
-        """What is there already; a process that outlived its parent may hold the pipe open."""
+        """Read what is buffered; a grandchild process may hold the pipe open forever."""
         for _ in range(64):
             if not self._take(reader):
                 return
@@ -131,16 +133,16 @@ R = TypeVar("R")
 
 
 class ConnectionLostError(Exception):
-    """What was open has ended; the cause, where one is known, is its `__cause__`."""
+    """The connection ended; `__cause__` is the reason, if known."""
 
 
 class ConnectionClosedError(Exception):
-    """The lane was closed for good."""
+    """The connection was closed by its owner."""
 
 
 @dataclass(slots=True, eq=False)
 class _OpenConnection(Generic[T]):
-    """One opening, from its start to its end."""
+    """One connection attempt, from connect to close."""
 
     scope: anyio.CancelScope
     ready: anyio.Event = field(default_factory=anyio.Event)
@@ -151,10 +153,11 @@ class _OpenConnection(Generic[T]):
 
 
 class SharedConnection(Generic[T]):
-    """Opens at the first call, keeps open between calls, and opens anew after a loss.
+    """Share one async context among callers, on an event loop thread; reconnect after a loss.
 
-    A context must be left by the task that entered it, and no task may outlive the call that
-    started it: so the context has a loop of its own, and callers in any loop send their work there.
+    An anyio context must be exited by the task that entered it, and no task may outlive the call
+    that started it. So the context runs in its own event loop, and callers in any loop send their
+    work there.
     """
 
     def __init__(
@@ -171,16 +174,16 @@ class SharedConnection(Generic[T]):
         self._stop: anyio.Event
 
     async def run(self, work: Callable[[T], Awaitable[R]]) -> R:
-        """Do some work with what is open; once more if an older opening is lost meanwhile.
+        """Run a coroutine function with the connection; retry once if an older connection was lost.
 
         Raises:
-            LostError: If it cannot be opened, or is lost at once.
-            TimeoutError: If opening and working take too long; the next call opens anew.
-            LaneClosedError: If the lane was closed.
+            ConnectionLostError: If the connect fails, or the connection is lost at once.
+            TimeoutError: If connect and call take too long; the next call reconnects.
+            ConnectionClosedError: If it was closed.
         """
         portal = await anyio.to_thread.run_sync(self._start)
         try:
-            # The deadline is kept over there; this one is for a loop that ends under our feet.
+            # The other loop enforces the deadline; this is for a loop that ends meanwhile.
             with anyio.fail_after(self._seconds + _GRACE_SECONDS):
                 return await portal.call_async(self._attempt, work, abandon_on_cancel=True)
         except RuntimeError:
@@ -189,7 +192,7 @@ class SharedConnection(Generic[T]):
             raise
 
     async def close(self) -> None:
-        """End what is open, and the thread with it."""
+        """Close the connection and stop the thread."""
         await anyio.to_thread.run_sync(self._shut)
 
     def _start(self) -> BlockingPortal:
@@ -240,14 +243,14 @@ class SharedConnection(Generic[T]):
                 return await work(hold.values[0])
             except ConnectionLostError:
                 self._drop(hold)
-                await hold.over.wait()  # by then the cause is known, and nothing is left of it
+                await hold.over.wait()  # by then the cause is known and the context is exited
                 raise
             finally:
                 hold.uses.discard(scope)
         raise ConnectionLostError from hold.error
 
     def _current(self) -> _OpenConnection[T]:
-        """The opening there is, or a new one."""
+        """Return the current connection, or start a new one."""
         if self._is_closed:
             raise ConnectionClosedError
         if self._hold is None:
@@ -274,7 +277,7 @@ class SharedConnection(Generic[T]):
                 scope.cancel()
 
     def _drop(self, hold: _OpenConnection[T] | None) -> None:
-        """Let go of an opening, so that the next call makes another."""
+        """Discard a connection, so that the next call reconnects."""
         if hold is not None:
             hold.scope.cancel()
             if self._hold is hold:

@@ -1,4 +1,4 @@
-"""Skills of an MCP server: its prompts, and what it serves by the skills extension."""
+"""Source of an MCP server's skills: its prompts and its skills extension."""
 
 import base64
 import binascii
@@ -61,14 +61,14 @@ LISTEN_AGAIN_SECONDS = 1.0
 
 _CONNECTION_LOST_CODES = frozenset(
     {types.CONNECTION_CLOSED, types.INVALID_REQUEST}
-)  # the latter: session is over
+)  # the latter: the session has expired
 _CHANGES = (types.PromptListChangedNotification, types.ResourceListChangedNotification)
 
 _ANSWERED = "it answered: "
 
 log = logging.getLogger(__name__)
-# Lines that are no protocol are logged there with a traceback: without a door's set-up that
-# would end up on the terminal.
+# The SDK logs lines that are not JSON-RPC with a traceback: without a handler they would be printed
+# to the terminal.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 R = TypeVar("R")
@@ -79,10 +79,10 @@ class _ListSkills(types.PaginatedRequest[Literal["skills/list"]]):
 
 
 class McpSource:
-    """One server, connected at the first question and kept until it is lost or closed.
+    """One MCP server, connected lazily and kept until the connection is lost or closed.
 
-    `changed` is called with the source's id, in the loop of the latest caller, whenever the
-    server says that its lists changed; only while connected.
+    `changed` is called with the source's id, in the event loop of the latest caller, whenever the
+    server sends a list-changed notification; only while connected.
     """
 
     def __init__(
@@ -105,17 +105,17 @@ class McpSource:
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """No folder."""
+        """Empty: there is no folder."""
         return ()
 
     async def scan(self) -> Scan:
-        """List prompts and skills; a server that offers neither is no fault."""
+        """List prompts and skills; a server may offer neither."""
         self._known = known = await self._ask(self._list)
         found = (*known.skills.values(), *known.prompts.values())
         return Scan(skills=tuple(entry.skill for entry in found), problems=known.problems)
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
-        """Read the body: SKILL.md as announced, or what the server makes of the arguments."""
+        """Load the body: the verified SKILL.md, or the prompt rendered with the arguments."""
         entry = self._known.entry(skill)
         if isinstance(entry, PromptSkill):
             work = partial(
@@ -133,14 +133,14 @@ class McpSource:
         return SkillContent(skill=skill, body=body)
 
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
-        """Read a file that the skill's entry announced."""
+        """Load a file that the skill's entry announces."""
         entry = self._known.entry(skill)
         if isinstance(entry, PromptSkill) or str(path) not in entry.files:
             raise SourceError(f"there is no {sanitize_line(str(path), 200)}", source=self.id)
         return SkillResource(skill=skill, path=path, data=await self._file(entry, str(path)))
 
     async def close(self) -> None:
-        """End the connection, and the process if there is one."""
+        """Close the connection, and end the server process."""
         await self._lane.close()
 
     async def _file(self, entry: ExtensionSkill, path: str) -> bytes:
@@ -166,7 +166,7 @@ class McpSource:
         return replace(known, problems=(*problems, *known.problems))
 
     async def _ask(self, work: Callable[[Client], Awaitable[R]]) -> R:
-        """Do some work with the server; whatever goes wrong is a source error with a reason."""
+        """Call the server; every failure becomes a source error with a reason."""
         self._loop = anyio.lowlevel.current_token()
         try:
             return await self._lane.run(partial(_detect_connection_loss, work))
@@ -179,7 +179,7 @@ class McpSource:
             raise self._down(self._reason(error)) from None
 
     def _down(self, reason: str) -> SourceError:
-        """The error for people: why, and the last words of a process that did not answer."""
+        """Build the error message: the reason, and stderr if the process did not answer."""
         if not reason.startswith(_ANSWERED):
             reason += "; it wrote what is not MCP" if self._spoke_nonsense else ""
             reason += f"; it said: {self._tail.text}" if self._tail.text else ""
@@ -209,12 +209,12 @@ class McpSource:
             message_handler=self._hear,
             client_info=types.Implementation(name="apexbridge", version=""),
             extensions=[advertise(EXTENSION)],
-            cache=None,  # a scan wants what is there now
+            cache=None,  # a scan must see the current lists
         )
         async with client, anyio.create_task_group() as tasks:
             if self._changed is not None:
                 tasks.start_soon(self._listen, client)
-            yield client  # the lane leaves by cancelling, which ends the listening too
+            yield client  # SharedConnection exits by cancelling, which ends the subscription too
 
     @asynccontextmanager
     async def _process(self) -> AsyncGenerator[Any]:
@@ -230,7 +230,9 @@ class McpSource:
 
     @asynccontextmanager
     async def _http(self) -> AsyncGenerator[Any]:
-        timeout = httpx2.Timeout(self._address.seconds, read=None)  # the lane has the deadline
+        timeout = httpx2.Timeout(
+            self._address.seconds, read=None
+        )  # SharedConnection has the deadline
         headers = dict(self._address.headers)
         async with (
             httpx2.AsyncClient(headers=headers, timeout=timeout) as http,
@@ -241,7 +243,7 @@ class McpSource:
             yield streams
 
     async def _listen(self, client: Client) -> None:
-        """Ask a server of the newer kind to tell of changes; the older kind does so unasked."""
+        """Subscribe to list changes on newer servers; older ones send notifications unasked."""
         with suppress(MCPError, ListenNotSupportedError):
             while True:
                 with suppress(SubscriptionLost):
@@ -267,7 +269,7 @@ class McpSource:
 
 
 def _root_cause(error: BaseException | None) -> BaseException | None:
-    """What really happened, below the groups that task groups wrap around it."""
+    """Find the innermost exception of nested exception groups."""
     if isinstance(error, ConnectionLostError):
         return _root_cause(error.__cause__)
     if isinstance(error, BaseExceptionGroup):

@@ -1,4 +1,4 @@
-"""Plugins and marketplaces on disk: which plugins there are, and what brings them."""
+"""Find plugins on disk, directly or through a marketplace.json."""
 
 import os
 import stat
@@ -36,10 +36,10 @@ def find_plugins(
     disabled: Collection[str],
     limits: ScanLimits = DEFAULT_LIMITS,
 ) -> tuple[list[PluginSource], list[Problem]]:
-    """Find every plugin that the paths lead to, directly or through a marketplace.
+    """Find every plugin below the paths, directly or through a marketplace.
 
-    `data` is where plugins get a folder each, `config` what their users set for them, by name.
-    Of two plugins with one name the first wins. What cannot be used is a problem.
+    `data` is the parent of the plugins' data folders, `config` their user settings by name. Of two
+    plugins with one name the first wins. An unusable plugin is a problem.
     """
     search = _PluginSearch(limits=limits)
     for path in paths:
@@ -74,14 +74,14 @@ class _FoundPlugin:
 
 @dataclass(slots=True, kw_only=True)
 class _PluginSearch:
-    """One search through all paths; names are taken by the first who has them."""
+    """One search through all paths; the first plugin of a name wins."""
 
     limits: ScanLimits
     found: dict[str, _FoundPlugin] = field(default_factory=dict[str, _FoundPlugin])
     problems: list[Problem] = field(default_factory=list[Problem])
 
     def look_at(self, path: Path) -> None:
-        """Take the plugin that lies here, and all that a marketplace here lists."""
+        """Add the plugin at this path, and all that a marketplace at this path lists."""
         root = _resolved(path)
         if root is None or not _is_folder(root):
             self._tell("path_missing", str(path), path=path)
@@ -92,7 +92,7 @@ class _PluginSearch:
             self._take_listed(root, market)
         own = self._read(root, PLUGIN_JSON)
         if own is not None:
-            # A marketplace that lists itself has said all there is to say of this folder.
+            # A marketplace that lists itself already describes this folder.
             if not any(found.root == root for found in self.found.values()):
                 self._take(root, own, None)
         elif market is None and len(self.problems) == count:
@@ -123,7 +123,7 @@ class _PluginSearch:
         data = self._read(root, PLUGIN_JSON)
         if data is not None or not entry.strict:
             self._take(root, data, entry)
-        elif len(self.problems) == count:  # nothing is wrong with it: there is none
+        elif len(self.problems) == count:  # no problem was reported: there is no manifest
             self._tell("plugin_manifest_missing", str(root), name=entry.name or root.name)
 
     def _take(self, root: Path, data: bytes | None, entry: MarketplaceEntry | None) -> None:
@@ -157,7 +157,7 @@ class _PluginSearch:
         return used
 
     def _places(self, root: Path, written: tuple[str, ...]) -> Iterator[Path]:
-        """Where the manifest says skills are; else the whole folder if it is one, else `skills`."""
+        """Yield the declared skill folders; by default the root if it is a skill, else `skills`."""
         if not written:
             inside = root if has_skill_md(root) else _resolve_inside(root, "skills")
             if inside is None:
@@ -174,7 +174,7 @@ class _PluginSearch:
                 yield place
 
     def _read(self, root: Path, name: str) -> bytes | None:
-        """A manifest's bytes; nothing where there is none, or none that may be read."""
+        """Read a manifest; None if it is missing, or not a regular file within the size limit."""
         path = root / name
         try:
             status = path.lstat()
@@ -207,7 +207,7 @@ def _key(name: str) -> str:
 
 
 def _entry_folder(root: Path, market: Marketplace, entry: MarketplaceEntry) -> Path | None:
-    """The folder an entry points to; nothing where that is no path inside the marketplace."""
+    """Resolve an entry's folder; None if it is not a path inside of the marketplace."""
     if not isinstance(entry.source, str):
         return None
     plain = _resolve_inside(root, entry.source)
@@ -215,12 +215,12 @@ def _entry_folder(root: Path, market: Marketplace, entry: MarketplaceEntry) -> P
         return plain
     base = _resolve_inside(root, market.plugin_root)
     below = base and _resolve_inside(base, entry.source)
-    # Many write the whole path although they name a root for it.
+    # Many authors write the whole path although they declare a root.
     return below if below is not None and (_is_folder(below) or not _is_folder(plain)) else plain
 
 
 def _resolve_inside(root: Path, written: str) -> Path | None:
-    """The folder that a path from outside names; nothing where it leaves the root."""
+    """Join an untrusted path to the root; None on path traversal."""
     parts = PurePosixPath(written).parts
     if ".." in parts:
         return None
@@ -228,14 +228,14 @@ def _resolve_inside(root: Path, written: str) -> Path | None:
         return root
     try:
         return safe_join(root, written)
-    except (UnsafePathError, OSError, RuntimeError):  # a ring of links is a RuntimeError
+    except (UnsafePathError, OSError, RuntimeError):  # a symlink loop is a RuntimeError
         return None
 
 
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # a name longer than the disk allows, a folder that may not be entered
+    except OSError:  # ENAMETOOLONG, EACCES
         return False
 
 

@@ -1,6 +1,8 @@
-"""What each address gave when it was first asked: hashes and bytes, on disk.
+"""Download cache with content pinning: trust on first use (TOFU), by SHA-256.
 
-Bytes are kept by their hash, and hashed again when they are read: nobody can change them unseen.
+A URL is pinned to the bytes it served first; other bytes are kept aside until a person accepts
+them. Bytes are stored by their hash and verified when read, so that tampering on disk is detected.
+If a server is down, the pinned bytes are used.
 """
 
 import hashlib
@@ -35,13 +37,13 @@ _SHA256 = r"^[0-9a-f]{64}$"
 
 
 def sha256_hex(data: bytes) -> str:
-    """The hash that bytes are remembered by."""
+    """Compute the hex SHA-256 that bytes are stored by."""
     return hashlib.sha256(data).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinChange:
-    """An address gives other bytes than it did first."""
+    """Digests of a URL whose content differs from its pin."""
 
     old: str
     new: str
@@ -55,7 +57,7 @@ class _Pin(BaseModel):
 
 
 class _PinFile(BaseModel):
-    """The file: a pin for each address, and for lists that may change what they said last."""
+    """The JSON file: a pin per URL, and for indexes, which may change, the last response."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -63,28 +65,28 @@ class _PinFile(BaseModel):
     latest: dict[str, _Pin] = Field(default_factory=dict[str, _Pin])
 
     def uses(self, sha256: str) -> bool:
-        """Say whether any address needs the bytes with this hash."""
+        """Return whether any URL needs the bytes with this hash."""
         known = (*self.pins.values(), *self.latest.values())
         return any(sha256 in {pin.sha256, pin.offered} for pin in known)
 
 
 class PinStore:
-    """The memory of all remote addresses, in one folder. Threads and processes may share it."""
+    """Pins of all remote URLs, in one folder. Safe for concurrent threads and processes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
 
     def take(self, url: str, data: bytes) -> PinChange | None:
-        """Remember what an address gives; other bytes than at first are a change, and kept aside.
+        """Pin a URL's first content; if it differs later, store it aside and return the change.
 
         Raises:
-            SourceError: If the memory cannot be read.
-            StorageError: If it cannot be written.
+            SourceError: If the pins cannot be read.
+            StorageError: If they cannot be written.
         """
         found, key = sha256_hex(data), url_key(url)
         if self.pinned(url) == found and self.bytes_of(found) is not None:
-            return None  # a folder that cannot be written serves what it has
+            return None  # a read-only folder still serves what it has
         with self._changing() as book:
             pin = book.pins.setdefault(key, _Pin(sha256=found))
             if pin.sha256 != found:
@@ -93,36 +95,36 @@ class PinStore:
             return None if pin.sha256 == found else PinChange(old=pin.sha256, new=found)
 
     def keep_latest(self, url: str, data: bytes) -> None:
-        """Remember what a list says now; it may say something else each time."""
+        """Store the last response of an index, which may change at any time."""
         with self._changing() as book:
             book.latest[url_key(url)] = _Pin(sha256=sha256_hex(data))
             self._keep(data)
 
     def pinned(self, url: str) -> str:
-        """The hash an address is held to; empty if it never gave anything."""
+        """Return the pinned hash of a URL; empty if there is none."""
         pin = self._read().pins.get(url_key(url))
         return pin.sha256 if pin else ""
 
     def last_good(self, url: str) -> bytes | None:
-        """The bytes an address is held to, if they are still there and whole."""
+        """Return the pinned bytes, if they are present and intact."""
         return self.bytes_of(self.pinned(url))
 
     def offered(self, url: str) -> bytes | None:
-        """The other bytes an address gave since, to be looked at before they are accepted."""
+        """Return the changed bytes, for review before they are accepted."""
         pin = self._read().pins.get(url_key(url))
         return self.bytes_of(pin.offered) if pin else None
 
     def latest(self, url: str) -> bytes | None:
-        """What a list said last."""
+        """Return the last response of an index."""
         pin = self._read().latest.get(url_key(url))
         return self.bytes_of(pin.sha256) if pin else None
 
     def accept_change(self, url: str) -> bool:
-        """Hold an address to the other bytes it gave last; False if it gave none.
+        """Pin a URL to its changed bytes; False if there are none.
 
         Raises:
-            SourceError: If the memory cannot be read.
-            StorageError: If it cannot be written.
+            SourceError: If the pins cannot be read.
+            StorageError: If they cannot be written.
         """
         with self._changing() as book:
             pin = book.pins.get(url_key(url))
@@ -132,7 +134,7 @@ class PinStore:
             return True
 
     def bytes_of(self, sha256: str) -> bytes | None:
-        """The bytes with this hash, if they are there and whole."""
+        """Return the bytes with this hash, if they are present and intact."""
         if not sha256:
             return None
         try:
@@ -154,7 +156,7 @@ class PinStore:
 
     @contextmanager
     def _changing(self) -> Generator[_PinFile]:
-        """Read, let change, and write if something did; one at a time."""
+        """Read-modify-write transaction under a lock; nothing is written without a change."""
         with self._lock, self._alone():
             book = self._read()
             before = book.model_copy(deep=True)
@@ -179,7 +181,7 @@ class PinStore:
         path = self._folder / _BLOBS / sha256_hex(data)
         if self.bytes_of(path.name) is not None:
             return
-        self._drop(path.name)  # damaged
+        self._drop(path.name)  # corrupt
         create_bytes(path, data, mode=0o600)
 
     def _drop(self, sha256: str) -> None:
@@ -188,19 +190,19 @@ class PinStore:
 
 
 _TAMPER_CODES = frozenset({"remote_changed", "remote_digest"})
-"""Faults that mean more than that an address is down."""
+"""Errors that suggest tampering rather than an outage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Download:
-    """Bytes that may be used, if there are any, and what is to be said of them."""
+    """Bytes that may be used, if any, and problems with them."""
 
     data: bytes | None = field(default=None, repr=False)
     problems: tuple[Problem, ...] = ()
 
 
 class DownloadCache:
-    """Files from the network, under these limits, held to what they were at first."""
+    """Downloads within limits, verified against digests and pins."""
 
     def __init__(
         self, limits: FetchLimits, pins: PinStore, web: Transport = DEFAULT_TRANSPORT
@@ -210,11 +212,11 @@ class DownloadCache:
         self._web = web
 
     async def file(self, wanted: RemoteFile) -> Download:
-        """Get a file. No byte is given that does not fit its digest or its pin.
+        """Download a file. Bytes that do not match their digest or pin are never returned.
 
         Raises:
-            SourceError: If what was remembered cannot be read.
-            StorageError: If it cannot be written.
+            SourceError: If the pins cannot be read.
+            StorageError: If they cannot be written.
         """
         try:
             data = await self._obtain(wanted)
@@ -228,18 +230,18 @@ class DownloadCache:
         return await self.last_good(wanted, changed)
 
     async def last_good(self, wanted: RemoteFile, fault: Problem) -> Download:
-        """The bytes of an earlier time, with what is wrong now."""
+        """Fall back to the pinned bytes, with the current problem."""
         data = await anyio.to_thread.run_sync(self.pins.last_good, wanted.url)
         if data is None or fault.code in _TAMPER_CODES:
             return Download(data=data, problems=(fault,))
         return Download(data=data, problems=(_stale_problem(wanted.url, fault.message),))
 
     async def listing(self, url: str) -> SkillIndex:
-        """Get an index; where that fails, what it said last.
+        """Download an index; on failure fall back to its last response.
 
         Raises:
-            SourceError: If it never said anything.
-            StorageError: If it cannot be remembered.
+            SourceError: If there is none.
+            StorageError: If the response cannot be stored.
         """
         try:
             found = await retrieve(url, self.limits, expected="json", web=self._web)
@@ -248,7 +250,7 @@ class DownloadCache:
             said = await anyio.to_thread.run_sync(self.pins.latest, url)
             if said is None:
                 raise
-            # Where it was found is forgotten: from an old list nothing private is asked.
+            # Its redirect target is not stored: a stale index must not lead to private networks.
             old = parse_index(said, url, may_be_private=False)
             problems = (_stale_problem(url, error.message), *old.problems)
             return SkillIndex(wanted=old.wanted, problems=problems)

@@ -1,8 +1,8 @@
-"""A file from the web: from the address that was judged, whole, and never more than was asked.
+"""HTTP client with SSRF protection: downloads within time and size limits.
 
-Every step of the way is judged like the first one: its name is resolved once, all its numbers must
-be allowed, and the connection goes to one of exactly these. What stands on the public network
-cannot send us on into a private one, whatever the operator opened.
+Every redirect is checked like the first URL: the host is resolved once, all addresses must be
+allowed, and the connection is pinned to them (no DNS rebinding). A public server cannot redirect
+into a private network, whatever the operator allows.
 """
 
 import errno
@@ -32,7 +32,7 @@ from apexbridge.ssrf import (
 )
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Host and port in, the numbers it stands for out."""
+"""Resolve host and port to IP addresses."""
 ExpectedType = Literal["text", "json", "zip"]
 
 _MAX_REDIRECTS = 5
@@ -53,15 +53,15 @@ _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "apexbridge"}
 
 
 _AddrInfo = tuple[int, int, int, str, tuple[object, ...]]
-"""What a socket is made for: family, kind, protocol, a name, and the number with its port."""
+"""Result of getaddrinfo: family, type, protocol, canonical name, socket address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """How long and how much, and which private networks are open. Empty opens none."""
+    """Time, size and allowed private networks of a request. Empty allows none."""
 
     seconds: float = 15
-    """For all of it: names, redirects and the body."""
+    """Deadline of DNS, redirects and body together."""
     max_bytes: int = 1024 * 1024
     allow_networks: tuple[IPNetwork, ...] = ()
 
@@ -69,7 +69,7 @@ class FetchLimits:
     def of(
         cls, *, seconds: float, max_bytes: int, allow_networks: Iterable[str] = ()
     ) -> "FetchLimits":
-        """Read the networks as they are written: `10.0.0.0/8`.
+        """Parse networks in CIDR notation: `10.0.0.0/8`.
 
         Raises:
             ValueError: If one is no network.
@@ -78,23 +78,23 @@ class FetchLimits:
         return cls(seconds=seconds, max_bytes=max_bytes, allow_networks=networks)
 
     def after(self, *, is_private: bool) -> "FetchLimits":
-        """What still holds after a step: from the public network no private one is reached."""
+        """Drop private networks after a public hop: no redirect leads from public to private."""
         return self if is_private else replace(self, allow_networks=())
 
 
 async def system_resolve(host: str, port: int) -> Sequence[str]:
-    """Ask the system."""
+    """Resolve with the system's resolver."""
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(entry[4][0] for entry in found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transport:
-    """How the network is reached: who resolves names, and whose certificates count."""
+    """Resolver and TLS context of the client."""
 
     resolve: Resolver = system_resolve
     tls: ssl.SSLContext | None = None
-    """The system's authorities, unless others are given."""
+    """CA certificates; by default the system's."""
 
 
 DEFAULT_TRANSPORT = Transport()
@@ -102,12 +102,12 @@ DEFAULT_TRANSPORT = Transport()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """A file, and where it was found in the end."""
+    """Downloaded bytes and the final URL after redirects."""
 
     data: bytes = field(repr=False)
     url: str
     is_private: bool
-    """Whether every step of the way was on a network that the operator opened."""
+    """Whether every hop was on an allowed private network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,11 +122,11 @@ async def fetch(
     expected: ExpectedType = "text",
     web: Transport = DEFAULT_TRANSPORT,
 ) -> bytes:
-    """Fetch a file.
+    """Download a file.
 
     Raises:
-        SourceError: `remote_refused` for an address that may not be asked, `remote_unreachable`
-            where there is no answer in time, `remote_unusable` for an answer that is no such file.
+        SourceError: `remote_refused` for a URL that may not be requested, `remote_unreachable` on
+            timeouts and connection errors, `remote_unusable` for an unexpected response.
     """
     return (await retrieve(url, limits, expected=expected, web=web)).data
 
@@ -138,7 +138,7 @@ async def retrieve(
     expected: ExpectedType = "text",
     web: Transport = DEFAULT_TRANSPORT,
 ) -> Fetched:
-    """Fetch a file, and say where it was found; raises what `fetch` raises."""
+    """Download a file with its final URL; raises what `fetch` raises."""
     try:
         with anyio.fail_after(limits.seconds):
             return await _follow(url, limits, expected, web)
@@ -206,9 +206,9 @@ async def _request(
 async def post(
     url: str, body: bytes, limits: FetchLimits, *, web: Transport = DEFAULT_TRANSPORT
 ) -> tuple[int, bytes]:
-    """Send JSON to an address that is judged like any other; the status and the answer come back.
+    """POST JSON to a checked URL; return the status code and the body.
 
-    Redirects are not followed: what was sent is meant for that address alone.
+    Redirects are not followed: the payload is for that URL alone.
 
     Raises:
         SourceError: `remote_refused`, `remote_unreachable` or `remote_unusable`, as for `fetch`.
@@ -237,7 +237,7 @@ def _session(numbers: tuple[IPAddress, ...], web: Transport) -> aiohttp.ClientSe
     return aiohttp.ClientSession(
         connector=pinned_connector(numbers, web.tls),
         cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None),  # the caller's clock runs
+        timeout=aiohttp.ClientTimeout(total=None),  # the caller sets the deadline
         headers=_HEADERS,
         auto_decompress=False,
         trust_env=False,
@@ -247,10 +247,10 @@ def _session(numbers: tuple[IPAddress, ...], web: Transport) -> aiohttp.ClientSe
 def pinned_connector(
     numbers: Iterable[IPAddress], tls: ssl.SSLContext | None = None
 ) -> aiohttp.TCPConnector:
-    """Connections to these numbers only, whatever host is asked for.
+    """Build a connector that connects to these IP addresses only, whatever the host.
 
-    Names are answered with the numbers, and no socket is made for any other: a host that is itself
-    a number is never resolved.
+    The resolver returns them, and the socket factory rejects all others: a host that is an address
+    literal is never resolved.
     """
     allowed = tuple(numbers)
 
@@ -270,7 +270,7 @@ def pinned_connector(
 
 
 class _PinnedResolver(AbstractResolver):
-    """Answers with the numbers it was given."""
+    """Resolver that returns the checked addresses."""
 
     def __init__(self, numbers: Iterable[IPAddress]) -> None:
         self._numbers = tuple(numbers)
@@ -278,7 +278,7 @@ class _PinnedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The numbers, whatever is asked."""
+        """Return the checked addresses for any host."""
         return [
             ResolveResult(
                 hostname=host,
@@ -292,7 +292,7 @@ class _PinnedResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """No-op: nothing is open."""
 
 
 def _check_head(
@@ -335,7 +335,7 @@ async def _read_body(
 
 
 def _error_reason(error: aiohttp.ClientError) -> str:
-    """Why, without aiohttp's words, which may hold what a server sent."""
+    """Describe the error without aiohttp's message, which may hold what a server sent."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "its certificate is not trusted"
     if isinstance(error, aiohttp.ClientSSLError):

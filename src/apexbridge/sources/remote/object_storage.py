@@ -1,7 +1,7 @@
-"""A file from a bucket: S3 and Google Cloud Storage, through their own clients.
+"""Download objects from S3 and Google Cloud Storage with their SDKs.
 
-Which endpoint and which credentials are used is found by these clients, as their users expect.
-They are imported by the first call: they are extras, and slow to load.
+The SDKs find endpoint and credentials as their users expect. They are imported at the first call:
+they are extras, and slow to load.
 """
 
 import re
@@ -38,16 +38,16 @@ class _Object:
 
 
 def is_object(url: str) -> bool:
-    """Say whether an address is one in a bucket."""
+    """Return whether a URL is one of object storage."""
     return url.partition("://")[0] in _SCHEMES
 
 
 async def read_object(url: str, limits: FetchLimits) -> bytes:
-    """Read `s3://bucket/key` or `gs://bucket/key`.
+    """Download `s3://bucket/key` or `gs://bucket/key`.
 
     Raises:
-        SourceError: `remote_refused` for an address that makes no sense, `extra_missing` without
-            the client, `remote_unreachable` or `remote_unusable` where the object cannot be had.
+        SourceError: `remote_refused` for an invalid URL, `extra_missing` without the SDK,
+            `remote_unreachable` or `remote_unusable` if the object cannot be downloaded.
     """
     place = _parse(url)
     read = _read_s3 if place.scheme == "s3" else _read_gs
@@ -77,7 +77,7 @@ def _parse(url: str) -> _Object:
 
 
 class _BoundedBuffer:
-    """Takes what arrives, in pieces, until there is too much of it or it is too late."""
+    """Write buffer with a size limit and a deadline."""
 
     def __init__(self, url: str, limits: FetchLimits) -> None:
         self.data = bytearray()
@@ -86,7 +86,7 @@ class _BoundedBuffer:
         self._ends = time.monotonic() + limits.seconds
 
     def write(self, piece: bytes) -> int:
-        """Take a piece."""
+        """Append a chunk."""
         self.data += piece
         if len(self.data) > self.limits.max_bytes:
             raise self.unusable(f"it has more than {self.limits.max_bytes} bytes")
@@ -95,15 +95,15 @@ class _BoundedBuffer:
         return len(piece)
 
     def late(self) -> SourceError:
-        """The error for an object that does not come in time."""
+        """Build the error for a missed deadline."""
         return self.unreachable(f"no answer within {self.limits.seconds:g} s")
 
     def unreachable(self, detail: str) -> SourceError:
-        """The error for an object that cannot be had now."""
+        """Build the error for an object that is not available now."""
         return SourceError(detail, code="remote_unreachable", url=display_url(self._url))
 
     def unusable(self, detail: str) -> SourceError:
-        """The error for an object that is not what it should be."""
+        """Build the error for unacceptable content."""
         return SourceError(detail, code="remote_unusable", url=display_url(self._url))
 
 
@@ -151,7 +151,7 @@ def _read_gs(place: _Object, sink: _BoundedBuffer) -> None:
     storage = _import_client("google.cloud.storage", extra="gs")
     with _map_gcs_errors(sink):
         client = storage.Client(project=None)
-        # For its own traces it asks for the bucket too, in a thread that no limit of ours ends.
+        # Its tracing would request bucket metadata too, in a thread without a timeout.
         client._bucket_metadata_cache = None
         try:
             blob = client.bucket(place.bucket).blob(place.key)
@@ -191,5 +191,5 @@ def _check_encoding(written: str, sink: _BoundedBuffer) -> None:
 
 
 def _error_name(error: Exception) -> str:
-    """What kind of fault it was; the words of these libraries may hold addresses and keys."""
+    """Return the exception's type: messages of these SDKs may hold URLs and keys."""
     return type(error).__name__

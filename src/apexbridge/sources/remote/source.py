@@ -1,7 +1,7 @@
-"""Skills from the network: single addresses, and hosts that list theirs in an index.
+"""Source of remote skills: single URLs, and hosts with a skill index.
 
-They are nobody's here until a person trusts them. What they say is read as it is: nothing in them
-is expanded, and none of their commands ever runs.
+They are untrusted until a person approves them, and their text is used literally: nothing is
+expanded, and inline commands never run (prompt injection must not become code execution).
 """
 
 import hashlib
@@ -33,15 +33,15 @@ from apexbridge.sources.remote.http_client import DEFAULT_TRANSPORT, FetchLimits
 from apexbridge.ssrf import display_url, url_key
 
 PREFIX = "_canonical_"
-"""What the name of every remote skill begins with: none can pass for one of the user's own."""
+"""Prefix of every remote skill's name, so that none can shadow or imitate a local one."""
 _MAX_CONCURRENT = 8
 _DEADLINE_FACTOR = 4
-"""How many times as long as one file all files of a source may take."""
+"""Deadline of all files together, as a multiple of the deadline of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLocations:
-    """The addresses of single skills, and the hosts with an index."""
+    """URLs of single skills, and hosts with an index."""
 
     skills: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class RemoteLocations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ListedSkill:
-    """What a listed skill was made of."""
+    """Files and fingerprint of a listed skill."""
 
     wanted: RemoteFile
     sha256: str
@@ -59,7 +59,7 @@ class _ListedSkill:
 def remote_sources(
     places: RemoteLocations, limits: FetchLimits, pins: PinStore, web: Transport = DEFAULT_TRANSPORT
 ) -> tuple["RemoteSource", ...]:
-    """One source for each index, and one for all single addresses; none is asked yet."""
+    """Create one source per index, and one for all single URLs; nothing is requested yet."""
     supply = DownloadCache(limits, pins, web)
     by_id = {f"remote:{display_url(place.rstrip('/'))}": place for place in places.indexes}
     sources = [
@@ -78,7 +78,7 @@ def remote_sources(
 
 
 class RemoteSource:
-    """Skills of one index, or of a list of addresses."""
+    """Skills of one index, or of a list of URLs."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class RemoteSource:
         *,
         must_have: bool = False,
     ) -> None:
-        """Remember where to ask; with `must_have`, no file at all means that the source is down."""
+        """Store the configuration; with `must_have`, a scan without any file is an error."""
         self._listing = listing
         self._supply = supply
         self._must_have = must_have
@@ -99,19 +99,19 @@ class RemoteSource:
 
     @property
     def id(self) -> str:
-        """The index's address, or that these are the single ones."""
+        """The index's URL, or a constant for the single URLs."""
         return self._provenance.source_id
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """No folder."""
+        """Empty: there is no folder."""
         return ()
 
     async def scan(self) -> Scan:
-        """Fetch every skill. One that is down is there as it was, with a warning.
+        """Download every skill. One that is down is served from the cache, with a warning.
 
         Raises:
-            SourceError: If there is nothing, and never was.
+            SourceError: If there is nothing, not even in the cache.
         """
         try:
             listing = await self._listing()
@@ -126,14 +126,14 @@ class RemoteSource:
         return scan
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
-        """Read the body, as it was listed."""
+        """Load the body as it was listed."""
         opened = parse_document(await self._skill_md(self._find(skill)))
         if isinstance(opened, Problem):
             raise SourceError(opened.message, source=self.id)
         return SkillContent(skill=skill, body=opened[0].body)
 
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
-        """Read SKILL.md, or a file that the index lists with its digest."""
+        """Load SKILL.md, or a file that the index lists with its digest."""
         held = self._find(skill)
         if path == PurePosixPath(SKILL_MD):
             return SkillResource(skill=skill, path=path, data=await self._skill_md(held))
@@ -145,10 +145,10 @@ class RemoteSource:
         return SkillResource(skill=skill, path=path, data=data)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """No-op: there are no connections."""
 
     async def _fetch_all(self, wanted: Sequence[RemoteFile]) -> list[Download]:
-        """Get all files, a few at a time; those that do not come in time are as they were."""
+        """Download files concurrently; those that miss the deadline come from the cache."""
         found, faults = dict[int, Download](), list[SourceError | StorageError]()
         room = anyio.CapacityLimiter(_MAX_CONCURRENT)
 
@@ -176,7 +176,7 @@ class RemoteSource:
         return await self._exactly(replace(held.wanted, sha256=held.sha256))
 
     async def _exactly(self, wanted: RemoteFile) -> bytes:
-        """The bytes with that hash, and no others."""
+        """Download the bytes with that hash, and no others."""
         try:
             supplied = await self._supply.file(wanted)
         except StorageError as error:
@@ -203,7 +203,7 @@ class RemoteSource:
 
 
 class _ScanBuilder:
-    """Makes skills of files."""
+    """Collects skills and problems of a scan."""
 
     def __init__(self, provenance: Provenance) -> None:
         self._provenance = provenance
@@ -214,7 +214,7 @@ class _ScanBuilder:
     def shelve(
         self, listing: SkillIndex, supplied: Sequence[Download]
     ) -> tuple[Scan, dict[str, _ListedSkill]]:
-        """Every file in turn; of two with one name the first is kept, and the second told."""
+        """Parse every file; on a name conflict the first wins, the second is a problem."""
         self._problems += listing.problems
         for wanted, each in zip(listing.wanted, supplied, strict=True):
             self._problems += each.problems
@@ -230,7 +230,7 @@ class _ScanBuilder:
             self._problems.append(Problem(code="skill_md_too_large", where=where, details=details))
             return
         reading = parse_skill(data, folder=wanted.name, provenance=self._provenance)
-        # An address is no folder: that its last part differs from the name says nothing.
+        # A URL is not a folder: its last part need not equal the name.
         told = [p for p in reading.problems if wanted.is_listed or p.code != "name_mismatch"]
         self._problems += [replace(problem, where=where) for problem in told]
         if reading.skill is None:
@@ -246,7 +246,7 @@ class _ScanBuilder:
 
 
 def _fingerprint(wanted: RemoteFile, data: bytes) -> Fingerprint:
-    """As of a folder with the same files; only SKILL.md's size is known."""
+    """Hash like a folder with the same files; only SKILL.md's size is known."""
     hashes = {SKILL_MD: sha256_hex(data), **wanted.files}
     digest = hashlib.sha256()
     for path in sorted(map(PurePosixPath, hashes), key=lambda path: (path.parts[:-1], path.name)):
@@ -266,10 +266,10 @@ def _static_index(listing: SkillIndex) -> Callable[[], Awaitable[SkillIndex]]:
 
 
 def _name_from_url(url: str) -> str:
-    """What a skill without a name is called: its folder's name, its file's, or its host's."""
+    """Derive a default name from the URL: folder, file or host."""
     try:
         parts = urlsplit(url)
-    except ValueError:  # it will be refused when it is asked
+    except ValueError:  # it is refused when it is requested
         return ""
     path = [unquote(part) for part in parts.path.split("/") if part]
     if path and path[-1].lower() == SKILL_MD.lower():
