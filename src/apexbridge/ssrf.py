@@ -42,9 +42,9 @@ _CLOUD_METADATA = frozenset(
 """Metadata services, which hand out the machine's cloud credentials. No setting allows them."""
 
 
-def is_public(number: IPAddress) -> bool:
+def is_public(address: IPAddress) -> bool:
     """Return whether an address is globally routable, also when IPv6 wraps an IPv4 address."""
-    plain = _unwrap_ipv4(number)
+    plain = _unwrap_ipv4(address)
     if plain in _CLOUD_METADATA:
         return False
     if isinstance(plain, ipaddress.IPv4Address):
@@ -52,19 +52,19 @@ def is_public(number: IPAddress) -> bool:
     return plain in _GLOBAL_V6 and not any(plain in network for network in _PRIVATE_V6)
 
 
-def is_allowlisted(number: IPAddress, networks: Iterable[IPNetwork]) -> bool:
+def is_allowlisted(address: IPAddress, networks: Iterable[IPNetwork]) -> bool:
     """Return whether an address is on a network that the operator allows."""
-    plain = _unwrap_ipv4(number)
+    plain = _unwrap_ipv4(address)
     return plain not in _CLOUD_METADATA and any(plain in network for network in networks)
 
 
-def _unwrap_ipv4(number: IPAddress) -> IPAddress:
+def _unwrap_ipv4(address: IPAddress) -> IPAddress:
     """Extract the IPv4 address of a mapped, 6to4 or NAT64 one. Teredo is never public and stays."""
-    if isinstance(number, ipaddress.IPv4Address):
-        return number
-    if number in _NAT64:
-        return ipaddress.IPv4Address(int(number) & 0xFFFFFFFF)
-    return number.ipv4_mapped or number.sixtofour or number
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address
 
 
 Scheme = Literal["https", "http"]
@@ -91,7 +91,7 @@ class CheckedUrl:
     port: int
     rest: str
     """Path and query."""
-    number: IPAddress | None = None
+    address: IPAddress | None = None
     """The host itself, if it is an IP address literal."""
 
     @property
@@ -132,8 +132,8 @@ def check_url(url: str) -> CheckedUrl:
     query = f"?{quote(parts.query, safe=_SAFE_IN_QUERY)}" if parts.query else ""
     rest = quote(parts.path or "/", safe=_SAFE_IN_PATH) + query
     host = _host(url, parts.hostname, is_bracketed="[" in parts.netloc)
-    number = None if isinstance(host, str) else host
-    return CheckedUrl(scheme=scheme, host=str(host), port=port, rest=rest, number=number)
+    address = None if isinstance(host, str) else host
+    return CheckedUrl(scheme=scheme, host=str(host), port=port, rest=rest, address=address)
 
 
 def _host(url: str, written: str, *, is_bracketed: bool) -> str | IPAddress:
@@ -160,7 +160,7 @@ def _host(url: str, written: str, *, is_bracketed: bool) -> str | IPAddress:
 
 
 def check_addresses(
-    place: CheckedUrl, numbers: Sequence[str], networks: Iterable[IPNetwork]
+    target: CheckedUrl, addresses: Sequence[str], networks: Iterable[IPNetwork]
 ) -> tuple[tuple[IPAddress, ...], bool]:
     """Check the resolved IP addresses; return them and whether all are on allowed private networks.
 
@@ -169,17 +169,17 @@ def check_addresses(
     Raises:
         SourceError: `remote_refused`, if one may not be reached.
     """
-    found = tuple(map(_parse_address, numbers))
+    found = tuple(map(_parse_address, addresses))
     allowed = tuple(networks)
-    permitted = [number is not None and is_allowlisted(number, allowed) for number in found]
-    for written, number, is_in in zip(numbers, found, permitted, strict=True):
-        if number is None or not (is_in or is_public(number)):
-            raise url_refused(place.url, f"{_printable(written)} is not on the public network")
+    allowlisted = [address is not None and is_allowlisted(address, allowed) for address in found]
+    for written, address, is_allowed in zip(addresses, found, allowlisted, strict=True):
+        if address is None or not (is_allowed or is_public(address)):
+            raise url_refused(target.url, f"{_printable(written)} is not on the public network")
     if not found:
-        raise url_refused(place.url, "its host has no address")
-    if place.scheme == "http" and not all(permitted):
-        raise url_refused(place.url, "only https is used on the public network")
-    return tuple(number for number in found if number is not None), all(permitted)
+        raise url_refused(target.url, "its host has no address")
+    if target.scheme == "http" and not all(allowlisted):
+        raise url_refused(target.url, "only https is used on the public network")
+    return tuple(address for address in found if address is not None), all(allowlisted)
 
 
 def _parse_address(written: str) -> IPAddress | None:

@@ -73,8 +73,10 @@ def _verify(cut: Document, before: Frontmatter, edited: bytes, description: str)
         raise _invalid_error(opened)
     new_cut, after = opened
     others = {key: value for key, value in before.values.items() if key != "description"}
-    kept = {key: value for key, value in after.values.items() if key != "description"}
-    if (kept, new_cut.body) != (others, cut.body) or after.values["description"] != description:
+    unchanged = {key: value for key, value in after.values.items() if key != "description"}
+    if (unchanged, new_cut.body) != (others, cut.body) or after.values[
+        "description"
+    ] != description:
         details = {"key": "description", "detail": "it cannot be replaced on its own"}
         raise _invalid_error(Problem(code="field_invalid", where=SKILL_MD, details=details))
 

@@ -146,7 +146,7 @@ class Frontmatter:
     spans: Mapping[str, Span]
     is_flow: bool = False
     repairs: tuple[Repair, ...] = ()
-    has_odd_breaks: bool = False
+    has_unicode_line_breaks: bool = False
 
 
 def read(text: str) -> Frontmatter | Problem:
@@ -155,19 +155,21 @@ def read(text: str) -> Frontmatter | Problem:
         return Problem(code="frontmatter_too_large", where=SKILL_MD, details={"limit": MAX_BYTES})
     # YAML takes these for line breaks, so a value could hide a key. Blanks keep the offsets.
     plain = text.translate(_UNICODE_LINE_BREAKS)
-    has_odd_breaks = plain != text
+    has_unicode_line_breaks = plain != text
     text = plain
     first = _build(text)
     if isinstance(first, Frontmatter):
-        return replace(first, has_odd_breaks=has_odd_breaks)
+        return replace(first, has_unicode_line_breaks=has_unicode_line_breaks)
     if not first.details.get("repairable"):
         return first
-    mended, repairs = quote_values(text, _needs_quotes)
-    second = _build(mended) if repairs else first
+    repaired, repairs = quote_values(text, _needs_quotes)
+    second = _build(repaired) if repairs else first
     if isinstance(second, Problem):
         return first
     spans = _original_spans(second.spans, repairs)
-    return replace(second, repairs=repairs, spans=spans, has_odd_breaks=has_odd_breaks)
+    return replace(
+        second, repairs=repairs, spans=spans, has_unicode_line_breaks=has_unicode_line_breaks
+    )
 
 
 def _needs_quotes(value: str) -> bool:
@@ -178,9 +180,9 @@ def _needs_quotes(value: str) -> bool:
 
 def _original_spans(spans: Mapping[str, Span], repairs: tuple[Repair, ...]) -> dict[str, Span]:
     """Map spans of the repaired text back to the author's text."""
-    mended = {r.key: Span(start=r.start, end=r.end) for r in repairs if r.is_top_level}
+    repaired = {r.key: Span(start=r.start, end=r.end) for r in repairs if r.is_top_level}
     return {
-        key: mended.get(key)
+        key: repaired.get(key)
         or Span(
             start=_original_offset(span.start, repairs), end=_original_offset(span.end, repairs)
         )

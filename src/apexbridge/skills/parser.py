@@ -46,8 +46,10 @@ def parse_manifest(frontmatter: Frontmatter) -> ParsedManifest:
     tools, bad_tools = _tools(manifest)
     hooks, bad_hooks = _hooks(manifest)
     paths, bad_paths = _paths(manifest)
-    breaks = [_warning("frontmatter_line_breaks")] if frontmatter.has_odd_breaks else []
-    problems = [*breaks, *repaired, *shadowed, *wrong, *bad_tools, *bad_hooks, *bad_paths]
+    line_breaks = (
+        [_warning("frontmatter_line_breaks")] if frontmatter.has_unicode_line_breaks else []
+    )
+    problems = [*line_breaks, *repaired, *shadowed, *wrong, *bad_tools, *bad_hooks, *bad_paths]
     return ParsedManifest(
         manifest=manifest.model_copy(update={"paths": paths}),
         tools=tools,
@@ -93,14 +95,14 @@ def _manifest(values: dict[str, YamlValue]) -> tuple[SkillManifest, list[Problem
         return SkillManifest.model_validate(values), []
     except ValidationError as error:
         wrong = {str(item["loc"][0]): item for item in error.errors(include_url=False)}
-    sound = {key: value for key, value in values.items() if key not in wrong}
+    valid = {key: value for key, value in values.items() if key not in wrong}
     problems = [
         _warning("field_not_text", key=key)
         if item["type"] == "string_type" and len(item["loc"]) == 1
         else _warning("field_invalid", key=key, detail=item["msg"])
         for key, item in wrong.items()
     ]
-    return SkillManifest.model_validate(sound), problems
+    return SkillManifest.model_validate(valid), problems
 
 
 def _tools(manifest: SkillManifest) -> tuple[tuple[ToolPattern, ...], list[Problem]]:
@@ -131,11 +133,11 @@ def _hooks(manifest: SkillManifest) -> tuple[tuple[Hook, ...], list[Problem]]:
 
 
 def _paths(manifest: SkillManifest) -> tuple[tuple[str, ...], list[Problem]]:
-    sound, problems, room = list[str](), list[Problem](), path_patterns.MAX_EXPANSIONS
+    valid, problems, remaining = list[str](), list[Problem](), path_patterns.MAX_EXPANSIONS
     for pattern in manifest.paths:
         details = {"pattern": pattern[:80], "limit": path_patterns.MAX_EXPANSIONS, "key": "paths"}
         count = path_patterns.count_expansions(pattern)
-        if count > room:
+        if count > remaining:
             problems.append(_warning("path_pattern_too_wide", **details))
             continue
         try:
@@ -143,9 +145,9 @@ def _paths(manifest: SkillManifest) -> tuple[tuple[str, ...], list[Problem]]:
         except ValueError as error:
             problems.append(_warning("path_pattern_invalid", **details, detail=str(error)))
         else:
-            sound.append(pattern)
-            room -= count
-    return tuple(sound), problems
+            valid.append(pattern)
+            remaining -= count
+    return tuple(valid), problems
 
 
 def _warning(code: str, **details: object) -> Problem:
@@ -205,8 +207,8 @@ def read_skill_file(root: Path) -> SkillFile | Problem:
     data = _read_regular(root / name)
     if isinstance(data, Problem) or name == SKILL_MD:
         return data if isinstance(data, Problem) else SkillFile(data=data)
-    odd = Problem(code="skill_md_case", where=name, severity="warning", details={"name": name})
-    return SkillFile(data=data, problems=(odd,))
+    unusual = Problem(code="skill_md_case", where=name, severity="warning", details={"name": name})
+    return SkillFile(data=data, problems=(unusual,))
 
 
 def _read_regular(path: Path) -> bytes | Problem:
@@ -294,15 +296,15 @@ def _name(declared: ParsedManifest, folder: str) -> tuple[str, list[Problem]]:
     """Choose the declared name if valid, else the folder's, else a slug of either."""
     written = names.normalise(declared.manifest.name or "")
     home = names.normalise(folder)
-    sound = [name for name in (written, home) if name and not names.name_problems(name, SKILL_MD)]
-    used = sound[0] if sound else names.slug(written) or names.slug(home)
+    valid = [name for name in (written, home) if name and not names.name_problems(name, SKILL_MD)]
+    used = valid[0] if valid else names.slug(written) or names.slug(home)
     if not used:
         return "", names.name_problems(written or home, SKILL_MD)
     problems = list[Problem]()
     if written and used != written:
-        problems.append(_reader_warning("name_replaced", name=written, used=used))
+        problems.append(_warning("name_replaced", name=written, used=used))
     elif used != home:
-        problems.append(_reader_warning("name_mismatch", name=used, folder=folder))
+        problems.append(_warning("name_mismatch", name=used, folder=folder))
     return used, problems
 
 
@@ -310,10 +312,10 @@ def _description(declared: ParsedManifest, body: str, name: str) -> tuple[str, l
     written = (declared.manifest.description or "").strip()
     if not written:
         derived = first_paragraph(body) or name
-        return derived, [_reader_warning("description_derived", text=derived[:80])]
+        return derived, [_warning("description_derived", text=derived[:80])]
     if len(written) > MAX_DESCRIPTION:
         details = {"length": len(written), "limit": MAX_DESCRIPTION}
-        return written, [_reader_warning("description_too_long", **details)]
+        return written, [_warning("description_too_long", **details)]
     return written, []
 
 
@@ -325,7 +327,3 @@ def first_paragraph(body: str) -> str:
         if words and not words.startswith(("<!--", "```", "---")):
             return words[:MAX_DESCRIPTION]
     return ""
-
-
-def _reader_warning(code: str, **details: object) -> Problem:
-    return Problem(code=code, where=SKILL_MD, severity="warning", details=details)

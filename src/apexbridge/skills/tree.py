@@ -196,7 +196,7 @@ _INTERPRETER_NAME = re.compile(r"[A-Za-z0-9._-]+")
 def script_interpreter(first_line: bytes, suffix: str) -> list[str]:
     """Determine the interpreter and its arguments from the shebang, else from the suffix.
 
-    The name is empty if neither tells.
+    The name is empty if neither says.
 
     >>> script_interpreter(b"#!/usr/bin/env -S python3 -u", ".txt")
     ['python3', '-u']

@@ -200,15 +200,15 @@ def _body(cut: Document, package: Package) -> Iterable[Problem]:
     first = cut.text[: len(cut.text) - len(cut.body)].count("\n") + 1
     if not cut.body.strip():
         yield Problem(code="body_empty", where=SKILL_MD, severity="warning")
-    told, line, seen = set[str](), first, 0
+    reported, line, seen = set[str](), first, 0
     text = _FENCED.sub(lambda block: re.sub(r"[^\n]", " ", block[0]), cut.body)
     for match in _LINK.finditer(text):
         path = (match[1] or match[2]).split("#")[0].split("?")[0]
-        if not path or path in told or (match[1] and _ADDRESS.match(match[1])):
+        if not path or path in reported or (match[1] and _ADDRESS.match(match[1])):
             continue
-        if len(told) == _MAX_REFERENCES:
+        if len(reported) == _MAX_REFERENCES:
             return
-        told.add(path)
+        reported.add(path)
         line, seen = line + text.count("\n", seen, match.start()), match.start()
         code = _reference_problem(path, package.files)
         if code:

@@ -43,7 +43,7 @@ class _File:
 
     @property
     def executable(self) -> bool:
-        """Whether the file is a script: zip imports (`Traversable`) do not tell the file mode."""
+        """Whether the file is a script: zip imports (`Traversable`) have no file mode."""
         return self.path.parts[0] == _SCRIPTS or self.data.startswith(b"#!")
 
 
@@ -136,7 +136,7 @@ class BundledSource:
         )
         return ParseResult(skill=skill, problems=tuple(problems))
 
-    def _home(self, skill: Skill) -> Traversable:
+    def _package_folder(self, skill: Skill) -> Traversable:
         """Find the skill's folder in the package, which has the same name."""
         if skill.provenance.source_id == self.id:
             for folder in self._skill_folders():
@@ -145,19 +145,19 @@ class BundledSource:
         raise SkillNotFoundError(skill.name)
 
     def _content(self, skill: Skill) -> SkillContent:
-        opened = parse_document((self._home(skill) / SKILL_MD).read_bytes())
+        opened = parse_document((self._package_folder(skill) / SKILL_MD).read_bytes())
         if isinstance(opened, Problem):
             raise SourceError(opened.message, source=self.id)
         return SkillContent(skill=skill, body=opened[0].body)
 
     def _resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
-        for file in _files(self._home(skill)):
+        for file in _files(self._package_folder(skill)):
             if file.path == path:
                 return SkillResource(skill=skill, path=path, data=file.data)
         raise SourceError(f"there is no {path}", source=self.id)
 
     def _folder(self, skill: Skill) -> Path:
-        home = self._home(skill)
+        home = self._package_folder(skill)
         if isinstance(home, Path):
             return home
         if self._place is None:
@@ -211,8 +211,8 @@ def _is_intact(target: Path, files: list[_File]) -> bool:
 def _extract(target: Path, files: list[_File]) -> Path:
     """Extract to a staging folder and rename it atomically; of concurrent processes one wins."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with staging_dir(target.parent) as room:
-        fresh = room / "fresh"
+    with staging_dir(target.parent) as staging:
+        fresh = staging / "fresh"
         fresh.mkdir(mode=0o700)
         for file in files:
             _write_new(fresh / file.path, file)
@@ -223,7 +223,7 @@ def _extract(target: Path, files: list[_File]) -> Path:
             if _is_intact(target, files):  # another process won the race
                 return target
             with contextlib.suppress(FileNotFoundError):  # or it has moved it away already
-                target.rename(room / f"spoilt-{attempt}")
+                target.rename(staging / f"spoilt-{attempt}")
     raise StorageError("someone else keeps changing it", path=target)
 
 

@@ -21,7 +21,7 @@ class ScanLimits:
 
     max_depth: int = 6
     max_folders: int = 2_000
-    follows_out: bool = True
+    follow_external_symlinks: bool = True
     """Whether symlinks that lead out of the root are followed."""
 
 
@@ -45,11 +45,11 @@ class DirectoryScanner:
 
     root: str
     limits: ScanLimits
-    is_cut: bool = False
+    is_truncated: bool = False
     """Whether the root has more folders than the limit."""
-    looked_at: list[str] = field(default_factory=list[str])
+    visited_folders: list[str] = field(default_factory=list[str])
     """Folders that are no skills: new skills would appear in them."""
-    not_followed: list[str] = field(default_factory=list[str])
+    external_symlinks: list[str] = field(default_factory=list[str])
     """Symlinks that lead out of the root and were not followed."""
 
     def skills(self) -> Iterator[SkillFolder]:
@@ -68,13 +68,13 @@ class DirectoryScanner:
             seen.add(identity)
             visited += 1
             if visited > self.limits.max_folders + 1:
-                self.is_cut = True
+                self.is_truncated = True
                 return
             names, entries = self._look(path)
             if entries is not None and depth:
                 yield SkillFolder(path, identity, entries)
                 continue
-            self.looked_at.append(path)
+            self.visited_folders.append(path)
             if depth < self.limits.max_depth:
                 below = f"{path}/" if path else ""
                 pending += [(f"{below}{name}", depth + 1) for name in reversed(names)]
@@ -109,11 +109,11 @@ class DirectoryScanner:
         return sorted(item.name for item in below), None
 
     def _may_enter(self, path: str, item: "os.DirEntry[str]") -> bool:
-        if self.limits.follows_out or not item.is_symlink():
+        if self.limits.follow_external_symlinks or not item.is_symlink():
             return True
         if resolve_leniently(Path(item.path)).is_relative_to(resolve_leniently(Path(self.root))):
             return True
-        self.not_followed.append(f"{path}/{item.name}" if path else item.name)
+        self.external_symlinks.append(f"{path}/{item.name}" if path else item.name)
         return False
 
 
@@ -165,7 +165,7 @@ class NestedDiscovery:
     def __init__(self, project: Path, places: Sequence[str]) -> None:
         self._project = project.resolve()
         self._places = tuple(places)
-        self._looked_at: set[Path] = set()
+        self._visited: set[Path] = set()
 
     def discover(self, touched: Iterable[Path]) -> list[NestedRoot]:
         """Return new skill roots, the deepest first.
@@ -185,9 +185,9 @@ class NestedDiscovery:
             for folder in (start, *start.parents):
                 if folder == self._project or not folder.is_relative_to(self._project):
                     break
-                if folder in self._looked_at or len(self._looked_at) >= MAX_FOLDERS:
+                if folder in self._visited or len(self._visited) >= MAX_FOLDERS:
                     break  # its parents were visited with it
-                self._looked_at.add(folder)
+                self._visited.add(folder)
                 if is_folder(folder) and resolve_leniently(folder).is_relative_to(self._project):
                     yield folder
 
@@ -215,13 +215,13 @@ def is_gitignored(path: Path, top: Path) -> bool:
         *((folder, _gitignore(folder)) for folder in (top, *steps[:-1])),
     ]
     for step in steps:
-        said: bool | None = None
+        verdict: bool | None = None
         for folder, patterns in rules:
             if patterns is None or not step.is_relative_to(folder) or step == folder:
                 continue
-            answer = patterns.verdict(f"{step.relative_to(folder).as_posix()}/")
-            said = said if answer is None else answer
-        if said:
+            matched = patterns.verdict(f"{step.relative_to(folder).as_posix()}/")
+            verdict = verdict if matched is None else matched
+        if verdict:
             return True
     return False
 

@@ -40,8 +40,8 @@ class WatchTarget(NamedTuple):
 class FolderSnapshot:
     """Stat results of a folder and of its SKILL.md."""
 
-    place: WatchTarget | None
-    is_there: bool = False
+    target: WatchTarget | None
+    exists: bool = False
     mtime: int = 0
     skill_files: tuple[FileState, ...] = ()
     folders: int = 0
@@ -55,9 +55,9 @@ class FolderSnapshot:
         A scan in between may have missed a sub-folder that is back now, even with the same inode.
         Only the folder's mtime tells, if no other entry explains it.
         """
-        if before is None or not (self.is_there and before.is_there):
-            return self.is_there or (before is not None and before.is_there)
-        if (self.place, self.skill_files) != (before.place, before.skill_files):
+        if before is None or not (self.exists and before.exists):
+            return self.exists or (before is not None and before.exists)
+        if (self.target, self.skill_files) != (before.target, before.skill_files):
             return True
         is_unexplained = self.mtime != before.mtime and self.others == before.others
         return self.folders != before.folders or (was_read and is_unexplained)
@@ -85,9 +85,9 @@ def _absolute(folder: Path) -> Path:
 
 def take_snapshot(folder: Path, before: FolderSnapshot | None) -> FolderSnapshot:
     """Take a snapshot; the previous one helps if no file descriptor is left to list the folder."""
-    place, mtime = watch_target(folder)
-    if place is None or place.path != _absolute(folder):
-        return FolderSnapshot(place=place)
+    target, mtime = watch_target(folder)
+    if target is None or target.path != _absolute(folder):
+        return FolderSnapshot(target=target)
     files, folders, others = list[FileState](), list[tuple[str, int]](), list[tuple[str, int]]()
     try:
         with os.scandir(folder) as items:
@@ -99,11 +99,11 @@ def take_snapshot(folder: Path, before: FolderSnapshot | None) -> FolderSnapshot
                     group.append((item.name, item.inode()))
     except OSError as error:
         if error.errno in _NO_DESCRIPTORS:
-            return _snapshot_without_listing(folder, place, mtime, before)
+            return _snapshot_without_listing(folder, target, mtime, before)
         folders = [("", error.errno or 0)]
     return FolderSnapshot(
-        place=place,
-        is_there=True,
+        target=target,
+        exists=True,
         mtime=mtime,
         skill_files=tuple(sorted(files)),
         folders=hash(frozenset(folders)),
@@ -112,15 +112,15 @@ def take_snapshot(folder: Path, before: FolderSnapshot | None) -> FolderSnapshot
 
 
 def _snapshot_without_listing(
-    folder: Path, place: WatchTarget, mtime: int, before: FolderSnapshot | None
+    folder: Path, target: WatchTarget, mtime: int, before: FolderSnapshot | None
 ) -> FolderSnapshot:
     """Compare times alone: without a free file descriptor (EMFILE) a folder cannot be listed."""
     names = [state[0] for state in before.skill_files] if before else []
     states = [_file_state(folder / name) for name in names or [SKILL_MD]]
     is_same = before is not None and before.mtime == mtime
     return FolderSnapshot(
-        place=place,
-        is_there=True,
+        target=target,
+        exists=True,
         mtime=mtime,
         skill_files=tuple(state for state in states if any(state[1:])),
         folders=before.folders if before is not None and is_same else mtime,
@@ -155,7 +155,7 @@ Folders = Callable[[], Collection[Path]]
 class _Plan:
     """Folders watched by inotify, and folders that are polled."""
 
-    places: dict[Path, WatchTarget | None]
+    targets: dict[Path, WatchTarget | None]
     notified: dict[str, list[Path]]
     """Watched folder, and the requested folders that it stands for."""
     polled: frozenset[Path]
@@ -197,50 +197,54 @@ class _Watcher:
         self._stop = stop
         self._debounce_ms = max(debounce_ms, 1)
         self._max_watched = max_watched
-        self._known = dict[Path, FolderSnapshot]()
+        self._snapshots = dict[Path, FolderSnapshot]()
         # A limiter of its own: a thread that waits all day must not occupy a shared worker.
         self._limiter = anyio.CapacityLimiter(1)
-        self._said = set[str]()
+        self._logged = set[str]()
         self._next_poll = 0.0
         self._was_read = False
-        self._is_leaving = False
+        self._is_cancelled = False
 
     def is_set(self) -> bool:
         """Stop flag in the form that watchfiles polls, about twenty times a second."""
-        return self._is_leaving or self._stop.is_set()
+        return self._is_cancelled or self._stop.is_set()
 
     async def next_batch(self, folders: Folders) -> frozenset[Path]:
         """Wait for changed folders; an empty set means stopped."""
         while not self._stop.is_set():
-            wanted = frozenset(folders())
-            if changed := await self._round(wanted, folders):
+            requested = frozenset(folders())
+            if changed := await self._watch_round(requested, folders):
                 self._was_read = True
                 return changed
         return frozenset()
 
-    async def _round(self, wanted: frozenset[Path], folders: Folders) -> frozenset[Path]:
-        self._known = {path: seen for path, seen in self._known.items() if path in wanted}
-        plan = await self._in_thread(lambda: _plan(wanted, self._max_watched))
-        watcher = await self._in_thread(lambda: self._open(plan))
+    async def _watch_round(self, requested: frozenset[Path], folders: Folders) -> frozenset[Path]:
+        self._snapshots = {
+            path: snapshot for path, snapshot in self._snapshots.items() if path in requested
+        }
+        plan = await self._in_thread(lambda: _plan(requested, self._max_watched))
+        watcher = await self._in_thread(lambda: self._open_watch(plan))
         try:
             # After the watch is set up: later changes cause events, earlier ones show here.
-            finding = await self._look(plan, _Hints(wanted), wanted)
+            comparison = await self._compare_due(plan, _Hints(requested), requested)
             self._was_read = False
             end = time.monotonic() + _REARM_SECONDS
-            while not (finding.changed or finding.is_stale or self._stop.is_set()):
-                if time.monotonic() > end or frozenset(folders()) != wanted:
+            while not (comparison.changed or comparison.is_stale or self._stop.is_set()):
+                if time.monotonic() > end or frozenset(folders()) != requested:
                     break
-                if (news := await self._wait(watcher, plan)) is None:
+                if (hints := await self._wait(watcher, plan)) is None:
                     break
-                finding = await self._look(plan, news, plan.polled if watcher else wanted)
+                comparison = await self._compare_due(
+                    plan, hints, plan.polled if watcher else requested
+                )
         finally:
             if watcher is not None:
                 watcher.close()
-        return finding.changed
+        return comparison.changed
 
-    def _open(self, plan: _Plan) -> RustNotify | None:
+    def _open_watch(self, plan: _Plan) -> RustNotify | None:
         if plan.polled:
-            self._say_once("polled", "%d folders are looked at once a second", len(plan.polled))
+            self._log_once("polled", "%d folders are looked at once a second", len(plan.polled))
         if not plan.notified:
             return None
         try:
@@ -256,12 +260,12 @@ class _Watcher:
         except FileNotFoundError:
             return None  # deleted just now: the next snapshot shows that
         except (OSError, RuntimeError) as error:
-            self._say_once("refused", "no notices of changes, looking once a second: %s", error)
+            self._log_once("refused", "no notices of changes, looking once a second: %s", error)
             return None
 
-    def _say_once(self, what: str, text: str, *values: object) -> None:
-        if what not in self._said:
-            self._said.add(what)
+    def _log_once(self, what: str, text: str, *values: object) -> None:
+        if what not in self._logged:
+            self._logged.add(what)
             _log.warning(text, *values)
 
     async def _wait(self, watcher: RustNotify | None, plan: _Plan) -> _Hints | None:
@@ -270,54 +274,56 @@ class _Watcher:
             with anyio.move_on_after(_TICK_SECONDS):
                 await self._stop.wait()
             return _Hints()
-        self._is_leaving = False
-        told: set[tuple[int, str]] | None = None
+        self._is_cancelled = False
+        events: set[tuple[int, str]] | None = None
         async with anyio.create_task_group() as group:
-            group.start_soon(self._leave_when_cancelled)
-            told = await self._in_thread(lambda: self._take(watcher))
+            group.start_soon(self._stop_on_cancel)
+            events = await self._in_thread(lambda: self._read_events(watcher))
             group.cancel_scope.cancel()
-        return None if told is None else _hinted_folders(plan, (path for _, path in told))
+        return None if events is None else _hinted_folders(plan, (path for _, path in events))
 
-    async def _leave_when_cancelled(self) -> None:
+    async def _stop_on_cancel(self) -> None:
         """Set the stop flag on cancellation: a thread itself cannot be cancelled."""
         try:
             await anyio.sleep_forever()
         finally:
-            self._is_leaving = True
+            self._is_cancelled = True
 
-    def _take(self, watcher: RustNotify) -> set[tuple[int, str]] | None:
+    def _read_events(self, watcher: RustNotify) -> set[tuple[int, str]] | None:
         step = min(_STEP_MS, self._debounce_ms)
         try:
-            told = watcher.watch(self._debounce_ms, step, int(_TICK_SECONDS * 1000), self)
+            events = watcher.watch(self._debounce_ms, step, int(_TICK_SECONDS * 1000), self)
         except (OSError, RuntimeError) as error:  # for example a file name that is not UTF-8
             _log.debug("the watch broke: %s", error)
             return None
-        return set() if isinstance(told, str) else told
+        return set() if isinstance(events, str) else events
 
-    async def _look(self, plan: _Plan, news: _Hints, polled: frozenset[Path]) -> _Comparison:
+    async def _compare_due(
+        self, plan: _Plan, hints: _Hints, polled: frozenset[Path]
+    ) -> _Comparison:
         """Compare the hinted folders and, if a poll is due, the polled ones."""
         began = time.monotonic()
         due = polled if began >= self._next_poll else frozenset[Path]()
-        if not (news.hinted or due):
+        if not (hints.hinted or due):
             return _Comparison(frozenset(), is_stale=False)
-        finding = await self._in_thread(
-            lambda: self._compare(plan, news._replace(hinted=news.hinted | due))
+        comparison = await self._in_thread(
+            lambda: self._compare(plan, hints._replace(hinted=hints.hinted | due))
         )
         if due:
             now = time.monotonic()
             self._next_poll = now + max(_TICK_SECONDS / 2, _POLL_BACKOFF * (now - began))
-        return finding
+        return comparison
 
-    def _compare(self, plan: _Plan, news: _Hints) -> _Comparison:
+    def _compare(self, plan: _Plan, hints: _Hints) -> _Comparison:
         changed, is_stale = set[Path](), False
-        for folder in news.hinted:
-            before = self._known.get(folder)
-            seen = take_snapshot(folder, before)
-            self._known[folder] = seen
-            is_stale = is_stale or seen.place != plan.places[folder]
+        for folder in hints.hinted:
+            before = self._snapshots.get(folder)
+            snapshot = take_snapshot(folder, before)
+            self._snapshots[folder] = snapshot
+            is_stale = is_stale or snapshot.target != plan.targets[folder]
             # Two writes within one tick of the file system's clock have equal stat results.
-            is_other = seen.differs(before, was_read=self._was_read)
-            if is_other or (seen.is_there and folder in news.touched):
+            is_changed = snapshot.differs(before, was_read=self._was_read)
+            if is_changed or (snapshot.exists and folder in hints.touched):
                 changed.add(folder)
         return _Comparison(frozenset(changed), is_stale)
 
@@ -325,22 +331,22 @@ class _Watcher:
         return await anyio.to_thread.run_sync(work, limiter=self._limiter)
 
 
-def _plan(wanted: Iterable[Path], max_watched: int) -> _Plan:
+def _plan(requested: Iterable[Path], max_watched: int) -> _Plan:
     """Assign inotify watches to upper folders first, where new skills appear."""
-    places = {folder: watch_target(folder)[0] for folder in wanted}
+    targets = {folder: watch_target(folder)[0] for folder in requested}
     notified, polled = dict[str, list[Path]](), list[Path]()
     by_node = dict[tuple[int, int], str]()
-    for folder in sorted(places, key=lambda path: (len(path.parts), path)):
-        place = places[folder]
-        node = place[1:] if place else (0, 0)
+    for folder in sorted(targets, key=lambda path: (len(path.parts), path)):
+        target = targets[folder]
+        node = target[1:] if target else (0, 0)
         # inotify reports one name only if two paths lead to the same inode.
-        path = by_node.get(node) or (_inotify_path(place.path) if place else None)
+        path = by_node.get(node) or (_inotify_path(target.path) if target else None)
         if path is None or (path not in notified and len(notified) >= max_watched):
             polled.append(folder)
             continue
         by_node[node] = path
         notified.setdefault(path, []).append(folder)
-    return _Plan(places=places, notified=notified, polled=frozenset(polled))
+    return _Plan(targets=targets, notified=notified, polled=frozenset(polled))
 
 
 def _inotify_path(folder: Path) -> str | None:

@@ -72,13 +72,13 @@ class FolderSource:
         origin: Origin,
         limits: ScanLimits = DEFAULT_LIMITS,
         *,
-        memory: ScanCache | None = None,
+        cache: ScanCache | None = None,
         needs_trust: bool | None = None,
         home: Path | None = None,
     ) -> None:
         self.root = root
         self._limits = limits
-        self._memory = memory
+        self._cache = cache
         self._known: dict[str, _KnownFolder] = {}
         self._roots: tuple[Path, ...] = (root,)
         self.provenance = Provenance(
@@ -117,17 +117,17 @@ class FolderSource:
 
     def _scan(self) -> Scan:
         before = self._known
-        recalled = self._memory.recall(self.id) if self._memory and not before else {}
+        cached = self._cache.load(self.id) if self._cache and not before else {}
         walk = DirectoryScanner(str(self.root), self._limits)
         try:
             folders = list(walk.skills())
         except OSError as error:
             raise SourceError(error.strerror or str(error), source=self.id) from None
         self._known = {
-            folder.path: self._read(folder, before.get(folder.path), recalled) for folder in folders
+            folder.path: self._read(folder, before.get(folder.path), cached) for folder in folders
         }
-        self._note_roots(walk.looked_at)
-        self._remember(before, recalled)
+        self._update_roots(walk.visited_folders)
+        self._update_cache(before, cached)
         self._known = {path: known.without_data() for path, known in self._known.items()}
         readings = [known.reading for known in self._known.values()]
         problems = [problem for reading in readings for problem in reading.problems]
@@ -135,75 +135,77 @@ class FolderSource:
             skills=tuple(reading.skill for reading in readings if reading.skill),
             problems=(
                 *problems,
-                *map(self._led_out, walk.not_followed),
-                *([self._cut()] if walk.is_cut else []),
+                *map(self._external_symlink_problem, walk.external_symlinks),
+                *([self._limit_problem()] if walk.is_truncated else []),
             ),
         )
 
-    def _note_roots(self, looked_at: list[str]) -> None:
+    def _update_roots(self, visited_folders: list[str]) -> None:
         """Build the watched paths once per scan: the watcher asks for them every second."""
         skills = (known.reading.skill for known in self._known.values())
         own = dict(zip(self._known, (skill and skill.root for skill in skills), strict=True))
-        roots = [self.root / path for path in looked_at]
+        roots = [self.root / path for path in visited_folders]
         roots += [root or self.root / path for path, root in own.items()]
         self._roots = tuple(roots) or (self.root,)
 
     def _read(
-        self, folder: SkillFolder, known: _KnownFolder | None, recalled: dict[str, CachedReading]
+        self, folder: SkillFolder, known: _KnownFolder | None, cached: dict[str, CachedReading]
     ) -> _KnownFolder:
         path = f"{self.root}/{folder.path}"
         stamp = tree.stamp(path, folder.entries, is_ours=not self.provenance.needs_trust)
         if known is not None and known.is_current(stamp):
             return known
-        if stamp is not None and (kept := recalled.get(folder.path)) is not None:
-            reading = self._recall(folder, stamp, kept)
+        if stamp is not None and (entry := cached.get(folder.path)) is not None:
+            reading = self._load_cached(folder, stamp, entry)
             if reading is not None:
                 return reading
         now = time.time_ns()
         reading = read_skill(Path(path), self.provenance)
-        told = tuple(
+        problems = tuple(
             replace(p, where=_problem_location(folder.path, p.where)) for p in reading.problems
         )
         digest = stamp.digest if stamp else b""
         if reading.skill is None and known is not None and known.reading.skill is not None:
-            kept_on = Problem(code="last_good_kept", where=folder.path, severity="warning")
+            fallback = Problem(code="last_good_kept", where=folder.path, severity="warning")
             # Approval of the last good version does not extend to the files that are beside it now.
-            skill = self._marked(known.reading.skill) if self.provenance.needs_trust else None
-            last = ParseResult(skill=skill or known.reading.skill, problems=(*told, kept_on))
+            skill = self._rehash(known.reading.skill) if self.provenance.needs_trust else None
+            last = ParseResult(skill=skill or known.reading.skill, problems=(*problems, fallback))
             return _KnownFolder(
                 last, digest, now, known.stamp if known.good is None else known.good
             )
         skill = reading.skill and replace(reading.skill, folder_id=folder.identity)
-        return _KnownFolder(ParseResult(skill=skill, problems=told, data=reading.data), digest, now)
+        return _KnownFolder(
+            ParseResult(skill=skill, problems=problems, data=reading.data), digest, now
+        )
 
-    def _marked(self, skill: Skill) -> Skill:
+    def _rehash(self, skill: Skill) -> Skill:
         """Replace the fingerprint of an untrusted skill by the hash of its current files."""
         mark = tree.fingerprint(self._folder_of(skill), is_ours=False)
         return replace(skill, fingerprint=mark if isinstance(mark, Fingerprint) else None)
 
-    def _recall(
-        self, folder: SkillFolder, stamp: tree.Stamp, kept: CachedReading
+    def _load_cached(
+        self, folder: SkillFolder, stamp: tree.Stamp, entry: CachedReading
     ) -> _KnownFolder | None:
-        if kept.stamp != stamp.digest or kept.read_ns - stamp.newest_ns <= SETTLED_NS:
+        if entry.stamp != stamp.digest or entry.read_ns - stamp.newest_ns <= SETTLED_NS:
             return None
         reading = scan_cache.deserialize(
-            kept.reading,
+            entry.reading,
             root=Path(f"{self.root}/{folder.path}"),
             provenance=self.provenance,
             folder_id=folder.identity,
         )
-        return reading and _KnownFolder(reading, kept.stamp, kept.read_ns)
+        return reading and _KnownFolder(reading, entry.stamp, entry.read_ns)
 
-    def _remember(
-        self, before: dict[str, _KnownFolder], recalled: dict[str, CachedReading]
+    def _update_cache(
+        self, before: dict[str, _KnownFolder], cached: dict[str, CachedReading]
     ) -> None:
         """Cache new parse results with their text: the last good version after a bad edit."""
-        if self._memory is None:
+        if self._cache is None:
             return
         new = dict[str, CachedReading]()
         for path, known in self._known.items():
             is_old = known is before.get(path) or (
-                path in recalled and recalled[path].read_ns == known.read_ns
+                path in cached and cached[path].read_ns == known.read_ns
             )
             if is_old or known.good is not None or not known.stamp:
                 continue
@@ -211,15 +213,15 @@ class FolderSource:
             if reading is not None:
                 document = known.reading.data
                 new[path] = CachedReading(known.stamp, known.read_ns, reading, document)
-        gone = [path for path in (*before, *recalled) if path not in self._known]
+        gone = [path for path in (*before, *cached) if path not in self._known]
         if new or gone:
-            self._memory.keep(self.id, new, gone)
+            self._cache.store(self.id, new, gone)
 
-    def _led_out(self, path: str) -> Problem:
+    def _external_symlink_problem(self, path: str) -> Problem:
         details = {"path": self.root / path, "target": resolve_leniently(self.root / path)}
         return Problem(code="link_leads_out", where=path, severity="warning", details=details)
 
-    def _cut(self) -> Problem:
+    def _limit_problem(self) -> Problem:
         details = {"limit": self._limits.max_folders}
         where = str(self.root)
         return Problem(code="folder_limit", where=where, severity="warning", details=details)
@@ -244,9 +246,9 @@ class FolderSource:
         """Load the last good body from the cache."""
         path = self._folder_of(skill).relative_to(self.root).as_posix()
         known = self._known.get(path)
-        if self._memory is None or known is None or known.good is None:
+        if self._cache is None or known is None or known.good is None:
             return None
-        document = self._memory.document(self.id, path, known.good)
+        document = self._cache.document(self.id, path, known.good)
         body = parse_body(document) if document is not None else None
         return None if isinstance(body, Problem) else body
 

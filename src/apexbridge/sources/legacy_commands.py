@@ -99,8 +99,12 @@ class LegacySource:
         skills, problems = list[Skill](), list(listing.problems)
         for name, path in listing.files.items():
             data = self._read(path)
-            skill, told = (None, [data]) if isinstance(data, Problem) else self._skill(name, data)
-            problems += [replace(problem, where=_location(path, problem.where)) for problem in told]
+            skill, found_problems = (
+                (None, [data]) if isinstance(data, Problem) else self._skill(name, data)
+            )
+            problems += [
+                replace(problem, where=_location(path, problem.where)) for problem in found_problems
+            ]
             if skill is not None:
                 skills.append(skill)
         return skills, problems
@@ -132,14 +136,14 @@ class LegacySource:
         return skill, problems
 
     def _content(self, skill: Skill) -> SkillContent:
-        path = self._path_of(skill)
+        path = self._command_path(skill)
         data = self._read(path)
         opened = data if isinstance(data, Problem) else _open(data)
         if isinstance(opened, Problem):
             raise SourceError(f"{path}: {opened.message}", source=self.id)
         return SkillContent(skill=skill, body=opened[1])
 
-    def _path_of(self, skill: Skill) -> PurePosixPath:
+    def _command_path(self, skill: Skill) -> PurePosixPath:
         if skill.provenance.source_id == self.id:
             if skill.name not in self._files:
                 self._files = self._list().files
@@ -152,10 +156,10 @@ class LegacySource:
         files, problems = dict[str, PurePosixPath](), list[Problem]()
         for number, found in enumerate(self._walk()):
             if number >= self._limits.max_folders:
-                problems.append(self._cut())
+                problems.append(self._limit_problem())
                 break
-            told = [found] if isinstance(found, Problem) else _claim_name(found, files)
-            problems += told
+            found_problems = [found] if isinstance(found, Problem) else _claim_name(found, files)
+            problems += found_problems
         return _CommandFiles(files=files, problems=tuple(problems))
 
     def _walk(self) -> Iterator[PurePosixPath | Problem]:
@@ -165,9 +169,9 @@ class LegacySource:
             folder = pending.pop()
             visited += 1
             if visited > self._limits.max_folders + 1:
-                yield self._cut()
+                yield self._limit_problem()
                 return
-            entries = self._look(folder)
+            entries = self._list_folder(folder)
             if folder.parts and _is_skill(entries):
                 continue
             below = list[PurePosixPath]()
@@ -178,23 +182,25 @@ class LegacySource:
                 elif kind == "file" and path.suffix.lower() == ".md":
                     yield path
                 elif kind == "link":
-                    yield from self._tell_link(path, entry)
+                    yield from self._report_symlink(path, entry)
             pending += reversed(below)
 
-    def _cut(self) -> Problem:
+    def _limit_problem(self) -> Problem:
         cut = _warning("folder_limit", limit=self._limits.max_folders)
         return replace(cut, where=str(self.root))
 
-    def _tell_link(self, path: PurePosixPath, entry: "os.DirEntry[str]") -> list[Problem]:
+    def _report_symlink(self, path: PurePosixPath, entry: "os.DirEntry[str]") -> list[Problem]:
         """Report a skipped symlink, unless it is a skill, which the folder scan finds."""
         if entry.is_dir():
-            is_left_out = not _is_skill(self._look(path))
+            is_skipped_entry = not _is_skill(self._list_folder(path))
         else:
-            is_left_out = path.suffix.lower() == ".md"
-        told = _warning("command_unreadable", detail="it is a link, and links are not followed")
-        return [replace(told, where=path.as_posix())] if is_left_out else []
+            is_skipped_entry = path.suffix.lower() == ".md"
+        found_problems = _warning(
+            "command_unreadable", detail="it is a link, and links are not followed"
+        )
+        return [replace(found_problems, where=path.as_posix())] if is_skipped_entry else []
 
-    def _look(self, folder: PurePosixPath) -> "list[os.DirEntry[str]]":
+    def _list_folder(self, folder: PurePosixPath) -> "list[os.DirEntry[str]]":
         try:
             with os.scandir(self.root / folder) as items:
                 seen = [i for i in items if not is_skipped(i.name)]

@@ -28,13 +28,13 @@ def reader_id() -> str:
 
 
 def _source_stats() -> Iterator[str]:
-    for room in (skills, permissions):
-        for path in sorted(Path(place) for place in room.__path__):
-            modules = sorted(path.glob("*.py"))
-            # In a zip file no module has a stat result: the archive's is used.
-            for module in modules or [next(p for p in path.parents if p.exists())]:
-                status = module.stat()
-                yield f"{module.name} {status.st_size} {status.st_mtime_ns}"
+    folders = [Path(place) for package in (skills, permissions) for place in package.__path__]
+    for folder in sorted(folders):
+        modules = [*sorted(folder.glob("*.py")), *folder.parent.glob("path_patterns.py")]
+        # In a zip file no module has a stat result: the archive's is used.
+        for module in modules or [next(p for p in folder.parents if p.exists())]:
+            status = module.stat()
+            yield f"{module.name} {status.st_size} {status.st_mtime_ns}"
 
 
 def serialize(reading: ParseResult) -> bytes | None:
@@ -43,7 +43,7 @@ def serialize(reading: ParseResult) -> bytes | None:
     if skill is None or skill.fingerprint is None:
         return None
     mark = skill.fingerprint
-    kept = {
+    fields = {
         "name": skill.name,
         "description": skill.description,
         "manifest": skill.manifest.model_dump(by_alias=True, exclude_defaults=True, mode="json"),
@@ -53,7 +53,7 @@ def serialize(reading: ParseResult) -> bytes | None:
         "problems": [[p.code, p.where, p.severity, p.details] for p in reading.problems],
     }
     try:
-        return json.dumps(kept, ensure_ascii=False, allow_nan=False).encode()
+        return json.dumps(fields, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError):  # a detail that is not JSON, or a lone surrogate
         return None
 
@@ -63,25 +63,25 @@ def deserialize(
 ) -> ParseResult | None:
     """Deserialize; None if the data is invalid."""
     try:
-        kept: dict[str, Any] = json.loads(data)
-        size, files, sha256 = kept["fingerprint"]
-        if not all(isinstance(kept[key], str) for key in ("name", "description")):
+        fields: dict[str, Any] = json.loads(data)
+        size, files, sha256 = fields["fingerprint"]
+        if not all(isinstance(fields[key], str) for key in ("name", "description")):
             return None
         skill = Skill(
-            name=kept["name"],
-            description=kept["description"],
-            manifest=SkillManifest.model_validate(kept["manifest"]),
+            name=fields["name"],
+            description=fields["description"],
+            manifest=SkillManifest.model_validate(fields["manifest"]),
             provenance=provenance,
             root=root,
             folder_id=folder_id,
             fingerprint=Fingerprint(size=size, files=files, sha256=sha256),
-            tools=tuple(ToolPattern(tool, argument) for tool, argument in kept["tools"]),
-            hooks=tuple(_hook(**declared) for declared in kept["hooks"]),
+            tools=tuple(ToolPattern(tool, argument) for tool, argument in fields["tools"]),
+            hooks=tuple(_hook(**declared) for declared in fields["hooks"]),
             is_trusted=not provenance.needs_trust,
         )
         problems = tuple(
             Problem(code=code, where=where, severity=severity, details=details)
-            for code, where, severity, details in kept["problems"]
+            for code, where, severity, details in fields["problems"]
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -127,14 +127,14 @@ class ScanCache:
     def __init__(self, path: Path) -> None:
         self._path = path
         # One lock per process, so that only other processes can cause a busy database.
-        self._turn = threading.Lock()
-        self._rests_until = 0.0
+        self._lock = threading.Lock()
+        self._paused_until = 0.0
 
-    def recall(self, source: str) -> dict[str, CachedReading]:
+    def load(self, source: str) -> dict[str, CachedReading]:
         """Load all results of a source, by folder."""
-        with self._turn:
+        with self._lock:
             try:
-                if self._is_left_alone(source) or not self._path.exists():
+                if self._is_paused(source) or not self._path.exists():
                     return {}
                 with contextlib.closing(self._open()) as database:
                     rows = database.execute(
@@ -144,32 +144,32 @@ class ScanCache:
                     )
                     return {folder: CachedReading(*rest) for folder, *rest in rows}
             except sqlite3.DatabaseError as error:
-                self._begin_anew(error)
+                self._recreate(error)
             except OSError as error:
                 log.debug("Nothing is remembered of earlier scans: %s", error)
             return {}
 
-    def keep(self, source: str, new: Mapping[str, CachedReading], gone: Iterable[str]) -> None:
+    def store(self, source: str, new: Mapping[str, CachedReading], gone: Iterable[str]) -> None:
         """Insert or replace these folders, and delete those."""
         rows = [
             (source, folder, reader_id(), *k[:-1], zlib.compress(k.document, 1))
             for folder, k in new.items()
             if _is_encodable(folder)
         ]
-        lost = [(source, folder) for folder in gone if _is_encodable(folder)]
-        with self._turn:
-            if self._is_left_alone(source):
+        deleted = [(source, folder) for folder in gone if _is_encodable(folder)]
+        with self._lock:
+            if self._is_paused(source):
                 return
             try:
                 with contextlib.closing(self._open()) as database, database:
                     database.executemany(
-                        "DELETE FROM readings WHERE source = ? AND folder = ?", lost
+                        "DELETE FROM readings WHERE source = ? AND folder = ?", deleted
                     )
                     database.executemany(
                         "INSERT OR REPLACE INTO readings VALUES (?, ?, ?, ?, ?, ?, ?)", rows
                     )
             except sqlite3.DatabaseError as error:
-                self._begin_anew(error)
+                self._recreate(error)
             except OSError as error:
                 log.debug("This scan is not remembered: %s", error)
 
@@ -186,8 +186,8 @@ class ScanCache:
             log.debug("An earlier SKILL.md cannot be read: %s", error)
             return None
 
-    def _is_left_alone(self, source: str) -> bool:
-        return time.monotonic() < self._rests_until or not _is_encodable(source)
+    def _is_paused(self, source: str) -> bool:
+        return time.monotonic() < self._paused_until or not _is_encodable(source)
 
     def _open(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -198,11 +198,11 @@ class ScanCache:
         database.execute(_SCHEMA)
         return database
 
-    def _begin_anew(self, error: sqlite3.DatabaseError) -> None:
+    def _recreate(self, error: sqlite3.DatabaseError) -> None:
         if isinstance(
             error, sqlite3.OperationalError
         ):  # locked, full or read-only, but not corrupt
-            self._rests_until = time.monotonic() + RETRY_AFTER_SECONDS
+            self._paused_until = time.monotonic() + RETRY_AFTER_SECONDS
             log.debug("Earlier scans cannot be used: %s", error)
             return
         log.warning("What is remembered of earlier scans is broken, and begun anew: %s", error)

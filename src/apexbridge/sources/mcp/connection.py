@@ -77,17 +77,17 @@ class StderrTail:
     """Ring buffer of a process's stderr, read from a pipe."""
 
     def __init__(self) -> None:
-        self._kept = b""
-        self._is_cut = False
+        self._buffer = b""
+        self._is_truncated = False
 
     @property
     def text(self) -> str:
         """The last complete lines: redaction would miss a secret that is cut in half."""
-        lines = self._kept.decode("utf-8", "replace").splitlines()[self._is_cut :]
+        lines = self._buffer.decode("utf-8", "replace").splitlines()[self._is_truncated :]
         return " | ".join([line.strip() for line in lines if line.strip()][-MAX_STDERR_LINES:])
 
     @asynccontextmanager
-    async def reading(self) -> AsyncGenerator[TextIO]:
+    async def open_pipe(self) -> AsyncGenerator[TextIO]:
         """Open a pipe and yield its write end for a process; the caller closes it then."""
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
@@ -100,29 +100,29 @@ class StderrTail:
                     finally:
                         tasks.cancel_scope.cancel()
         finally:
-            self._take_rest(reader)
+            self._drain(reader)
             os.close(reader)
 
     async def _follow(self, reader: int) -> None:
         while True:
             await anyio.wait_readable(reader)
-            if not self._take(reader):
+            if not self._read_chunk(reader):
                 return
 
-    def _take_rest(self, reader: int) -> None:
-        """Read what is buffered; a grandchild process may hold the pipe open forever."""
+    def _drain(self, reader: int) -> None:
+        """Read what is buffered; a grandchild process may keep the pipe open forever."""
         for _ in range(64):
-            if not self._take(reader):
+            if not self._read_chunk(reader):
                 return
 
-    def _take(self, reader: int) -> bool:
+    def _read_chunk(self, reader: int) -> bool:
         try:
             data = os.read(reader, 64 * 1024)
         except BlockingIOError:
             return False
-        longer = self._kept + data
-        self._is_cut = self._is_cut or len(longer) > MAX_STDERR_BYTES
-        self._kept = longer[-MAX_STDERR_BYTES:]
+        longer = self._buffer + data
+        self._is_truncated = self._is_truncated or len(longer) > MAX_STDERR_BYTES
+        self._buffer = longer[-MAX_STDERR_BYTES:]
         return bool(data)
 
 
@@ -146,9 +146,9 @@ class _OpenConnection(Generic[T]):
 
     scope: anyio.CancelScope
     ready: anyio.Event = field(default_factory=anyio.Event)
-    over: anyio.Event = field(default_factory=anyio.Event)
+    closed: anyio.Event = field(default_factory=anyio.Event)
     values: list[T] = field(default_factory=list[T])
-    uses: set[anyio.CancelScope] = field(default_factory=set[anyio.CancelScope])
+    calls: set[anyio.CancelScope] = field(default_factory=set[anyio.CancelScope])
     error: Exception | None = None
 
 
@@ -161,20 +161,20 @@ class SharedConnection(Generic[T]):
     """
 
     def __init__(
-        self, opening: Callable[[], AbstractAsyncContextManager[T]], *, seconds: float
+        self, connect: Callable[[], AbstractAsyncContextManager[T]], *, seconds: float
     ) -> None:
-        self._opening = opening
+        self._connect = connect
         self._seconds = seconds
         self._lock = threading.Lock()
         self._portal: BlockingPortal | None = None
         self._closing = ExitStack()
         self._is_closed = False
-        self._hold: _OpenConnection[T] | None = None
+        self._connection: _OpenConnection[T] | None = None
         self._tasks: TaskGroup
         self._stop: anyio.Event
 
     async def run(self, work: Callable[[T], Awaitable[R]]) -> R:
-        """Run a coroutine function with the connection; retry once if an older connection was lost.
+        """Call an async function with the connection; retry once if an older one was lost.
 
         Raises:
             ConnectionLostError: If the connect fails, or the connection is lost at once.
@@ -193,7 +193,7 @@ class SharedConnection(Generic[T]):
 
     async def close(self) -> None:
         """Close the connection and stop the thread."""
-        await anyio.to_thread.run_sync(self._shut)
+        await anyio.to_thread.run_sync(self._close_blocking)
 
     def _start(self) -> BlockingPortal:
         with self._lock:
@@ -205,7 +205,7 @@ class SharedConnection(Generic[T]):
                 self._closing.callback(self._portal.call, self._end)
             return self._portal
 
-    def _shut(self) -> None:
+    def _close_blocking(self) -> None:
         with self._lock:
             self._is_closed = True
             self._closing.close()
@@ -221,64 +221,65 @@ class SharedConnection(Generic[T]):
         self._stop.set()
 
     async def _attempt(self, work: Callable[[T], Awaitable[R]]) -> R:
-        older = hold = self._hold
+        previous = connection = self._connection
         try:
             with anyio.fail_after(self._seconds):
-                if older is not None:
+                if previous is not None:
                     with suppress(ConnectionLostError):
-                        return await self._use(older, work)
-                hold = self._current()
-                return await self._use(hold, work)
+                        return await self._use(previous, work)
+                connection = self._get_or_connect()
+                return await self._use(connection, work)
         except TimeoutError:
-            self._drop(hold)
+            self._drop(connection)
             raise
 
-    async def _use(self, hold: _OpenConnection[T], work: Callable[[T], Awaitable[R]]) -> R:
-        await hold.ready.wait()
-        if not hold.values:
-            raise ConnectionLostError from hold.error
+    async def _use(self, connection: _OpenConnection[T], work: Callable[[T], Awaitable[R]]) -> R:
+        await connection.ready.wait()
+        if not connection.values:
+            raise ConnectionLostError from connection.error
         with anyio.CancelScope() as scope:
-            hold.uses.add(scope)
+            connection.calls.add(scope)
             try:
-                return await work(hold.values[0])
+                return await work(connection.values[0])
             except ConnectionLostError:
-                self._drop(hold)
-                await hold.over.wait()  # by then the cause is known and the context is exited
+                self._drop(connection)
+                # By then the cause is known and the context is exited.
+                await connection.closed.wait()
                 raise
             finally:
-                hold.uses.discard(scope)
-        raise ConnectionLostError from hold.error
+                connection.calls.discard(scope)
+        raise ConnectionLostError from connection.error
 
-    def _current(self) -> _OpenConnection[T]:
+    def _get_or_connect(self) -> _OpenConnection[T]:
         """Return the current connection, or start a new one."""
         if self._is_closed:
             raise ConnectionClosedError
-        if self._hold is None:
+        if self._connection is None:
             scope = anyio.CancelScope(deadline=anyio.current_time() + self._seconds)
-            self._hold = _OpenConnection[T](scope)
-            self._tasks.start_soon(self._keep, self._hold)
-        return self._hold
+            self._connection = _OpenConnection[T](scope)
+            self._tasks.start_soon(self._hold_open, self._connection)
+        return self._connection
 
-    async def _keep(self, hold: _OpenConnection[T]) -> None:
+    async def _hold_open(self, connection: _OpenConnection[T]) -> None:
         try:
-            with hold.scope:
-                async with self._opening() as value:
-                    hold.scope.deadline = math.inf
-                    hold.values.append(value)
-                    hold.ready.set()
+            with connection.scope:
+                async with self._connect() as value:
+                    connection.scope.deadline = math.inf
+                    connection.values.append(value)
+                    connection.ready.set()
                     await anyio.sleep_forever()
-        except Exception as error:  # noqa: BLE001  # whoever waits for it must hear of it
-            hold.error = error
+        except Exception as error:  # noqa: BLE001  # raised again in the callers that wait for it
+            connection.error = error
         finally:
-            self._drop(hold)
-            hold.ready.set()
-            hold.over.set()
-            for scope in hold.uses:
+            self._drop(connection)
+            connection.ready.set()
+            connection.closed.set()
+            for scope in connection.calls:
                 scope.cancel()
 
-    def _drop(self, hold: _OpenConnection[T] | None) -> None:
+    def _drop(self, connection: _OpenConnection[T] | None) -> None:
         """Discard a connection, so that the next call reconnects."""
-        if hold is not None:
-            hold.scope.cancel()
-            if self._hold is hold:
-                self._hold = None
+        if connection is not None:
+            connection.scope.cancel()
+            if self._connection is connection:
+                self._connection = None

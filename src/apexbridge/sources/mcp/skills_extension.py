@@ -197,8 +197,8 @@ def _files(uri: str, listed: list[_File]) -> dict[str, ExtensionFile] | str:
 
 def _is_inside(path: str) -> bool:
     parts = path.split("/")
-    odd = any(char < " " or char in "\\\x7f" for char in path)
-    return not odd and not {"", ".", ".."} & set(parts) and str(PurePosixPath(path)) == path
+    has_control = any(char < " " or char in "\\\x7f" for char in path)
+    return not has_control and not {"", ".", ".."} & set(parts) and str(PurePosixPath(path)) == path
 
 
 def _fingerprint(files: Mapping[str, ExtensionFile]) -> Fingerprint:
@@ -285,9 +285,11 @@ def build_listing(
     entries: Iterable[Any], prompts: Iterable[Prompt], *, server: str, provenance: Provenance
 ) -> McpListing:
     """Convert entries and prompts; if a name is offered both ways, the skill wins."""
-    skills, wrong = skills_from_entries(entries, server=server, provenance=provenance)
-    offered, odd = skills_from_prompts(prompts, server=server, provenance=provenance, taken=skills)
-    return McpListing(skills=skills, prompts=offered, problems=(*wrong, *odd))
+    skills, entry_problems = skills_from_entries(entries, server=server, provenance=provenance)
+    offered, prompt_problems = skills_from_prompts(
+        prompts, server=server, provenance=provenance, taken=skills
+    )
+    return McpListing(skills=skills, prompts=offered, problems=(*entry_problems, *prompt_problems))
 
 
 async def all_pages(

@@ -92,10 +92,10 @@ class McpSource:
         self._address = address
         self._changed = changed
         self._provenance = Provenance(origin=Origin.MCP, source_id=f"mcp:{name}")
-        self._lane = SharedConnection(self._connect, seconds=address.seconds)
-        self._known = McpListing()
-        self._tail = StderrTail()
-        self._spoke_nonsense = False
+        self._connection = SharedConnection(self._connect, seconds=address.seconds)
+        self._listing = McpListing()
+        self._stderr = StderrTail()
+        self._has_invalid_output = False
         self._loop: anyio.lowlevel.EventLoopToken | None = None
 
     @property
@@ -110,18 +110,18 @@ class McpSource:
 
     async def scan(self) -> Scan:
         """List prompts and skills; a server may offer neither."""
-        self._known = known = await self._ask(self._list)
-        found = (*known.skills.values(), *known.prompts.values())
-        return Scan(skills=tuple(entry.skill for entry in found), problems=known.problems)
+        self._listing = listing = await self._call(self._list)
+        found = (*listing.skills.values(), *listing.prompts.values())
+        return Scan(skills=tuple(entry.skill for entry in found), problems=listing.problems)
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
         """Load the body: the verified SKILL.md, or the prompt rendered with the arguments."""
-        entry = self._known.entry(skill)
+        entry = self._listing.entry(skill)
         if isinstance(entry, PromptSkill):
             work = partial(
                 _get_prompt, name=entry.prompt.name, values=bind_arguments(entry, arguments)
             )
-            text = await self._ask(work)
+            text = await self._call(work)
             if len(text) > MAX_CONTENT:
                 raise SourceError(f"more than {MAX_CONTENT} characters", source=self.id)
             return SkillContent(skill=skill, body=text)
@@ -134,18 +134,18 @@ class McpSource:
 
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
         """Load a file that the skill's entry announces."""
-        entry = self._known.entry(skill)
+        entry = self._listing.entry(skill)
         if isinstance(entry, PromptSkill) or str(path) not in entry.files:
             raise SourceError(f"there is no {sanitize_line(str(path), 200)}", source=self.id)
         return SkillResource(skill=skill, path=path, data=await self._file(entry, str(path)))
 
     async def close(self) -> None:
         """Close the connection, and end the server process."""
-        await self._lane.close()
+        await self._connection.close()
 
     async def _file(self, entry: ExtensionSkill, path: str) -> bytes:
         file = entry.files[path]
-        data = await self._ask(partial(_read_resource, uri=file.uri))
+        data = await self._call(partial(_read_resource, uri=file.uri))
         difference = file.difference(data)
         if difference:
             raise mismatch_error(self.id, path, difference)
@@ -160,29 +160,29 @@ class McpSource:
         if offers.prompts is not None:
             prompts, cut = await all_pages(partial(_prompts_page, client), self.id)
             problems += cut
-        known = build_listing(
+        listing = build_listing(
             entries, map(_prompt, prompts), server=self._server, provenance=self._provenance
         )
-        return replace(known, problems=(*problems, *known.problems))
+        return replace(listing, problems=(*problems, *listing.problems))
 
-    async def _ask(self, work: Callable[[Client], Awaitable[R]]) -> R:
+    async def _call(self, work: Callable[[Client], Awaitable[R]]) -> R:
         """Call the server; every failure becomes a source error with a reason."""
         self._loop = anyio.lowlevel.current_token()
         try:
-            return await self._lane.run(partial(_detect_connection_loss, work))
+            return await self._connection.run(partial(_detect_connection_loss, work))
         except ConnectionClosedError:
             raise SourceError("it is closed", source=self.id) from None
         except TimeoutError:
             reason = f"no answer within {self._address.seconds:g} seconds"
-            raise self._down(reason) from None
+            raise self._error(reason) from None
         except Exception as error:  # noqa: BLE001  # a server's nonsense can raise anything
-            raise self._down(self._reason(error)) from None
+            raise self._error(self._reason(error)) from None
 
-    def _down(self, reason: str) -> SourceError:
+    def _error(self, reason: str) -> SourceError:
         """Build the error message: the reason, and stderr if the process did not answer."""
         if not reason.startswith(_ANSWERED):
-            reason += "; it wrote what is not MCP" if self._spoke_nonsense else ""
-            reason += f"; it said: {self._tail.text}" if self._tail.text else ""
+            reason += "; it wrote what is not MCP" if self._has_invalid_output else ""
+            reason += f"; it said: {self._stderr.text}" if self._stderr.text else ""
         return SourceError(sanitize_line(self._address.redact(reason), MAX_DETAIL), source=self.id)
 
     def _reason(self, error: BaseException | None) -> str:
@@ -203,10 +203,10 @@ class McpSource:
 
     @asynccontextmanager
     async def _connect(self) -> AsyncGenerator[Client]:
-        self._spoke_nonsense, self._tail = False, StderrTail()
+        self._has_invalid_output, self._stderr = False, StderrTail()
         client = Client(
             self._process() if self._address.command else self._http(),
-            message_handler=self._hear,
+            message_handler=self._on_message,
             client_info=types.Implementation(name="apexbridge", version=""),
             extensions=[advertise(EXTENSION)],
             cache=None,  # a scan must see the current lists
@@ -224,7 +224,10 @@ class McpSource:
             env=dict(self._address.env),
             encoding_error_handler="replace",
         )
-        async with self._tail.reading() as errors, stdio_client(server, errlog=errors) as streams:
+        async with (
+            self._stderr.open_pipe() as errors,
+            stdio_client(server, errlog=errors) as streams,
+        ):
             errors.close()
             yield streams
 
@@ -254,14 +257,14 @@ class McpSource:
                             log.debug("the lists of %s changed", self.id)
                 await anyio.sleep(LISTEN_AGAIN_SECONDS)
 
-    async def _hear(self, message: IncomingMessage) -> None:
+    async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, Exception):
-            self._spoke_nonsense = True
+            self._has_invalid_output = True
         elif isinstance(message, _CHANGES) and self._changed is not None:
-            tell = partial(self._changed, self.id)
+            notify = partial(self._changed, self.id)
             try:
                 await anyio.to_thread.run_sync(
-                    partial(anyio.from_thread.run_sync, tell, token=self._loop),
+                    partial(anyio.from_thread.run_sync, notify, token=self._loop),
                     abandon_on_cancel=True,
                 )
             except anyio.RunFinishedError:

@@ -39,7 +39,7 @@ class PluginManifest(_Model):
     user_config: dict[str, Any] = Field(default_factory=dict[str, Any], alias="userConfig")
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def skill_folders(self) -> tuple[str, ...]:
         """Declared skill folders."""
         every = (*self.skills_path, *self.skills_paths, *self.skills)
         return tuple(dict.fromkeys(every))
@@ -137,10 +137,10 @@ def _lenient(
         return model.model_validate(values), []
     except ValidationError as error:
         wrong = {str(item["loc"][0]): item["msg"] for item in error.errors(include_url=False)}
-    sound = {key: value for key, value in values.items() if key not in wrong}
+    valid = {key: value for key, value in values.items() if key not in wrong}
     front = f"{within}." if within else ""
     problems = [_field_problem(where, front + key, detail) for key, detail in wrong.items()]
-    return model.model_validate(sound), problems
+    return model.model_validate(valid), problems
 
 
 def _field_problem(where: str, key: str, detail: str) -> Problem:

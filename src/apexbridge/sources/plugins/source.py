@@ -43,7 +43,7 @@ class Plugin:
 
     name: str
     root: Path
-    places: tuple[Path, ...]
+    skill_folders: tuple[Path, ...]
     """Folders that hold skills, or are one."""
     data: Path
     """The plugin's writable data folder."""
@@ -55,7 +55,7 @@ class Plugin:
         """Substitute variables in one pass (no recursion); unknown ones stay as written."""
         return _VARIABLE.sub(self._value, text)
 
-    def fill_places(self, text: str) -> str:
+    def fill_folders(self, text: str) -> str:
         """Substitute the two folders only: a setting's value must never widen a permission rule."""
         values = {_ROOT: str(self.root), _DATA: str(self.data)}
         return _VARIABLE.sub(lambda match: values.get(match[1], match[0]), text)
@@ -66,7 +66,7 @@ class Plugin:
             return str(self.root if key == _ROOT else self.data)
         return match[0] if key in self.secrets else self.config.get(key, match[0])
 
-    def problems_of(self, text: str, where: str) -> list[Problem]:
+    def missing_variables(self, text: str, where: str) -> list[Problem]:
         """Report variables that a text uses and that have no value."""
         variables = dict.fromkeys(match[1] for match in _VARIABLE.finditer(text))
         keys = [v.removeprefix(_CONFIG) for v in variables if v.startswith(_CONFIG)]
@@ -106,8 +106,8 @@ class _SingleSkillSource(FolderSource):
             problems = [problem for problem in problems if problem.code != "name_mismatch"]
             skill = replace(skill, name=skill.name if skill.manifest.name else self._own_name)
         whole = self.root.name
-        told = [replace(p, where="" if p.where == whole else p.where) for p in problems]
-        return Scan(skills=(skill,) if skill else (), problems=tuple(told))
+        located = [replace(p, where="" if p.where == whole else p.where) for p in problems]
+        return Scan(skills=(skill,) if skill else (), problems=tuple(located))
 
 
 class PluginSource:
@@ -121,7 +121,7 @@ class PluginSource:
             needs_trust=True,
             may_run_shell=True,
         )
-        self._parts = tuple((place, self._part(place, limits)) for place in plugin.places)
+        self._parts = tuple((place, self._part(place, limits)) for place in plugin.skill_folders)
 
     def _part(self, place: Path, limits: ScanLimits) -> SkillSource:
         if has_skill_md(place):
@@ -155,8 +155,8 @@ class PluginSource:
                 real = (skill.root or place).resolve()
                 if real not in seen:
                     seen.add(real)
-                    skills.append(self._own(skill))
-                    problems += await self._unfilled(part, skill)
+                    skills.append(self._as_plugin_skill(skill))
+                    problems += await self._unset_variables(part, skill)
         return Scan(skills=tuple(skills), problems=tuple(problems))
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
@@ -164,7 +164,7 @@ class PluginSource:
 
         The plugin's data folder is created if the body refers to it.
         """
-        for part, original in self._originals(skill):
+        for part, original in self._inner_skills(skill):
             with contextlib.suppress(SkillNotFoundError):
                 body = (await part.content(original, arguments)).body
                 if f"${{{_DATA}}}" in body:
@@ -174,7 +174,7 @@ class PluginSource:
 
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
         """Load a file beside SKILL.md unchanged: variables are substituted in bodies only."""
-        for part, original in self._originals(skill):
+        for part, original in self._inner_skills(skill):
             with contextlib.suppress(SkillNotFoundError):
                 return replace(await part.resource(original, path), skill=skill)
         raise SkillNotFoundError(skill.name)
@@ -184,8 +184,8 @@ class PluginSource:
         for _, part in self._parts:
             await part.close()
 
-    def _own(self, skill: Skill) -> Skill:
-        fill = self.plugin.fill_places
+    def _as_plugin_skill(self, skill: Skill) -> Skill:
+        fill = self.plugin.fill_folders
         tools = [
             tool if tool.argument is None else ToolPattern(tool.tool, fill(tool.argument))
             for tool in skill.tools
@@ -193,7 +193,7 @@ class PluginSource:
         hooks = [replace(hook, command=tuple(map(fill, hook.command))) for hook in skill.hooks]
         return replace(skill, provenance=self.provenance, tools=tuple(tools), hooks=tuple(hooks))
 
-    def _originals(self, skill: Skill) -> list[tuple[SkillSource, Skill]]:
+    def _inner_skills(self, skill: Skill) -> list[tuple[SkillSource, Skill]]:
         """Rebuild the skill as each inner source would have listed it; only one of them did."""
         if skill.provenance.source_id != self.id:
             return []
@@ -202,13 +202,13 @@ class PluginSource:
             for _, part in self._parts
         ]
 
-    async def _unfilled(self, part: SkillSource, skill: Skill) -> list[Problem]:
+    async def _unset_variables(self, part: SkillSource, skill: Skill) -> list[Problem]:
         try:
             body = (await part.content(skill)).body
         except SourceError:  # deleted or broken since; the next scan reports it
             return []
         where = self._where(skill.root or self.plugin.root, SKILL_MD)
-        return self.plugin.problems_of(body, where)
+        return self.plugin.missing_variables(body, where)
 
     def _where(self, place: Path, where: str = "") -> str:
         """Format a location relative to the plugin's folder, which names the plugin."""

@@ -41,7 +41,7 @@ class RemoteFile:
     may_be_private: bool = True
     """Whether it may be on a private network that the operator allows."""
 
-    def beside(self, path: str, sha256: str) -> "RemoteFile":
+    def sibling(self, path: str, sha256: str) -> "RemoteFile":
         """Return one of the further files."""
         return RemoteFile(
             url=urljoin(self.url, quote(path)),
@@ -55,7 +55,7 @@ class RemoteFile:
 class SkillIndex:
     """Files that an index lists, and problems with its entries."""
 
-    wanted: tuple[RemoteFile, ...] = ()
+    entries: tuple[RemoteFile, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
@@ -98,11 +98,11 @@ def parse_index(data: bytes, url: str, *, may_be_private: bool) -> SkillIndex:
         raise _unusable_index(url, _format_validation_error(error)) from None
     if index.schema_id not in {"", SCHEMA}:
         raise _unusable_index(url, f"its $schema is not {SCHEMA}")
-    wanted, problems = list[RemoteFile](), list[Problem]()
+    entries, problems = list[RemoteFile](), list[Problem]()
     for entry in index.skills[:MAX_ENTRIES]:
         read = _read_entry(entry, url, may_be_private=may_be_private)
         if isinstance(read, RemoteFile):
-            wanted.append(read)
+            entries.append(read)
         else:
             problems.append(read)
     if len(index.skills) > MAX_ENTRIES:
@@ -111,7 +111,7 @@ def parse_index(data: bytes, url: str, *, may_be_private: bool) -> SkillIndex:
             code="remote_limit", where=display_url(url), severity="warning", details=details
         )
         problems.append(cut)
-    return SkillIndex(wanted=tuple(wanted), problems=tuple(problems))
+    return SkillIndex(entries=tuple(entries), problems=tuple(problems))
 
 
 def _read_entry(written: JsonValue, url: str, *, may_be_private: bool) -> RemoteFile | Problem:
@@ -123,9 +123,9 @@ def _read_entry(written: JsonValue, url: str, *, may_be_private: bool) -> Remote
     if entry.type != _SKILL_TYPE:
         return _entry_problem(url, name, f"type: only {_SKILL_TYPE} can be used, archives cannot")
     files = {file.path: file.digest.removeprefix("sha256:") for file in entry.files}
-    odd = [path for path in files if not is_plain_path(path)]
-    if odd:
-        return _entry_problem(url, name, f"files: '{display_url(odd[0])}' is no plain path")
+    unsafe = [path for path in files if not is_plain_path(path)]
+    if unsafe:
+        return _entry_problem(url, name, f"files: '{display_url(unsafe[0])}' is no plain path")
     files.pop("SKILL.md", None)
     try:
         address = urljoin(url, entry.url)
@@ -159,8 +159,8 @@ def _entry_problem(url: str, name: str, detail: str) -> Problem:
 def _format_validation_error(error: ValidationError) -> str:
     """Format validation errors without the offending values."""
     rules = error.errors(include_url=False, include_context=False, include_input=False)
-    told = [f"{'.'.join(map(str, rule['loc']))}: {rule['msg']}".lstrip(": ") for rule in rules]
-    return "; ".join(told[:3])
+    messages = [f"{'.'.join(map(str, rule['loc']))}: {rule['msg']}".lstrip(": ") for rule in rules]
+    return "; ".join(messages[:3])
 
 
 def _unusable_index(url: str, detail: str) -> SourceError:

@@ -77,7 +77,7 @@ class PinStore:
         self._folder = folder
         self._lock = threading.Lock()
 
-    def take(self, url: str, data: bytes) -> PinChange | None:
+    def pin_first(self, url: str, data: bytes) -> PinChange | None:
         """Pin a URL's first content; if it differs later, store it aside and return the change.
 
         Raises:
@@ -85,20 +85,20 @@ class PinStore:
             StorageError: If they cannot be written.
         """
         found, key = sha256_hex(data), url_key(url)
-        if self.pinned(url) == found and self.bytes_of(found) is not None:
+        if self.pinned(url) == found and self.load_blob(found) is not None:
             return None  # a read-only folder still serves what it has
-        with self._changing() as book:
-            pin = book.pins.setdefault(key, _Pin(sha256=found))
+        with self._transaction() as pin_file:
+            pin = pin_file.pins.setdefault(key, _Pin(sha256=found))
             if pin.sha256 != found:
-                book.pins[key] = _Pin(sha256=pin.sha256, offered=found)
-            self._keep(data)
+                pin_file.pins[key] = _Pin(sha256=pin.sha256, offered=found)
+            self._store_blob(data)
             return None if pin.sha256 == found else PinChange(old=pin.sha256, new=found)
 
-    def keep_latest(self, url: str, data: bytes) -> None:
+    def store_latest(self, url: str, data: bytes) -> None:
         """Store the last response of an index, which may change at any time."""
-        with self._changing() as book:
-            book.latest[url_key(url)] = _Pin(sha256=sha256_hex(data))
-            self._keep(data)
+        with self._transaction() as pin_file:
+            pin_file.latest[url_key(url)] = _Pin(sha256=sha256_hex(data))
+            self._store_blob(data)
 
     def pinned(self, url: str) -> str:
         """Return the pinned hash of a URL; empty if there is none."""
@@ -107,17 +107,17 @@ class PinStore:
 
     def last_good(self, url: str) -> bytes | None:
         """Return the pinned bytes, if they are present and intact."""
-        return self.bytes_of(self.pinned(url))
+        return self.load_blob(self.pinned(url))
 
     def offered(self, url: str) -> bytes | None:
         """Return the changed bytes, for review before they are accepted."""
         pin = self._read().pins.get(url_key(url))
-        return self.bytes_of(pin.offered) if pin else None
+        return self.load_blob(pin.offered) if pin else None
 
     def latest(self, url: str) -> bytes | None:
         """Return the last response of an index."""
         pin = self._read().latest.get(url_key(url))
-        return self.bytes_of(pin.sha256) if pin else None
+        return self.load_blob(pin.sha256) if pin else None
 
     def accept_change(self, url: str) -> bool:
         """Pin a URL to its changed bytes; False if there are none.
@@ -126,14 +126,14 @@ class PinStore:
             SourceError: If the pins cannot be read.
             StorageError: If they cannot be written.
         """
-        with self._changing() as book:
-            pin = book.pins.get(url_key(url))
+        with self._transaction() as pin_file:
+            pin = pin_file.pins.get(url_key(url))
             if pin is None or not pin.offered:
                 return False
-            book.pins[url_key(url)] = _Pin(sha256=pin.offered)
+            pin_file.pins[url_key(url)] = _Pin(sha256=pin.offered)
             return True
 
-    def bytes_of(self, sha256: str) -> bytes | None:
+    def load_blob(self, sha256: str) -> bytes | None:
         """Return the bytes with this hash, if they are present and intact."""
         if not sha256:
             return None
@@ -155,36 +155,36 @@ class PinStore:
             raise SourceError("it is damaged", code="pins_unreadable", path=path) from None
 
     @contextmanager
-    def _changing(self) -> Generator[_PinFile]:
+    def _transaction(self) -> Generator[_PinFile]:
         """Read-modify-write transaction under a lock; nothing is written without a change."""
-        with self._lock, self._alone():
-            book = self._read()
-            before = book.model_copy(deep=True)
-            yield book
-            if book == before:
+        with self._lock, self._exclusive():
+            pin_file = self._read()
+            before = pin_file.model_copy(deep=True)
+            yield pin_file
+            if pin_file == before:
                 return
-            written = book.model_dump_json(indent=1, exclude_defaults=True).encode()
+            written = pin_file.model_dump_json(indent=1, exclude_defaults=True).encode()
             replace_bytes(self._folder / _FILE, written)
             for pin in (*before.pins.values(), *before.latest.values()):
                 for sha256 in filter(None, (pin.sha256, pin.offered)):
-                    if not book.uses(sha256):
-                        self._drop(sha256)
+                    if not pin_file.uses(sha256):
+                        self._delete_blob(sha256)
 
     @contextmanager
-    def _alone(self) -> Generator[None]:
+    def _exclusive(self) -> Generator[None]:
         with storage_errors(self._folder):
             (self._folder / _BLOBS).mkdir(parents=True, exist_ok=True)
         with file_lock(self._folder / ".lock"):
             yield
 
-    def _keep(self, data: bytes) -> None:
+    def _store_blob(self, data: bytes) -> None:
         path = self._folder / _BLOBS / sha256_hex(data)
-        if self.bytes_of(path.name) is not None:
+        if self.load_blob(path.name) is not None:
             return
-        self._drop(path.name)  # corrupt
+        self._delete_blob(path.name)  # corrupt
         create_bytes(path, data, mode=0o600)
 
-    def _drop(self, sha256: str) -> None:
+    def _delete_blob(self, sha256: str) -> None:
         with suppress(OSError):
             (self._folder / _BLOBS / sha256).unlink(missing_ok=True)
 
@@ -205,13 +205,13 @@ class DownloadCache:
     """Downloads within limits, verified against digests and pins."""
 
     def __init__(
-        self, limits: FetchLimits, pins: PinStore, web: Transport = DEFAULT_TRANSPORT
+        self, limits: FetchLimits, pins: PinStore, transport: Transport = DEFAULT_TRANSPORT
     ) -> None:
         self.limits = limits
         self.pins = pins
-        self._web = web
+        self._transport = transport
 
-    async def file(self, wanted: RemoteFile) -> Download:
+    async def fetch_file(self, file: RemoteFile) -> Download:
         """Download a file. Bytes that do not match their digest or pin are never returned.
 
         Raises:
@@ -219,24 +219,24 @@ class DownloadCache:
             StorageError: If they cannot be written.
         """
         try:
-            data = await self._obtain(wanted)
-            change = await anyio.to_thread.run_sync(self.pins.take, wanted.url, data)
+            data = await self._download(file)
+            change = await anyio.to_thread.run_sync(self.pins.pin_first, file.url, data)
         except SourceError as error:
-            return await self.last_good(wanted, _problem(wanted.url, error))
+            return await self.last_good(file, _problem(file.url, error))
         if change is None:
             return Download(data=data)
-        details = {"url": display_url(wanted.url), "old": change.old, "new": change.new}
-        changed = Problem(code="remote_changed", where=display_url(wanted.url), details=details)
-        return await self.last_good(wanted, changed)
+        details = {"url": display_url(file.url), "old": change.old, "new": change.new}
+        changed = Problem(code="remote_changed", where=display_url(file.url), details=details)
+        return await self.last_good(file, changed)
 
-    async def last_good(self, wanted: RemoteFile, fault: Problem) -> Download:
+    async def last_good(self, file: RemoteFile, fault: Problem) -> Download:
         """Fall back to the pinned bytes, with the current problem."""
-        data = await anyio.to_thread.run_sync(self.pins.last_good, wanted.url)
+        data = await anyio.to_thread.run_sync(self.pins.last_good, file.url)
         if data is None or fault.code in _TAMPER_CODES:
             return Download(data=data, problems=(fault,))
-        return Download(data=data, problems=(_stale_problem(wanted.url, fault.message),))
+        return Download(data=data, problems=(_stale_problem(file.url, fault.message),))
 
-    async def listing(self, url: str) -> SkillIndex:
+    async def fetch_index(self, url: str) -> SkillIndex:
         """Download an index; on failure fall back to its last response.
 
         Raises:
@@ -244,32 +244,32 @@ class DownloadCache:
             StorageError: If the response cannot be stored.
         """
         try:
-            found = await retrieve(url, self.limits, expected="json", web=self._web)
+            found = await retrieve(url, self.limits, expected="json", transport=self._transport)
             listing = _parse_fetched_index(found)
         except SourceError as error:
-            said = await anyio.to_thread.run_sync(self.pins.latest, url)
-            if said is None:
+            stored = await anyio.to_thread.run_sync(self.pins.latest, url)
+            if stored is None:
                 raise
             # Its redirect target is not stored: a stale index must not lead to private networks.
-            old = parse_index(said, url, may_be_private=False)
+            old = parse_index(stored, url, may_be_private=False)
             problems = (_stale_problem(url, error.message), *old.problems)
-            return SkillIndex(wanted=old.wanted, problems=problems)
-        await anyio.to_thread.run_sync(self.pins.keep_latest, url, found.data)
+            return SkillIndex(entries=old.entries, problems=problems)
+        await anyio.to_thread.run_sync(self.pins.store_latest, url, found.data)
         return listing
 
-    async def _obtain(self, wanted: RemoteFile) -> bytes:
-        if wanted.sha256:
-            held = await anyio.to_thread.run_sync(self.pins.bytes_of, wanted.sha256)
-            if held is not None:
-                return held
-        if is_object(wanted.url) and not wanted.is_listed:
-            return await read_object(wanted.url, self.limits)
-        limits = self.limits.after(is_private=wanted.may_be_private)
-        data = await fetch(wanted.url, limits, web=self._web)
-        if wanted.sha256 in {"", sha256_hex(data)}:
+    async def _download(self, file: RemoteFile) -> bytes:
+        if file.sha256:
+            stored = await anyio.to_thread.run_sync(self.pins.load_blob, file.sha256)
+            if stored is not None:
+                return stored
+        if is_object(file.url) and not file.is_listed:
+            return await read_object(file.url, self.limits)
+        limits = self.limits.after(is_private=file.may_be_private)
+        data = await fetch(file.url, limits, transport=self._transport)
+        if file.sha256 in {"", sha256_hex(data)}:
             return data
-        details = {"expected": wanted.sha256, "found": sha256_hex(data)}
-        raise SourceError(code="remote_digest", url=display_url(wanted.url), **details)
+        details = {"expected": file.sha256, "found": sha256_hex(data)}
+        raise SourceError(code="remote_digest", url=display_url(file.url), **details)
 
 
 def _parse_fetched_index(found: Fetched) -> SkillIndex:

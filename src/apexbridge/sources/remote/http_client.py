@@ -66,7 +66,7 @@ class FetchLimits:
     allow_networks: tuple[IPNetwork, ...] = ()
 
     @classmethod
-    def of(
+    def from_cidr(
         cls, *, seconds: float, max_bytes: int, allow_networks: Iterable[str] = ()
     ) -> "FetchLimits":
         """Parse networks in CIDR notation: `10.0.0.0/8`.
@@ -120,7 +120,7 @@ async def fetch(
     limits: FetchLimits,
     *,
     expected: ExpectedType = "text",
-    web: Transport = DEFAULT_TRANSPORT,
+    transport: Transport = DEFAULT_TRANSPORT,
 ) -> bytes:
     """Download a file.
 
@@ -128,7 +128,7 @@ async def fetch(
         SourceError: `remote_refused` for a URL that may not be requested, `remote_unreachable` on
             timeouts and connection errors, `remote_unusable` for an unexpected response.
     """
-    return (await retrieve(url, limits, expected=expected, web=web)).data
+    return (await retrieve(url, limits, expected=expected, transport=transport)).data
 
 
 async def retrieve(
@@ -136,75 +136,79 @@ async def retrieve(
     limits: FetchLimits,
     *,
     expected: ExpectedType = "text",
-    web: Transport = DEFAULT_TRANSPORT,
+    transport: Transport = DEFAULT_TRANSPORT,
 ) -> Fetched:
     """Download a file with its final URL; raises what `fetch` raises."""
     try:
         with anyio.fail_after(limits.seconds):
-            return await _follow(url, limits, expected, web)
+            return await _follow(url, limits, expected, transport)
     except TimeoutError:
         raise _unreachable(url, f"no answer within {limits.seconds:g} s") from None
 
 
-async def _follow(url: str, limits: FetchLimits, expected: ExpectedType, web: Transport) -> Fetched:
-    place, seen = check_url(url), set[str]()
+async def _follow(
+    url: str, limits: FetchLimits, expected: ExpectedType, transport: Transport
+) -> Fetched:
+    target, seen = check_url(url), set[str]()
     for _ in range(_MAX_REDIRECTS + 1):
-        numbers, is_private = await _resolve_and_check(place, limits, web)
-        answer = await _request(place, numbers, limits, expected, web)
+        addresses, is_private = await _resolve_and_check(target, limits, transport)
+        answer = await _request(target, addresses, limits, expected, transport)
         if isinstance(answer, bytes):
-            return Fetched(data=answer, url=place.url, is_private=is_private)
-        seen.add(place.url)
-        following = _redirect_target(place, answer.to)
-        if place.scheme == "https" and following.scheme == "http":
-            raise url_refused(following.url, f"{display_url(place.url)} leads from https to http")
-        if following.url in seen:
+            return Fetched(data=answer, url=target.url, is_private=is_private)
+        seen.add(target.url)
+        next_target = _redirect_target(target, answer.to)
+        if target.scheme == "https" and next_target.scheme == "http":
+            raise url_refused(
+                next_target.url, f"{display_url(target.url)} leads from https to http"
+            )
+        if next_target.url in seen:
             raise _unusable(url, "its redirects go round in a circle")
-        place, limits = following, limits.after(is_private=is_private)
+        target, limits = next_target, limits.after(is_private=is_private)
     raise _unusable(url, f"it has more than {_MAX_REDIRECTS} redirects")
 
 
-def _redirect_target(place: CheckedUrl, written: str) -> CheckedUrl:
+def _redirect_target(target: CheckedUrl, written: str) -> CheckedUrl:
     try:
-        return check_url(urljoin(place.url, written))
+        return check_url(urljoin(target.url, written))
     except ValueError:
         raise url_refused(
-            written, f"{display_url(place.url)} leads to it, and it makes no sense"
+            written, f"{display_url(target.url)} leads to it, and it makes no sense"
         ) from None
 
 
 async def _resolve_and_check(
-    place: CheckedUrl, limits: FetchLimits, web: Transport
+    target: CheckedUrl, limits: FetchLimits, transport: Transport
 ) -> tuple[tuple[IPAddress, ...], bool]:
-    if place.number is not None:
-        return check_addresses(place, (place.host,), limits.allow_networks)
+    if target.address is not None:
+        return check_addresses(target, (target.host,), limits.allow_networks)
     try:
-        found = await web.resolve(place.host, place.port)
+        found = await transport.resolve(target.host, target.port)
     except (OSError, UnicodeError):
-        raise _unreachable(place.url, "its host is not known") from None
-    return check_addresses(place, found, limits.allow_networks)
+        raise _unreachable(target.url, "its host is not known") from None
+    return check_addresses(target, found, limits.allow_networks)
 
 
 async def _request(
-    place: CheckedUrl,
-    numbers: tuple[IPAddress, ...],
+    target: CheckedUrl,
+    addresses: tuple[IPAddress, ...],
     limits: FetchLimits,
     expected: ExpectedType,
-    web: Transport,
+    transport: Transport,
 ) -> bytes | _Redirect:
-    async with _session(numbers, web) as session:
+    async with _session(addresses, transport) as session:
         try:
-            async with session.get(place.url, allow_redirects=False) as response:
-                target = response.headers.get("Location")
-                if response.status in _REDIRECTS and target is not None:
-                    return _Redirect(to=target)
-                _check_head(place, response, limits, expected)
-                return await _read_text(place, response, limits)
+            async with session.get(target.url, allow_redirects=False) as response:
+                location = response.headers.get("Location")
+                if response.status in _REDIRECTS and location is not None:
+                    return _Redirect(to=location)
+                _check_head(target, response, limits, expected)
+                return await _read_text(target, response, limits)
         except aiohttp.ClientError as error:
-            raise _unreachable(place.url, _error_reason(error)) from None
+            raise _unreachable(target.url, _error_reason(error)) from None
 
 
 async def post(
-    url: str, body: bytes, limits: FetchLimits, *, web: Transport = DEFAULT_TRANSPORT
+    url: str, body: bytes, limits: FetchLimits, *, transport: Transport = DEFAULT_TRANSPORT
 ) -> tuple[int, bytes]:
     """POST JSON to a checked URL; return the status code and the body.
 
@@ -213,29 +217,29 @@ async def post(
     Raises:
         SourceError: `remote_refused`, `remote_unreachable` or `remote_unusable`, as for `fetch`.
     """
-    place = check_url(url)
+    target = check_url(url)
     try:
         with anyio.fail_after(limits.seconds):
-            numbers, _ = await _resolve_and_check(place, limits, web)
+            addresses, _ = await _resolve_and_check(target, limits, transport)
             async with (
-                _session(numbers, web) as session,
+                _session(addresses, transport) as session,
                 session.post(
-                    place.url,
+                    target.url,
                     data=body,
                     headers={"Content-Type": "application/json"},
                     allow_redirects=False,
                 ) as response,
             ):
-                return response.status, await _read_body(place, response, limits)
+                return response.status, await _read_body(target, response, limits)
     except TimeoutError:
         raise _unreachable(url, f"no answer within {limits.seconds:g} s") from None
     except aiohttp.ClientError as error:
         raise _unreachable(url, _error_reason(error)) from None
 
 
-def _session(numbers: tuple[IPAddress, ...], web: Transport) -> aiohttp.ClientSession:
+def _session(addresses: tuple[IPAddress, ...], transport: Transport) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=pinned_connector(numbers, web.tls),
+        connector=pinned_connector(addresses, transport.tls),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),  # the caller sets the deadline
         headers=_HEADERS,
@@ -245,19 +249,19 @@ def _session(numbers: tuple[IPAddress, ...], web: Transport) -> aiohttp.ClientSe
 
 
 def pinned_connector(
-    numbers: Iterable[IPAddress], tls: ssl.SSLContext | None = None
+    addresses: Iterable[IPAddress], tls: ssl.SSLContext | None = None
 ) -> aiohttp.TCPConnector:
     """Build a connector that connects to these IP addresses only, whatever the host.
 
     The resolver returns them, and the socket factory rejects all others: a host that is an address
     literal is never resolved.
     """
-    allowed = tuple(numbers)
+    allowed = tuple(addresses)
 
     def make_socket(found: _AddrInfo) -> socket.socket:
         family, kind, protocol, _, target = found
         if ipaddress.ip_address(str(target[0])) not in allowed:
-            raise PermissionError(errno.EPERM, "not an address that was judged")
+            raise PermissionError(errno.EPERM, "not a checked address")
         return socket.socket(family, kind, protocol)
 
     return aiohttp.TCPConnector(
@@ -272,8 +276,8 @@ def pinned_connector(
 class _PinnedResolver(AbstractResolver):
     """Resolver that returns the checked addresses."""
 
-    def __init__(self, numbers: Iterable[IPAddress]) -> None:
-        self._numbers = tuple(numbers)
+    def __init__(self, addresses: Iterable[IPAddress]) -> None:
+        self._numbers = tuple(addresses)
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -282,13 +286,13 @@ class _PinnedResolver(AbstractResolver):
         return [
             ResolveResult(
                 hostname=host,
-                host=str(number),
+                host=str(address),
                 port=port,
-                family=socket.AF_INET if number.version == 4 else socket.AF_INET6,
+                family=socket.AF_INET if address.version == 4 else socket.AF_INET6,
                 proto=0,
                 flags=socket.AI_NUMERICHOST,
             )
-            for number in self._numbers
+            for address in self._numbers
         ]
 
     async def close(self) -> None:
@@ -296,41 +300,44 @@ class _PinnedResolver(AbstractResolver):
 
 
 def _check_head(
-    place: CheckedUrl, response: aiohttp.ClientResponse, limits: FetchLimits, expected: ExpectedType
+    target: CheckedUrl,
+    response: aiohttp.ClientResponse,
+    limits: FetchLimits,
+    expected: ExpectedType,
 ) -> None:
     if response.status in _LOGIN:
-        raise _unusable(place.url, f"it asks for a login (status {response.status})")
+        raise _unusable(target.url, f"it asks for a login (status {response.status})")
     if response.status != _OK:
-        raise _unreachable(place.url, f"it answered {response.status}")
+        raise _unreachable(target.url, f"it answered {response.status}")
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
-        raise _unusable(place.url, "it is compressed, which was not asked for")
+        raise _unusable(target.url, "it is compressed, which was not asked for")
     written = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if written in {"text/html", "application/xhtml+xml"}:
-        raise _unusable(place.url, "it is a web page, perhaps a login")
+        raise _unusable(target.url, "it is a web page, perhaps a login")
     if written not in _GENERIC_TYPES and not _CONTENT_TYPES[expected].fullmatch(written):
-        raise _unusable(place.url, f"it is {display_url(written)}, not {expected}")
+        raise _unusable(target.url, f"it is {display_url(written)}, not {expected}")
     if (response.content_length or 0) > limits.max_bytes:
-        raise _too_large(place, limits)
+        raise _too_large(target, limits)
 
 
 async def _read_text(
-    place: CheckedUrl, response: aiohttp.ClientResponse, limits: FetchLimits
+    target: CheckedUrl, response: aiohttp.ClientResponse, limits: FetchLimits
 ) -> bytes:
-    body = await _read_body(place, response, limits)
+    body = await _read_body(target, response, limits)
     if _HTML_START.match(body[:_SNIFF_BYTES]):
-        raise _unusable(place.url, "it is a web page, perhaps a login")
+        raise _unusable(target.url, "it is a web page, perhaps a login")
     return body
 
 
 async def _read_body(
-    place: CheckedUrl, response: aiohttp.ClientResponse, limits: FetchLimits
+    target: CheckedUrl, response: aiohttp.ClientResponse, limits: FetchLimits
 ) -> bytes:
     body = bytearray()
     while piece := await response.content.readany():
         body += piece
         if len(body) > limits.max_bytes:
-            raise _too_large(place, limits)
+            raise _too_large(target, limits)
     return bytes(body)
 
 
@@ -357,5 +364,5 @@ def _unusable(url: str, detail: str) -> SourceError:
     return SourceError(detail, code="remote_unusable", url=display_url(url))
 
 
-def _too_large(place: CheckedUrl, limits: FetchLimits) -> SourceError:
-    return _unusable(place.url, f"it has more than {limits.max_bytes} bytes")
+def _too_large(target: CheckedUrl, limits: FetchLimits) -> SourceError:
+    return _unusable(target.url, f"it has more than {limits.max_bytes} bytes")
