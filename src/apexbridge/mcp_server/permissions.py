@@ -147,7 +147,7 @@ class ToolCaller:
             cwd=session.cwd,
             emit=emit,
             spawn=_no_subagent,
-            reach=PathScope(write=(session.cwd,)),
+            scope=PathScope(write=(session.cwd,)),
             allow=guard.allow_for(session, record),
             fire=guard.fire_for(session, emit, record),
         )

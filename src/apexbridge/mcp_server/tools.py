@@ -29,10 +29,10 @@ from apexbridge.runtime.watcher import background_tasks
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import Skill
-from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
+from apexbridge.tools.base import ToolContext, ToolResult
 from apexbridge.tools.builtin.skill_script import script_result
 from apexbridge.tools.truncation import MAX_CHARS, truncate_text
-from apexbridge.tools.typed import TypedTool, arguments_schema
+from apexbridge.tools.typed import TypedTool
 
 ReportProgress = Callable[[float, str], Awaitable[None]]
 """Sends a progress notification: an increasing number, and a message."""
@@ -98,18 +98,16 @@ class SearchTool(TypedTool[SearchArguments]):
             "Find skills that fit a task, by meaning, in English or Chinese. Then load the one "
             "that fits and follow it."
         )
-        schema = arguments_schema(SearchArguments)
-        spec = ToolSpec(
-            name="SkillSearch", description=description, input_schema=schema, read_only=True
-        )
-        super().__init__(spec, SearchArguments)
+        super().__init__("SkillSearch", description, SearchArguments, read_only=True)
         self._skills = skills
 
-    def asks(self, arguments: SearchArguments, context: ToolContext) -> Sequence[PermissionRequest]:
+    def required_permissions(
+        self, arguments: SearchArguments, context: ToolContext
+    ) -> Sequence[PermissionRequest]:
         """Request permission to search, which is harmless."""
         return (PermissionRequest(tool=self.spec.name, argument=arguments.query, harmless=True),)
 
-    async def act(self, arguments: SearchArguments, context: ToolContext) -> ToolResult:
+    async def run(self, arguments: SearchArguments, context: ToolContext) -> ToolResult:
         """Search, without skills that models may not use."""
         found = await self._skills.runtime.search(arguments.query, limit=arguments.limit)
         hits = list[SearchHit]()
@@ -141,19 +139,17 @@ class LoadTool(TypedTool[LoadArguments]):
             "Read a skill's instructions and see which files it has; or, with `file`, read one of "
             "these files."
         )
-        schema = arguments_schema(LoadArguments)
-        spec = ToolSpec(
-            name="skills_load", description=description, input_schema=schema, read_only=True
-        )
-        super().__init__(spec, LoadArguments)
+        super().__init__("skills_load", description, LoadArguments, read_only=True)
         self._skills = skills
 
-    def asks(self, arguments: LoadArguments, context: ToolContext) -> Sequence[PermissionRequest]:
+    def required_permissions(
+        self, arguments: LoadArguments, context: ToolContext
+    ) -> Sequence[PermissionRequest]:
         """Request permission as for invoking the skill."""
         name = self._skills.get_for_model(arguments.name).name
         return (PermissionRequest(tool="Skill", argument=name, harmless=True),)
 
-    async def act(self, arguments: LoadArguments, context: ToolContext) -> ToolResult:
+    async def run(self, arguments: LoadArguments, context: ToolContext) -> ToolResult:
         """Read the skill through its source."""
         skills, skill = self._skills, self._skills.get_for_model(arguments.name)
         files: Mapping[str, SkillFile] = {}
@@ -196,19 +192,19 @@ class RunTool(TypedTool[RunArguments]):
             "Run a script of a skill in a sandbox: no network, none of your files. Gives what it "
             "printed and the names of the files it made."
         )
-        schema = arguments_schema(RunArguments)
-        spec = ToolSpec(name="SkillScript", description=description, input_schema=schema)
-        super().__init__(spec, RunArguments)
+        super().__init__("SkillScript", description, RunArguments)
         self._skills, self._report = skills, report
 
-    def asks(self, arguments: RunArguments, context: ToolContext) -> Sequence[PermissionRequest]:
+    def required_permissions(
+        self, arguments: RunArguments, context: ToolContext
+    ) -> Sequence[PermissionRequest]:
         """Request permission; approval is needed only without a sandbox."""
         name = self._skills.get_for_model(arguments.name).name
         command = " ".join(filter(None, (name, arguments.script)))
         is_isolated = not self._skills.runtime.config.settings.sandbox.allow_unsandboxed
         return (PermissionRequest(tool=self.spec.name, argument=command, harmless=is_isolated),)
 
-    async def act(self, arguments: RunArguments, context: ToolContext) -> ToolResult:
+    async def run(self, arguments: RunArguments, context: ToolContext) -> ToolResult:
         """Run the script; it is cancelled when the client disconnects."""
         executing, progress = self._skills.runtime.script_runner, _Progress(self._report)
         limits = executing.limits()

@@ -131,7 +131,7 @@ class _ServerTasks:
 
     async def _warm_index(self) -> None:
         index = await self._state.runtime.index_service.index()
-        index.look_seconds = _INDEX_POLL_SECONDS
+        index.check_interval_seconds = _INDEX_POLL_SECONDS
 
     async def sweep(self) -> None:
         """Close stalled connections, and flush the access log."""
