@@ -231,7 +231,7 @@ async def test_running_is_asked_about_with_the_command_as_it_is(ground: Path) ->
         ({"command": "\ud800"}, "valid string"),
         ({"command": "ls", "timeout": 120_000}, "less than or equal to 600"),
         ({"command": "ls", "timeout": 0}, "greater than 0"),
-        ({"command": "ls", "cwd": "/etc"}, "cannot go to /etc"),
+        ({"command": "ls", "cwd": "/etc"}, "cannot access /etc"),
         ({"command": "ls", "network": True}, "'network' is no argument of it"),
     ],
 )
@@ -257,7 +257,7 @@ async def test_the_folder_must_be_one(ground: Path) -> None:
 async def test_a_system_folder_is_no_workspace(ground: Path, folder: str) -> None:
     sandbox = RecordingSandbox()
     facts = context(Path(folder))
-    assert facts.reach == PathScope(write=(Path(folder),))
+    assert facts.scope == PathScope(write=(Path(folder),))
     with pytest.raises(ToolFailedError, match="cannot be a workspace"):
         await use(_tool(sandbox, ground), facts, {"command": "ls"})
     assert sandbox.requests == []

@@ -1,4 +1,4 @@
-"""`ls --long`: skills with version, state, size and findings, by pages."""
+"""`ls --long` and `ls --budget`: paginated details, and the listing budget of a model."""
 
 import time
 
@@ -16,7 +16,7 @@ def ls_long(out: Output, *, text: str, origin: str, after: str, limit: int) -> N
     """Show one page."""
 
     async def asked() -> SkillPage:
-        async with Runtime.open(out.loaded) as runtime:
+        async with Runtime.open(out.config) as runtime:
             wanted = ListFilter(text=text, origin=origin, after=after, limit=limit)
             return await runtime.manager.list(wanted)
 
@@ -55,9 +55,9 @@ def _row(out: Output, item: ListedSkill) -> tuple[str, ...]:
 
 
 def _findings(out: Output, item: ListedSkill) -> str:
-    if item.verdict is None:
+    if item.scan is None:
         return "-"
-    said = (f"{out.text(f'level_{level}')} {n}" for level, n in item.verdict.counts.items())
+    said = (f"{out.text(f'level_{level}')} {n}" for level, n in item.scan.counts.items())
     return ", ".join(said) or "0"
 
 
@@ -72,7 +72,7 @@ def _as_json(item: ListedSkill) -> dict[str, object]:
         "pinned": item.is_pinned,
         "size": skill.fingerprint.size if skill.fingerprint else None,
         "sha256": skill.fingerprint.sha256 if skill.fingerprint else None,
-        "findings": item.verdict.model_dump() if item.verdict else None,
+        "findings": item.scan.model_dump() if item.scan else None,
     }
 
 
@@ -105,8 +105,8 @@ def ls_budget(out: Output, *, window: int, request: str) -> None:
 
 
 async def _listing(out: Output, budget: ListingBudget, request: str) -> Listing:
-    async with Runtime.open(out.loaded) as runtime:
-        awake = PathActivation(out.loaded.project).visible(runtime.catalog.snapshot.skills)
+    async with Runtime.open(out.config) as runtime:
+        awake = PathActivation(out.config.project).visible(runtime.catalog.snapshot.skills)
         usage = await anyio.to_thread.run_sync(runtime.usage.scores, time.time())
         relevance = dict[str, float]()
         if request:
