@@ -192,7 +192,7 @@ def test_a_question_about_a_path_comes_with_the_file_and_its_folder() -> None:
 def test_a_refusal_follows_the_links_in_its_path(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    ground = PathRoots.of(tmp_path, tmp_path)
+    ground = PathRoots.resolved(tmp_path, tmp_path)
     written = rules("deny Read(link/*.env)", "allow Read(./link)", "deny Read(x)", "deny Bash(x)")
     followed = resolve_symlinks(written, ground)
     assert len(followed) == len(written) + 1
