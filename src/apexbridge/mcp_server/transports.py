@@ -69,7 +69,7 @@ async def mcp_mount(
     """
     door = McpServer(runtime, may=may, page=page)
     sessions = StreamableHTTPSessionManager(
-        door.server, stateless=True, max_request_body_size=int(settings.body_mb * _MB)
+        door.server, stateless=True, max_request_body_size=int(settings.max_body_mb * _MB)
     )
 
     async with door.telling(), sessions.run():

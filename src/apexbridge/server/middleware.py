@@ -89,7 +89,7 @@ class GatewayMiddleware:
         zip_mb = house.runtime.config.settings.install.zip_mb
         self._examiner = RequestGuard(house.settings, zip_mb)
         self._callers = Authenticator(house.keys, house.sessions)
-        self._rates = RateLimiter(house.settings.rate)
+        self._rates = RateLimiter(house.settings.rate_limit)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, with its caller."""
@@ -111,7 +111,7 @@ class GatewayMiddleware:
             await negotiated_error(error, scope)(scope, receive, reply)
         else:
             state["flight"] = flight
-            seconds = self._settings.body_seconds
+            seconds = self._settings.body_timeout_seconds
             body = LimitedReceive(
                 receive, flight, limit=self._examiner.limit(seen), seconds=seconds
             )
@@ -133,7 +133,7 @@ class GatewayMiddleware:
         scope["state"]["caller"], scope["state"]["has_key"] = caller, has_key
         if has_key and caller.id:
             self._rates.take(caller.id)
-        return house.traffic.admit(None if is_open else self._settings.concurrency)
+        return house.traffic.admit(None if is_open else self._settings.max_concurrency)
 
     async def _work(
         self, flight: InFlightRequest, scope: Scope, body: Receive, reply: TrackedSend

@@ -120,7 +120,7 @@ class RequestGuard:
 
     def __init__(self, settings: ServerSettings, zip_mb: float) -> None:
         self._addresses = HostPolicy(settings)
-        self._most = int(settings.body_mb * _MB)
+        self._most = int(settings.max_body_mb * _MB)
         self._most_upload = max(self._most, int(zip_mb * _MB) + _MULTIPART_OVERHEAD)
 
     def check(self, scope: Scope, seen: GuardHeaders) -> None:

@@ -133,7 +133,7 @@ class _ServerTasks:
 
     async def sweep(self) -> None:
         """Close the connections of clients that are late."""
-        head = min(_MAX_HEADER_SECONDS, self._house.settings.body_seconds)
+        head = min(_MAX_HEADER_SECONDS, self._house.settings.body_timeout_seconds)
         while True:
             await anyio.sleep(min(1.0, head / 2))
             flush_logs()
@@ -181,7 +181,7 @@ def _relaxed_gc() -> Generator[None]:
 
 def _uvicorn_config(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
     class Bounded(GuardedHttpProtocol):
-        most = _max_connections(settings.concurrency)
+        most = _max_connections(settings.max_concurrency)
 
     return uvicorn.Config(
         app,

@@ -92,7 +92,7 @@ async def file(call: RequestContext) -> Response:
 
 def _require_read(call: RequestContext) -> None:
     """Who has no key sees the index only where settings say that all may."""
-    if call.house.settings.open_index or call.caller.may("skills:read"):
+    if call.house.settings.public_index or call.caller.may("skills:read"):
         return
     code = "scope_missing" if call.caller.id else "key_missing"
     raise RequestError(code=code, scope="skills:read")
