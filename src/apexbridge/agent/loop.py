@@ -303,7 +303,7 @@ class _TurnRun:
         if not paths:
             return
         touched = await self._parts.touch(paths, self._session)
-        names = (*touched.woken, *touched.found)
+        names = (*touched.activated, *touched.found)
         self._record.woken += names
         said = self._parts.offering.woken(self._session, names)
         if said is not None:
@@ -317,7 +317,7 @@ class _TurnRun:
             cwd=session.cwd,
             emit=self._emit,
             spawn=self._spawn,
-            reach=PathScope(read=tuple(session.reach), write=(session.cwd,)),
+            scope=PathScope(read=tuple(session.reach), write=(session.cwd,)),
             effort=session.lent.effort or "",
             depth=session.depth,
             allow=self._allow,

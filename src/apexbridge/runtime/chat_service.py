@@ -337,7 +337,7 @@ class ChatService:
             rooms.script_runner.workshop,
             limits=rooms.script_runner.limits,
             may_read=self._may_read,
-            closed=(self._config.data,),
+            protected=(self._config.data,),
         )
         for tool, aliases in own:
             registry.add(tool, aliases=aliases)

@@ -74,7 +74,7 @@ async def _serve(out: Output) -> signal.Signals | None:
         at_stop = list[Callable[[], None]]()
         if settings.mcp:
             mounts["/mcp"] = mcp = await stack.enter_async_context(mcp_mount(runtime, settings))
-            at_stop.append(mcp.stop_telling)
+            at_stop.append(mcp.close_subscriptions)
         return await uvicorn_server.serve(
             runtime,
             settings,

@@ -1,9 +1,0 @@
-/* Puts the chosen theme on before anything is drawn. */
-(function () {
-  try {
-    const theme = localStorage.getItem("apexbridge.theme");
-    if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
-  } catch {
-    /* No storage: the system's theme it is. */
-  }
-})();
