@@ -62,13 +62,13 @@ class SourceFactory:
         limits = self._limits()
         if place.origin is Origin.INSTALLED:
             # What lies outside is not ours to mark, to change or to vouch for.
-            follows_out = self.config.settings.skills.allow_external_paths
-            limits = replace(self._limits(_MAX_INSTALLED_DIRS), follows_out=follows_out)
+            follow = self.config.settings.skills.allow_external_paths
+            limits = replace(self._limits(_MAX_INSTALLED_DIRS), follow_external_symlinks=follow)
         return FolderSource(
             place.path,
             place.origin,
             limits,
-            memory=self.memory,
+            cache=self.memory,
             needs_trust=place.needs_trust,
             home=place.home,
         )
@@ -122,7 +122,7 @@ class SourceFactory:
         from apexbridge.sources.remote.http_client import FetchLimits
         from apexbridge.sources.remote.source import RemoteLocations, remote_sources
 
-        limits = FetchLimits.of(
+        limits = FetchLimits.from_cidr(
             seconds=chosen.timeout_seconds,
             max_bytes=chosen.max_kib * 1024,
             allow_networks=chosen.allow_networks,
