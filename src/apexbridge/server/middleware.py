@@ -115,7 +115,10 @@ class GatewayMiddleware:
             await error_response(error, scope)(scope, receive, tracked)
         else:
             shared["in_flight"] = in_flight
-            limit, seconds = self._guard.max_body_bytes(headers), self._settings.body_timeout_seconds
+            limit, seconds = (
+                self._guard.max_body_bytes(headers),
+                self._settings.body_timeout_seconds,
+            )
             limited = LimitedReceive(receive, in_flight, limit=limit, seconds=seconds)
             await self._run(in_flight, scope, limited, tracked)
         finally:
