@@ -288,11 +288,11 @@ class ChatService:
             child=self._child,
             project=self._config.project,
             limits=TurnLimits(
-                rounds=chosen.agent.rounds,
-                tokens=chosen.agent.tokens,
-                seconds=chosen.agent.seconds,
-                depth=chosen.agent.depth,
-                children=chosen.agent.children,
+                rounds=chosen.agent.max_rounds,
+                tokens=chosen.agent.token_budget,
+                seconds=chosen.agent.timeout_seconds,
+                depth=chosen.agent.max_subagent_depth,
+                children=chosen.agent.max_subagents,
                 window=self.model.window,
             ),
         )
