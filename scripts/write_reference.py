@@ -11,11 +11,15 @@ import typer
 from pydantic import BaseModel
 
 from apexbridge import errors, events, extensions, locales, path_patterns
+from apexbridge.cli.lazy_group import DEPRECATED_OPTIONS
 from apexbridge.cli.main import app
 from apexbridge.cli.output import ExitCode
 from apexbridge.lifecycle.zip.archive import ArchiveLimits
 from apexbridge.permissions.hook_protocol import HookEvent
+from apexbridge.scanner.rules import load_rules
 from apexbridge.settings import (
+    RENAMED,
+    RENAMED_VALUES,
     AgentSettings,
     IndexSettings,
     InstallSettings,
@@ -63,17 +67,26 @@ def cli_page() -> str:
     ]
     for name, sub in commands(command):
         parts += [f"## `apexbridge {name}`", str(sub.help), _options(sub)]
+    options = [
+        (f"`{name} {old}`", f"`{name} {new}`")
+        for name, renamed in DEPRECATED_OPTIONS.items()
+        for old, new in renamed.items()
+    ]
+    deprecated = table(("deprecated", "use"), [*options, ("`keys make`", "`keys create`")])
     codes = table(("code", "meaning"), ((int(code), code.name.lower()) for code in ExitCode))
     envelope = (
         'With `--json` one line is printed: `{"ok", "command", "data", "error"}`; `error` is null '
-        "or `{code, message, hint, param}`. People's text then goes to stderr."
+        "or `{code, message, hint, param}`. Human-readable text then goes to stderr."
     )
-    return page("Command line", *parts, "## Exit codes", codes, "## JSON", envelope)
+    endings = ("## Exit codes", codes, "## JSON", envelope, "## Deprecated names", deprecated)
+    return page("Command line", *parts, *endings)
 
 
 def commands(group: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
     """Every command by its full name, those of groups too."""
     for name, sub in group.commands.items():
+        if sub.hidden:
+            continue  # deprecated names have a table of their own
         if hasattr(sub, "commands"):
             yield from commands(sub, f"{prefix}{name} ")
         else:
@@ -111,7 +124,18 @@ def settings_page() -> str:
         "and `skills.allowExternalPaths`), the project's `apexbridge.toml`, `APEXBRIDGE_*`, flags "
         "(`--set KEY=VALUE`). `apexbridge config` shows where each value came from."
     )
-    return page("Settings", intro, table(("setting", "default", "variable", "meaning"), rows))
+    renamed = [(f"`{old}`", f"`{new}`") for old, new in RENAMED.items()]
+    renamed += [
+        (f"`{key} = {old}`", f"`{key} = {new}`") for (key, old), new in RENAMED_VALUES.items()
+    ]
+    return page(
+        "Settings",
+        intro,
+        table(("setting", "default", "variable", "meaning"), rows),
+        "## Deprecated names",
+        "Still accepted in files, variables and flags, with a warning on stderr:",
+        table(("deprecated", "use"), renamed),
+    )
 
 
 def _settings(model: type[BaseModel], prefix: str) -> Iterable[tuple[str, ...]]:
@@ -215,6 +239,29 @@ def promises_page() -> str:
     return page("Promises", intro, table(("row", "promise", "state", "still to come"), rows))
 
 
+def scanner_rules_page() -> str:
+    """Every rule of the security scanner."""
+    rows = [
+        (
+            f"`{rule.id}`",
+            f"`{rule.slug}`",
+            rule.level,
+            ", ".join(rule.owasp),
+            rule.title.en,
+            rule.title.zh,
+            "patterns" if rule.patterns else "Python",
+        )
+        for rule in load_rules().values()
+    ]
+    intro = (
+        "The rules of `src/apexbridge/scanner/rules/*.toml`; see [the scanner](../scanner.md). The "
+        "level is the usual one: a finding can be lower (in a reference, in educational text) or "
+        "higher (beside another finding)."
+    )
+    heads = ("rule", "slug", "level", "OWASP", "en", "zh", "detection")
+    return page("Scanner rules", intro, table(heads, rows))
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "errors.md": errors_page,
@@ -222,6 +269,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "extensions.md": extensions_page,
     "limits.md": limits_page,
     "promises.md": promises_page,
+    "scanner-rules.md": scanner_rules_page,
     "settings.md": settings_page,
     "skill-fields.md": format_page,
 }

@@ -303,7 +303,7 @@ class _TurnRun:
         if not paths:
             return
         touched = await self._parts.touch(paths, self._session)
-        names = (*touched.woken, *touched.found)
+        names = (*touched.activated, *touched.found)
         self._record.woken += names
         said = self._parts.offering.woken(self._session, names)
         if said is not None:

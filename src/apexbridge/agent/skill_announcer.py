@@ -104,14 +104,14 @@ class SkillAnnouncer:
 
     def has_skills(self, session: Session) -> bool:
         """Say whether there is any skill that the model may use."""
-        if session.chain or session.waking.has_woken:
+        if session.chain or session.waking.has_activated:
             return any(self._is_visible(skill, session) for skill in self.snapshot().skills)
         return bool(self._visible(session))
 
     def _visible(self, session: Session) -> Sequence[Skill]:
         """The skills that the model may use; most sessions see what any new one sees."""
         snapshot = self.snapshot()
-        if session.chain or session.waking.has_woken:
+        if session.chain or session.waking.has_activated:
             return [skill for skill in snapshot.skills if self._is_visible(skill, session)]
         if self.memory.snapshot is not snapshot:
             self.memory.begin(
@@ -123,7 +123,7 @@ class SkillAnnouncer:
         return not (
             skill.manifest.disable_model_invocation
             or skill.name in session.chain  # it is at work already, as this very task
-            or session.waking.is_asleep(skill)
+            or session.waking.is_inactive(skill)
             or self.is_denied(skill.name)
         )
 
@@ -181,7 +181,7 @@ class SkillAnnouncer:
 
     def _told(self, session: Session, found: SearchResults) -> Announcement:
         is_new = session.turns == 1 and not (
-            session.listed or session.chain or session.waking.has_woken
+            session.listed or session.chain or session.waking.has_activated
         )
         if not is_new:
             return self._work_out(session, found)
@@ -197,7 +197,7 @@ class SkillAnnouncer:
         candidates, offers = self._offers(session, found)
         listing, unlisted, asleep = Listing(), 0, 0
         if len(skills) <= MAX_LISTED:
-            asleep = sum(session.waking.is_asleep(skill) for skill in skills)
+            asleep = sum(session.waking.is_inactive(skill) for skill in skills)
             listing = render_listing(
                 self._visible(session),
                 self.budget,
@@ -235,7 +235,7 @@ class SkillAnnouncer:
     def _fate(
         self, hit: Hit, skill: Skill | None, session: Session, confidence: float
     ) -> CandidateStatus:
-        if skill is None or session.waking.is_asleep(skill):
+        if skill is None or session.waking.is_inactive(skill):
             return "asleep" if skill else "denied"
         if not self._is_visible(skill, session):
             return "denied"

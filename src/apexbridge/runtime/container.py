@@ -314,7 +314,7 @@ class Runtime:
             change()
 
         await anyio.to_thread.run_sync(recorded)
-        await self.catalog.settle()
+        await self.catalog.reapply_trust()
 
     async def search(
         self,

@@ -132,11 +132,13 @@ async def _index_status(config: Config, place: Path, catalog: Catalog) -> IndexS
     for number in range(_COPY_ATTEMPTS):
         copy = place / str(number)
         if not await anyio.to_thread.run_sync(
-            _copy_index, _index_service(config, catalog).path, copy
+            _copy_index, _index_service(config, catalog, tags=config.data).path, copy
         ):
             return None
         settings = config.settings.model_copy(update={"data_dir": copy})
-        service = _index_service(replace(config, settings=settings), catalog)
+        service = _index_service(
+            replace(config, settings=settings), catalog, tags=config.data / "tags"
+        )
         try:
             status = await service.status(is_thorough=True)
         except StorageError as error:  # not even to be set aside
@@ -163,9 +165,9 @@ def _unreadable_index_status(place: Path, catalog: Catalog, error: StorageError)
     )
 
 
-def _index_service(config: Config, catalog: Catalog) -> IndexService:
-    usage = UsageStore(config.data / "usage.db")  # never opened: nobody searches
-    return IndexService(config, catalog, usage)
+def _index_service(config: Config, catalog: Catalog, *, tags: Path) -> IndexService:
+    usage = UsageStore(config.data / "usage.db")  # never opened: nothing searches here
+    return IndexService(config, catalog, usage, tags=tags)
 
 
 def _copy_index(source: Path, copy: Path) -> bool:

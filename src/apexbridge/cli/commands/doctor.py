@@ -13,7 +13,7 @@ from apexbridge.lifecycle.fsck import FsckReport, InvariantCheck
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.diagnostics import checks_to_json, effective_settings, run_checks
 from apexbridge.runtime.fsck import RepairReport, check_data_dir, repair_data_dir
-from apexbridge.settings import flatten
+from apexbridge.settings import current_name, flatten
 
 _MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}
 
@@ -72,7 +72,7 @@ def _invariant_to_json(out: Output, entry: InvariantCheck) -> dict[str, object]:
         "invariant": entry.invariant,
         "says": out.text(f"fsck_{entry.invariant}"),
         "visible": entry.is_visible,
-        "looked_at": entry.looked_at,
+        "looked_at": entry.checked,
         "violations": [out.problem_to_json(problem) for problem in entry.violations],
         "remarks": [out.problem_to_json(problem) for problem in entry.remarks],
     }
@@ -112,7 +112,7 @@ def _invariant_row(out: Output, entry: InvariantCheck) -> tuple[str, str, str, s
         result = out.text("fsck_remarks", count=len(entry.remarks))
     else:
         result = out.text("fsck_ok")
-    looked_at = str(entry.looked_at) if entry.is_visible else "-"
+    looked_at = str(entry.checked) if entry.is_visible else "-"
     return entry.invariant, looked_at, result, out.text(f"fsck_{entry.invariant}")
 
 
@@ -120,7 +120,7 @@ def _print_settings(out: Output, key: str) -> None:
     """Print all settings with their origins, or the value of one."""
     config = out.config
     if key:
-        value = config.value(key)
+        value, key = config.value(key), current_name(key)
         data = {"key": key, "value": value, "origin": config.origins[key]}
         out.finish(data, lambda: out.line(sanitize(_text(value))))
         return
