@@ -121,7 +121,7 @@ class ChatService:
         self._kept_parts: tuple[ModelHandle, Approver | None, AgentDeps] | None = None
         self._hooks = tuple(configured_hooks(config))
         self._run_hook = sandbox_runner(rooms.script_runner.workshop)
-        self._ground = PathRoots.of(config.project, config.home)
+        self._ground = PathRoots.resolved(config.project, config.home)
         self._rules = resolve_symlinks(tuple(permission_rules(config)), self._ground)
         self._about_skills = tuple(rule for rule in self._rules if rule.pattern.names("Skill"))
         self.approvals = ApprovalStore(config.data / "approvals.json", config.project)
@@ -288,11 +288,11 @@ class ChatService:
             child=self._child,
             project=self._config.project,
             limits=TurnLimits(
-                rounds=chosen.agent.rounds,
-                tokens=chosen.agent.tokens,
-                seconds=chosen.agent.seconds,
-                depth=chosen.agent.depth,
-                children=chosen.agent.children,
+                rounds=chosen.agent.max_rounds,
+                tokens=chosen.agent.token_budget,
+                seconds=chosen.agent.timeout_seconds,
+                depth=chosen.agent.max_subagent_depth,
+                children=chosen.agent.max_subagents,
                 window=self.model.window,
             ),
         )
@@ -325,7 +325,7 @@ class ChatService:
         if not self._rules:
             return True
         request = PermissionRequest(tool="Read", argument=str(path), path=path, harmless=True)
-        standing = PermissionContext(ground=self._ground)
+        standing = PermissionContext(roots=self._ground)
         return decide(request, self._rules, (), standing).effect != "deny"
 
     def _situation(self, session_id: str) -> ActivationContext:
@@ -383,5 +383,5 @@ def _turn_finished(end: TurnResult) -> TurnFinished:
 
 
 async def _post_hook(url: str, body: bytes, seconds: float) -> HookReply:
-    limits = FetchLimits.of(seconds=seconds, max_bytes=_MAX_HOOK_REPLY)
+    limits = FetchLimits.from_cidr(seconds=seconds, max_bytes=_MAX_HOOK_REPLY)
     return HookReply(*await post(url, body, limits))

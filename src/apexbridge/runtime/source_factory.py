@@ -62,13 +62,13 @@ class SourceFactory:
         limits = self._limits()
         if place.origin is Origin.INSTALLED:
             # What lies outside is not ours to mark, to change or to vouch for.
-            follows_out = self.config.settings.skills.allow_external_paths
-            limits = replace(self._limits(_MAX_INSTALLED_DIRS), follows_out=follows_out)
+            follow = self.config.settings.skills.allow_external_paths
+            limits = replace(self._limits(_MAX_INSTALLED_DIRS), follow_external_symlinks=follow)
         return FolderSource(
             place.path,
             place.origin,
             limits,
-            memory=self.memory,
+            cache=self.memory,
             needs_trust=place.needs_trust,
             home=place.home,
         )
@@ -110,7 +110,7 @@ class SourceFactory:
                 env={key: value.get_secret_value() for key, value in server.env.items()},
                 url=server.url,
                 headers={key: value.get_secret_value() for key, value in server.headers.items()},
-                seconds=server.seconds,
+                seconds=server.timeout_seconds,
             )
             yield McpSource(name, address, changed=self.changed)
 
@@ -122,8 +122,8 @@ class SourceFactory:
         from apexbridge.sources.remote.http_client import FetchLimits
         from apexbridge.sources.remote.source import RemoteLocations, remote_sources
 
-        limits = FetchLimits.of(
-            seconds=chosen.seconds,
+        limits = FetchLimits.from_cidr(
+            seconds=chosen.timeout_seconds,
             max_bytes=chosen.max_kib * 1024,
             allow_networks=chosen.allow_networks,
         )
