@@ -150,7 +150,7 @@ async def test_an_input_changed_to_a_denied_path_is_judged_again() -> None:
         Rule(effect="allow", pattern=ToolPattern.parse("Read")),
     ]
     standing = PermissionContext(
-        ground=PathRoots(project=Path("/srv/project"), home=Path("/home/me"))
+        roots=PathRoots(project=Path("/srv/project"), home=Path("/home/me"))
     )
     before = PermissionRequest(tool="Read", path=Path("/srv/project/a"))
     after = PermissionRequest(tool="Read", path=Path(changed["file_path"]))

@@ -60,7 +60,7 @@ class PermissionChecker:
         denied = (Rule(effect="deny", pattern=pattern) for pattern in lent.denied)
         rules = (*self.rules(), *self.approvals.rules(), *denied)
         standing = PermissionContext(
-            ground=self.ground,
+            roots=self.ground,
             restrictions=lent.restrictions,
             approved=self.approvals.approved(),
         )
@@ -108,7 +108,7 @@ class PermissionChecker:
         if answer == "no":
             raise permission_error(request, decision, answer=answer)
         if answer == "always":
-            keep = lambda: self.approvals.keep(request, decision)  # noqa: E731
+            keep = lambda: self.approvals.store(request, decision)  # noqa: E731
             await anyio.to_thread.run_sync(keep)
 
     def fire_for(self, session: Session, emit: EventSink, record: TurnRecord) -> HookTrigger:

@@ -288,11 +288,11 @@ class ChatService:
             child=self._child,
             project=self._config.project,
             limits=TurnLimits(
-                rounds=chosen.agent.rounds,
-                tokens=chosen.agent.tokens,
-                seconds=chosen.agent.seconds,
-                depth=chosen.agent.depth,
-                children=chosen.agent.children,
+                rounds=chosen.agent.max_rounds,
+                tokens=chosen.agent.token_budget,
+                seconds=chosen.agent.timeout_seconds,
+                depth=chosen.agent.max_subagent_depth,
+                children=chosen.agent.max_subagents,
                 window=self.model.window,
             ),
         )
@@ -325,7 +325,7 @@ class ChatService:
         if not self._rules:
             return True
         request = PermissionRequest(tool="Read", argument=str(path), path=path, harmless=True)
-        standing = PermissionContext(ground=self._ground)
+        standing = PermissionContext(roots=self._ground)
         return decide(request, self._rules, (), standing).effect != "deny"
 
     def _situation(self, session_id: str) -> ActivationContext:

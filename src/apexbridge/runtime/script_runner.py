@@ -179,7 +179,7 @@ class ScriptRunner:
         return await run_script(call, ScriptExecutor(UnsandboxedBackend(), self._workspaces))
 
     def _open_workshop(self, sandbox: Sandbox) -> ScriptExecutor:
-        room = self._config.settings.sandbox.warm
+        room = self._config.settings.sandbox.warm_pool_size
         if not room or not isinstance(sandbox, Backend):
             return ScriptExecutor(sandbox, self._workspaces)
         pool = WarmPool(sandbox, self._workspaces, room=room)
@@ -189,8 +189,8 @@ class ScriptRunner:
         """The limits of a run, as settings have them."""
         chosen = self._config.settings.sandbox
         return SandboxLimits(
-            wall_seconds=chosen.wall_seconds,
-            cpu_seconds=math.ceil(chosen.wall_seconds),
+            wall_seconds=chosen.timeout_seconds,
+            cpu_seconds=math.ceil(chosen.timeout_seconds),
             memory_bytes=chosen.memory_mib * MIB,
             output_bytes=chosen.output_mib * MIB,
             workspace_bytes=chosen.workspace_mib * MIB,
