@@ -177,7 +177,7 @@ class SessionStore:
             (self._kept_turns - 1,),
         )
 
-    def let_go(self, session_id: str) -> None:
+    def evict(self, session_id: str) -> None:
         """Remember nothing of a session but what lies in the file."""
         self._written.pop(session_id, None)
 
@@ -268,7 +268,7 @@ class SessionStore:
             ).fetchall()
         return tuple(map(_stored_turn, rows))
 
-    def look(self, session_id: str) -> StoredSession | None:
+    def get(self, session_id: str) -> StoredSession | None:
         """A session as it was left; None if there is none that can be read."""
         with self._reading() as connection:
             row = connection.execute(
@@ -293,7 +293,7 @@ class SessionStore:
         except (ValidationError, ValueError, KeyError, TypeError):
             return None
 
-    def forget(self, session_id: str) -> bool:
+    def delete(self, session_id: str) -> bool:
         """Remove a session and the records of its turns; False if there was none.
 
         Raises:
@@ -385,10 +385,10 @@ def _persistent_state(session: Session) -> dict[str, Any]:
         "cwd": str(session.cwd),
         "system": session.system,
         "turns": session.turns,
-        "listed": sorted(session.listed),
+        "listed": sorted(session.announced),
         "applied": {name: asdict(applied) for name, applied in session.applied.items()},
-        "reach": [str(path) for path in session.reach],
-        "spent": asdict(session.spent),
+        "reach": [str(path) for path in session.readable],
+        "spent": asdict(session.usage),
     }
 
 
@@ -396,5 +396,6 @@ def _restore(session: Session, state: dict[str, Any], messages: list[Message]) -
     applied = {name: AppliedSkill(**applied) for name, applied in state["applied"].items()}
     reach, spent = [Path(path) for path in state["reach"]], Usage(**state["spent"])
     session.system, session.turns = state["system"], state["turns"]
-    session.messages, session.applied, session.listed = messages, applied, set(state["listed"])
-    session.reach, session.spent = reach, spent
+    session.messages, session.applied = messages, applied
+    session.announced = set(state["listed"])
+    session.readable, session.usage = reach, spent

@@ -108,7 +108,7 @@ class SkillSearchTool(TypedTool[SearchArguments]):
     async def act(self, arguments: SearchArguments, context: ToolContext) -> ToolResult:
         """Search, and leave out what the model may not call."""
         found = await self._search(arguments.query, arguments.limit)
-        waking = self._situation(context.session_id).waking
+        activation = self._situation(context.session_id).path_activation
         winner = self._catalog.snapshot.winner
         lines, names = list[str](), list[str]()
         for hit in found.hits:
@@ -158,7 +158,7 @@ class SkillsListTool(TypedTool[ListArguments]):
 
     async def act(self, arguments: ListArguments, context: ToolContext) -> ToolResult:
         """List them."""
-        skills = self._situation(context.session_id).waking.visible(self._skills())
+        skills = self._situation(context.session_id).path_activation.visible(self._skills())
         entries = [
             skill_entry(skill) for skill in skills if _is_model_invocable(skill, self._forbids)
         ]
@@ -211,7 +211,7 @@ class SkillsLoadTool(TypedTool[LoadArguments]):
             skill for skill in self._catalog.skills if _is_model_invocable(skill, self._forbids)
         ]
         skill = find_for_load(skills, arguments.name)
-        return self._catalog.get_for_model(skill.name, self._situation(context.session_id).waking)
+        return self._catalog.get_for_model(skill.name, self._situation(context.session_id).path_activation)
 
 
 def _is_model_invocable(skill: Skill, forbids: IsForbidden) -> bool:
