@@ -1,14 +1,17 @@
 # Two commands do everything: `make run` and `make test`. The other verbs are parts of them.
-.PHONY: run test check style format lint types cover fuzz crash bench real-model docs clean test-as-nobody test-without-bubblewrap
+.PHONY: run test check style format lint types cover fuzz crash bench real-model docs lock release-check \
+  test-training test-as-nobody test-without-bubblewrap clean
 
-RUN  := .venv
-TEST := .venv-test
-BIN  := $(TEST)/bin
+RUN   := .venv
+TEST  := .venv-test
+TRAIN := .venv-train
+BIN   := $(TEST)/bin
 
-# What the tests compile is kept apart from the code and from what is installed.
+# Bytecode of the tests goes to build/, apart from the sources and the installed packages.
 COMPILED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/build/pycache
 
-# The main job: the server and its console; with ASK="…" it answers that, which no shell and no make reads on the way.
+# The main job: the server with its console; ASK="…" asks one question instead. The question is passed
+# through the environment, so that neither make nor the shell expands it.
 run: export QUESTION = $(value ASK)
 run: $(RUN)/.ready
 ifdef ASK
@@ -18,15 +21,15 @@ else
 	@exec $(RUN)/bin/apexbridge serve
 endif
 
-# Types are judged beside the tests: that takes one core, and a core would be idle. The first time all
-# is imported once before, so that not every worker compiles it.
+# Pyright runs beside the tests: it needs one core, and one would be idle. Before the first run the tests
+# are collected once, so that not every worker compiles everything.
 test: style
 	@PYTHONWARNDEFAULTENCODING=1 $(BIN)/coverage erase
 	@$(BIN)/pyright --pythonpath $(BIN)/python > build/types.log 2>&1 & types=$$!; \
 	  [ -d build/pycache$(CURDIR)/tests ] || \
 	    $(COMPILED) $(BIN)/python -m pytest --collect-only -q > build/collect.log 2>&1; \
 	  $(COMPILED) PYTHONWARNDEFAULTENCODING=1 $(BIN)/coverage run -m pytest -n 3 --dist worksteal -q $(MEASURE); tests=$$?; \
-	  wait $$types; judged=$$?; cat build/types.log; [ $$tests = 0 ] && [ $$judged = 0 ]
+	  wait $$types; typed=$$?; cat build/types.log; [ $$tests = 0 ] && [ $$typed = 0 ]
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/python scripts/check_coverage.py
 
@@ -46,50 +49,68 @@ lint: $(TEST)/.ready
 types: $(TEST)/.ready
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
-# Measures also the tests that only run again what others measured, which takes longer.
+# Measures coverage in the slow tests too, which only repeat lines that other tests measure.
 cover: MEASURE := --measure-all
 cover: test
 	@$(BIN)/coverage report --show-missing --skip-covered
 
-# The sandbox as an ordinary user meets it, where root runs the tests; needs a mount namespace.
+# The sandbox under an ordinary user, where root runs the tests; needs a mount namespace.
 test-as-nobody: $(TEST)/.ready
 	@scripts/elsewhere --as-nobody $(BIN)/python -m pytest -n 2 -q -p no:cacheprovider \
 	  tests/hostile tests/sandbox tests/contracts tests/activation tests/test_paths.py
 
-# Everything, on a machine that has no bubblewrap and may not install it.
+# All tests on a machine without bubblewrap.
 test-without-bubblewrap: $(TEST)/.ready
 	@scripts/elsewhere --without-bubblewrap $(BIN)/python -m pytest -n 2 -q -p no:cacheprovider
 
-# The tests with made-up examples, with sixty times as many of them as in `make test`.
+# A whole training course on small data; run it when training/ changes. Its environment has PyTorch.
+test-training: $(TRAIN)/.ready
+	@$(TRAIN)/bin/pyright --pythonpath $(TRAIN)/bin/python training
+	@$(TRAIN)/bin/python -m pytest -q -p no:cacheprovider training/tests
+
+# The property-based tests with sixty times as many examples as in `make test`.
 fuzz: $(TEST)/.ready
 	@$(BIN)/python -m pytest -n 2 -q -p no:cacheprovider -m hypothesis --hypothesis-profile=fuzz
 
-# The same kills as in `make test`, at many more moments; then every system call, which needs strace.
+# Crash tests: kill -9 at many more moments than in `make test`, then at every system call (needs strace).
 crash: $(TEST)/.ready
-	@$(BIN)/python -m tests.crash.exhaustive --only-look
+	@$(BIN)/python -m tests.crash.whole --only-look
 	@$(BIN)/python -m pytest -q -p no:cacheprovider tests/crash --rounds 50
-	@$(BIN)/python -m tests.crash.exhaustive
+	@$(BIN)/python -m tests.crash.whole
 
 bench: $(TEST)/.ready
 	@$(BIN)/python -m benchmarks
 
-# A small real language model as the upstream; it is fetched into build/, about 1.1 GB.
+# A small real language model as the upstream; it is downloaded into build/, about 1.1 GB.
 real-model: $(TEST)/.ready
 	@$(BIN)/python -m scripts.real_model --threads $(or $(THREADS),1) $(if $(ASK),--ask "$(ASK)")
 
 docs: $(TEST)/.ready
 	@$(BIN)/python -m scripts.write_reference
 
+# Renews the locked versions of everything but the training environment.
+lock: $(TEST)/.ready
+	@scripts/lock
+
+# Builds both distributions and tries the wheels in an empty environment; docs/releasing.md.
+release-check: $(TEST)/.ready
+	@$(BIN)/python -m scripts.release_check
+
 clean:
-	rm -rf $(RUN) $(TEST) build dist .coverage* .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(RUN) $(TEST) $(TRAIN) build dist .coverage* .pytest_cache .ruff_cache .hypothesis
 
-# An environment is made anew when what it must hold changes; a second run costs nothing.
-$(RUN)/.ready: pyproject.toml retriever/pyproject.toml scripts/environment
-	@scripts/environment $(RUN) .
+# An environment is rebuilt when what it must hold changes; otherwise a second run costs nothing.
+LOCKED := pyproject.toml requirements.lock retriever/pyproject.toml scripts/environment
 
-# Commands of the system come beside the packages of Python: neither needs the other. The tests keep
-# what they compile elsewhere; those that use packages of Node.js say so where there are none.
-$(TEST)/.ready: pyproject.toml retriever/pyproject.toml scripts/environment scripts/system-packages scripts/node-packages
+$(RUN)/.ready: $(LOCKED)
+	@scripts/environment $(RUN)
+
+# System packages are installed beside the Python packages: neither needs the other. Tests that need
+# packages of Node.js are skipped, and say so, where those could not be installed.
+$(TEST)/.ready: $(LOCKED) scripts/system-packages scripts/node-packages
 	@scripts/system-packages & system=$$!; \
-	  scripts/environment $(TEST) '.[dev]' --no-compile && { scripts/node-packages || true; }; made=$$?; \
+	  scripts/environment $(TEST) --no-compile test e2e && { scripts/node-packages || true; }; made=$$?; \
 	  wait $$system; exit $$made
+
+$(TRAIN)/.ready: $(LOCKED)
+	@scripts/environment $(TRAIN) --no-compile test train

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from apexbridge.scanner.report import Report, worst_level
-from apexbridge.scanner.rules import RISK_LEVELS, RULES, RiskLevel
+from apexbridge.scanner.rules import RISK_LEVELS, RiskLevel, load_rules
 from apexbridge.scanner.scan import scan_skill
 from apexbridge.scanner.scan_input import SKILL_MD, ScannedFile, ScanTarget
 
@@ -160,7 +160,7 @@ def print_rules(cases: Sequence[Case]) -> None:
             hit[case.is_bad].update(grave)
             alone[case.is_bad].update(grave if len(grave) == 1 else [])
         print(f"rule    ≥ {floor}: bad (alone)   good (alone)")
-        for rule in RULES:
+        for rule in load_rules():
             bad, good = hit[True][rule], hit[False][rule]
             if bad or good:
                 print(

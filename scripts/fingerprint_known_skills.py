@@ -72,7 +72,7 @@ ENDS = frozenset(
 )  # fmt: skip
 NAMES = frozenset({"Makefile", "Dockerfile", "justfile", "package.json"})
 MAX_BYTES = 500_000
-SAMPLE = Path(__file__).parents[1] / "tests" / "vetting" / "well_known.md"
+SAMPLE = Path(__file__).parents[1] / "tests" / "scanner" / "well_known.md"
 OUT = Path(known_skill_diff.__file__).with_name(known_skill_diff.FINGERPRINT_FILE)
 
 

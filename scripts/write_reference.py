@@ -126,11 +126,15 @@ def _settings(model: type[BaseModel], prefix: str) -> Iterable[tuple[str, ...]]:
 
 def errors_page() -> str:
     """Every code with its words in both languages."""
-    kinds = {kind.code: kind.__name__ for kind in _error_kinds(errors.ApexBridgeError)}
+    kinds = {
+        kind.code: kind.__name__
+        for kind in _error_kinds(errors.ApexBridgeError)
+        if not kind.__name__.startswith("_")
+    }
     rows = [
         (f"`{code}`", f"`{kinds[code]}`" if code in kinds else "", phrase.message, other.message)
         for (code, phrase), other in zip(
-            locales.MESSAGES["en"].items(), locales.MESSAGES["zh"].values(), strict=True
+            locales.error_texts("en").items(), locales.error_texts("zh").values(), strict=True
         )
     ]
     intro = "Codes are stable and never translated; their words may change."

@@ -54,7 +54,7 @@ def test_every_other_change_is_seen(log: AuditLog, tmp_path: Path, deed: str) ->
         case _:
             lines[1] = lines[1][:-20]
     _path(tmp_path).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    with pytest.raises(AuditBrokenError, match=r"line [23] does not fit"):
+    with pytest.raises(AuditBrokenError, match=r"line [23] does not match"):
         log.verify()
 
 

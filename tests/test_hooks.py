@@ -167,7 +167,7 @@ async def test_every_other_hook_that_fails_is_passed_over_and_told(event: HookEv
     (warning,) = verdict.warnings
     assert warning.code == "hook_failed_open"
     assert "oops" in warning.message
-    assert "pdf" in warning.said("zh").message
+    assert "pdf" in warning.localized("zh").message
 
 
 async def _nothing(command: HookCommand) -> ExecutionResult:

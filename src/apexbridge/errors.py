@@ -58,19 +58,19 @@ class ApexBridgeError(Exception):
     def __init__(self, detail: str = "", *, code: str | None = None, **details: object) -> None:
         self.code = code or self.code
         self.details: dict[str, object] = {"detail": detail, **details}
-        super().__init__(self.said().message)
+        super().__init__(self.localized().message)
 
     @property
     def message(self) -> str:
         """What happened, in English."""
-        return self.said().message
+        return self.localized().message
 
     @property
     def hint(self) -> str:
         """How to mend it, in English; empty where nothing can be said."""
-        return self.said().hint
+        return self.localized().hint
 
-    def said(self, language: locales.Language = "en") -> locales.LocalizedText:
+    def localized(self, language: locales.Language = "en") -> locales.LocalizedText:
         """What happened and how to mend it, in the reader's language."""
         return locales.localize(self.code, self.details, language)
 
@@ -113,9 +113,9 @@ class _UnknownNameError(ApexBridgeError):
         self.near = tuple(near)
         super().__init__(name=name)
 
-    def said(self, language: locales.Language = "en") -> locales.LocalizedText:
+    def localized(self, language: locales.Language = "en") -> locales.LocalizedText:
         """The message, with the near names as its hint."""
-        phrase = super().said(language)
+        phrase = super().localized(language)
         if not self.near:
             return phrase
         names = " / ".join(self.near)
@@ -139,7 +139,7 @@ class SkillNotFoundError(_UnknownNameError, SkillError):
 class LocalizedProblem(Protocol):
     """What a problem in a skill can say of itself."""
 
-    def said(self, language: locales.Language = "en") -> locales.LocalizedText:
+    def localized(self, language: locales.Language = "en") -> locales.LocalizedText:
         """The broken rule and how to mend it."""
         ...
 
@@ -154,9 +154,9 @@ class SkillInvalidError(SkillError):
         self.problems = tuple(problems)
         super().__init__(where=where)
 
-    def said(self, language: locales.Language = "en") -> locales.LocalizedText:
+    def localized(self, language: locales.Language = "en") -> locales.LocalizedText:
         """Every broken rule in one sentence; the hint of a single one."""
-        rules = [problem.said(language) for problem in self.problems]
+        rules = [problem.localized(language) for problem in self.problems]
         details = {"where": self.where, "detail": "; ".join(rule.message for rule in rules)}
         phrase = locales.localize(self.code, details, language)
         return phrase._replace(hint=rules[0].hint if len(rules) == 1 else "")

@@ -34,7 +34,7 @@ def test_the_strongest_origin_wins_and_the_hidden_are_named() -> None:
     ]
     assert [s.provenance.origin for s in merged.shadowed] == [Origin.BUNDLED]
     (told,) = merged.problems
-    assert told.message == "'a' from bundled:test is hidden by the one from user:test"
+    assert told.message == "'a' from bundled:test is shadowed by the one from user:test"
 
 
 def test_the_order_is_a_choice_and_unknown_origins_are_weakest() -> None:

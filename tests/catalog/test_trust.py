@@ -71,7 +71,7 @@ def test_a_change_after_the_scan_is_seen_before_anything_runs(tmp_path: Path) ->
     trusted = apply_trust(skill, store.approved())
     require_trust(trusted, store.approved())
     (tmp_path / "s/scripts/main.py").write_text("2", encoding="utf-8")
-    with pytest.raises(PermissionDeniedError, match="nobody approved"):
+    with pytest.raises(PermissionDeniedError, match="not approved"):
         require_trust(trusted, store.approved())
 
 

@@ -75,9 +75,9 @@ def interruptible() -> Generator[None]:
 def test_a_question_is_answered_on_stdout_and_the_rest_told_beside(run: Run) -> None:
     done = run("chat", "What is 12*37?", **HASH)
     assert (done.code, done.out) == (0, "12*37 = 444\n")
-    assert "No language model is connected" in done.err
+    assert "No language model is configured" in done.err
     assert "· Calculate" in done.err
-    assert "go on with --session" in done.err
+    assert "continue with --session" in done.err
 
 
 def test_programs_get_one_line_of_json(run: Run) -> None:
@@ -101,7 +101,7 @@ def test_quiet_says_nothing(run: Run) -> None:
 def test_chinese_is_asked_and_answered(run: Run) -> None:
     done = run("--lang", "zh", "chat", "计算 12*37", **HASH)
     assert (done.code, "444" in done.out) == (0, True)
-    assert "没有接入语言模型" in done.err
+    assert "没有配置语言模型" in done.err
     assert "继续" in done.err
 
 
@@ -172,7 +172,7 @@ def test_a_model_that_refuses_is_told_without_a_trace(run: Run) -> None:
         programs = run("chat", "hi", "--json", **_model(server))
     assert run("explain", "--json", **HASH).data["turn"]["finish"] == "error"
     assert (people.code, "Traceback" in people.err) == (1, False)
-    assert "The model tiny refused the request" in people.err
+    assert "The model tiny rejected the request" in people.err
     assert programs.error["code"] == "model_rejected"
 
 
@@ -206,20 +206,20 @@ def test_a_tool_that_a_rule_allows_needs_nobody(run: Run, project: Path) -> None
 
 def test_explain_tells_of_the_last_turn_or_of_one_by_its_id(run: Run) -> None:
     nothing = run("explain", **HASH)
-    assert (nothing.code, nothing.out) == (3, "No turn was recorded yet.\n")
+    assert (nothing.code, nothing.out) == (3, "No turn is recorded yet.\n")
     first = run("chat", "What is 12*37?", "--json", **HASH).data["turn"]
     second = run("chat", "What time is it?", "--json", **HASH).data["turn"]
     last = run("explain", **HASH)
-    assert (last.code, last.out.startswith(f"Turn {second}: 2 rounds, 1 calls")) == (0, True)
+    assert (last.code, last.out.startswith(f"Turn {second}: 2 rounds, 1 tool calls")) == (0, True)
     assert "Now\t" in last.out
     earlier = run("explain", first[:8], "--json", **HASH).data["turn"]
     assert earlier["id"] == first
     assert [one["tool"] for one in earlier["calls"]] == ["Calculate"]
     assert {"name", "score", "parts", "fate"} == set(earlier["candidates"][0])
     chinese = run("--lang", "zh", "explain", **HASH).out
-    assert chinese.startswith(f"对话 {second}：询问 2 次")
+    assert chinese.startswith(f"对话 {second}：2 轮")
     unknown = run("explain", "zzz", **HASH)
-    assert (unknown.code, unknown.out) == (3, "No turn has the id zzz.\n")
+    assert (unknown.code, unknown.out) == (3, "No turn with the id zzz.\n")
     assert run("explain", "%", "--json", **HASH).code == 3
 
 
@@ -256,7 +256,7 @@ async def test_a_conversation_on_a_terminal(home: Path, project: Path) -> None:
         await screen.sees("> ")
         screen.types("/exit\n")
         assert await screen.ends() == 0
-    assert "go on with --session" in screen.screen
+    assert "continue with --session" in screen.screen
     assert "I am Ann" in json.dumps(server.requests[1])
     assert "half a quest" not in json.dumps(server.requests[1])
     history = next(home.rglob("chat_history"))
@@ -268,7 +268,7 @@ async def test_a_conversation_on_a_terminal(home: Path, project: Path) -> None:
 async def test_a_conversation_ends_with_the_input(home: Path, project: Path) -> None:
     project.mkdir()
     async with at_a_terminal("chat", cwd=project, variables=environment(home)) as screen:
-        await screen.sees("No language model is connected")
+        await screen.sees("No language model is configured")
         await screen.sees("> ")
         screen.types(CTRL_D)
         assert await screen.ends() == 0

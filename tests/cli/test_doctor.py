@@ -26,7 +26,7 @@ from tests.cli.conftest import Run
 def test_doctor_tells_what_works(started: Run) -> None:
     done = started("doctor")
     assert (done.code, done.err) == (0, "")
-    assert done.out.rstrip().endswith("All is well.")
+    assert done.out.rstrip().endswith("All checks passed.")
     for text in ("✓ Python", "✓ Data folder", "✓ Skills: bundled", "skills.max_depth"):
         assert text in done.out
 
@@ -36,7 +36,7 @@ def test_doctor_really_tries_the_data_folder(run: Run, tmp_path: Path) -> None:
     good.mkdir()
     done = run("doctor", "--json", APEXBRIDGE_DATA_DIR=str(good))
     states = {check["name"]: check for check in done.data["checks"]}
-    assert states["Data folder"]["detail"].endswith("writable, moves are atomic")
+    assert states["Data folder"]["detail"].endswith("writable, renames are atomic")
     assert list(good.iterdir()) == []
     (tmp_path / "file").write_bytes(b"")
     bad = run("doctor", "--json", APEXBRIDGE_DATA_DIR=str(tmp_path / "file"))
@@ -51,15 +51,15 @@ def test_doctor_remarks_on_broken_skills_and_slips(run: Run, home: Path) -> None
     done = run("doctor", APEXBRIDGE_SKILL__PATHS="x", PYTHONIOENCODING="utf-8")
     assert done.code == 0
     assert "! Skills: user" in done.out
-    assert "not settings: APEXBRIDGE_SKILL__PATHS" in done.out
-    assert "Works; remarks: 2." in done.out
+    assert "unknown settings: APEXBRIDGE_SKILL__PATHS" in done.out
+    assert "All required checks passed; warnings: 2." in done.out
 
 
 @pytest.mark.needs("bubblewrap")
 def test_doctor_speaks_chinese(run: Run) -> None:
     done = run("--lang", "zh", "doctor")
     assert "✓ 数据文件夹" in done.out
-    assert done.out.rstrip().endswith("一切正常。")
+    assert done.out.rstrip().endswith("所有检查均通过。")
 
 
 @pytest.mark.promise("S16")

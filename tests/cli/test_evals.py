@@ -57,7 +57,7 @@ def test_retrieval_is_measured_over_all_and_by_language(
     done = hashed("eval", "retrieval", *files)
     rows = [line.split("\t")[:3] for line in done.out.splitlines()]
     assert rows == [["all", "3", "0.667"], ["English", "2", "0.500"], ["Chinese", "1", "1.000"]]
-    assert "Accepted ids that the corpus does not have: 1" in done.err
+    assert "Accepted ids missing from the corpus: 1" in done.err
 
 
 def test_a_file_that_makes_no_sense_is_told_by_its_line(
@@ -98,8 +98,8 @@ def test_a_query_that_fails_ends_with_findings(hashed: Run, home: Path) -> None:
     _with_queries(home / ".claude/skills", "origami", fold_paper_cranes=False, hello=True)
     done = hashed("eval", "triggers", "origami")
     assert done.code == 8
-    assert "FAILS: triggers\t1\t" in done.out
-    assert "FAILS: stays silent\t" in done.out
+    assert "FAILED: triggered\t1\t" in done.out
+    assert "FAILED: not triggered\t" in done.out
     assert "Queries: 2; accuracy 0.00, precision 0.00, recall 0.00" in done.out
 
 
@@ -116,8 +116,8 @@ def test_a_folder_is_checked_among_the_skills_without_being_installed(
     ("wanted", "code", "says"),
     [
         ("git-comit", 3, "Did you mean git-commit?"),
-        ("git-commit", 1, "has no queries to check it with"),
-        ("./nowhere", 6, "cannot be read"),
+        ("git-commit", 1, "has no evaluation queries"),
+        ("./nowhere", 6, "Cannot read"),
     ],
 )
 def test_a_skill_that_cannot_be_checked_is_told(
@@ -157,7 +157,7 @@ def test_a_description_can_be_tried_without_saving_it(hashed: Run, home: Path) -
     assert (root / "SKILL.md").read_bytes() == before
     assert hashed("index", "verify").code == 0
     done = hashed("eval", "preview", "origami", "--description", new)
-    assert "saved query\tfold a crane" in done.out
+    assert "eval query\tfold a crane" in done.out
 
 
 def test_the_same_description_moves_nobody_and_an_empty_one_is_refused(
@@ -165,7 +165,7 @@ def test_the_same_description_moves_nobody_and_an_empty_one_is_refused(
 ) -> None:
     make_skill(home / ".claude/skills", "origami", description="Fold paper cranes.")
     same = hashed("eval", "preview", "origami", "--description", "Fold paper cranes.")
-    assert same.out.endswith("No other skill moves.\n")
+    assert same.out.endswith("No other skill changes rank.\n")
     empty = hashed("eval", "preview", "origami", "--description", " ")
     assert (empty.code, "must not be empty" in empty.err) == (6, True)
 

@@ -24,9 +24,9 @@ def test_a_sound_folder_is_told_as_one_table(run: Run, skills: Path) -> None:
     assert (done.code, done.err) == (0, "")
     rows = [line.split("\t") for line in done.out.splitlines()[:-1]]
     assert [row[0] for row in rows] == [f"I{number}" for number in range(1, 13)]
-    assert rows[0] == ["I1", "1", "holds", "every folder is whole"]
-    assert rows[5][1:3] == ["-", "no disk shows it; tests prove it"]
-    assert done.out.splitlines()[-1] == f"The data folder is sound: {skills.parent}"
+    assert rows[0] == ["I1", "1", "holds", "every skill folder is complete"]
+    assert rows[5][1:3] == ["-", "not visible on disk; proved by tests"]
+    assert done.out.splitlines()[-1] == f"No violations in the data folder {skills.parent}"
 
 
 def test_a_violation_is_told_and_fails_and_nothing_is_changed(run: Run, skills: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_violation_is_told_and_fails_and_nothing_is_changed(run: Run, skills: 
     done = run("--set", HASH, "doctor", "--fsck")
     assert (done.code, done.err) == (1, "")
     assert "I4\t1\tviolations: 2\t" in done.out
-    assert "I11\t1\tholds; remarks: 1\t" in done.out
+    assert "I11\t1\tholds; notes: 1\t" in done.out
     assert "[fsck_staging_left]" in done.out
     assert "apexbridge doctor --fix" in done.out
     assert done.out.splitlines()[-1] == f"Violations: 3 in {skills.parent}"
@@ -61,9 +61,9 @@ def test_a_fix_says_what_it_did_and_checks_again(run: Run, skills: Path) -> None
     (skills / "garden/.vectorized").unlink()
     done = run("--set", HASH, "doctor", "--fix")
     assert (done.code, done.err) == (0, "")
-    assert done.out.startswith("Mended: unfinished 1, expired 0,")
-    assert "made anew 1" in done.out
-    assert done.out.splitlines()[-1] == f"The data folder is sound: {skills.parent}"
+    assert done.out.startswith("Repaired: unfinished 1, expired 0,")
+    assert "rebuilt 1" in done.out
+    assert done.out.splitlines()[-1] == f"No violations in the data folder {skills.parent}"
     again = run("--set", HASH, "doctor", "--fix", "--json")
     assert (again.code, again.data["mended"]["unfinished"]) == (0, 0)
 
@@ -75,16 +75,16 @@ def test_what_cannot_be_mended_still_fails_with_what_to_do(run: Run, skills: Pat
     done = run("--set", HASH, "doctor", "--fix")
     assert done.code == 1
     assert "Keep the file as evidence" in done.out
-    assert "Mend it, or move it away" in done.out
+    assert "Repair it or move it away" in done.out
 
 
 def test_a_check_speaks_chinese(run: Run, skills: Path) -> None:
     (skills / ".staging/left").mkdir()
     done = run("--lang", "zh", "--set", HASH, "doctor", "--fsck")
-    assert "每个文件夹都完整" in done.out
-    assert "是未完成的操作留下的" in done.out
+    assert "每个技能文件夹都完整" in done.out
+    assert "是未完成的操作的残留" in done.out
     assert done.out.splitlines()[-1] == f"{skills.parent} 中有 1 处违反"
-    assert "数据文件夹完好" in run("--lang", "zh", "--set", HASH, "doctor", "--fix").out
+    assert "没有违反" in run("--lang", "zh", "--set", HASH, "doctor", "--fix").out
 
 
 def test_after_every_command_the_data_folder_is_sound(run: Run, tmp_path: Path) -> None:

@@ -53,9 +53,9 @@ def test_what_is_removed_comes_back(inside: Run, archive: str) -> None:
     inside("add", archive, "--yes")
     assert inside("rm", "garden").code == 5
     gone = inside("rm", "garden", "--yes")
-    assert "'apexbridge undo garden' brings it back for 7 days" in gone.out
+    assert "'apexbridge undo garden' restores it within 7 days" in gone.out
     assert inside("rm", "garden", "--yes", "--json").code == 3
-    assert inside("undo", "garden").out == "garden is back\n"
+    assert inside("undo", "garden").out == "Restored garden\n"
     assert inside("undo", "garden", "--json").code == 3
     bundled = inside("rm", "git-commit", "--yes", "--json")
     assert (bundled.code, bundled.error["code"]) == (5, "skill_read_only")
@@ -66,19 +66,19 @@ def test_a_description_is_edited_once(inside: Run, archive: str) -> None:
     done = inside("edit-description", "garden", "Tunes violins.", "--seen", sha256)
     assert done.out == "Changed the description of garden\n"
     assert inside("edit-description", "garden", "Tunes violins.").out == (
-        "garden says so already\n"
+        "garden already has this description\n"
     )
     late = inside("edit-description", "garden", "x", "--seen", sha256, "--json")
     assert late.error["code"] == "skill_changed"
 
 
 def test_a_skill_is_switched_off_and_on(inside: Run) -> None:
-    assert inside("disable", "git-commit").out == "git-commit is off\n"
+    assert inside("disable", "git-commit").out == "Disabled git-commit\n"
     listed = inside("ls", "--json").data
     assert "git-commit" not in [skill["name"] for skill in listed["skills"]]
     assert [skill["name"] for skill in listed["disabled"]] == ["git-commit"]
-    assert "Switched off: 1; 'apexbridge ls --all' names them" in inside("ls").out
-    assert "git-commit\tbundled\toff\t" in inside("ls", "--all").out
+    assert "Disabled: 1; list them with 'apexbridge ls --all'" in inside("ls").out
+    assert "git-commit\tbundled\tdisabled\t" in inside("ls", "--all").out
     assert inside("enable", "git-commit", "--json").data["changed"] is True
     assert inside("show", "git-commit", "--json").code == 0
 
@@ -91,14 +91,14 @@ def test_a_skill_is_exported_and_nothing_replaced(inside: Run, project: Path) ->
 
 
 def test_every_attempt_is_on_record(inside: Run, archive: str) -> None:
-    assert inside("audit", "ls").out == "Nothing is recorded.\n"
+    assert inside("audit", "ls").out == "The audit log is empty.\n"
     inside("add", archive, "--yes")
     inside("add", archive, "--yes")
     inside("rm", "garden", "--yes")
     records = inside("audit", "ls", "--json").data["records"]
     assert [record["action"] for record in records] == ["install", "install_refused", "uninstall"]
     assert "skill=garden" in inside("audit", "ls", "--limit", "1").out
-    assert inside("audit", "verify").out == "The chain holds; records: 3\n"
+    assert inside("audit", "verify").out == "Hash chain verified; records: 3\n"
     home = Path.home() / ".local/share/apexbridge/audit.jsonl"
     home.write_bytes(home.read_bytes().replace(b"garden", b"gerden", 1))
     assert inside("audit", "verify", "--json").error["code"] == "audit_broken"

@@ -48,10 +48,10 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     assert done.code == 0
     assert done.out.splitlines() == [
         f"z\tto install\t{old}/z.zip\t",
-        f"violin\tto install, renamed\t{old}/folder\tfrom folder",
+        f"violin\tto install, renamed\t{old}/folder\trenamed from folder",
         f"garden\tto install\t{old}/garden\t",
         "to install: 2; to install, renamed: 1",
-        "Nothing was done: this is a dry run.",
+        "Dry run: nothing was changed.",
     ]
     assert _installed(home) == []
     told = migrate(str(old), "--dry-run", "--json").data
@@ -83,8 +83,8 @@ def test_with_yes_all_come_and_a_second_run_changes_nothing(
     assert run("show", "violin", "--json").data["origin"] == "installed"
     again = migrate(str(old), "--json")  # nothing is left to be asked about
     assert (again.code, again.data["counts"]["same"]) == (0, 3)
-    assert "there already: 3" in migrate(str(old)).out
-    assert "已存在: 3" in migrate(str(old), LANG="zh_CN.UTF-8").out
+    assert "already installed: 3" in migrate(str(old)).out
+    assert "已安装过: 3" in migrate(str(old), LANG="zh_CN.UTF-8").out
     assert migrate(str(old), "--quiet").out == ""
 
 
@@ -100,7 +100,7 @@ def test_what_is_refused_is_told_in_full_and_keeps_nothing_from_the_others(
     mixed = migrate(str(old), "--yes")
     assert mixed.code == 1
     assert "[frontmatter_missing]" in mixed.out
-    assert "dangerous: 1" in mixed.out
+    assert "blocked by scan: 1" in mixed.out
     assert _installed(home) == ["garden", "violin", "z"]
     make_skill(old / "other", "garden", description="Another.")
     taken = migrate(str(old / "other"), "--json", "--yes")
@@ -113,7 +113,7 @@ def test_what_is_refused_is_told_in_full_and_keeps_nothing_from_the_others(
 def test_without_places_the_usual_ones_are_looked_at(
     migrate: Migrate, run: Run, home: Path, project: Path
 ) -> None:
-    assert "None of the usual places is there" in migrate().out
+    assert "None of the default folders exists" in migrate().out
     make_skill(home / ".claude/skills", "mine")
     make_skill(home / ".apexbridge/skills", "stays")
     make_skill(project / ".agents/skills", "shared", files={"scripts/x.py": "print(1)"})
@@ -125,7 +125,7 @@ def test_without_places_the_usual_ones_are_looked_at(
     done = migrate("--yes")
     assert done.code == 0
     assert _installed(home) == ["mine", "older", "oldest", "shared", "shipped"]
-    assert "hide what is installed: 2 (mine, shared)" in done.err
+    assert "shadow the installed skills: 2 (mine, shared)" in done.err
     assert run("show", "mine", "--json").data["origin"] == "user"
     assert migrate("--json").data["hidden"] == ["mine", "shared"]
 
@@ -146,11 +146,11 @@ def test_what_is_known_by_its_words_only_or_twice_is_remarked(run: Run, old: Pat
     assert done.code == 4
     lines = [line.split("\t") for line in done.out.splitlines()]
     assert [(line[0], line[1], line[-1]) for line in lines[:5]] == [
-        ("z", "installed", "found by its words only"),
-        ("violin", "installed, renamed", "from folder, found by its words only"),
-        ("garden", "installed", "found by its words only"),
-        ("garden", "there already", f"like {old}/garden"),
-        ("garden", "name taken", f"{old}/garden has the name"),
+        ("z", "installed", "keyword search only"),
+        ("violin", "installed, renamed", "renamed from folder, keyword search only"),
+        ("garden", "installed", "keyword search only"),
+        ("garden", "already installed", f"same as {old}/garden"),
+        ("garden", "name conflict", f"name used by {old}/garden"),
     ]
 
 
@@ -158,7 +158,7 @@ def test_a_place_that_is_not_there_is_an_error(migrate: Migrate, tmp_path: Path)
     assert migrate(str(tmp_path / "nothing"), "--json").code == 3
     (tmp_path / "empty").mkdir()
     empty = migrate(str(tmp_path / "empty"))
-    assert (empty.code, empty.out) == (0, f"Nothing was found in: {tmp_path}/empty\n")
+    assert (empty.code, empty.out) == (0, f"No skills found in: {tmp_path}/empty\n")
 
 
 def test_a_person_is_asked_once_for_all(old: Path, home: Path, project: Path) -> None:
@@ -178,6 +178,6 @@ def test_a_person_is_asked_once_for_all(old: Path, home: Path, project: Path) ->
         out, _ = asked.communicate(timeout=60)
     os.close(ours)
     assert asked.returncode == 0
-    assert "Install them? (skills: 3)" in out.decode()
+    assert "Install these skills? (3)" in out.decode()
     assert "installed: 2; installed, renamed: 1" in out.decode()
     assert _installed(home) == ["garden", "violin", "z"]

@@ -34,7 +34,7 @@ def test_the_scaffolds_script_runs(run: Run, project: Path, script: str, path: s
 def test_a_description_is_put_in_and_nothing_is_left_to_warn_of(run: Run) -> None:
     run("init", "pdf", "--description", 'Reads "PDF": 读取 PDF')
     checked = run("validate", "pdf")
-    assert (checked.code, checked.out) == (0, "pdf: sound\n")
+    assert (checked.code, checked.out) == (0, "pdf: valid\n")
 
 
 def test_a_chinese_scaffold_speaks_chinese(run: Run, project: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_folder_that_exists_is_not_touched(run: Run, project: Path) -> None:
 
 
 def test_a_dry_run_makes_nothing(run: Run, project: Path) -> None:
-    assert run("init", "pdf", "--dry-run").out == "Would make pdf/SKILL.md\n"
+    assert run("init", "pdf", "--dry-run").out == "Would create pdf/SKILL.md\n"
     run("init", "pdf")
     packed = run("pack", "pdf", "--dry-run")
     assert packed.out.startswith("Would pack pdf.zip (files: 1)")
@@ -146,7 +146,7 @@ def test_pack_refuses_what_is_not_sound(run: Run, project: Path) -> None:
     make_skill(project, "bad", raw=b"---\nname: other\ndescription: d\n---\n")
     done = run("pack", "bad", "-o", "x.zip")
     assert (done.code, (project / "x.zip").exists()) == (6, False)
-    assert "folder is called 'bad'" in done.err
+    assert "folder is named 'bad'" in done.err
 
 
 def test_pack_tells_of_warnings(run: Run, project: Path) -> None:

@@ -23,7 +23,7 @@ def test_a_bundled_script_makes_its_files_in_the_sandbox(started: Run, project: 
     words = ("-i", "data.csv", "-o", "out", "csv-report", "--", "data.csv", "--lang", "zh")
     done = started("run", *words)
     assert (done.code, "sales" in done.out) == (0, True)
-    assert "Made out/chart.svg" in done.err
+    assert "Created out/chart.svg" in done.err
     assert (project / "out/report.md").read_text(encoding="utf-8").startswith("# data")
 
 
@@ -102,8 +102,8 @@ def _holds(path: Path, mark: bytes) -> bool:
 
 def test_files_left_behind_are_named_when_not_kept(run: Run, home: Path) -> None:
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "touch a b"})
-    assert "It left a, b" in run("run", "tool").err
-    assert run("run", "tool", LANG="zh_CN.UTF-8").err.startswith("它留下了 a, b")
+    assert "Output files not saved: a, b" in run("run", "tool").err
+    assert run("run", "tool", LANG="zh_CN.UTF-8").err.startswith("未保存的输出文件：a, b")
 
 
 def test_wrong_calls_are_told(run: Run, home: Path) -> None:
@@ -111,13 +111,13 @@ def test_wrong_calls_are_told(run: Run, home: Path) -> None:
     assert run("run", "nobody").code == 3
     assert run("run", "tool", "a", "b").code == 2
     assert run("run", "-i", "nowhere", "tool").code == 3
-    assert "cannot be run: it has no script 'x.sh'" in run("run", "tool", "x.sh").err
+    assert "Cannot run the skill 'tool': it has no script 'x.sh'" in run("run", "tool", "x.sh").err
     (root / "scripts/main.sh").chmod(0o644)
     assert run("run", "tool").code == 5
 
 
 def test_doctor_tells_which_sandbox_works(run: Run) -> None:
-    assert "works, by trying; scripts run in it" in run("doctor").out
+    assert "works (tested); used for scripts" in run("doctor").out
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_a_run_from_the_terminal_is_listed_and_shown(run: Run, home: Path) -> No
 
 def test_where_nothing_ran_nothing_is_listed_and_no_file_is_made(run: Run, home: Path) -> None:
     done = run("runs")
-    assert (done.code, done.out) == (0, "No script has run yet.\n")
+    assert (done.code, done.out) == (0, "No script runs are recorded.\n")
     assert run("runs", "nothing").code == 3
     assert run("--lang", "zh", "runs", "x").out == "没有运行记录“x”。\n"
     assert not list(home.rglob("runs.db"))

@@ -62,18 +62,18 @@ def test_find_explains_each_hit_in_plain_words(hashed: Run, home: Path) -> None:
     heading, *said = done.out.splitlines()
     assert heading.startswith("1. origami  ")
     assert [line.strip().split(":")[0] for line in said] == [
-        "meaning", "nearest part", "words", "usage", "language",
+        "semantic", "best chunk", "keywords", "usage", "language",
     ]  # fmt: skip
     assert said[1].endswith("“cut stars with scissors”")
     assert "scissor 2" in said[2]
     chinese = hashed("find", "zzz", "--explain", "--limit", "1", LANG="zh_CN.UTF-8")
-    assert "词语：没有请求中的词" in chinese.out
+    assert "关键词：没有匹配" in chinese.out
 
 
 def test_that_nothing_fits_is_an_answer_and_no_failure(hashed: Run) -> None:
     done = hashed("find", "hello, how are you today?")
     assert done.code == 0
-    assert done.err.startswith("No skill clearly fits: confidence 0.")
+    assert done.err.startswith("No skill clearly matches: confidence 0.")
     sure = hashed("--set", "index.threshold=0", "find", "hello, how are you today?")
     assert (sure.code, sure.err) == (0, "")
 
@@ -81,7 +81,7 @@ def test_that_nothing_fits_is_an_answer_and_no_failure(hashed: Run) -> None:
 def test_a_blank_request_finds_nothing(hashed: Run) -> None:
     done = hashed("find", " ", "--json")
     assert (done.code, done.data["hits"], done.data["searched"]) == (0, [], 6)
-    assert hashed("find", " ").err == "An empty request finds nothing. Say what you want to do.\n"
+    assert hashed("find", " ").err == "Empty query. Describe the task.\n"
 
 
 def test_without_its_embedder_find_goes_by_words_and_says_so(hashed: Run) -> None:
@@ -89,7 +89,7 @@ def test_without_its_embedder_find_goes_by_words_and_says_so(hashed: Run) -> Non
     done = hashed(*nowhere, "find", REQUEST, "--limit", "1")
     assert done.code == 0
     assert done.out.startswith("1\tgit-commit\t")
-    assert "Searching by words only: The embedder onnx:nowhere does not answer" in done.err
+    assert "Keyword search only: The embedder onnx:nowhere is unavailable" in done.err
     problem = hashed(*nowhere, "find", REQUEST, "--json").data["problem"]
     assert problem["code"] == "embedder_unavailable"
     rebuilt = hashed(*nowhere, "index", "rebuild", "--json")
@@ -170,18 +170,18 @@ def test_the_index_tells_how_it_stands(hashed: Run, home: Path) -> None:
     assert done.code == 0
     assert "entries: 6, skills: 7" in done.out
     assert "not indexed yet: 1 (mine)" in done.out
-    assert "changed since: 1 (git-commit)" in done.out
-    assert "the next search brings it up to date" in done.out
+    assert "stale: 1 (git-commit)" in done.out
+    assert "the next search updates it" in done.out
 
 
 def test_the_index_can_be_made_anew(hashed: Run, home: Path) -> None:
     first = hashed("index", "rebuild", "--json")
     assert (first.code, len(first.data["added"]), first.data["problem"]) == (0, 6, None)
-    assert hashed("index", "rebuild").out == "Entries made anew: 6, dropped: 0\n"
+    assert hashed("index", "rebuild").out == "Index entries rebuilt: 6, removed: 0\n"
     (index,) = home.rglob("index.db")
     index.write_bytes(b"no database")
     assert hashed("index", "rebuild").code == 0
-    assert hashed("index", "verify").out.endswith("Index and skills agree.\n")
+    assert hashed("index", "verify").out.endswith("The index is up to date.\n")
 
 
 def test_a_wrong_call_is_told_as_json_too(started: Run) -> None:

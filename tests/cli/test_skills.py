@@ -37,7 +37,7 @@ def test_ls_goes_on_past_broken_skills_and_says_how_many(run: Run, home: Path) -
     done = run("ls")
     assert done.code == 0
     assert "mine\tuser\t" in done.out
-    assert "Problems: 1; 'apexbridge ls --problems' names them" in done.out
+    assert "Problems: 1; list them with 'apexbridge ls --problems'" in done.out
     assert "broken/SKILL.md:1  error" in run("ls", "--problems").out
 
 
@@ -80,7 +80,12 @@ def test_show_tells_everything_of_one_skill(run: Run, home: Path) -> None:
     )  # fmt: skip
     done = run("show", "mine")
     assert done.code == 0
-    for text in ("origin: user", "sleeps until a file matches *.py", "version: 1.0", "sha256: "):
+    for text in (
+        "origin: user",
+        "inactive until a file matching *.py is accessed",
+        "version: 1.0",
+        "sha256: ",
+    ):
         assert text in done.out
     assert "scripts/main.py  1" in done.out
     data = run("show", "/mine", "--json", "--body").data

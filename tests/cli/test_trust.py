@@ -55,7 +55,7 @@ def test_trust_shows_what_a_skill_could_do_and_changes_nothing_unasked(
     assert "tools: Bash(git *)" in done.out
     assert "hooks: PreToolUse" in done.out
     assert "scripts: scripts/main.py" in done.out
-    assert "To approve: apexbridge trust NAME" in done.out
+    assert "Approve with apexbridge trust NAME" in done.out
     nobody = inside("trust", "--all")  # no terminal to ask, so the answer is no
     assert (nobody.code, "Nothing was changed (skills: 1)." in nobody.out) == (5, True)
     assert inside("trust", "--all", "--dry-run").code == 0
@@ -66,14 +66,14 @@ def test_trust_shows_what_a_skill_could_do_and_changes_nothing_unasked(
 def test_approvals_can_be_taken_back(inside: Run, project: Path) -> None:
     _project_skill(project)
     assert inside("trust", "--all", "--yes").code == 0
-    assert inside("trust").out == "No skill waits for that.\n"
+    assert inside("trust").out == "No skills to approve or revoke.\n"
     assert inside("trust", "--all", "--yes", "--revoke", "--json").data["revoked"] is True
     assert [skill["name"] for skill in inside("trust", "--json").data["skills"]] == ["theirs"]
 
 
 def test_ones_own_skills_and_unknown_ones_are_no_matter_of_trust(inside: Run, home: Path) -> None:
     make_skill(home / ".claude/skills", "mine")
-    assert inside("trust", "mine", "--yes").out == "No skill waits for that.\n"
+    assert inside("trust", "mine", "--yes").out == "No skills to approve or revoke.\n"
     assert inside("trust", "nine", "--yes", "--json").code == 3
 
 
@@ -82,11 +82,14 @@ def test_ls_tells_states_and_what_is_hidden(inside: Run, home: Path, project: Pa
     make_skill(project / ".claude/skills", "mine", description="theirs")
     make_skill(home / ".claude/skills", "mine", disable_model_invocation=True)
     done = inside("ls")
-    assert "theirs\tproject\tasleep, untrusted\t" in done.out
+    assert "theirs\tproject\tinactive, not approved\t" in done.out
     assert "mine\tuser\tusers only\t" in done.out
-    assert "Hidden by others of their name: 1; 'apexbridge ls --all' names them" in done.out
-    assert "Waiting for your approval: 1; 'apexbridge trust' tells more" in done.out
-    assert "mine\tproject\thidden, untrusted\ttheirs" in inside("ls", "--all").out
+    assert (
+        "Shadowed by another skill of the same name: 1; list them with 'apexbridge ls --all'"
+        in done.out
+    )
+    assert "Waiting for approval: 1; review them with 'apexbridge trust'" in done.out
+    assert "mine\tproject\tshadowed, not approved\ttheirs" in inside("ls", "--all").out
     (hidden,) = inside("ls", "--json").data["shadowed"]
     assert hidden["states"] == ["shadowed", "untrusted"]
 
@@ -100,16 +103,16 @@ def test_show_why_says_who_won_and_who_may_call(inside: Run, home: Path, project
     make_skill(project / ".agents/skills", "y", paths="*.py")
     make_skill(project / ".claude/skills", "z")
     said = inside("show", "x", "--why").out
-    assert "because its source is the strongest" in said
-    assert "'user' comes before 'project' in skills.precedence" in said
-    assert "The model and the user may call it." in said
+    assert "its source has the highest precedence" in said
+    assert "'user' precedes 'project' in skills.precedence" in said
+    assert "The model and users can invoke it." in said
     said = inside("show", "y", "--why").out
-    assert "no other skill claims it" in said
-    assert "It sleeps until a file matches *.py" in said
+    assert "no other skill has this name" in said
+    assert "Inactive until a file matching *.py is accessed" in said
     assert "apexbridge trust y" in said
     inside("--set", "skills.precedence=project", "show", "x", "--why")
     said = inside("--set", "skills.precedence=project", "show", "x", "--why").out
-    assert "of the same origin, and looked at later" in said
+    assert "same origin, later in the search order" in said
     why = inside("show", "x", "--json").data["why"]
     assert [other["origin"] for other in why["wins_over"]] == ["project", "project"]
     assert why["model_may_call"] is True
@@ -125,8 +128,8 @@ def test_sources_tells_where_skills_come_from_in_order(
     rows = [line.split("\t") for line in inside("sources").out.splitlines() if "\t" in line]
     found = {row[4]: row[:4] for row in rows}
     assert found[str(home / ".claude/skills")] == ["user", "ok", "1", "0"]
-    assert found[str(home / ".apexbridge/skills")] == ["user", "not there", "0", "0"]
-    assert found[str(home / ".agents/skills")] == ["user", "down", "0", "1"]
+    assert found[str(home / ".apexbridge/skills")] == ["user", "missing", "0", "0"]
+    assert found[str(home / ".agents/skills")] == ["user", "unavailable", "0", "1"]
     assert found[str(project / ".claude/skills")] == ["project", "ok", "1", "0"]
     data = inside("sources", "--json").data
     origins = [row[0] for row in rows]
@@ -147,8 +150,8 @@ def test_ls_budget_says_what_a_model_is_told(inside: Run, home: Path) -> None:
     assert data["used"] == len(data["text"]) <= data["budget"] == 4_000
     assert {skill["extent"] for skill in data["skills"]} > {"shortened"}
     said = inside("ls", "--budget", "--window", "100000").out
-    assert f"Characters: {data['used']} of 4000, for a window of 100000 tokens" in said
-    assert "Not in full:" in said
+    assert f"Characters: {data['used']} of 4000, for a context window of 100000 tokens" in said
+    assert "Not listed in full:" in said
 
 
 def test_ls_budget_puts_what_fits_the_request_first(inside: Run, home: Path) -> None:
@@ -169,7 +172,7 @@ def test_chinese_readers_are_spoken_to_in_chinese(inside: Run, project: Path) ->
     assert "工具: Bash(git *)" in inside("--lang", "zh", "trust").out
     refused = inside("--lang", "zh", "run", "--json", "theirs").error
     place = f"{project}/.claude/skills"
-    assert refused["message"] == (f"技能“theirs”来自 project:{place}，它现在的内容还没有人批准")
+    assert refused["message"] == f"来自 project:{place} 的技能“theirs”的当前内容尚未批准"
 
 
 def test_a_skill_that_is_named_twice_is_approved_once(inside: Run, project: Path) -> None:

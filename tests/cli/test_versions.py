@@ -34,7 +34,7 @@ def test_a_skill_is_updated_after_what_is_different_was_shown(inside: Run, tmp_p
     assert "scripts: run.sh (bash)" in refused.out
     assert "  -description: Grows." in refused.out.splitlines()
     done = inside("update", new, "--yes")
-    assert done.out.splitlines()[-1] == "Updated garden; 'apexbridge rollback garden' goes back"
+    assert done.out.splitlines()[-1] == "Updated garden; revert with 'apexbridge rollback garden'"
     again = inside("update", new, "--json")  # nothing to ask about
     assert (again.code, again.data["changed"]) == (0, False)
     older = inside("update", old, "--yes", "--json")
@@ -55,23 +55,23 @@ def test_versions_are_listed_compared_and_brought_back(inside: Run, tmp_path: Pa
     changes = inside("diff", "garden", "--json").data["changes"]
     assert [(change["path"], change["what"]) for change in changes] == [("SKILL.md", "changed")]
     assert "changed: SKILL.md" in inside("diff", "garden", "1.0", "1.1").out
-    assert inside("diff", "garden", "1.1", "1.1").out == "No file is different.\n"
+    assert inside("diff", "garden", "1.1", "1.1").out == "No differences.\n"
     back = inside("rollback", "garden")
-    assert back.out.startswith(f"garden is version 1.0 ({listed[1]['sha256'][:12]}) again")
+    assert back.out.startswith(f"Rolled back garden to version 1.0 ({listed[1]['sha256'][:12]})")
     assert inside("show", "garden", "--json").data["description"] == "Grows."
 
 
 def test_a_held_skill_says_so_until_it_is_let_go(inside: Run, tmp_path: Path) -> None:
     inside("add", _zip(tmp_path, "1.0", "Grows."), "--yes")
     new = _zip(tmp_path, "1.1", "Builds.")
-    assert inside("pin", "garden").out.startswith("garden is held to version 1.0")
-    assert "in use, held" in inside("versions", "garden").out
+    assert inside("pin", "garden").out.startswith("Pinned garden to version 1.0")
+    assert "in use, pinned" in inside("versions", "garden").out
     refused = inside("update", new, "--yes", "--json")
     assert (refused.code, refused.error["code"]) == (4, "skill_pinned")
     assert "pin garden --off" in refused.error["hint"]
     assert "changed: SKILL.md" not in inside("update", new).out  # nor is anybody asked
-    assert inside("pin", "garden", "--off").out == "garden may change again\n"
-    assert inside("pin", "garden", "--off").out == "garden was not held\n"
+    assert inside("pin", "garden", "--off").out == "Unpinned garden\n"
+    assert inside("pin", "garden", "--off").out == "garden is not pinned\n"
     assert inside("update", new, "--yes").code == 0
 
 
@@ -109,8 +109,8 @@ def test_skills_are_listed_by_pages_with_version_size_and_findings(
     second = inside("ls", "--long", "--limit", "1", "--after", first["next"], "--json").data
     assert second["skills"][0]["name"] > first["skills"][1]["name"]
     table = inside("ls", "--long", "--limit", "1").out
-    assert f"More: --after {first['skills'][0]['name']} (in all: 7)" in table
-    assert "held" in inside("ls", "-l", "--origin", "installed").out
+    assert f"More: --after {first['skills'][0]['name']} (total: 7)" in table
+    assert "pinned" in inside("ls", "-l", "--origin", "installed").out
     assert [s["name"] for s in inside("ls", "--filter", "番茄", "--json").data["skills"]] == [
         "garden"
     ]

@@ -138,7 +138,7 @@ def _told(route: Route, replies: stub_responses.Replies) -> None:
     else:
         route.fulfill(
             status=404,
-            json=stub_responses.refusal(f"There is nothing at {path}", "Look elsewhere."),
+            json=stub_responses.refusal(f"No such route: {path}", "Look elsewhere."),
         )
 
 

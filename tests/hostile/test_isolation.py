@@ -331,7 +331,7 @@ async def test_52_the_skill_cannot_be_remounted_even_without_the_call_filter(
     launcher: Launcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as without:
-        without.setattr(seccomp, "MACHINES", {})
+        without.setattr(seccomp, "SYSCALL_TABLES", {})
         backend = BubblewrapSandbox(launcher)
     with field("bubblewrap", backend) as ground:
         verdicts = await ground.verdicts("""

@@ -35,8 +35,8 @@ def test_any_other_field_is_refused_by_name_in_both_languages(fields: dict[str, 
         wanted_description(fields)
     assert refused.value.code == "field_not_editable"
     for field in fields.keys() - {"description"}:
-        assert field in refused.value.said("en").message
-        assert field in refused.value.said("zh").message
+        assert field in refused.value.localized("en").message
+        assert field in refused.value.localized("zh").message
 
 
 @pytest.mark.promise("L12")

@@ -16,7 +16,7 @@ import pytest
 from apexbridge.lifecycle.fsck import INVARIANTS, PROVEN_BY_TESTS, FsckReport, Invariant
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.lifecycle.vectorized_marker import Marker, read_marker, write_marker
-from apexbridge.locales import MESSAGES
+from apexbridge.locales import error_texts
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.fsck import check_data_dir, repair_data_dir
 from apexbridge.settings import Config, load
@@ -138,8 +138,8 @@ async def test_what_is_found_can_be_told_as_json_and_in_both_languages(
         "details": {"path": "skills/.staging/left"},
     }
     (problem,) = found.of("I10").violations
-    assert "skills/.staging/left" in problem.said("en").message
-    assert "skills/.staging/left" in problem.said("zh").message
+    assert "skills/.staging/left" in problem.localized("en").message
+    assert "skills/.staging/left" in problem.localized("zh").message
 
 
 def test_all_that_can_be_found_has_words() -> None:
@@ -147,7 +147,7 @@ def test_all_that_can_be_found_has_words() -> None:
     text = "".join((source / f"{name}.py").read_text(encoding="utf-8") for name in (
         "fsck", "history", "leftovers"
     ))  # fmt: skip
-    codes = [code for code in MESSAGES["en"] if code.startswith("fsck_")]
+    codes = [code for code in error_texts("en") if code.startswith("fsck_")]
     assert len(codes) > 20
     assert [code for code in codes if f'"{code}"' not in text] == []
 
@@ -332,8 +332,8 @@ async def test_what_cannot_be_made_anew_stays_found_and_says_what_to_do(
     await repair_data_dir(loaded)
     after = await check_data_dir(loaded)
     assert _codes(after) == violated
-    assert all(problem.said("en").hint for problem in after.violations)
-    assert all(problem.said("zh").hint for problem in after.violations)
+    assert all(problem.localized("en").hint for problem in after.violations)
+    assert all(problem.localized("zh").hint for problem in after.violations)
 
 
 async def test_what_may_be_being_written_now_is_no_leftover(loaded: Config, data: Path) -> None:

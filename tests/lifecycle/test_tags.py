@@ -244,7 +244,7 @@ async def test_a_description_that_is_too_long_or_not_in_the_other_language_is_le
 async def test_a_model_that_takes_too_long_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tags, "_SECONDS", 0.05)
+    monkeypatch.setattr(tags, "_TIMEOUT_SECONDS", 0.05)
     with pytest.raises(ModelUnavailableError, match=r"no tags within 0\.05 s"):
         await _tagged(BrokenStream(deltas=[ModelDelta(text="{")], then="hang"))
 

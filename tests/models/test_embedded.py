@@ -90,7 +90,7 @@ async def test_a_tool_that_is_not_there_is_not_called() -> None:
     ("text", "said"),
     [
         ("Hello!", "these replies come from fixed rules"),
-        ("Who are you?", "No language model is connected"),
+        ("Who are you?", "No language model is configured"),
         ("你好", "这些回复来自固定规则"),
         ("Delete everything in /etc.", "Nothing was deleted"),
         ("rm -rf /", "Nothing was deleted"),
@@ -145,7 +145,7 @@ async def test_after_a_search_the_clearly_best_is_invoked_or_all_are_named() -> 
     assert "- csv-report (0.45)\n- pdf (0.44)" in reply
     assert "没有一个明显最合适" in reply
     none = _did("SkillSearch", "No skill fits.", query="q")
-    assert "没有合适的技能" in str(await _reply([*asked, *none]))
+    assert "没有匹配的技能" in str(await _reply([*asked, *none]))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ async def test_a_skills_script_is_run_with_the_files_of_the_request(
     if not script:
         reply = str(await _reply(messages))
         assert "csv-report" in reply
-        assert "for a language model to follow" in reply
+        assert "need a language model" in reply
         return
     names = ["sales.csv"]
     assert await _call(messages) == (
@@ -181,7 +181,7 @@ async def test_a_skills_script_is_run_with_the_files_of_the_request(
     assert "| total | 400 |" in reply
     assert "csv-report" in reply
     failed = _did("SkillScript", "exit code 2", is_error=True, skill="csv-report")
-    assert "did not succeed" in str(await _reply([*messages, *failed]))
+    assert "failed:" in str(await _reply([*messages, *failed]))
 
 
 async def test_words_that_a_script_cannot_use_are_left_out_the_second_time() -> None:
@@ -199,15 +199,15 @@ async def test_words_that_a_script_cannot_use_are_left_out_the_second_time() -> 
     assert isinstance(second, Mapping)
     assert (name, second["arguments"]) == ("SkillScript", ["sales.csv"])
     ran = _did("SkillScript", "| total |", skill="csv-report")
-    assert "could do nothing with: --by Friday" in str(await _reply([*messages, *ran]))
+    assert "unsupported options: --by Friday" in str(await _reply([*messages, *ran]))
     failed = _did("SkillScript", "exit code 2", is_error=True, skill="csv-report")
-    assert "did not succeed" in str(await _reply([*messages, *failed]))
+    assert "failed:" in str(await _reply([*messages, *failed]))
 
 
 async def test_skills_that_have_nothing_to_do_with_the_request_are_not_named() -> None:
     found = _did("SkillSearch", "- git-commit (0.01): x\n- pdf (0.00): y", query="q")
     reply = str(await _reply([UserMessage(text="Pick a palette for my brand"), *found]))
-    assert "No skill fits" in reply
+    assert "No skill matches" in reply
     assert "git-commit" not in reply
 
 
@@ -231,7 +231,7 @@ async def test_a_skill_whose_text_stands_above_is_run_again(way: str) -> None:
 async def test_a_skill_as_a_task_of_its_own_needs_a_model() -> None:
     text = SKILL.format("scripts/main.py")
     reply = str(await _reply([UserMessage(text=text)]))
-    assert "The skill csv-report fits" in reply
+    assert "The skill csv-report matches" in reply
 
 
 async def test_a_failure_is_told() -> None:
@@ -239,7 +239,7 @@ async def test_a_failure_is_told() -> None:
         UserMessage(text="read /etc/shadow"),
         *_did("Read", "[permission_denied] no", is_error=True, file_path="/etc/shadow"),
     ]
-    assert "Read did not work: [permission_denied] no" in str(await _reply(messages))
+    assert "Read failed: [permission_denied] no" in str(await _reply(messages))
 
 
 async def test_what_belongs_to_no_call_is_passed_over() -> None:
@@ -305,7 +305,7 @@ async def test_requests_in_both_languages_go_through_the_whole_house(
         assert "sandbox:" in said
         said, used = await _chat(runtime, "/csv-report missing.csv", "missing")
         assert used == ["csv-report", "SkillScript!"]
-        assert "did not succeed" in said
+        assert "failed:" in said
 
 
 async def test_tools_are_called_as_they_want_to_be(home: Path, project: Path) -> None:
@@ -318,8 +318,8 @@ async def test_tools_are_called_as_they_want_to_be(home: Path, project: Path) ->
         "notes.txt 里写了什么？": ("Read", "buy milk"),
         "list files": ("Glob", "sales.csv"),
         "which files mention TODO?": ("Grep", "notes.txt"),
-        "cat /etc/passwd": ("Read!", "Read did not work"),
-        "read missing.txt": ("Read!", "Read did not work"),
+        "cat /etc/passwd": ("Read!", "Read failed"),
+        "read missing.txt": ("Read!", "Read failed"),
         "Delete everything in /etc": ("", "Nothing was deleted"),
         "你好": ("", "固定规则"),
     }

@@ -170,7 +170,7 @@ async def test_what_says_it_will_close_is_not_used_again() -> None:
 
 
 async def test_one_that_was_idle_for_long_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keepalive_http, "_KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(keepalive_http, "_MAX_IDLE_SECONDS", 0.0)
     assert await _connections_for_two(SIZED + BODY, SIZED + BODY) == 2
 
 

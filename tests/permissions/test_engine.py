@@ -236,7 +236,7 @@ def test_a_tool_outside_of_allowed_tools_is_refused_and_told_why(
     if effect == "deny":
         assert (decision.why, decision.about) == ("restricted", "writer")
         assert "writer" in permission_error(request_, decision).message
-        assert "writer" in permission_error(request_, decision).said("zh").message
+        assert "writer" in permission_error(request_, decision).localized("zh").message
 
 
 def test_a_restriction_allows_nothing_by_itself_and_several_hold_together() -> None:

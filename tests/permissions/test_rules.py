@@ -49,7 +49,7 @@ def test_a_pattern_matches_its_tool_and_argument_up_to_a_word(
 
 @pytest.mark.parametrize("text", ["", "(x)", "Bash(git", "Two words", "a)b", "Bash)("])
 def test_a_pattern_that_makes_no_sense_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="not a tool pattern"):
+    with pytest.raises(ConfigError, match="Invalid tool pattern"):
         ToolPattern.parse(text)
 
 

@@ -96,7 +96,7 @@ def test_whatever_was_done_the_scores_are_those_of_a_fresh_one(
 ) -> None:
     lexicon, plain, size = Bm25Index(), Plain(), 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bm25, "_MOST_SEGMENTS", 2)
+        patch.setattr(bm25, "_MAX_SEGMENTS", 2)
         for step, what in steps:
             if isinstance(what, list):
                 _add(lexicon, size, what)
@@ -137,9 +137,9 @@ def test_rows_too_far_apart_for_one_segment_are_kept_in_several(
 ) -> None:
     lexicon, plain, size = Bm25Index(), Plain(), 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bm25, "_MOST_SEGMENTS", 2)
-        patch.setattr(bm25, "_ROWS", 3)
-        patch.setattr(bm25, "_PART", 2)
+        patch.setattr(bm25, "_MAX_SEGMENTS", 2)
+        patch.setattr(bm25, "_MAX_SEGMENT_ROWS", 3)
+        patch.setattr(bm25, "_CHUNK_KEYS", 2)
         for texts in batches:
             _add(lexicon, size, texts)
             plain.texts |= dict(enumerate(texts, size))

@@ -48,9 +48,9 @@ class Tiny:
         (self.folder / "words.bin").write_bytes(b"")
         names = ("cjk.json", "embedder.json", DOCUMENTS, "tokenizer.json", "words.bin")
         hashes = {name: _sha256(self.folder / name) for name in names}
-        self._monkeypatch.setattr(default, "HASHES", hashes)
+        self._monkeypatch.setattr(default, "DOCUMENT_MODEL_HASHES", hashes)
         asked = {REQUESTS: _sha256(self.folder / REQUESTS)}
-        self._monkeypatch.setattr(default, "REQUEST_HASHES", asked)
+        self._monkeypatch.setattr(default, "QUERY_MODEL_HASHES", asked)
 
 
 def _sha256(path: Path) -> str:

@@ -51,7 +51,7 @@ async def _confidence(embedder_id: str) -> float:
 async def test_an_index_takes_the_numbers_of_its_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
     never = ConfidenceCalibration(is_fitting=LogisticCurve(near=0, bias=-20))
     table = {"apexbridge-retriever": EmbedderProfile(fusion=FusionWeights(), calibration=never)}
-    monkeypatch.setattr(fusion, "_OF_KIND", table)
+    monkeypatch.setattr(fusion, "_PROFILES", table)
     assert await _confidence("apexbridge-retriever:1") < 1e-6
     assert await _confidence("other:1") > 0.1
 
@@ -67,7 +67,7 @@ async def test_an_index_has_as_many_views_as_its_embedder_is_worth(
     table = {
         "few": EmbedderProfile(fusion=FusionWeights(), calibration=ConfidenceCalibration(), views=2)
     }
-    monkeypatch.setattr(fusion, "_OF_KIND", table)
+    monkeypatch.setattr(fusion, "_PROFILES", table)
     for kind in ("few", "other"):
         index = SkillIndex(HashEmbedder(), MemoryStore(f"{kind}:1"))
         await sync(index, [IndexItem(name="s", fingerprint="1", read=read)])

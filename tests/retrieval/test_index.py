@@ -473,7 +473,7 @@ async def test_a_large_shelf_is_walked_over_elsewhere_with_the_same_result(
 ) -> None:
     index = await _index()
     here = await index.search("fill in PDF forms", query_zh="填写表单", limit=50)
-    monkeypatch.setattr(index_module, "_SLOW", 0)
+    monkeypatch.setattr(index_module, "_MANY_SKILLS", 0)
     assert await index.search("fill in PDF forms", query_zh="填写表单", limit=50) == here
 
 

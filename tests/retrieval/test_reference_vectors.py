@@ -38,7 +38,7 @@ async def test_another_embedder_makes_its_own() -> None:
 def test_another_text_makes_what_is_kept_useless(monkeypatch: pytest.MonkeyPatch) -> None:
     before = vectors_file_name("a")
     assert vectors_file_name("b") != before
-    monkeypatch.setattr(reference_vectors, "TEXTS", (*REFERENCE_TEXTS, "one more"))
+    monkeypatch.setattr(reference_vectors, "REFERENCE_TEXTS", (*REFERENCE_TEXTS, "one more"))
     assert vectors_file_name("a") != before
     assert load_precomputed(DefaultEmbedder().id) is None
 
@@ -54,5 +54,5 @@ def test_what_cannot_be_read_is_made_anew(
         np.save(place, np.zeros((2, 3)) if content == "fewer" else np.zeros(len(REFERENCE_TEXTS)))
     elif content is not None:
         place.write_bytes(content)
-    monkeypatch.setattr(reference_vectors, "KEPT", tmp_path)
+    monkeypatch.setattr(reference_vectors, "VECTORS_FOLDER", tmp_path)
     assert load_precomputed(DefaultEmbedder().id) is None

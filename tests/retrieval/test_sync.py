@@ -78,7 +78,7 @@ def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], V
 
 @pytest.fixture
 def two_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sync_module, "BATCH", 2)
+    monkeypatch.setattr(sync_module, "BATCH_SIZE", 2)
 
 
 def _item(name: str, fingerprint: str = "1", summary: str = "") -> IndexItem:
@@ -436,7 +436,7 @@ class _Stopping(LimitedEmbedder):
 async def test_a_thousand_are_stored_whatever_a_batch_holds(
     monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
-    monkeypatch.setattr(sync_module, "BATCH", batch)
+    monkeypatch.setattr(sync_module, "BATCH_SIZE", batch)
     index = _index()
     count = 1_000 if batch > 7 else 100
     items = [_item(f"n{number}", str(number % 3)) for number in range(count)]

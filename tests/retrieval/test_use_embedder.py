@@ -144,7 +144,7 @@ async def test_words_are_remembered_within_bounds(
     raw: UseEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = await raw.embed(TEXTS, kind="query")
-    monkeypatch.setattr(use, "_WORDS_KEPT", 3)
+    monkeypatch.setattr(use, "_MAX_CACHED_WORDS", 3)
     assert np.array_equal(await raw.embed(TEXTS, kind="query"), before)
 
 

@@ -54,7 +54,7 @@ def test_a_disk_that_runs_full_meanwhile_ends_the_run(
     def shrinking(_: Path) -> tuple[int, int]:
         return free.pop(0), 100_000_000
 
-    monkeypatch.setattr(workspace, "_free", shrinking)
+    monkeypatch.setattr(workspace, "_disk_space", shrinking)
     assert WorkspaceQuota(tmp_path, LIMITS).is_exceeded()
 
 
@@ -64,5 +64,5 @@ def test_a_disk_that_was_full_before_is_nobodys_fault(
     def full(_: Path) -> tuple[int, int]:
         return 1_000, 100_000_000
 
-    monkeypatch.setattr(workspace, "_free", full)
+    monkeypatch.setattr(workspace, "_disk_space", full)
     assert not WorkspaceQuota(tmp_path, LIMITS).is_exceeded()

@@ -25,7 +25,7 @@ def test_json_speaks_the_readers_language_and_never_promises_safety() -> None:
     assert english["findings"][0] == {
         "rule": "AB021",
         "level": "block",
-        "title": "Reads secrets and sends them away",
+        "title": "Exfiltration: reads secrets and sends them to a network address",
         "advice": "Do not install it.",
         "path": "scripts/a b.py",
         "line": 3,
@@ -33,7 +33,7 @@ def test_json_speaks_the_readers_language_and_never_promises_safety() -> None:
         "details": {},
         "owasp": ["LLM02", "ASI02", "ASI03"],
     }
-    assert chinese["findings"][0]["title"] == "读取机密并向外发送"
+    assert chinese["findings"][0]["title"] == "数据外泄：读取机密并向外发送"
     assert "can still do harm" in english["notice"]
     assert "并不表示" in chinese["notice"]
     assert (english["worst"], english["partial"], english["files"]) == ("block", False, 2)

@@ -360,7 +360,7 @@ async def test_a_fault_after_the_beginning_cuts_the_answer_off(server: Serving) 
 
 async def test_faults_speak_the_clients_language(server: Serving) -> None:
     answer = await ask(server.url, "/hello", headers={"Accept-Language": "zh-CN"})
-    assert answer.json["error"]["message"] == "需要密钥"
+    assert answer.json["error"]["message"] == "需要 API 密钥"
     wrong = await ask(server.url, "/hello", method="DELETE", headers=server.headers)
     assert (wrong.status, wrong.code) == (405, "method_not_allowed")
     assert "GET" in wrong.headers["allow"]

@@ -78,7 +78,7 @@ async def test_it_starts_and_answers_without_a_locale_in_an_odd_zone(
     answer = await server.chat("你好，世界")
     assert answer.status in {200, 400, 502}
     chinese = await ask(server.url, "/v1/models", headers={"Accept-Language": "zh"})
-    assert chinese.json["error"]["message"] == "需要密钥"
+    assert chinese.json["error"]["message"] == "需要 API 密钥"
 
 
 async def _trickle(server: Started, first: bytes, more: bytes) -> None:

@@ -107,7 +107,7 @@ def test_the_longest_chinese_description_fits() -> None:
         (" \n\t", "must not be empty"),
         ("x" * 1025, "1025 characters"),
         ("x" * 5_000_000, "5000000 characters"),
-        ("\ud800", "must be text"),
+        ("\ud800", "must be a string"),
     ],
 )
 def test_a_description_against_the_rules_is_refused(text: str, rule: str) -> None:
@@ -119,8 +119,8 @@ def test_a_description_against_the_rules_is_refused(text: str, rule: str) -> Non
     ("data", "rule"),
     [
         (b"no frontmatter", "first line"),
-        (b"---\ndescription: [a, b]\n---\n", "must be text"),
-        (b"---\n{name: x}\n---\n", "must be text"),
+        (b"---\ndescription: [a, b]\n---\n", "must be a string"),
+        (b"---\n{name: x}\n---\n", "must be a string"),
         (b"---\nname: [\n---\n", "not valid YAML"),
     ],
 )

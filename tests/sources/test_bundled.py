@@ -281,7 +281,7 @@ async def test_a_folder_that_never_becomes_sound_is_an_error(
 async def test_a_disk_that_refuses_is_a_clear_error(tmp_path: Path, packed: zipfile.Path) -> None:
     _place(tmp_path).write_text("in the way", encoding="utf-8")
     source = BundledSource(_place(tmp_path), packed)
-    with pytest.raises(StorageError, match="could not be written"):
+    with pytest.raises(StorageError, match="Cannot write"):
         await source.folder(await _tidy(source))
 
 

@@ -72,7 +72,7 @@ async def test_a_root_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
 
 async def test_a_root_that_is_a_file_is_an_error_of_the_source(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(SourceError, match="cannot be read"):
+    with pytest.raises(SourceError, match="Cannot read"):
         await FolderSource(tmp_path / "file", Origin.USER).scan()
 
 
@@ -113,7 +113,7 @@ async def test_a_skill_that_broke_since_the_scan_says_so(tmp_path: Path) -> None
     with pytest.raises(SourceError, match="first line"):
         await source.content(skill)
     (root / "SKILL.md").unlink()
-    with pytest.raises(SourceError, match="There is no"):
+    with pytest.raises(SourceError, match=r"SKILL\.md is missing"):
         await source.content(skill)
 
 

@@ -10,7 +10,6 @@ from enum import IntEnum
 from typing import NoReturn
 
 from apexbridge import errors, locales
-from apexbridge.cli.words import word
 from apexbridge.settings import Config, default_language, load
 from apexbridge.skills.model import Problem
 
@@ -107,15 +106,16 @@ class Output:
             self.language = self._loaded[0].language
         return self._loaded[0]
 
-    def word(self, key: str, **fields: object) -> str:
-        """A text of the screens, in the reader's language."""
-        return word(key, self.language, **{name: sanitize(value) for name, value in fields.items()})
+    def text(self, key: str, *, table: locales.Table = "cli", **fields: object) -> str:
+        """Render a text in the user's language, its fields sanitized for the terminal."""
+        safe = {name: sanitize(value) for name, value in fields.items()}
+        return locales.text(table, key, self.language, **safe)
 
     def asks(self, key: str, **fields: object) -> bool:
         """Ask a person to agree; where there is none, the answer is no."""
         if self.as_json or not sys.stdin.isatty():
             return False
-        print(self.word(key, **fields), end=" ", flush=True)
+        print(self.text(key, **fields), end=" ", flush=True)
         return sys.stdin.readline().strip().lower() in {"y", "yes", "是", "好"}
 
     def line(self, text: str) -> None:
@@ -151,13 +151,13 @@ class Output:
 
     def fail(self, error: errors.ApexBridgeError) -> NoReturn:
         """End the command with an error, in the reader's language."""
-        said = error.said(self.language)
+        said = error.localized(self.language)
         if self.as_json:
             body = {"code": error.code, "message": said.message, "hint": said.hint, "param": None}
             self._envelope(ok=False, data=None, error=body)
-        print(f"{self.word('error')}: {sanitize(said.message)} [{error.code}]", file=sys.stderr)
+        print(f"{self.text('error')}: {sanitize(said.message)} [{error.code}]", file=sys.stderr)
         if said.hint:
-            print(f"{self.word('hint')}: {sanitize(said.hint)}", file=sys.stderr)
+            print(f"{self.text('hint')}: {sanitize(said.hint)}", file=sys.stderr)
         raise SystemExit(exit_code_for(error))
 
     def _envelope(self, *, ok: bool, data: object, error: object) -> None:
@@ -167,7 +167,7 @@ class Output:
 
     def problem(self, problem: Problem) -> dict[str, object]:
         """A problem as programs read it."""
-        said = problem.said(self.language)
+        said = problem.localized(self.language)
         return {
             "code": problem.code,
             "severity": problem.severity,
@@ -178,8 +178,8 @@ class Output:
 
     def problem_lines(self, problem: Problem) -> None:
         """A problem as people read it."""
-        said = problem.said(self.language)
-        severity = self.word(f"severity_{problem.severity}")
+        said = problem.localized(self.language)
+        severity = self.text(f"severity_{problem.severity}")
         self.line(
             f"  {sanitize(problem.where)}  {severity}  {sanitize(said.message)} [{problem.code}]"
         )

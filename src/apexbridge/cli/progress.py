@@ -18,7 +18,7 @@ def progress_bar(out: Output, key: str = "vectorising") -> Generator[SyncCallbac
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(out.word(key), total=None)
+        task = bar.add_task(out.text(key), total=None)
         yield SyncCallbacks(
             progress=lambda now: bar.update(task, completed=now.done, total=now.total)
         )

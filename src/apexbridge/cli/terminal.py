@@ -38,10 +38,10 @@ class TurnDisplay:
             case ToolFinished():
                 self.tools.append(event.tool)
                 key = "chat_tool_failed" if event.is_error else "chat_tool"
-                self._aside(out.word(key, tool=event.tool, seconds=f"{event.seconds:.2f} s"))
+                self._aside(out.text(key, tool=event.tool, seconds=f"{event.seconds:.2f} s"))
             case SkillActivated():
                 self.skills.append(event.skill)
-                self._aside(out.word("chat_skill", name=event.skill, mode=event.mode))
+                self._aside(out.text("chat_skill", name=event.skill, mode=event.mode))
             case TurnFinished(session_id=session) if session == self._session:
                 self._end(event)
             case _:
@@ -68,7 +68,7 @@ class TurnDisplay:
             self._write(event.text)
         self.close()
         if event.finish not in {"stop", "skill"}:
-            self._out.note(self._out.word("chat_finish", finish=event.finish))
+            self._out.note(self._out.text("chat_finish", finish=event.finish))
 
 
 _HISTORY_LINES = 1_000
@@ -128,7 +128,7 @@ class ApprovalPrompt:
             return "no"
         rule = str(decision.suggestions[0].pattern) if decision.suggestions else "-"
         what = request.argument or request.summary
-        question = self._out.word("chat_allow", tool=request.tool, argument=what, rule=rule)
+        question = self._out.text("chat_allow", tool=request.tool, argument=what, rule=rule)
         self._screen.close()
         termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before answers nothing
         print(question, end=" ", file=sys.stderr, flush=True)

@@ -57,7 +57,7 @@ from apexbridge.tools.typed import arguments_schema
 
 def to_mcp_error(error: ApexBridgeError, language: locales.Language) -> MCPError:
     """The error of a request that is no call of a tool."""
-    said = error.said(language)
+    said = error.localized(language)
     hint = f"\n{said.hint}" if said.hint else ""
     data = {"code": error.code, "hint": said.hint}
     return MCPError(types.INVALID_PARAMS, f"[{error.code}] {said.message}{hint}", data)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+from apexbridge import locales
 from apexbridge.messages import (
     AssistantMessage,
     Message,
@@ -23,7 +24,6 @@ from apexbridge.messages import (
 )
 from apexbridge.models import intent_rules
 from apexbridge.models.base import ModelDelta, ModelRequest, Usage
-from apexbridge.models.embedded_words import say
 from apexbridge.models.intent_rules import extract_file_names, is_chinese
 
 MAX_OPTION_CHARS = 2_000
@@ -195,13 +195,20 @@ def _read_conversation(messages: Sequence[Message], tools: frozenset[str]) -> _T
     return turn
 
 
+def _render(key: str, request: str, **fields: str) -> str:
+    """A reply text, in the language of the request."""
+    language = "zh" if is_chinese(request) else "en"
+    connect = locales.text("embedded_model", "connect", language)
+    return locales.text("embedded_model", key, language, connect=connect, **fields)
+
+
 def _next_reply(turn: _Turn) -> str | ToolCall:
     last = turn.last
     failed = last.result if last and last.result and last.result.is_error else None
     if last and failed and last.call.name != "SkillScript":
-        return say("failed", turn.request, tool=last.call.name, text=failed.text)
+        return _render("failed", turn.request, tool=last.call.name, text=failed.text)
     if forked := _FORKED_SKILL.match(turn.request):  # the text of a skill, as a task of its own
-        return say("needs_model", turn.request, name=forked["name"])
+        return _render("needs_model", turn.request, name=forked["name"])
     skill = turn.skill or _reusable_skill(turn, last)
     if skill is not None:
         return _with_skill(turn, skill)
@@ -209,7 +216,7 @@ def _next_reply(turn: _Turn) -> str | ToolCall:
         return _first_step(turn)
     if last.call.name == "SkillSearch":
         return _after_search(turn, last)
-    return say("result", turn.request, text=last.result.text if last.result else "")
+    return _render("result", turn.request, text=last.result.text if last.result else "")
 
 
 def _reusable_skill(turn: _Turn, last: _Step | None) -> UserMessage | None:
@@ -226,15 +233,15 @@ def _first_step(turn: _Turn) -> str | ToolCall:
     if wish is not None and wish.tool in turn.tools and not turn.chosen:
         return _call(turn, wish.tool, wish.arguments)
     if intent_rules.is_small_talk(turn.request):
-        return say("no_model", turn.request)
+        return _render("no_model", turn.request)
     if intent_rules.is_destructive_request(turn.request):
-        return say("destroys_nothing", turn.request)
+        return _render("destroys_nothing", turn.request)
     best = turn.chosen or _clear_winner(turn.offers)
     if best and "Skill" in turn.tools:
         return _call(turn, "Skill", {"skill": best, "arguments": turn.request})
     if "SkillSearch" in turn.tools and turn.request.strip():
         return _call(turn, "SkillSearch", {"query": turn.request[:2_000]})
-    return say("no_model", turn.request)
+    return _render("no_model", turn.request)
 
 
 def _after_search(turn: _Turn, last: _Step) -> str | ToolCall:
@@ -245,9 +252,9 @@ def _after_search(turn: _Turn, last: _Step) -> str | ToolCall:
     if best and "Skill" in turn.tools:
         return _call(turn, "Skill", {"skill": best, "arguments": turn.request})
     if not found:
-        return say("nothing_found", turn.request)
+        return _render("nothing_found", turn.request)
     names = "\n".join(f"- {name} ({score:.2f})" for name, score in found)
-    return say("found", turn.request, names=names)
+    return _render("found", turn.request, names=names)
 
 
 def _clear_winner(found: Sequence[tuple[str, float]]) -> str:
@@ -264,7 +271,7 @@ def _with_skill(turn: _Turn, skill: UserMessage) -> str | ToolCall:
     script, files = _script(skill.text), list(extract_file_names(turn.request))
     options = script_options(turn.request, skill.text, files)
     if not script or "SkillScript" not in turn.tools:
-        return say("needs_model", turn.request, name=name)
+        return _render("needs_model", turn.request, name=name)
     sure = script_options(turn.request, skill.text, files, is_sure=True)
     result = ran[-1].result if ran else None
     if result is None or (result.is_error and options != sure and len(ran) == 1):
@@ -273,10 +280,10 @@ def _with_skill(turn: _Turn, skill: UserMessage) -> str | ToolCall:
         arguments = {"skill": name, "script": script, "arguments": words, "files": files}
         return _call(turn, "SkillScript", arguments)
     if result.is_error:
-        return say("script_failed", turn.request, name=name, text=result.text)
+        return _render("script_failed", turn.request, name=name, text=result.text)
     lost = [word for word in options if word not in sure]
     key = "script_ran" if len(ran) == 1 else "script_ran_plainly"
-    return say(key, turn.request, name=name, text=result.text, options=" ".join(lost))
+    return _render(key, turn.request, name=name, text=result.text, options=" ".join(lost))
 
 
 def _script(text: str) -> str:

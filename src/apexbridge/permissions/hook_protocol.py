@@ -62,9 +62,9 @@ class HookWarning:
     @property
     def message(self) -> str:
         """What is wrong, in English."""
-        return self.said().message
+        return self.localized().message
 
-    def said(self, language: locales.Language = "en") -> locales.LocalizedText:
+    def localized(self, language: locales.Language = "en") -> locales.LocalizedText:
         """What is wrong and how to mend it, in the reader's language."""
         return locales.localize(self.code, self.details, language)
 

@@ -15,10 +15,10 @@ from typing import Any, Literal, Protocol
 
 import anyio.to_thread
 
+from apexbridge import locales
 from apexbridge.catalog.catalog import SourceState
 from apexbridge.errors import StorageError
 from apexbridge.locales import Language
-from apexbridge.locales.doctor import DOCTOR
 from apexbridge.paths import commit_dir
 from apexbridge.runtime.container import Runtime
 from apexbridge.runtime.script_runner import ResourceControls
@@ -54,8 +54,7 @@ def translator(language: Language) -> Translate:
     """The doctor's words for programs, which need none of them made harmless for a terminal."""
 
     def say(key: str, **fields: object) -> str:
-        english, chinese = DOCTOR[key]
-        return (chinese if language == "zh" else english).format(**fields)
+        return locales.text("doctor", key, language, **fields)
 
     return say
 

@@ -6,17 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from apexbridge.scanner.pattern_matcher import Hit, SkillContext, is_quoted
-from apexbridge.scanner.rules import RiskLevel, lower_level
+from apexbridge.scanner.rules import RiskLevel, lower_level, regex
 from apexbridge.scanner.scan_input import CodeBlock, TextFile
-from apexbridge.scanner.secrets import DROPS, GUARDED_PATHS, GUARDED_WORDS, STORE_WORDS, STORES
 
 MAX_LINE_DISTANCE = 40
 """In a program, how many lines may lie between reading and sending."""
 
-_SECRET = re.compile(
-    rf"{GUARDED_PATHS}|{STORES}|(?<![\w.])\.env(?:\.\w{{1,12}})?(?=[\"'\s),;|]|"
-    rf"$)(?!\s{{0,3}}(?:file|example))|\*\.pem\b|\*\.key\b|\bcredentials\*|\.mykey\b",
-    re.IGNORECASE,
+_SECRET_PATHS = (
+    "{{credential_paths}}",
+    "{{credential_stores}}",
+    r"(?<![\w.])\.env(?:\.\w{1,12})?(?=[\"'\s),;|]|$)(?!\s{0,3}(?:file|example))",
+    r"\*\.pem\b",
+    r"\*\.key\b",
+    r"\bcredentials\*",
+    r"\.mykey\b",
 )
 _READS = re.compile(
     r"\b(?:cat|cp|tar|zip|find|grep|head|tail|base64|xxd|rsync|scp|Get-Content|type|less|awk|"
@@ -43,7 +46,6 @@ NETWORK_SEND = re.compile(
     re.IGNORECASE,
 )
 _LOOPBACK = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]", re.IGNORECASE)
-_DROP_SITE = re.compile(DROPS, re.IGNORECASE)
 _OBFUSCATION = re.compile(
     r"\bbase64\b|b64encode|btoa\(|toString\(['\"]base64|\bxor\b|\bgzip\b|openssl enc|"
     r">\s{0,2}/dev/null\s+2>&1",
@@ -65,8 +67,14 @@ SEND_HINTS = (
     "request",
 )
 _SOURCE_HINTS = (
-    *GUARDED_WORDS.split(),
-    *(word.replace("_", " ") for word in STORE_WORDS.split()),
+    ".ssh", "id_rsa", "id_ed25519", "id_ecdsa", "id_dsa", ".aws", ".netrc", ".npmrc", ".pypirc",
+    "git-credentials", ".docker", ".kube", "gcloud", "application_default", ".azure", ".gnupg",
+    ".pgpass", "vault-token", "hosts", "/etc/shadow", "/etc/passwd", "password-store",
+    "credentials", ".openclaw", "auth.json", "login data", "cookies", "logins.json", "key4",
+    "local state", "chrome", "application support", "firefox", "brave", "keychain", "find-generic",
+    "find-internet", "secretstorage", "win32crypt", "cryptunprotect", "browser cookie3",
+    "wallet.dat", "electrum", "bitcoin", "ethereum", "exodus", "atomic", "metamask", "phantom",
+    "nkbih", "solana", "keystore",
     ".env", "*.pem", "*.key", "credentials", ".mykey", "environ", "process.env", "printenv",
     "env ", "env|", "env>", "env)", "env:",
 )  # fmt: skip
@@ -97,7 +105,8 @@ def secret_exfiltration(view: TextFile, setting: SkillContext) -> Iterator[Hit]:
             if sends and _nearest_distance(row.number, sends) <= MAX_LINE_DISTANCE
         ]
         sources = _line_numbers(row for row in near if _FULL_ENVIRONMENT.search(row.text))
-        secrets = _line_numbers(row for row in near if _SECRET.search(row.text))
+        secret_path = regex(*_SECRET_PATHS)
+        secrets = _line_numbers(row for row in near if secret_path.search(row.text))
         if secrets and any(_READS.search(row.text) for row in rows):
             sources += secrets
         if not sources:
@@ -134,7 +143,7 @@ def _is_sending(line: str) -> bool:
 
 def _is_obfuscated(row: _CodeLine) -> bool:
     """Say whether a line hides what is sent, or names a place where anybody can drop things."""
-    return bool(_OBFUSCATION.search(row.text) or _DROP_SITE.search(row.text))
+    return bool(_OBFUSCATION.search(row.text) or regex("{{drop_sites}}").search(row.text))
 
 
 def _nearest_distance(line: int, others: Sequence[int]) -> int:

@@ -71,7 +71,7 @@ def unpack_fingerprints(data: bytes) -> FingerprintSet:
 
 
 RULE = "AB075"
-FINGERPRINT_FILE = "published.bin"
+FINGERPRINT_FILE = "line_fingerprints.bin"
 MIN_LINES = 10
 """Lines below which nothing can be said about a copy."""
 COPY_SHARE = 0.7

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 
-from apexbridge.scanner.downloads import KNOWN_INSTALLERS
 from apexbridge.scanner.pattern_matcher import Hit, SkillContext
-from apexbridge.scanner.rules import RiskLevel, lower_level
+from apexbridge.scanner.rules import RiskLevel, lower_level, regex
 from apexbridge.scanner.scan_input import TextFile
 
 MAX_STEP_DISTANCE = 6
@@ -30,6 +30,12 @@ _RUN_FILE = re.compile(
 _INFINITE_LOOP = re.compile(r"\bwhile\s+(?:true|:|\[\s1\s\])\s{0,2}(?:;|$)")
 _NETWORK_COMMAND = re.compile(r"\b(?:curl|wget|ping\s+-f)\b")
 _LOOP_PAUSE = re.compile(r"\bsleep\b|\bbreak\b|\bexit\b|\breturn\b|\bread\b|localhost|127\.0")
+
+_FILE_WRITE = re.compile(
+    r"open\([^\n]{1,80}[\"'][wa]b?\+?[\"']|\.write_text\(|writeFile|appendFile|>>?\s{0,2}[\"']?\$"
+)
+WRITE_WINDOW = 8
+"""Lines after the name of an agent file in which a write counts as a write to it."""
 
 
 def multi_step_shell(view: TextFile, setting: SkillContext) -> Iterator[Hit]:
@@ -68,7 +74,7 @@ def _download_then_run(lines: Sequence[str]) -> Iterator[tuple[str, RiskLevel, i
         following = (line[match.end() :], *lines[at + 1 : at + 1 + MAX_STEP_DISTANCE])
         runs = (run[1] for row in following for run in _RUN_FILE.finditer(row))
         if name and any(run.rsplit("/", 1)[-1] == name for run in runs):
-            yield "AB011", "review" if KNOWN_INSTALLERS.search(line) else "warn", at
+            yield "AB011", "review" if regex("{{known_installers}}").search(line) else "warn", at
 
 
 def _downloaded_file(line: str, fetched: str) -> str:
@@ -86,3 +92,20 @@ def _request_loop(lines: Sequence[str]) -> Iterator[tuple[str, RiskLevel, int]]:
             if _NETWORK_COMMAND.search(inside) and not _LOOP_PAUSE.search(inside):
                 yield "AB037", "warn", at
                 return
+
+
+@cache
+def _quoted_agent_file() -> re.Pattern[str]:
+    # File names are matched with their case, unlike in the rule files.
+    return re.compile(rf"[\"'/]{regex('{{agent_files}}').pattern}[\"']")
+
+
+def agent_file_writes(view: TextFile) -> Iterator[Hit]:
+    """Programs that name a file of instructions in one line and write it in another."""
+    if view.place_of(1) != "script":
+        return
+    for match in _quoted_agent_file().finditer(view.text):
+        line = view.line_at(match.start())
+        behind = "\n".join(view.lines[line - 1 : line + WRITE_WINDOW])[:2_000]
+        if _FILE_WRITE.search(behind):
+            yield Hit(rule="AB053", level="warn", line=line, matched=match[0])

@@ -9,8 +9,18 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from apexbridge.scanner.rules import RiskLevel, lower_level
+from apexbridge.scanner.rules import (
+    ROLE_SETS,
+    RiskLevel,
+    Rule,
+    RuleFileError,
+    RulePattern,
+    compile_regex,
+    load_rules,
+    lower_level,
+)
 from apexbridge.scanner.scan_input import LineRole, TextFile
 
 MAX_MATCHES = 5_000
@@ -21,12 +31,6 @@ MAX_MATCHES_PER_LINE = 200
 
 PARTIAL_SCAN = "AB070"
 """The rule by which a report says that it does not reach all the way."""
-
-ALL_ROLES: frozenset[LineRole] = frozenset(
-    ("instruction", "command", "script", "reference", "data")
-)
-NON_SCRIPT_ROLES: frozenset[LineRole] = frozenset(("instruction", "command", "reference", "data"))
-RUNNABLE_ROLES: frozenset[LineRole] = frozenset(("command", "script", "instruction", "reference"))
 
 _EDUCATIONAL = re.compile(
     r"(?i)\b(?:never|avoid|don't|do not|bad|wrong|unsafe|insecure|vulnerab\w{0,10}|malicious|"
@@ -43,20 +47,17 @@ _QUOTES = "\"'`“”‘’「」《》|"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """One way in which a rule is broken."""
+    """A compiled `RulePattern`; see there for the fields."""
 
     rule: str
     level: RiskLevel
     find: re.Pattern[str]
-    hints: tuple[str, ...] = ()
-    """One of these must stand in the text, in small letters; a quick look saves a slow one."""
-    also: tuple[re.Pattern[str], ...] = ()
-    unless: re.Pattern[str] | None = None
-    places: frozenset[LineRole] = ALL_ROLES
-    is_phrase: bool = False
-    """Words to a model. In a program or in quotes they are mentioned, not said."""
-    is_firm: bool = False
-    """Whether it stays what it is in a text that teaches."""
+    hints: tuple[str, ...]
+    also: tuple[re.Pattern[str], ...]
+    unless: re.Pattern[str] | None
+    roles: frozenset[LineRole]
+    is_phrase: bool
+    is_fixed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,30 +79,32 @@ class SkillContext:
     """Its name and description, in small letters."""
 
 
-def pattern(  # noqa: PLR0913 - a row of a table
-    rule: str,
-    level: RiskLevel,
-    find: str,
-    *,
-    hints: str = "",
-    also: Sequence[str] = (),
-    unless: str = "",
-    places: frozenset[LineRole] = ALL_ROLES,
-    is_phrase: bool = False,
-    is_firm: bool = False,
-) -> Pattern:
-    """Write one row; hints are divided by blanks, `_` in one is a blank."""
-    return Pattern(
-        rule=rule,
-        level=level,
-        find=re.compile(find, re.IGNORECASE),
-        hints=tuple(hint.replace("_", " ") for hint in hints.split()),
-        also=tuple(re.compile(text, re.IGNORECASE) for text in also),
-        unless=re.compile(unless, re.IGNORECASE) if unless else None,
-        places=places,
-        is_phrase=is_phrase,
-        is_firm=is_firm,
+@cache
+def compiled_patterns() -> tuple[Pattern, ...]:
+    """Compile the patterns of all rules, once a process: this takes longer than most scans."""
+    return tuple(
+        _compile(rule, number, source)
+        for rule in load_rules().values()
+        for number, source in enumerate(rule.patterns, 1)
     )
+
+
+def _compile(rule: Rule, number: int, source: RulePattern) -> Pattern:
+    roles = source.roles
+    try:
+        return Pattern(
+            rule=rule.id,
+            level=source.level or rule.level,
+            find=compile_regex(source.find),
+            hints=source.hints,
+            also=tuple(map(compile_regex, source.also)),
+            unless=compile_regex(source.unless) if source.unless else None,
+            roles=ROLE_SETS[roles] if isinstance(roles, str) else frozenset(roles),
+            is_phrase=source.phrase,
+            is_fixed=source.fixed_level,
+        )
+    except RuleFileError as error:
+        raise RuleFileError(f"{rule.id}, pattern {number}: {error}") from error
 
 
 def match_patterns(
@@ -111,7 +114,7 @@ def match_patterns(
     known = dict[str, list[int]]()
     present = frozenset(view.places)
     for row in patterns:
-        if row.places.isdisjoint(present):
+        if row.roles.isdisjoint(present):
             continue
         yield from _match_pattern(view, row, setting, known)
     if any(len(lines) >= MAX_MATCHES for lines in known.values()):
@@ -160,7 +163,7 @@ def _match_pattern(
                 yield Hit(rule=PARTIAL_SCAN, level="review", line=0, matched=f"size of {view.path}")
             continue
         place = view.place_of(line)
-        if place not in row.places:
+        if place not in row.roles:
             continue
         around = view.around(match.start(), match.end())
         if row.unless and row.unless.search(around):
@@ -178,11 +181,11 @@ def _adjusted_level(
     place = view.place_of(line)
     steps = int(place in {"reference", "data"})
     if place == "script":
-        steps += int(row.is_phrase) + int(bool(_REGEX_SYNTAX.search(around)) and not row.is_firm)
+        steps += int(row.is_phrase) + int(bool(_REGEX_SYNTAX.search(around)) and not row.is_fixed)
         return lower_level(row.level, steps)
     if row.is_phrase and is_quoted(view.text, match.start(), match.end()):
         steps += 1
-    if not row.is_firm:
+    if not row.is_fixed:
         is_taught = _EDUCATIONAL.search(f"{view.before(line, 3)}\n{_without(around, match[0])}")
         steps += int(bool(is_taught) or setting.is_about_security)
     return lower_level(row.level, min(steps, 2))

@@ -1,14 +1,19 @@
-"""What vetting says: findings, and the forms they are handed on in."""
+"""Scan report: findings, and their serialization as JSON and SARIF 2.1.0."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from apexbridge.locales import Language
-from apexbridge.scanner import rule_texts
-from apexbridge.scanner.rules import RISK_LEVELS, RULES, RiskLevel
+from apexbridge.scanner.rules import RISK_LEVELS, RiskLevel, RuleText, load_rules
 
 MAX_EXCERPT = 160
+
+DISCLAIMERS: Mapping[Language, str] = {
+    "en": "Findings are advice from fixed rules. A skill without findings can still do harm.",
+    "zh": "这些发现是固定规则给出的建议。没有发现并不表示技能无害。",
+}
+"""Stated with every report, so that an empty one is not taken for a guarantee."""
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _SARIF_LEVELS: Mapping[RiskLevel, Literal["note", "warning", "error"]] = {
@@ -36,9 +41,14 @@ class Finding:
     excerpt: str = ""
     details: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def said(self, language: Language = "en") -> rule_texts.RuleText:
-        """What it means and what to do about it, in the reader's language."""
-        return rule_texts.rule_text(self.rule, language)
+    def localized(self, language: Language = "en") -> RuleText:
+        """Return title and advice of its rule."""
+        return load_rules()[self.rule].text(language)
+
+    @property
+    def owasp(self) -> tuple[str, ...]:
+        """The OWASP codes of its rule."""
+        return load_rules()[self.rule].owasp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +71,7 @@ class Report:
             "partial": self.partial,
             "files": self.files,
             "bytes": self.bytes,
-            "notice": rule_texts.disclaimer(language),
+            "notice": DISCLAIMERS[language],
             "findings": [_finding_json(finding, language) for finding in self.findings],
         }
 
@@ -84,39 +94,38 @@ def worst_level(levels: Iterable[RiskLevel]) -> RiskLevel | None:
 
 
 def _finding_json(finding: Finding, language: Language) -> dict[str, Any]:
-    said = finding.said(language)
+    text = finding.localized(language)
     return {
         "rule": finding.rule,
         "level": finding.level,
-        "title": said.title,
-        "advice": said.advice,
+        "title": text.title,
+        "advice": text.advice,
         "path": finding.path,
         "line": finding.line,
         "excerpt": finding.excerpt,
         "details": dict(finding.details),
-        "owasp": list(RULES[finding.rule].owasp),
+        "owasp": list(finding.owasp),
     }
 
 
-def _sarif_rule(rule: str) -> dict[str, Any]:
-    english, chinese = rule_texts.rule_text(rule), rule_texts.rule_text(rule, "zh")
-    level = RULES[rule].level
+def _sarif_rule(rule_id: str) -> dict[str, Any]:
+    rule = load_rules()[rule_id]
     return {
-        "id": rule,
-        "shortDescription": {"text": english.title},
-        "help": {"text": english.advice},
-        "defaultConfiguration": {"level": _SARIF_LEVELS[level]},
+        "id": rule.id,
+        "shortDescription": {"text": rule.title.en},
+        "help": {"text": rule.advice.en},
+        "defaultConfiguration": {"level": _SARIF_LEVELS[rule.level]},
         "properties": {
-            "tags": ["security", *RULES[rule].owasp],
-            "security-severity": _SARIF_SEVERITIES[level],
-            "title.zh": chinese.title,
-            "advice.zh": chinese.advice,
+            "tags": ["security", *rule.owasp],
+            "security-severity": _SARIF_SEVERITIES[rule.level],
+            "title.zh": rule.title.zh,
+            "advice.zh": rule.advice.zh,
         },
     }
 
 
 def _sarif_result(finding: Finding, index: int) -> dict[str, Any]:
-    title = rule_texts.rule_text(finding.rule).title
+    title = finding.localized().title
     location: dict[str, Any] = {"artifactLocation": {"uri": _uri(finding.path)}}
     if finding.line:
         region = {"startLine": finding.line, "snippet": {"text": finding.excerpt}}

@@ -5,32 +5,29 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from apexbridge.scanner.agent_config import AGENTS, agent_file_writes
 from apexbridge.scanner.always_on_instructions import always_on_instructions
 from apexbridge.scanner.correlation import SHORT_SKILL_BYTES, correlate
-from apexbridge.scanner.dangerous_commands import HARMFUL
-from apexbridge.scanner.destructive_prose import ACTS
-from apexbridge.scanner.downloads import INCOMING
 from apexbridge.scanner.exfiltration import (
     exfiltration_requests,
     secret_exfiltration,
     undeclared_hosts,
 )
-from apexbridge.scanner.fake_results import PRETENCES
 from apexbridge.scanner.file_types import file_type_hits
 from apexbridge.scanner.hidden_content import hidden_content
 from apexbridge.scanner.invisible_unicode import escape_invisible
 from apexbridge.scanner.known_skill_diff import changed_known_skill
 from apexbridge.scanner.manifest_checks import SkillManifest, manifest_hits, read_manifest
-from apexbridge.scanner.multi_step import multi_step_shell
-from apexbridge.scanner.pattern_matcher import PARTIAL_SCAN, Hit, SkillContext, match_patterns
-from apexbridge.scanner.persistence_privilege import FOOTHOLDS
-from apexbridge.scanner.prompt_injection import PHRASES
+from apexbridge.scanner.multi_step import agent_file_writes, multi_step_shell
+from apexbridge.scanner.pattern_matcher import (
+    PARTIAL_SCAN,
+    Hit,
+    SkillContext,
+    compiled_patterns,
+    match_patterns,
+)
 from apexbridge.scanner.python_analysis import python_findings
 from apexbridge.scanner.report import MAX_EXCERPT, Finding, Report
-from apexbridge.scanner.risky_commands import COMMANDS
 from apexbridge.scanner.rules import RISK_LEVELS
-from apexbridge.scanner.sabotage import MEDDLING
 from apexbridge.scanner.scan_input import (
     DEFAULT_LIMITS,
     SKILL_MD,
@@ -41,27 +38,9 @@ from apexbridge.scanner.scan_input import (
     is_script,
     read_text_file,
 )
-from apexbridge.scanner.secrets import LEAKS
-from apexbridge.scanner.social_engineering import REQUESTS
-from apexbridge.scanner.surveillance import QUIET_CHANGES, WATCHING
 from apexbridge.scanner.typosquatting import typosquatted_names
 from apexbridge.scanner.undocumented_behavior import undocumented_behavior
 
-_ALL_PATTERNS = (
-    *PHRASES,
-    *REQUESTS,
-    *ACTS,
-    *INCOMING,
-    *HARMFUL,
-    *LEAKS,
-    *AGENTS,
-    *MEDDLING,
-    *WATCHING,
-    *QUIET_CHANGES,
-    *PRETENCES,
-    *FOOTHOLDS,
-    *COMMANDS,
-)
 _DECODED_RULES = frozenset({"AB001", "AB003", "AB007", "AB010", "AB042", "AB043", "AB061", "AB062"})
 _MASKED_RULES = frozenset({"AB024"})
 
@@ -190,7 +169,7 @@ def _scan_file(file: ScannedFile, setting: SkillContext, ledger: _ScanState) -> 
         ledger.cut(f"size of {path}")
     found = itertools.chain(
         hidden_content(view, setting),
-        match_patterns(view, _ALL_PATTERNS, setting),
+        match_patterns(view, compiled_patterns(), setting),
         secret_exfiltration(view, setting),
         exfiltration_requests(view, setting),
         undeclared_hosts(view, setting),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from apexbridge.scanner.secrets import GUARDED_PATHS, STORES
+from apexbridge.scanner.rules import regex
 
 TaintLabel = Literal["secret", "environment", "decoded", "remote"]
 SinkKind = Literal["sent", "run"]
@@ -21,10 +21,14 @@ MAX_NODES = 60_000
 MAX_VISITS = 1_000_000
 """How often a node may be looked at in all; nested calls are looked at again and again."""
 
-_SECRET = re.compile(
-    rf"{GUARDED_PATHS}|{STORES}|(?:^|/)\.env(?:\.\w{{1,12}})?$|\.pem$|\.mykey|"
-    r"(?:^|/)\.(?:ssh|aws|gnupg|kube|azure|mozilla|password-store)/?$|\.tfstate(?:\.backup)?$",
-    re.IGNORECASE,
+_SECRET_PATHS = (
+    "{{credential_paths}}",
+    "{{credential_stores}}",
+    r"(?:^|/)\.env(?:\.\w{1,12})?$",
+    r"\.pem$",
+    r"\.mykey",
+    r"(?:^|/)\.(?:ssh|aws|gnupg|kube|azure|mozilla|password-store)/?$",
+    r"\.tfstate(?:\.backup)?$",
 )
 _SECRET_NAME = re.compile(
     r"(?:AWS|GITHUB|GH|GITLAB|STRIPE|SLACK|DISCORD|NPM|PYPI|DATABASE|DB|POSTGRES|MONGO\w{0,3}|AZURE|"
@@ -222,7 +226,7 @@ def _joins_chr_calls(call: ast.Call) -> bool:
 
 
 def _is_secret_path(value: object) -> bool:
-    return isinstance(value, str) and len(value) < 300 and bool(_SECRET.search(value))
+    return isinstance(value, str) and len(value) < 300 and bool(regex(*_SECRET_PATHS).search(value))
 
 
 def _lists_secret_names(node: ast.AST) -> bool:

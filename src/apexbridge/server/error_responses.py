@@ -114,7 +114,7 @@ def http_status(error: ApexBridgeError) -> int:
 
 def error_body(error: ApexBridgeError, language: locales.Language = "en") -> dict[str, object]:
     """What vendors' clients and ours read alike; the code is never translated."""
-    phrase, status = error.said(language), http_status(error)
+    phrase, status = error.localized(language), http_status(error)
     kind = _ERROR_TYPES.get(
         status, "invalid_request_error" if status < _SERVER_ERROR else "server_error"
     )
@@ -135,7 +135,7 @@ def _details(error: ApexBridgeError, language: locales.Language) -> dict[str, ob
     if isinstance(error, SkillDangerousError):
         return {"findings": error.report.to_json(language)["findings"]}
     if isinstance(error, SkillInvalidError):
-        rules = [(problem, problem.said(language)) for problem in error.problems]
+        rules = [(problem, problem.localized(language)) for problem in error.problems]
         return {
             "problems": [
                 {"code": rule.code, "where": rule.where, "message": said.message, "hint": said.hint}

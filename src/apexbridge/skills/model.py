@@ -240,8 +240,8 @@ class Problem:
     @property
     def message(self) -> str:
         """The broken rule, in English."""
-        return self.said().message
+        return self.localized().message
 
-    def said(self, language: locales.Language = "en") -> locales.LocalizedText:
+    def localized(self, language: locales.Language = "en") -> locales.LocalizedText:
         """The broken rule and how to mend it, in the reader's language."""
         return locales.localize(self.code, self.details, language)

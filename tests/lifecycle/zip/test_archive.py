@@ -70,7 +70,7 @@ def test_caches_version_control_and_evals_stay_at_home(tmp_path: Path) -> None:
 def test_links_are_not_packed(tmp_path: Path) -> None:
     root = make_skill(tmp_path, "pdf")
     (root / "away").symlink_to("/etc/passwd")
-    with pytest.raises(ArchiveError, match="is a link"):
+    with pytest.raises(ArchiveError, match="is a symlink"):
         pack_skill(root, "pdf")
 
 
@@ -251,4 +251,4 @@ def test_other_letter_case_of_skill_md_is_taken_with_a_warning(tmp_path: Path) -
 def test_the_root_folder_and_the_skill_must_have_one_name(tmp_path: Path) -> None:
     package = open_archive(make_zip(tmp_path / "x.zip", {"other/SKILL.md": skill_md("pdf")}))
     (problem,) = validate(package)
-    assert problem.message == "The folder is called 'other', but the skill 'pdf'"
+    assert problem.message == "The folder is named 'other', but the skill 'pdf'"

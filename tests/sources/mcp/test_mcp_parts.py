@@ -134,7 +134,7 @@ def test_of_two_prompts_with_one_name_the_first_is_used_and_the_other_told() -> 
     assert [(p.code, p.message) for p in problems] == [
         (
             "skill_shadowed",
-            "'mcp__s__a_b' from the prompt 'a.b' is hidden by the one from the prompt 'a b'",
+            "'mcp__s__a_b' from the prompt 'a.b' is shadowed by the one from the prompt 'a b'",
         )
     ]
 
@@ -210,7 +210,7 @@ def test_a_missing_argument_is_named() -> None:
     with pytest.raises(SkillNotInvocableError) as caught:
         bind_arguments(_offered(TWO)[0]["mcp__s__x"], "  ")
     assert caught.value.code == "argument_missing"
-    assert caught.value.message == "The skill 'mcp__s__x' needs the argument 'a'"
+    assert caught.value.message == "Missing argument 'a' for the skill 'mcp__s__x'"
     assert caught.value.hint == "Write /mcp__s__x <a> [b]"
 
 

@@ -132,8 +132,7 @@ async def test_a_process_that_dies_at_each_question_is_told_and_comes_back_when_
             with pytest.raises(SourceError) as caught:
                 await source.scan()
             assert caught.value.message == (
-                "The skill source mcp:my cannot be read: "
-                "the connection ended; it said: no licence for ***"
+                "Cannot read skill source mcp:my: the connection ended; it said: no licence for ***"
             )
         (tmp_path / "die").unlink()
         assert len((await source.scan()).skills) == 1
@@ -224,8 +223,7 @@ async def test_a_file_that_is_not_what_was_announced_is_refused_and_hides_nothin
             await source.content(pdf)
         assert caught.value.code == "digest_mismatch"
         assert caught.value.message == (
-            "'SKILL.md' of mcp:my is not what was announced, so it was not used: "
-            "its sha256 is another"
+            "Digest mismatch: 'SKILL.md' from mcp:my was not used: its sha256 is another"
         )
         with pytest.raises(SourceError) as caught:
             await source.resource(pdf, PurePosixPath("references/a.md"))
@@ -333,7 +331,7 @@ async def test_a_missing_argument_is_told_before_the_server_is_asked(
     offer.say(prompts=[ASK])
     async with _source(address) as source:
         ask = await _named(source, "mcp__my__ask_it")
-        with pytest.raises(SkillNotInvocableError, match="needs the argument 'what'"):
+        with pytest.raises(SkillNotInvocableError, match="Missing argument 'what'"):
             await source.content(ask)
 
 
@@ -565,5 +563,7 @@ async def test_a_header_that_cannot_be_sent_is_not_told_either(
 async def test_an_address_where_nobody_answers_is_told(url: str) -> None:
     async with _source(ServerAddress(url=url, seconds=10)) as source:
         for _ in range(2):
-            with pytest.raises(ApexBridgeError, match="cannot be read: it cannot be reached"):
+            with pytest.raises(
+                ApexBridgeError, match="Cannot read skill source mcp:my: it cannot be reached"
+            ):
                 await source.scan()

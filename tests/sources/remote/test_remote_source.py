@@ -320,7 +320,7 @@ async def test_a_source_that_never_worked_is_an_error(site: Site, pins: PinStore
         await _scan(_single(pins, site.url("/a")))
     assert caught.value.code == "remote_unreachable"
     assert caught.value.details["url"] == site.url("/a")
-    with pytest.raises(SourceError, match=r"answered 404.*; .*may not be asked") as caught:
+    with pytest.raises(SourceError, match=r"answered 404.*; .*SSRF protection") as caught:
         await _scan(
             _single(pins, site.url("/a"), "file:///etc/passwd", "https://[x", "https://a/?\ud800")
         )
@@ -367,7 +367,7 @@ async def test_a_memory_that_cannot_be_used_stops_the_source(
     (tmp_path / "other/kept").write_bytes(b"")
     nowhere = PinStore(tmp_path / "other")
     for source in (_index(site, nowhere), _single(nowhere, site.url("/one"))):
-        with pytest.raises(SourceError, match="could not be written"):
+        with pytest.raises(SourceError, match="Cannot write"):
             await _scan(source)
 
 
@@ -395,7 +395,7 @@ async def test_a_listed_file_that_does_not_fit_its_digest_is_refused(
 ) -> None:
     source, skill = await _listed(site, pins)
     site.answers["/.well-known/agent-skills/pdf/references/a.md"] = Answer(body=b"evil")
-    with pytest.raises(SourceError, match="not what its index says"):
+    with pytest.raises(SourceError, match="Digest mismatch"):
         await source.resource(skill, PurePosixPath("references/a.md"))
 
 
@@ -428,7 +428,7 @@ async def test_a_body_that_cannot_be_remembered_is_an_error(
     kept = tmp_path / "remote/kept"
     kept.rename(tmp_path / "away")
     kept.write_bytes(b"")
-    with pytest.raises(SourceError, match="could not be written"):
+    with pytest.raises(SourceError, match="Cannot write"):
         await source.content(skill)
 
 

@@ -271,7 +271,7 @@ async def test_without_a_sandbox_or_bash_it_says_so(
 
     with pytest.raises(ToolFailedError, match="nothing isolates"):
         await _run(BashTool(none), ground, "ls")
-    monkeypatch.setattr(interpreters, "_SEARCH", "/nowhere")
+    monkeypatch.setattr(interpreters, "_SEARCH_PATH", "/nowhere")
     with pytest.raises(ToolFailedError, match="no bash"):
         await _run(BashTool(none), ground, "ls")
 

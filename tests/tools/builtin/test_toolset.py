@@ -75,8 +75,8 @@ async def test_arguments_that_do_not_fit_are_refused_before_anything_happens(
 ) -> None:
     made = _registry(tmp_path).get(name)
     assert made is not None
-    with pytest.raises(ToolInputError, match="do not fit"):
+    with pytest.raises(ToolInputError, match="Invalid arguments"):
         made.permissions(arguments, context(tmp_path))
-    with pytest.raises(ToolInputError, match="do not fit"):
+    with pytest.raises(ToolInputError, match="Invalid arguments"):
         await made.call(arguments, context(tmp_path))
     assert list(tmp_path.iterdir()) == []

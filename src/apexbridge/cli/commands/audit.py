@@ -22,7 +22,7 @@ def ls(out: Output, limit: int) -> None:
     records = _log(out).latest(limit)
 
     def render() -> None:
-        heads = [out.word("when"), out.word("what"), out.word("facts")]
+        heads = [out.text("when"), out.text("what"), out.text("facts")]
         rows = [
             (r.at, r.action, " ".join(f"{key}={value}" for key, value in r.facts.items()))
             for r in records
@@ -30,7 +30,7 @@ def ls(out: Output, limit: int) -> None:
         if rows:
             out.table(heads, rows)
         else:
-            out.line(out.word("audit_empty"))
+            out.line(out.text("audit_empty"))
 
     data = [{"at": r.at, "action": r.action, "facts": dict(r.facts)} for r in records]
     out.finish({"records": data}, render)
@@ -39,7 +39,7 @@ def ls(out: Output, limit: int) -> None:
 def verify(out: Output) -> None:
     """Say whether the chain holds."""
     count = _log(out).verify()
-    line = out.word("audit_sound", count=count)
+    line = out.text("audit_sound", count=count)
     out.finish({"records": count}, lambda: out.line(line))
 
 
@@ -53,7 +53,7 @@ def runs(out: Output, run_id: str, limit: int) -> None:
             return
         run = store.find(run_id)
     if run is None:
-        line = out.word("run_unknown", id=run_id)
+        line = out.text("run_unknown", id=run_id)
         out.finish({"run": None}, lambda: out.line(line), ExitCode.NOT_FOUND)
         return
     out.finish({"run": asdict(run)}, lambda: _print_run(out, run))
@@ -61,19 +61,19 @@ def runs(out: Output, run_id: str, limit: int) -> None:
 
 def _print_runs(out: Output, found: tuple[ScriptRun, ...]) -> None:
     if not found:
-        out.line(out.word("run_none"))
+        out.line(out.text("run_none"))
         return
     keys = ("run_id", "when", "name", "run_script", "result", "turn_seconds")
     rows = [
         (run.id, _format_time(run), run.skill, run.script, run.outcome, f"{run.seconds:.2f}")
         for run in found
     ]
-    out.table([out.word(key) for key in keys], rows)
+    out.table([out.text(key) for key in keys], rows)
 
 
 def _print_run(out: Output, run: ScriptRun) -> None:
     out.line(
-        out.word(
+        out.text(
             "run_line",
             when=_format_time(run),
             skill=run.skill,
@@ -102,7 +102,7 @@ def explain(out: Output, turn: str) -> None:
 
     found = anyio.run(record)
     if found is None:
-        line = out.word("turn_unknown", id=turn) if turn else out.word("turn_none")
+        line = out.text("turn_unknown", id=turn) if turn else out.text("turn_none")
         out.finish({"turn": None}, lambda: out.line(line), ExitCode.NOT_FOUND)
         return
     out.finish({"turn": found}, lambda: _print_turn(out, found))
@@ -111,7 +111,7 @@ def explain(out: Output, turn: str) -> None:
 def _print_turn(out: Output, turn: dict[str, Any]) -> None:
     usage = turn["usage"]
     out.line(
-        out.word(
+        out.text(
             "turn_turn",
             id=turn["id"],
             rounds=turn["rounds"],
@@ -122,27 +122,27 @@ def _print_turn(out: Output, turn: dict[str, Any]) -> None:
         )
     )
     out.line(
-        out.word(
+        out.text(
             "turn_time",
             model=f"{turn['model_seconds']:.2f}",
             tools=f"{turn['tool_seconds']:.2f}",
             search=f"{turn['search_seconds']:.3f}",
         )
     )
-    out.line(out.word("turn_confidence", confidence=f"{turn['confidence']:.2f}"))
+    out.line(out.text("turn_confidence", confidence=f"{turn['confidence']:.2f}"))
     _print_candidates(out, turn["candidates"])
     for key in ("listed", "shortened", "dropped", "woken"):
         if turn[key]:
-            out.line(out.word(f"turn_{key}", names=", ".join(turn[key])))
+            out.line(out.text(f"turn_{key}", names=", ".join(turn[key])))
     if turn["asleep"]:
-        out.line(out.word("turn_asleep", count=turn["asleep"]))
+        out.line(out.text("turn_asleep", count=turn["asleep"]))
     _print_calls(out, turn["calls"])
 
 
 def _print_candidates(out: Output, found: list[dict[str, Any]]) -> None:
     if not found:
         return
-    out.line(out.word("turn_candidates") + ":")
+    out.line(out.text("turn_candidates") + ":")
     keys = (
         "name",
         "turn_score",
@@ -158,15 +158,15 @@ def _print_candidates(out: Output, found: list[dict[str, Any]]) -> None:
             f"{one['parts'].get('meaning', 0):.2f}",
             f"{one['parts'].get('lexical', 0):.2f}",
             f"{one['parts'].get('usage', 0):.2f}",
-            out.word(f"fate_{one['fate']}"),
+            out.text(f"fate_{one['fate']}"),
         )
         for one in found
     ]
-    out.table([out.word(key) for key in keys], rows)
+    out.table([out.text(key) for key in keys], rows)
 
 
 def _print_calls(out: Output, calls: list[dict[str, Any]]) -> None:
     if not calls:
         return
-    heads = [out.word(key) for key in ("turn_tool", "turn_seconds", "turn_code")]
+    heads = [out.text(key) for key in ("turn_tool", "turn_seconds", "turn_code")]
     out.table(heads, [(c["tool"], f"{c['seconds']:.2f}", c["code"]) for c in calls])

@@ -67,13 +67,13 @@ async def _open_chat(out: Output, order: ChatOptions) -> AsyncGenerator[_ChatSes
 async def _chat_once(out: Output, order: ChatOptions, text: str) -> None:
     async with _open_chat(out, order) as talk:
         if talk.runtime.chat_service.model.name == EMBEDDED_MODEL:
-            out.note(out.word("chat_embedded"))
+            out.note(out.text("chat_embedded"))
         stopped = await _turn(talk, text)
     if stopped is not None:
         raise SystemExit(128 + stopped)
     screen = talk.screen
     if not order.session:
-        out.note(out.word("chat_session", session=talk.session))
+        out.note(out.text("chat_session", session=talk.session))
     data = {
         "text": screen.text,
         "finish": screen.finish,
@@ -112,9 +112,9 @@ async def _turn(talk: _ChatSession, text: str) -> signal.Signals | None:
 async def _chat_loop(out: Output, order: ChatOptions) -> None:
     async with _open_chat(out, order) as talk:
         lines = LineReader(out.loaded.data / "chat_history")
-        out.line(out.word("chat_hello", model=talk.runtime.chat_service.model.name))
+        out.line(out.text("chat_hello", model=talk.runtime.chat_service.model.name))
         if talk.runtime.chat_service.model.name == EMBEDDED_MODEL:
-            out.note(out.word("chat_embedded"))
+            out.note(out.text("chat_embedded"))
         while (text := lines.ask()) is not None:
             words = text.strip()
             if words in {"/exit", "/quit"}:
@@ -124,7 +124,7 @@ async def _chat_loop(out: Output, order: ChatOptions) -> None:
                     out.line(f"/{sanitize(skill.name)}  {sanitize(skill.description)[:100]}")
             elif words:
                 await _answer(out, talk, text)
-    out.note(out.word("chat_session", session=talk.session))
+    out.note(out.text("chat_session", session=talk.session))
 
 
 async def _answer(out: Output, talk: _ChatSession, text: str) -> None:
@@ -133,7 +133,7 @@ async def _answer(out: Output, talk: _ChatSession, text: str) -> None:
         stopped = await _turn(talk, text)
     except ApexBridgeError as error:
         talk.screen.close()
-        said = error.said(out.language)
+        said = error.localized(out.language)
         out.note(f"{sanitize(said.message)} [{error.code}]")
         if said.hint:
             out.note(sanitize(said.hint))
@@ -141,4 +141,4 @@ async def _answer(out: Output, talk: _ChatSession, text: str) -> None:
         if stopped == signal.SIGTERM:
             raise SystemExit(128 + stopped)
         if stopped is not None:
-            out.note(out.word("chat_cancelled"))
+            out.note(out.text("chat_cancelled"))

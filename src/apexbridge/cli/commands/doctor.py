@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import anyio
 
@@ -30,7 +31,7 @@ def fsck(out: Output, *, mends: bool) -> None:
 def _invariant_to_json(out: Output, entry: InvariantCheck) -> dict[str, object]:
     return {
         "invariant": entry.invariant,
-        "says": out.word(f"fsck_{entry.invariant}"),
+        "says": out.text(f"fsck_{entry.invariant}"),
         "visible": entry.is_visible,
         "looked_at": entry.looked_at,
         "violations": [out.problem(problem) for problem in entry.violations],
@@ -53,27 +54,27 @@ def _repair_counts(mended: RepairReport) -> dict[str, int]:
 
 def _print_fsck(out: Output, found: FsckReport, mended: RepairReport | None) -> None:
     if mended is not None:
-        out.line(out.word("fsck_mended", **_repair_counts(mended)))
-    heads = [out.word(key) for key in ("fsck_invariant", "fsck_looked_at", "result", "check")]
+        out.line(out.text("fsck_mended", **_repair_counts(mended)))
+    heads = [out.text(key) for key in ("fsck_invariant", "fsck_looked_at", "result", "check")]
     out.table(heads, [_invariant_row(out, entry) for entry in found.entries])
     for entry in found.entries:
         for problem in entry.problems:
             out.problem_lines(problem)
     count, path = len(found.violations), out.loaded.data
-    out.line(out.word("fsck_unsound" if count else "fsck_sound", count=count, path=path))
+    out.line(out.text("fsck_unsound" if count else "fsck_sound", count=count, path=path))
 
 
 def _invariant_row(out: Output, entry: InvariantCheck) -> tuple[str, str, str, str]:
     if not entry.is_visible:
-        result = out.word("fsck_by_tests")
+        result = out.text("fsck_by_tests")
     elif entry.violations:
-        result = out.word("fsck_violated", count=len(entry.violations))
+        result = out.text("fsck_violated", count=len(entry.violations))
     elif entry.remarks:
-        result = out.word("fsck_remarks", count=len(entry.remarks))
+        result = out.text("fsck_remarks", count=len(entry.remarks))
     else:
-        result = out.word("fsck_ok")
+        result = out.text("fsck_ok")
     looked_at = str(entry.looked_at) if entry.is_visible else "-"
-    return entry.invariant, looked_at, result, out.word(f"fsck_{entry.invariant}")
+    return entry.invariant, looked_at, result, out.text(f"fsck_{entry.invariant}")
 
 
 _MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}
@@ -88,7 +89,7 @@ def config(out: Output, key: str) -> None:
         out.finish(data, lambda: out.line(sanitize(_text(value))))
         return
     rows = [(name, _text(value), loaded.origins[name]) for name, value in _values(loaded)]
-    heads = [out.word("setting"), out.word("from"), out.word("value")]
+    heads = [out.text("setting"), out.text("from"), out.text("value")]
     out.finish(
         effective_settings(loaded),
         lambda: out.table(heads, [(name, of, text) for name, text, of in rows]),
@@ -111,7 +112,7 @@ def _parts(value: object) -> Iterable[object]:
 def doctor(out: Output, *, is_short: bool = False) -> None:
     """Try everything and tell; in short, what does not work and no settings."""
     loaded = out.loaded  # the words are in its language
-    checks = anyio.run(run_checks, out.word, loaded, Runtime.open(loaded))
+    checks = anyio.run(run_checks, partial(out.text, table="doctor"), loaded, Runtime.open(loaded))
     failed = sum(check.state == "fail" for check in checks)
     warned = sum(check.state == "warn" for check in checks)
 
@@ -119,11 +120,11 @@ def doctor(out: Output, *, is_short: bool = False) -> None:
         told = [c for c in checks if not is_short or c.state != "ok"]
         if told:
             rows = [(f"{_MARKS[c.state]} {c.name}", c.detail) for c in told]
-            out.table([out.word("check"), out.word("result")], rows)
+            out.table([out.text("check"), out.text("result")], rows)
         if not is_short:
             config(out, "")
         key = "doctor_fail" if failed else "doctor_warn" if warned else "doctor_ok"
-        out.line(out.word(key, count=failed or warned))
+        out.line(out.text(key, count=failed or warned))
 
     data = checks_to_json(loaded, checks)
     out.finish(data, render, ExitCode.FAILURE if failed else ExitCode.OK)

@@ -38,14 +38,14 @@ def retrieval(out: Output, corpus: Path, queries: Path, *, limit: int) -> None:
     report = anyio.run(_measure, out, skills, asked.queries, limit)
 
     def render() -> None:
-        groups = [(out.word("all"), report.figures)]
-        groups += [(out.word(key), part) for key, part in report.by_language.items()]
-        heads = [out.word("language"), out.word("queries"), "hit@1", "recall@5", "recall@10"]
+        groups = [(out.text("all"), report.figures)]
+        groups += [(out.text(key), part) for key, part in report.by_language.items()]
+        heads = [out.text("language"), out.text("queries"), "hit@1", "recall@5", "recall@10"]
         heads += [f"mrr@{report.depth}", "median ms", "p95 ms"]
         out.table(heads, [_row(name, figures) for name, figures in groups])
-        out.note(out.word("eval_skills", count=report.skills))
+        out.note(out.text("eval_skills", count=report.skills))
         if asked.unknown_accepts:
-            out.note(out.word("eval_unknown", count=asked.unknown_accepts))
+            out.note(out.text("eval_unknown", count=asked.unknown_accepts))
 
     measured = {
         **_figures(report.figures),
@@ -99,7 +99,7 @@ def triggers(out: Output, wanted: Sequence[str], *, limit: int) -> None:
     def render() -> None:
         for report in reports:
             out.line(sanitize(report.name))
-            heads = [out.word(key) for key in ("result", "rank", "score", "margin", "query")]
+            heads = [out.text(key) for key in ("result", "rank", "score", "margin", "query")]
             out.table(heads, [_outcome(out, one) for one in report.queries])
             shares = {
                 key: _number(share)
@@ -109,7 +109,7 @@ def triggers(out: Output, wanted: Sequence[str], *, limit: int) -> None:
                     ("recall", report.recall),
                 )
             }
-            out.line(out.word("trigger_totals", count=len(report.queries), **shares))
+            out.line(out.text("trigger_totals", count=len(report.queries), **shares))
 
     tried = [
         {
@@ -127,7 +127,7 @@ def triggers(out: Output, wanted: Sequence[str], *, limit: int) -> None:
 def _outcome(out: Output, one: triggering.TriggerResult) -> list[str]:
     key = f"trigger_{'pass' if one.passed else 'fail'}_{'yes' if one.should_trigger else 'no'}"
     return [
-        out.word(key),
+        out.text(key),
         str(one.rank or "-"),
         _number(one.score),
         "-" if one.margin is None else f"{one.margin:+.2f}",
@@ -197,13 +197,13 @@ def coexistence(out: Output) -> None:
     found = anyio.run(_coexist, out)
 
     def render() -> None:
-        out.note(out.word("coexist_asked", skills=found.skills, queries=found.queries))
+        out.note(out.text("coexist_asked", skills=found.skills, queries=found.queries))
         if not found.thefts:
-            out.line(out.word("coexist_none"))
+            out.line(out.text("coexist_none"))
         else:
-            out.table([out.word(key) for key in ("owner", "thief", "queries")], _thefts(found))
+            out.table([out.text(key) for key in ("owner", "thief", "queries")], _thefts(found))
         if found.alike:
-            heads = [out.word(key) for key in ("alike", "alike_to", "cosine")]
+            heads = [out.text(key) for key in ("alike", "alike_to", "cosine")]
             out.table(heads, [(p.one, p.other, f"{p.cosine:.3f}") for p in found.alike])
 
     told = {
@@ -234,17 +234,17 @@ def preview(out: Output, name: str, description: str) -> None:
     found = anyio.run(_preview, out, name, description)
 
     def render() -> None:
-        heads = [out.word(key) for key in ("before", "after", "from", "query")]
+        heads = [out.text(key) for key in ("before", "after", "from", "query")]
         rows = [
-            (str(s.before or "-"), str(s.after or "-"), out.word(f"preview_{s.kind}"), s.query)
+            (str(s.before or "-"), str(s.after or "-"), out.text(f"preview_{s.kind}"), s.query)
             for s in found.shifts
         ]
         out.table(heads, rows)
         if found.others:
-            heads = [out.word(key) for key in ("other_skill", "places_lost", "places_gained")]
+            heads = [out.text(key) for key in ("other_skill", "places_lost", "places_gained")]
             out.table(heads, [(o.name, str(o.lost), str(o.gained)) for o in found.others])
         else:
-            out.line(out.word("preview_no_others"))
+            out.line(out.text("preview_no_others"))
 
     out.finish(asdict(found), render)
 

@@ -53,7 +53,7 @@ def print_inspection(out: Output, inspection: Inspection) -> None:
     facts = {
         "version": skill.manifest.version or "",
         "field_files": str(len(inspection.files)),
-        "field_size": out.word("bytes", count=inspection.size),
+        "field_size": out.text("bytes", count=inspection.size),
         "trust_tools": ", ".join(inspection.tools),
         "trust_hooks": ", ".join(inspection.hooks),
         "inspect_commands": "; ".join(inspection.commands),
@@ -62,7 +62,7 @@ def print_inspection(out: Output, inspection: Inspection) -> None:
     }
     for key, value in facts.items():
         if value:
-            out.line(f"  {out.word(key)}: {sanitize(value)}")
+            out.line(f"  {out.text(key)}: {sanitize(value)}")
     for problem in inspection.problems:
         out.problem_lines(problem)
     if inspection.report.findings:
@@ -74,10 +74,10 @@ def print_change(out: Output, done: InstallResult, word: str, **facts: str) -> N
     skill = done.skill
 
     def render() -> None:
-        out.line(out.word(word, name=skill.name, **facts))
+        out.line(out.text(word, name=skill.name, **facts))
         if done.not_indexed is not None:
-            message = done.not_indexed.said(out.language).message
-            out.note(out.word("search_by_words", message=message))
+            message = done.not_indexed.localized(out.language).message
+            out.note(out.text("search_by_words", message=message))
 
     data = {
         "name": skill.name,
@@ -102,7 +102,7 @@ def rm(out: Output, name: str, *, yes: bool) -> None:
                 raise PermissionDeniedError(code="not_agreed")
             gone = await runtime.manager.uninstall(skill.name)
             days = out.loaded.settings.skills.undo_days
-            line = out.word("removed", name=gone.name, days=f"{days:g}")
+            line = out.text("removed", name=gone.name, days=f"{days:g}")
             out.finish({"name": gone.name, "undo_days": days}, lambda: out.line(line))
 
     anyio.run(remove)
@@ -137,7 +137,7 @@ def set_enabled(out: Output, name: str, *, is_on: bool) -> None:
             return await runtime.manager.switch(name, is_on=is_on)
 
     has_changed = anyio.run(turn)
-    line = out.word("enabled" if is_on else "disabled", name=name)
+    line = out.text("enabled" if is_on else "disabled", name=name)
     out.finish({"name": name, "changed": has_changed, "enabled": is_on}, lambda: out.line(line))
 
 
@@ -151,5 +151,5 @@ def export(out: Output, name: str, output: Path | None) -> None:
     data = anyio.run(packed)
     path = output or Path(f"{name}.zip")
     create_bytes(path, data)
-    line = out.word("exported", path=path, size=len(data))
+    line = out.text("exported", path=path, size=len(data))
     out.finish({"path": path, "bytes": len(data)}, lambda: out.line(line), ExitCode.OK)

@@ -31,7 +31,7 @@ def make(out: Output, name: str, wanted: Sequence[str], days: float | None) -> N
     _record(out.loaded, "key_made", key)
 
     def render() -> None:
-        out.line(out.word("key_made", name=key.name, id=key.id))
+        out.line(out.text("key_made", name=key.name, id=key.id))
         print(text)  # also when quiet: it is what was asked for
 
     out.finish({**_to_json(key), "key": text}, render)
@@ -41,11 +41,11 @@ def ls(out: Output) -> None:
     """List the keys, never what opens anything."""
     keys = open_key_store(out.loaded).all()
     if not keys:
-        out.finish([], lambda: out.line(out.word("keys_none")))
+        out.finish([], lambda: out.line(out.text("keys_none")))
         return
-    heads = [out.word(h) for h in ("key_id", "name", "key_state", "key_expires", "key_scopes")]
+    heads = [out.text(h) for h in ("key_id", "name", "key_state", "key_expires", "key_scopes")]
     rows = [
-        (key.id, key.name, out.word(_state(key)), _format_expiry(out, key), " ".join(key.scopes))
+        (key.id, key.name, out.text(_state(key)), _format_expiry(out, key), " ".join(key.scopes))
         for key in keys
     ]
     out.finish([_to_json(key) for key in keys], lambda: out.table(heads, rows))
@@ -57,7 +57,7 @@ def revoke(out: Output, wanted: str) -> None:
     if key is None:
         raise ConfigError(code="key_unknown", name=sanitize(wanted))
     _record(out.loaded, "key_revoked", key)
-    out.finish(_to_json(key), lambda: out.line(out.word("key_revoked", name=key.name, id=key.id)))
+    out.finish(_to_json(key), lambda: out.line(out.text("key_revoked", name=key.name, id=key.id)))
 
 
 def _record(loaded: Config, what: str, key: ApiKey) -> None:
@@ -73,7 +73,7 @@ def _state(key: ApiKey) -> str:
 
 def _format_expiry(out: Output, key: ApiKey) -> str:
     if key.expires is None:
-        return out.word("key_never")
+        return out.text("key_never")
     return datetime.fromtimestamp(key.expires, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 

@@ -25,11 +25,11 @@ def ls_long(out: Output, *, text: str, origin: str, after: str, limit: int) -> N
 
     def draw() -> None:
         if not page.items:
-            out.line(out.word("no_skills"))
+            out.line(out.text("no_skills"))
             return
-        out.table([out.word(key) for key in keys], [_row(out, item) for item in page.items])
+        out.table([out.text(key) for key in keys], [_row(out, item) for item in page.items])
         if page.next:
-            out.line(out.word("page_more", after=page.next, total=page.total))
+            out.line(out.text("page_more", after=page.next, total=page.total))
 
     data = {
         "skills": [_as_json(item) for item in page.items],
@@ -41,8 +41,8 @@ def ls_long(out: Output, *, text: str, origin: str, after: str, limit: int) -> N
 
 def _row(out: Output, item: ListedSkill) -> tuple[str, ...]:
     skill = item.skill
-    held = [out.word("state_disabled")] if item.state == "disabled" else []
-    held += [out.word("state_pinned")] if item.is_pinned else []
+    held = [out.text("state_disabled")] if item.state == "disabled" else []
+    held += [out.text("state_pinned")] if item.is_pinned else []
     return (
         skill.name,
         skill.manifest.version or "",
@@ -57,7 +57,7 @@ def _row(out: Output, item: ListedSkill) -> tuple[str, ...]:
 def _findings(out: Output, item: ListedSkill) -> str:
     if item.verdict is None:
         return "-"
-    said = (f"{out.word(f'level_{level}')} {n}" for level, n in item.verdict.counts.items())
+    said = (f"{out.text(f'level_{level}')} {n}" for level, n in item.verdict.counts.items())
     return ", ".join(said) or "0"
 
 
@@ -82,17 +82,17 @@ def ls_budget(out: Output, *, window: int, request: str) -> None:
     listing = anyio.run(_listing, out, budget, request)
 
     def draw() -> None:
-        heads = [out.word("name"), out.word("extent"), out.word("characters")]
+        heads = [out.text("name"), out.text("extent"), out.text("characters")]
         rows = [
-            (skill.name, out.word(f"extent_{skill.extent}"), f"{skill.kept}/{skill.chars}")
+            (skill.name, out.text(f"extent_{skill.extent}"), f"{skill.kept}/{skill.chars}")
             for skill in listing.skills
         ]
         if rows:
             out.table(heads, rows)
         used, room = len(listing.text), budget.total_chars
-        out.line(out.word("budget_used", used=used, room=room, window=window))
+        out.line(out.text("budget_used", used=used, room=room, window=window))
         if listing.is_cut:
-            out.line(out.word("budget_cut", count=len(listing.skills) - len(listing.names("full"))))
+            out.line(out.text("budget_cut", count=len(listing.skills) - len(listing.names("full"))))
 
     data = {
         "window": window,

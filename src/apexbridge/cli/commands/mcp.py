@@ -16,7 +16,7 @@ def mcp(out: Output) -> None:
     """Serve until the client goes, or until this process is asked to end."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     if sys.stdin.isatty():
-        out.note(out.word("mcp_waiting"))
+        out.note(out.text("mcp_waiting"))
     is_stopped = anyio.run(_serve, out)
     if is_stopped:
         # A thread still waits for a line that nobody will send: all else has been closed.

@@ -124,13 +124,13 @@ def _finish(
     def render() -> None:
         if not verdicts:
             key = "migrate_none" if places else "migrate_nowhere"
-            out.line(out.word(key, places=", ".join(map(str, places))))
+            out.line(out.text(key, places=", ".join(map(str, places))))
             return
         _print_report(out, verdicts)
         if hidden:
             names = ", ".join(hidden[:_NAMES_SHOWN]) + (" …" if len(hidden) > _NAMES_SHOWN else "")
-            out.note(out.word("migrate_hidden", count=len(hidden), names=names))
-        out.line(out.word("migrate_dry" if order.dry_run else "migrate_kept"))
+            out.note(out.text("migrate_hidden", count=len(hidden), names=names))
+        out.line(out.text("migrate_dry" if order.dry_run else "migrate_kept"))
 
     data = {
         "dry_run": order.dry_run,
@@ -166,9 +166,9 @@ def _hidden(runtime: Runtime, verdicts: Sequence[MigrationResult]) -> Iterator[s
 
 def _print_report(out: Output, verdicts: Sequence[MigrationResult]) -> None:
     """A line for each, why those that cannot come cannot, and how many there are of each kind."""
-    heads = [out.word(key) for key in ("name", "state", "where", "remark")]
+    heads = [out.text(key) for key in ("name", "state", "where", "remark")]
     rows = [
-        (v.name, out.word(_state(v)), str(v.candidate.path), ", ".join(_remarks(out, v)))
+        (v.name, out.text(_state(v)), str(v.candidate.path), ", ".join(_remarks(out, v)))
         for v in verdicts
     ]
     out.table(heads, rows)
@@ -181,7 +181,7 @@ def _print_report(out: Output, verdicts: Sequence[MigrationResult]) -> None:
             out.line(f"{sanitize(verdict.candidate.path)}:")
             print_findings(out, verdict.name, verdict.report)
     counts = Counter(_state(verdict) for verdict in verdicts)
-    out.line("; ".join(f"{out.word(state)}: {count}" for state, count in counts.items()))
+    out.line("; ".join(f"{out.text(state)}: {count}" for state, count in counts.items()))
 
 
 def _state(verdict: MigrationResult) -> str:
@@ -192,19 +192,19 @@ def _state(verdict: MigrationResult) -> str:
 def _remarks(out: Output, verdict: MigrationResult) -> Iterator[str]:
     path = verdict.candidate.path
     if verdict.fate == "renamed":
-        yield out.word("migrate_from_name", name=path.name)
+        yield out.text("migrate_from_name", name=path.name)
     if verdict.other and verdict.other != verdict.name:
         key = "migrate_like" if verdict.fate == "same" else "migrate_other"
-        yield out.word(key, other=verdict.other)
+        yield out.text(key, other=verdict.other)
     if verdict.fate in INSTALLABLE:
-        yield from (out.word(f"trust_{held}") for held in verdict.holds)
+        yield from (out.text(f"trust_{held}") for held in verdict.holds)
     if verdict.report is not None and (worst := verdict.report.worst()):
-        count, level = len(verdict.report.findings), out.word(f"level_{worst}")
-        yield out.word("migrate_findings", count=count, level=level)
+        count, level = len(verdict.report.findings), out.text(f"level_{worst}")
+        yield out.text("migrate_findings", count=count, level=level)
     if verdict.done is not None and verdict.done.not_indexed is not None:
-        yield out.word("migrate_by_words")
+        yield out.text("migrate_by_words")
     if verdict.problems:
-        yield out.word("migrate_problems", count=len(verdict.problems))
+        yield out.text("migrate_problems", count=len(verdict.problems))
 
 
 def _to_json(out: Output, verdict: MigrationResult) -> dict[str, object]:

@@ -50,9 +50,9 @@ def init(out: Output, request: NewSkill, *, dry_run: bool) -> None:
 
     def render() -> None:
         for path in contents:
-            out.line(out.word(verb, path=target / path))
+            out.line(out.text(verb, path=target / path))
         if not dry_run:
-            out.line(out.word("next_steps", path=target))
+            out.line(out.text("next_steps", path=target))
 
     out.finish({"path": target, "files": list(contents), "dry_run": dry_run}, render)
 
@@ -79,7 +79,7 @@ def validate(out: Output, paths: Sequence[Path], level: Level) -> None:
             errors = sum(problem.severity == "error" for problem in found)
             key = "not_sound" if found else "sound"
             warnings = len(found) - errors
-            out.line(out.word(key, name=place, errors=errors, warnings=warnings))
+            out.line(out.text(key, name=place, errors=errors, warnings=warnings))
             for problem in found:
                 out.problem_lines(problem)
 
@@ -157,7 +157,7 @@ def pack(out: Output, order: PackOptions) -> None:
     key = "would_pack" if order.dry_run else "packed"
 
     def render() -> None:
-        out.line(out.word(key, count=len(files), path=target, size=len(data)))
+        out.line(out.text(key, count=len(files), path=target, size=len(data)))
         for problem in found:
             out.problem_lines(problem)
 

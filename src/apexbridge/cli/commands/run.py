@@ -36,15 +36,15 @@ def run(out: Output, order: RunOptions) -> None:
 
     def render() -> None:
         if result.error:
-            out.note(out.word("run_error", error=result.error, isolation=result.isolation))
+            out.note(out.text("run_error", error=result.error, isolation=result.isolation))
         for path in saved:
-            out.note(out.word("made", path=path))
+            out.note(out.text("made", path=path))
         if result.not_taken:
             reasons = ", ".join(f"{name} ({why})" for name, why in result.not_taken.items())
-            out.note(out.word("run_not_taken", reasons=reasons))
+            out.note(out.text("run_not_taken", reasons=reasons))
         left = sorted(result.produced) if order.output is None else []
         if left:
-            out.note(out.word("run_left", names=", ".join(left)))
+            out.note(out.text("run_left", names=", ".join(left)))
 
     out.finish(_as_json(result), render, _exit(result))
 

@@ -11,8 +11,7 @@ from apexbridge.errors import SkillNotFoundError
 from apexbridge.lifecycle.scan_results import scan_folder
 from apexbridge.lifecycle.zip.archive import extract_archive
 from apexbridge.runtime import Runtime
-from apexbridge.scanner import rule_texts
-from apexbridge.scanner.report import Report
+from apexbridge.scanner.report import DISCLAIMERS, Report
 from apexbridge.scanner.rules import RISK_LEVELS, RiskLevel
 
 Known = dict[str, tuple[str, Path | None]]
@@ -33,7 +32,7 @@ def scan(out: Output, targets: list[str], *, fail_at: RiskLevel, as_sarif: bool)
             if report.findings:
                 out.line(f"{sanitize(target)}:")
             print_findings(out, target, report)
-        out.line(rule_texts.disclaimer(out.language))
+        out.line(DISCLAIMERS[out.language])
 
     data = {target: report.to_json(out.language) for target, report in reports.items()}
     out.finish({"reports": data}, render, ExitCode.FINDINGS if is_bad else ExitCode.OK)
@@ -66,13 +65,13 @@ def _report(target: str, known: Known) -> Report:
 def print_findings(out: Output, name: str, report: Report) -> None:
     """The findings as people read them, the gravest first."""
     if not report.findings:
-        out.line(out.word("scan_nothing", name=name))
+        out.line(out.text("scan_nothing", name=name))
     for finding in report.findings:
-        said = finding.said(out.language)
+        said = finding.localized(out.language)
         place = f"{finding.path}:{finding.line}" if finding.line else finding.path
-        level = out.word(f"level_{finding.level}")
+        level = out.text(f"level_{finding.level}")
         out.line(f"  {finding.rule}  {level}  {sanitize(place)}  {said.title}")
         if finding.excerpt:
             out.line(f"      {sanitize(finding.excerpt)}")
     if report.partial:
-        out.line(out.word("scan_partial", name=name))
+        out.line(out.text("scan_partial", name=name))

@@ -35,17 +35,17 @@ def find(out: Output, request: SearchRequest, *, explain: bool) -> None:
         if results.problem is not None:
             _print_search_problem(out, results.problem)
         if not results.searched:
-            out.line(out.word("no_skills"))
+            out.line(out.text("no_skills"))
         elif not results.hits:
-            out.note(out.word("find_blank"))
+            out.note(out.text("find_blank"))
         elif results.confidence < threshold:
             sure, least = _number(results.confidence), _number(threshold)
-            out.note(out.word("find_unsure", confidence=sure, threshold=least))
+            out.note(out.text("find_unsure", confidence=sure, threshold=least))
         if explain:
             for rank, hit in enumerate(results.hits, 1):
                 _print_score_parts(out, rank, hit)
         elif results.hits:
-            heads = [out.word(key) for key in ("rank", "name", "score", "description")]
+            heads = [out.text(key) for key in ("rank", "name", "score", "description")]
             out.table(heads, _rows(results.hits, descriptions))
 
     found = {
@@ -110,20 +110,20 @@ def _print_score_parts(out: Output, rank: int, hit: Hit) -> None:
     parts = hit.parts
     out.line(f"{rank}. {sanitize(hit.name)}  {_bar(hit.score)}")
     said = [
-        out.word(
+        out.text(
             "explain_meaning",
             meaning=f"{parts.meaning:+.1f}",
             dense=_number(parts.dense),
             view=_number(parts.view),
         ),
-        out.word("explain_view", text=parts.view_text)
+        out.text("explain_view", text=parts.view_text)
         if parts.view_text
-        else out.word("explain_no_view"),
-        out.word("explain_words", words=_words(parts), lexical=_percent(parts.lexical))
+        else out.text("explain_no_view"),
+        out.text("explain_words", words=_words(parts), lexical=_percent(parts.lexical))
         if parts.words
-        else out.word("explain_no_words"),
-        out.word("explain_usage", usage=_percent(parts.usage)),
-        out.word(f"explain_language_{parts.language}"),
+        else out.text("explain_no_words"),
+        out.text("explain_usage", usage=_percent(parts.usage)),
+        out.text(f"explain_language_{parts.language}"),
     ]
     for line in said:
         out.line(f"   {line}")
@@ -144,16 +144,16 @@ def _parts(parts: ScoreParts) -> dict[str, object]:
 
 
 def _print_search_problem(out: Output, problem: RetrievalError) -> None:
-    said = problem.said(out.language)
-    out.note(out.word("search_by_words", message=said.message))
+    said = problem.localized(out.language)
+    out.note(out.text("search_by_words", message=said.message))
     if said.hint:
-        out.note(f"{out.word('hint')}: {sanitize(said.hint)}")
+        out.note(f"{out.text('hint')}: {sanitize(said.hint)}")
 
 
 def _as_json(out: Output, problem: RetrievalError | None) -> dict[str, str] | None:
     if problem is None:
         return None
-    said = problem.said(out.language)
+    said = problem.localized(out.language)
     return {"code": problem.code, "message": said.message, "hint": said.hint}
 
 
@@ -176,22 +176,22 @@ async def _status(out: Output, is_thorough: bool) -> IndexStatus:
 
 
 def _status_lines(out: Output, found: IndexStatus) -> None:
-    out.line(out.word("index_embedder", name=found.embedder, dimensions=found.dimensions))
-    out.line(out.word("index_store", store=found.store, path=found.path, bytes=found.bytes))
-    out.line(out.word("index_rows", rows=found.rows, skills=found.skills))
+    out.line(out.text("index_embedder", name=found.embedder, dimensions=found.dimensions))
+    out.line(out.text("index_store", store=found.store, path=found.path, bytes=found.bytes))
+    out.line(out.text("index_rows", rows=found.rows, skills=found.skills))
     for key, names in (
         ("index_missing", found.missing),
         ("index_stale", found.stale),
         ("index_orphaned", found.orphaned),
     ):
         if names:
-            out.line(out.word(key, count=len(names), names=_first_names(names)))
+            out.line(out.text(key, count=len(names), names=_first_names(names)))
     for problem in found.problems:
         out.line(f"  {sanitize(problem)}")
     if found.is_sound:
-        out.line(out.word("index_sound"))
+        out.line(out.text("index_sound"))
     else:
-        out.line(out.word("index_broken" if found.problems else "index_behind"))
+        out.line(out.text("index_broken" if found.problems else "index_behind"))
 
 
 def _first_names(names: Sequence[str]) -> str:
@@ -205,9 +205,9 @@ def rebuild(out: Output) -> None:
 
     def render() -> None:
         made = len(report.added) + len(report.redone)
-        out.line(out.word("index_made", count=made, dropped=len(report.dropped)))
+        out.line(out.text("index_made", count=made, dropped=len(report.dropped)))
         if report.failed:
-            out.note(out.word("index_failed", names=_first_names(report.failed)))
+            out.note(out.text("index_failed", names=_first_names(report.failed)))
         if report.problem is not None:
             _print_search_problem(out, report.problem)
 

@@ -33,7 +33,7 @@ def serve(out: Output) -> None:
         raise unwrap_group(group) from None
     if second is not None:
         raise SystemExit(128 + second)
-    out.line(out.word("serve_stopped"))
+    out.line(out.text("serve_stopped"))
 
 
 async def _serve(out: Output) -> signal.Signals | None:
@@ -65,11 +65,11 @@ def _announce(
 
     def render() -> None:
         if place is not None:
-            out.line(out.word("serve_first_key", path=place))
+            out.line(out.text("serve_first_key", path=place))
             if sys.stdout.isatty():
-                out.line(out.word("serve_first_key_text", text=key))
-        out.line(out.word("serve_listens", url=address.url))
-        out.line(f"{out.word('serve_console')} {address.console}")
+                out.line(out.text("serve_first_key_text", text=key))
+        out.line(out.text("serve_listens", url=address.url))
+        out.line(f"{out.text('serve_console')} {address.console}")
 
     data = {"url": address.url, "console": address.console, "first_key_file": place}
     out.finish(data, render)

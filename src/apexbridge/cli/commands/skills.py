@@ -84,16 +84,16 @@ def _rows(
         for skill in group:
             held = skill_states(skill, is_shadowed=kind == "shadowed")
             held = ["disabled", *held] if kind == "disabled" else held
-            said = ", ".join(out.word(f"state_{state}") for state in held)
+            said = ", ".join(out.text(f"state_{state}") for state in held)
             yield skill.name, skill.provenance.origin, said, skill.summary
 
 
 def _print_table(out: Output, rows: Iterable[tuple[str, str, str, str]]) -> None:
     lines = list(rows)
     if not lines:
-        out.line(out.word("no_skills"))
+        out.line(out.text("no_skills"))
         return
-    out.table([out.word(key) for key in ("name", "origin", "state", "description")], lines)
+    out.table([out.text(key) for key in ("name", "origin", "state", "description")], lines)
 
 
 def _print_totals(
@@ -108,12 +108,12 @@ def _print_totals(
     }
     for word, count in counts.items():
         if count:
-            out.line(out.word(word, count=count))
+            out.line(out.text(word, count=count))
 
 
 def _print_problems(out: Output, problems: Sequence[Problem]) -> None:
     if not problems:
-        out.line(out.word("no_problems"))
+        out.line(out.text("no_problems"))
     for problem in problems:
         out.problem_lines(problem)
 
@@ -170,16 +170,16 @@ def show(out: Output, name: str, *, body: bool, why: bool) -> None:
 def _print_precedence(out: Output, found: "SkillDetails") -> None:
     skill = found.skill
     source = skill.provenance.source_id
-    out.line(out.word("why_wins" if found.rivals else "why_alone", source=source))
+    out.line(out.text("why_wins" if found.rivals else "why_alone", source=source))
     for rival in found.rivals:
         is_same = rival.provenance.origin == skill.provenance.origin
-        reason = out.word("why_nearer" if is_same else "why_stronger", **_origins(skill, rival))
+        reason = out.text("why_nearer" if is_same else "why_stronger", **_origins(skill, rival))
         out.line(f"  {sanitize(rival.provenance.source_id)}: {reason}")
     for state in skill_states(skill):
         paths = ", ".join(skill.manifest.paths)
-        out.line(f"  {out.word(f'why_{state}', paths=paths, name=skill.name)}")
+        out.line(f"  {out.text(f'why_{state}', paths=paths, name=skill.name)}")
     if not skill_states(skill):
-        out.line(f"  {out.word('why_callable')}")
+        out.line(f"  {out.text('why_callable')}")
 
 
 def _origins(winner: Skill, rival: Skill) -> dict[str, str]:
@@ -200,15 +200,15 @@ def _print_heading(out: Output, skill: Skill) -> None:
     out.line(f"  {sanitize(skill.description)}")
     facts = {"field_origin": skill.provenance.origin, "field_folder": skill.root or "-"}
     if skill.is_conditional:
-        facts["field_state"] = out.word("asleep", paths=", ".join(skill.manifest.paths))
+        facts["field_state"] = out.text("asleep", paths=", ".join(skill.manifest.paths))
     if not skill.is_trusted:
-        facts["field_trust"] = out.word("state_untrusted")
+        facts["field_trust"] = out.text("state_untrusted")
     if skill.fingerprint:
         facts["field_files"] = str(skill.fingerprint.files)
-        facts["field_size"] = out.word("bytes", count=skill.fingerprint.size)
+        facts["field_size"] = out.text("bytes", count=skill.fingerprint.size)
         facts["field_sha256"] = skill.fingerprint.sha256
     for key, value in facts.items():
-        out.line(f"  {out.word(key)}: {sanitize(value)}")
+        out.line(f"  {out.text(key)}: {sanitize(value)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,11 @@ def sources(out: Output) -> None:
     states = sorted(states, key=lambda state: _rank(state, precedence))
 
     def draw() -> None:
-        heads = [out.word(key) for key in ("origin", "state", "skills", "problems", "where")]
+        heads = [out.text(key) for key in ("origin", "state", "skills", "problems", "where")]
         rows = [
             (
                 _origin(state),
-                out.word(f"source_{_state(state)}"),
+                out.text(f"source_{_state(state)}"),
                 str(len(state.scan.skills)),
                 str(len(state.scan.problems)),
                 state.source.id.partition(":")[2],
@@ -77,7 +77,7 @@ def accept(out: Output, url: str, *, yes: bool) -> None:
     pins = PinStore(pins_dir(out.loaded))
     offered = pins.offered(url)
     if offered is None:
-        line = out.word("remote_unchanged", url=url)
+        line = out.text("remote_unchanged", url=url)
         out.finish({"url": url, "changed": False, "diff": []}, lambda: out.line(line))
         return
     old = (pins.last_good(url) or b"").decode("utf-8", "replace").splitlines()
@@ -86,6 +86,6 @@ def accept(out: Output, url: str, *, yes: bool) -> None:
     for line in diff:
         out.line(sanitize(line))
     is_agreed = (yes or out.asks("remote_ask", url=url)) and pins.accept_change(url)
-    word = out.word("remote_accepted" if is_agreed else "remote_refused", url=url)
+    word = out.text("remote_accepted" if is_agreed else "remote_refused", url=url)
     data = {"url": url, "changed": is_agreed, "diff": diff}
     out.finish(data, lambda: out.line(word), ExitCode.OK if is_agreed else ExitCode.DENIED)

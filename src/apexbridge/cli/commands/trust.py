@@ -55,7 +55,7 @@ async def _trust(out: Output, order: TrustOptions) -> None:
         }
         refused = wants_change and not is_agreed
         word = _result_key(order, chosen, is_agreed=is_agreed)
-        line = out.word(word, count=len(chosen))
+        line = out.text(word, count=len(chosen))
         out.finish(data, lambda: out.line(line), ExitCode.DENIED if refused else ExitCode.OK)
 
 
@@ -95,7 +95,7 @@ def _print_capabilities(out: Output, skill: Skill) -> None:
     }
     for key, value in powers.items():
         if value:
-            out.line(f"  {out.word(key)}: {sanitize(value)}")
+            out.line(f"  {out.text(key)}: {sanitize(value)}")
     if skill.fingerprint is not None:
         out.line(f"  sha256: {skill.fingerprint.sha256}")
 

@@ -73,14 +73,14 @@ def versions(out: Output, name: str) -> None:
             return await runtime.manager.versions(name)
 
     found = anyio.run(known)
-    heads = [out.word(key) for key in ("version_hash", "version", "field_size", "version_since")]
+    heads = [out.text(key) for key in ("version_hash", "version", "field_size", "version_since")]
     rows = [(v.sha256[:12], v.declared, str(v.size), _format_replaced_at(out, v)) for v in found]
     out.finish({"versions": [asdict(version) for version in found]}, lambda: out.table(heads, rows))
 
 
 def _format_replaced_at(out: Output, version: Version) -> str:
     if version.is_current:
-        return out.word("version_pinned" if version.is_pinned else "version_now")
+        return out.text("version_pinned" if version.is_pinned else "version_now")
     return datetime.fromtimestamp(version.at, UTC).astimezone().isoformat(" ", "seconds")
 
 
@@ -104,7 +104,7 @@ def pin(out: Output, name: str, version: str) -> None:
             return await runtime.manager.pin(name, version)
 
     held = anyio.run(hold)
-    line = out.word("pinned", name=name, version=_version_label(held))
+    line = out.text("pinned", name=name, version=_version_label(held))
     out.finish({"name": name, "pinned": held.sha256}, lambda: out.line(line))
 
 
@@ -116,7 +116,7 @@ def unpin(out: Output, name: str) -> None:
             return await runtime.manager.unpin(name)
 
     has_changed = anyio.run(let_go)
-    line = out.word("unpinned" if has_changed else "unpinned_not", name=name)
+    line = out.text("unpinned" if has_changed else "unpinned_not", name=name)
     data = {"name": name, "pinned": None, "changed": has_changed}
     out.finish(data, lambda: out.line(line))
 
@@ -139,9 +139,9 @@ def diff(out: Output, name: str, old: str, new: str) -> None:
 
 def _print_diff(out: Output, difference: VersionDiff) -> None:
     if not difference.changes:
-        out.line(out.word("diff_none"))
+        out.line(out.text("diff_none"))
     for change in difference.changes:
-        what = out.word(f"diff_{change.what}")
+        what = out.text(f"diff_{change.what}")
         out.line(f"{what}: {sanitize(change.path)}{_change_notes(out, change)}")
         for line in change.lines:
             out.line(f"  {sanitize(line)}")
@@ -150,9 +150,9 @@ def _print_diff(out: Output, difference: VersionDiff) -> None:
 def _change_notes(out: Output, change: FileChange) -> str:
     before, after = change.executable
     notes = [
-        out.word("diff_cut") if change.is_cut else "",
-        out.word("diff_runs") if after and not before else "",
-        out.word("diff_runs_not") if before and not after and change.what == "changed" else "",
+        out.text("diff_cut") if change.is_cut else "",
+        out.text("diff_runs") if after and not before else "",
+        out.text("diff_runs_not") if before and not after and change.what == "changed" else "",
     ]
     said = ", ".join(filter(None, notes))
     return f" ({said})" if said else ""

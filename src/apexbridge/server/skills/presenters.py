@@ -16,7 +16,6 @@ from apexbridge.lifecycle.transactions import InstallResult
 from apexbridge.lifecycle.version_store import modified_at
 from apexbridge.runtime import Runtime
 from apexbridge.scanner.report import Finding, worst_level
-from apexbridge.scanner.rules import RULES
 from apexbridge.server.routing import RequestContext
 from apexbridge.server.skills.schemas import (
     FindingCountSchema,
@@ -187,7 +186,7 @@ def present_problems(
             hint=said.hint,
         )
         for problem in problems
-        for said in (problem.said(language),)
+        for said in (problem.localized(language),)
     ]
 
 
@@ -205,10 +204,10 @@ def present_findings(
             line=finding.line,
             excerpt=finding.excerpt,
             details=dict(finding.details),
-            owasp=list(RULES[finding.rule].owasp),
+            owasp=list(finding.owasp),
         )
         for finding in findings
-        for said in (finding.said(language),)
+        for said in (finding.localized(language),)
     ]
 
 

@@ -151,7 +151,7 @@ def _hit(rank: int, hit: Hit, description: str) -> HitSchema:
 def _notice(problem: RetrievalError | None, language: locales.Language) -> NoticeSchema | None:
     if problem is None:
         return None
-    said = problem.said(language)
+    said = problem.localized(language)
     return NoticeSchema(code=problem.code, message=said.message, hint=said.hint)
 
 

@@ -11,7 +11,7 @@ from apexbridge.evals.interference import DescriptionPreview
 from apexbridge.lifecycle.transactions import check_unchanged, read_skill_md
 from apexbridge.lifecycle.unpack_and_validate import Inspection
 from apexbridge.runtime.description_preview import preview_description
-from apexbridge.scanner import rule_texts
+from apexbridge.scanner.report import DISCLAIMERS
 from apexbridge.scanner.rules import RISK_LEVELS
 from apexbridge.server.routing import RequestContext, parse_json, parse_model, read_json
 from apexbridge.server.skills.presenters import (
@@ -113,7 +113,7 @@ def _inspection(call: RequestContext, found: Inspection) -> InspectionSchema:
             partial=report.partial,
             files=report.files,
             bytes=report.bytes,
-            notice=rule_texts.disclaimer(language),
+            notice=DISCLAIMERS[language],
             findings=present_findings(report.findings, language),
         ),
         exists=there is not None and there.provenance.writable,

@@ -1,8 +1,9 @@
 """Grep: lines by a regular expression, in bounded time."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -35,8 +36,7 @@ from apexbridge.tools.builtin.path_access import (
     resolve_path,
 )
 from apexbridge.tools.builtin.read import split_lines
-from apexbridge.tools.builtin.regex_automaton import TooSlowError, compile_lines, needle_of
-from apexbridge.tools.builtin.regex_parser import parse
+from apexbridge.tools.builtin.regex import LinePattern, SearchTimeoutError
 from apexbridge.tools.truncation import truncate_text
 from apexbridge.tools.typed import Arguments, TypedTool, arguments_schema
 
@@ -45,7 +45,6 @@ MAX_LINE_CHARS = 300
 """Characters of a line that are shown."""
 
 GrepMode = Literal["content", "files", "count"]
-LineMatcher = Callable[[str, float], bool]
 
 
 class GrepArguments(Arguments):
@@ -105,8 +104,7 @@ class _Search:
     """One search: what it looks for, and what it has found."""
 
     wanted: GrepArguments
-    matches: LineMatcher
-    needle: str
+    pattern: LinePattern
     walk: FileWalk
     lines: list[str] = field(default_factory=list[str])
     hits: int = 0
@@ -118,30 +116,28 @@ class _Search:
         found = self.hits if self.wanted.mode == "content" else len(self.files)
         return found >= self.wanted.limit
 
-    def file(self, shown: str, path: Path, data: bytes) -> None:
+    def add_file(self, shown: str, path: Path, data: bytes) -> None:
         """Search one file's bytes.
 
         Raises:
-            TooSlowError: If the time is up.
+            SearchTimeoutError: If the deadline passes.
         """
         if text_encoding.binary_kind(data):
             return
-        text = text_encoding.decode(data).text
-        if self.needle not in text:
-            return
-        lines = split_lines(text)
-        numbers = list[int]()
-        for number, line in enumerate(lines):
-            if number % 1_000 == 0 and time.monotonic() > self.walk.deadline:
-                raise TooSlowError
-            if self.needle in line and self.matches(line, self.walk.deadline):
-                numbers.append(number)
-                if self.wanted.mode != "count" and self.hits + len(numbers) >= self.wanted.limit:
-                    break
-                if self.wanted.mode == "files":
-                    break
+        decoded = text_encoding.decode(data)
+        if decoded.encoding != "utf-8" or decoded.bom:
+            data = decoded.text.encode("utf-8", "replace")
+        found = self.pattern.matching_lines(data, self.walk.deadline)
+        match self.wanted.mode:
+            case "files":
+                found = islice(found, 1)
+            case "content":
+                found = islice(found, self.wanted.limit - self.hits)
+            case "count":
+                pass
+        numbers = list(found)
         if numbers:
-            self._take(shown, path, lines, numbers)
+            self._take(shown, path, split_lines(decoded.text), numbers)
 
     def _take(self, shown: str, path: Path, lines: list[str], numbers: list[int]) -> None:
         self.files.append(path)
@@ -231,12 +227,11 @@ class GrepTool(TypedTool[GrepArguments]):
 
     def _prepare(self, arguments: GrepArguments, walk: FileWalk) -> _Search:
         try:
-            expression = parse(arguments.pattern, ignores_case=arguments.ignore_case)
-            matches = compile_lines(expression)
+            pattern = LinePattern(arguments.pattern, ignore_case=arguments.ignore_case)
         except ValueError as error:
             detail = f"'pattern' cannot be used: {error}"
             raise ToolInputError(detail, name=self.spec.name) from None
-        return _Search(arguments, matches, needle_of(expression), walk)
+        return _Search(arguments, pattern, walk)
 
     def _search(
         self, place: ResolvedPath, globs: PathMatcher | None, search: _Search, context: ToolContext
@@ -247,7 +242,7 @@ class GrepTool(TypedTool[GrepArguments]):
             else:
                 with open_parent(place) as parent, open_regular(place, parent) as file:
                     _search_file(search, file, place.path, place.cwd)
-        except TooSlowError:
+        except SearchTimeoutError:
             search.walk.stopped = "because the time was up"
 
     def _search_folder(
@@ -274,7 +269,7 @@ def _search_file(search: _Search, file: BinaryIO, path: Path, cwd: Path) -> None
     if len(data) > MAX_BYTES:
         search.too_large += 1
         return
-    search.file(printable(display_path(path, cwd)), path, data)
+    search.add_file(printable(display_path(path, cwd)), path, data)
 
 
 def _result_note(search: _Search) -> str:
