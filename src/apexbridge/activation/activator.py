@@ -1,8 +1,9 @@
 """Activator: invoke a skill, the one code path for every trigger.
 
-A slash command, the model's Skill tool, a nested skill, a subagent, the library API and the servers
-all call `Activator.activate`. It checks permissions, runs hooks, substitutes arguments, runs inline
-commands in the sandbox, counts the use and emits events. Effects on the session are returned as data.
+A slash command, the model's Skill tool, a nested skill, a subagent, the library API and the
+servers all call `Activator.activate`. It checks permissions, runs hooks, substitutes arguments,
+runs inline commands in the sandbox, counts the use and emits events. Effects on the session are
+returned as data.
 """
 
 import hashlib
@@ -45,7 +46,6 @@ from apexbridge.skills.model import Origin, Skill
 from apexbridge.tools.base import Grants, SubagentRequest, ToolContext, ToolResult
 from apexbridge.tools.truncation import truncate_text
 
-
 REFUSALS: Mapping[str, int] = {
     "skill_name_missing": 1,
     "skill_not_found": 2,
@@ -72,9 +72,7 @@ _OPERATOR_ORIGINS = frozenset({Origin.MANAGED, Origin.BUNDLED})
 class InlineCommandRunner(Protocol):
     """Sandbox for the inline commands of a skill's text."""
 
-    async def run_inline_command(
-        self, command: str, *, skill: Skill, cwd: Path
-    ) -> ExecutionResult:
+    async def run_inline_command(self, command: str, *, skill: Skill, cwd: Path) -> ExecutionResult:
         """Run a shell command, within two minutes."""
         ...
 
@@ -276,9 +274,7 @@ class Activator:
             summary=f"an inline command of the skill {skill.name}",
         )
         await context.allow([request], granted)
-        result = await self._commands.run_inline_command(
-            command.text, skill=skill, cwd=context.cwd
-        )
+        result = await self._commands.run_inline_command(command.text, skill=skill, cwd=context.cwd)
         if not is_command_success(command.text, result):
             stderr = result.stderr.decode("utf-8", "replace").strip()
             detail = stderr or result.error or f"exit {result.exit_code}"

@@ -1,4 +1,4 @@
-"""Agent loop: call the model, execute its tool calls, and repeat until it stops or a limit is hit."""
+"""Agent loop: call the model, execute its tool calls, repeat until it stops or hits a limit."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -28,6 +28,7 @@ from apexbridge.permissions.rules import (
 )
 from apexbridge.permissions.shell_evaluation import SHELL_TOOL
 from apexbridge.permissions.wildcards import PathRoots
+from apexbridge.tools.base import ToolContext
 
 _CONTINUE = HookVerdict()
 _CHECKED_IN_THREAD = READ_TOOLS | WRITE_TOOLS | {SHELL_TOOL}
@@ -42,7 +43,7 @@ class SerialApprover(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermissionChecker:
-    """Evaluate permission requests of all sessions by the rules of settings and stored approvals."""
+    """Evaluate permission requests of all sessions by configured rules and stored approvals."""
 
     rules: tuple[Rule, ...]
     approvals: ApprovalStore
@@ -78,7 +79,7 @@ class PermissionChecker:
         request = PermissionRequest(tool="Skill", argument=name, harmless=True)
         return decide(request, self.skill_rules).effect == "deny"
 
-    def may_read(self, path: Path) -> bool:
+    def may_read(self, path: Path, _context: ToolContext) -> bool:
         """Return whether no rule denies `Read` of a file that a search came upon."""
         if not self.rules:
             return True

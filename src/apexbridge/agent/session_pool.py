@@ -1,4 +1,4 @@
-"""Session pool: running sessions, and an LRU of idle ones whose state the session store has on disk."""
+"""Session pool: running sessions, and an LRU of idle ones that the session store has on disk."""
 
 import uuid
 from collections import OrderedDict

@@ -1,7 +1,8 @@
 """Progressive disclosure: announce skills to the model by one line each, best matches first.
 
-The full text of a skill enters the context only when it is invoked. A request is searched for; hits
-over the confidence threshold are offered with it, other skills are listed once within a token budget.
+The full text of a skill enters the context only when it is invoked. Each request is searched for:
+hits over the confidence threshold are offered with it, other skills are listed once within a token
+budget.
 """
 
 import time

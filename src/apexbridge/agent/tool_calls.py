@@ -1,4 +1,4 @@
-"""Tool calls of one model reply: dispatch, loop detection, concurrent execution, effects on the session."""
+"""Tool calls of a model reply: dispatch, loop detection, concurrency, effects on the session."""
 
 import difflib
 import json

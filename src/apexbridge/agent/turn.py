@@ -45,7 +45,6 @@ TurnFinish = Literal[
 ]  # fmt: skip
 
 
-
 class ToolObserver(Protocol):
     """Callback of a client that streams the tool calls of a turn."""
 

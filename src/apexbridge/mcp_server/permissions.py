@@ -12,6 +12,7 @@ from mcp import types
 from mcp.server.context import ServerRequestContext
 
 from apexbridge import locales
+from apexbridge.agent.permission_checker import TurnPermissions
 from apexbridge.agent.tool_calls import ToolCallOutcome, dispatch
 from apexbridge.agent.turn import TurnRecord
 from apexbridge.api_keys import Scope
@@ -130,17 +131,18 @@ class ToolCaller:
 
     def is_denied(self, name: str) -> bool:
         """Whether a rule forbids a skill: then it is not there for any client."""
-        return self._runtime.chat_service.parts.offering.is_denied(name)
+        return self._runtime.chat_service.agent.deps.permissions.is_skill_denied(name)
 
     async def carry_out(
         self, tool: Tool, call_id: str, written: str, approver: Approver | None
     ) -> ToolCallOutcome:
         """Call a tool with arguments as JSON; what went wrong stands in the result."""
-        chatting, emit = self._runtime.chat_service, self._runtime.emit
+        chatting, emit = self._runtime.chat_service, self._runtime.events.emit
         # It is never stored: it is there for the hooks of settings, and for tools that look it up.
         session = await chatting.session(self._session_id)
-        guard = replace(chatting.parts.guard, approver=approver)
-        record = TurnRecord.new(session.id)  # of no turn: nobody keeps it
+        checker = replace(chatting.agent.deps.permissions, approver=approver)
+        # The record is not stored: there is no turn.
+        permissions = TurnPermissions(checker, session, TurnRecord.new(session.id), emit)
         context = ToolContext(
             session_id=session.id,
             call_id=call_id,
@@ -148,8 +150,8 @@ class ToolCaller:
             emit=emit,
             spawn=_no_subagent,
             reach=PathScope(write=(session.cwd,)),
-            allow=guard.allow_for(session, record),
-            fire=guard.fire_for(session, emit, record),
+            allow=permissions.allow,
+            fire=permissions.fire,
         )
         only = ToolRegistry()
         only.add(tool)
@@ -167,7 +169,7 @@ class ToolCaller:
             return await self._runtime.invoke_skill(name, arguments, session=session_id)
         finally:
             with anyio.CancelScope(shield=True), suppress(StorageError):
-                await self._runtime.chat_service.forget(session_id)
+                await self._runtime.chat_service.delete(session_id)
 
 
 async def _no_subagent(request: SubagentRequest) -> str:

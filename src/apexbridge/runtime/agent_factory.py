@@ -1,4 +1,4 @@
-"""Agent factory: build the agent of a project with the tools, permission rules and hooks of settings."""
+"""Agent factory: build the agent of a project with tools, permission rules and hooks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -52,15 +52,15 @@ class AgentFactory:
         index: SkillSearch,
         script_runner: ScriptRunner,
         usage: UsageCache,
-        sessions: SessionStore,
         *,
         extra_tools: Sequence[Tool] = (),
     ) -> None:
         self._config, self._catalog, self._index = config, catalog, index
         self._script_runner, self._usage = script_runner, usage
         self.permissions = create_permission_checker(config)
+        self.session_store = SessionStore(config.data / "sessions.db")
         self.sessions = SessionPool(
-            sessions,
+            self.session_store,
             SessionFactory(
                 config.project,
                 catalog,

@@ -11,7 +11,6 @@ from anyio.abc import TaskGroup
 from apexbridge.activation.activator import Invocation
 from apexbridge.agent.loop import Agent
 from apexbridge.agent.session import Session
-from apexbridge.agent.session_store import SessionStore
 from apexbridge.agent.turn import TurnRecord, TurnRequest, TurnResult
 from apexbridge.errors import StorageError
 from apexbridge.events import Event, EventSink, TurnFinished
@@ -30,13 +29,12 @@ _FLUSH_DELAY = 0.2
 class ChatService:
     """All chat sessions of one runtime; turns run in the runtime's task group."""
 
-    def __init__(
-        self, agents: AgentFactory, store: SessionStore, model: ModelHandle, tasks: TaskGroup
-    ) -> None:
-        self._agents, self.store, self._tasks = agents, store, tasks
-        self.sessions = agents.sessions
+    def __init__(self, agents: AgentFactory, model: ModelHandle, tasks: TaskGroup) -> None:
+        self._agents, self._tasks = agents, tasks
+        self.store, self.sessions = agents.session_store, agents.sessions
         self._is_flushing = False
-        self._model, self._approver = model, None
+        self._model = model
+        self._approver: Approver | None = None
         self._agent: Agent | None = None
         self.acting_tools = agents.acting_tools()
         """Names of tools that read or change files or run code: a key needs `exec` for them."""

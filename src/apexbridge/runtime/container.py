@@ -80,9 +80,7 @@ class Runtime:
         self.watcher = Watcher(
             self.catalog, self.index_service, changes, watches=config.settings.skills.watch
         )
-        self.script_runner = ScriptRunner(
-            config, self.catalog, self.trust, self.usage, self.audit
-        )
+        self.script_runner = ScriptRunner(config, self.catalog, self.trust, self.usage, self.audit)
         self._manager: SkillManager | None = None
         self._chat_service: ChatService | None = None
         self._tasks: TaskGroup
@@ -110,22 +108,19 @@ class Runtime:
     def chat_service(self) -> "ChatService":
         """Sessions and turns; the model client is created at the first use."""
         if self._chat_service is None:
-            from apexbridge.agent.session_store import SessionStore
             from apexbridge.runtime.agent_factory import AgentFactory
             from apexbridge.runtime.chat_service import ChatService
             from apexbridge.runtime.model_factory import open_model
 
-            store = SessionStore(self.config.data / "sessions.db")
             agents = AgentFactory(
                 self.config,
                 self.catalog,
                 self.index_service,
                 self.script_runner,
                 UsageCache(self.usage),
-                store,
                 extra_tools=self.extensions.tools(self.config.project),
             )
-            self._chat_service = ChatService(agents, store, open_model(self.config), self._tasks)
+            self._chat_service = ChatService(agents, open_model(self.config), self._tasks)
         return self._chat_service
 
     @classmethod

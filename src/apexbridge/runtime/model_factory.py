@@ -49,8 +49,7 @@ def open_model(config: Config) -> ModelHandle:
     known = preset(chosen.preset) if chosen.preset else Preset(name="", title="", base_url="")
     address, name = chosen.base_url or known.base_url, chosen.name or known.model
     if not (address and name):
-        return ModelHandle(
-            client=EmbeddedModel(), name=EMBEDDED_MODEL, window=chosen.window)
+        return ModelHandle(client=EmbeddedModel(), name=EMBEDDED_MODEL, window=chosen.window)
     key = chosen.api_key.get_secret_value() or _api_key(known, config)
     protocol = known.protocol if chosen.preset else chosen.protocol
     maker = AnthropicModel if protocol == "anthropic" else OpenAiModel

@@ -1,7 +1,7 @@
 """Run history in SQLite: the latest script runs, with the tail of stdout and stderr.
 
-A single worker thread owns the connection, so that no run waits for the disk. If the store cannot be
-written, that is logged and no run fails.
+A single worker thread owns the connection, so that no run waits for the disk. If the store cannot
+be written, that is logged and no run fails.
 """
 
 import json

@@ -155,7 +155,9 @@ class SourceFactory:
 
     def _limits(self, min_folders: int = 0) -> ScanLimits:
         chosen = self.config.settings.skills
-        return ScanLimits(max_depth=chosen.max_depth, max_folders=max(min_folders, chosen.max_folders))
+        return ScanLimits(
+            max_depth=chosen.max_depth, max_folders=max(min_folders, chosen.max_folders)
+        )
 
     def _roots(self) -> tuple[list[SourceRoot], list[Problem]]:
         config, chosen = self.config, self.config.settings.skills

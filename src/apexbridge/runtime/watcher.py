@@ -1,4 +1,4 @@
-"""Watcher: keep catalog and index current by file notifications, polling, and retry with backoff."""
+"""Watcher: keep catalog and index current by file events, polling, and retry with backoff."""
 
 import logging
 import math
@@ -62,7 +62,7 @@ class Watcher:
         self._retry_at = 0.0
 
     async def begin(self) -> None:
-        """Scan local sources; remote ones are scanned in the background, so none delays the start."""
+        """Scan local sources; remote ones are scanned in the background, and delay nothing."""
         ids = {state.source.id for state in self._catalog.states}
         remote = {source_id for source_id in ids if source_id.startswith(_REMOTE_PREFIXES)}
         await self._catalog.refresh(ids - remote)

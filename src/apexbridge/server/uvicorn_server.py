@@ -117,7 +117,7 @@ class _ServerTasks:
     async def warm(self) -> None:
         """Do beforehand what the first requests would wait for; a failure is told again then."""
         runtime = self._house.runtime
-        for make in (runtime.script_runner.choose_sandbox, self._warm_index):
+        for make in (runtime.script_runner.select_sandbox, self._warm_index):
             try:
                 await make()
             except ApexBridgeError as error:

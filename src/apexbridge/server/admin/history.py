@@ -91,7 +91,7 @@ async def list_sessions(call: RequestContext) -> Response:
 async def show_session(call: RequestContext) -> Response:
     """A session with all that was said in it."""
     session_id, store = qualified_session_id(call, call.at("id")), call.runtime.chat_service.store
-    found = await anyio.to_thread.run_sync(store.look, session_id)
+    found = await anyio.to_thread.run_sync(store.get, session_id)
     if found is None:
         raise record_not_found("session", call.at("id"))
     return json_response(_to_session_schema(found))
@@ -100,7 +100,7 @@ async def show_session(call: RequestContext) -> Response:
 async def delete_session(call: RequestContext) -> Response:
     """Forget a session and its turns; one that has a turn now, when that has ended."""
     session_id = qualified_session_id(call, call.at("id"))
-    if not await call.runtime.chat_service.forget(session_id):
+    if not await call.runtime.chat_service.delete(session_id):
         raise record_not_found("session", call.at("id"))
     return json_response(DeletedSession(id=session_id))
 

@@ -28,8 +28,8 @@ async def create_completion(call: RequestContext) -> Response:
     chatting = call.runtime.chat_service
     session = _session_name(call, asked)
     bounds = CallerLimits(
-        limits=chatting.parts.limits,
-        withheld=frozenset() if call.caller.may("exec") else chatting.acting,
+        limits=chatting.agent.deps.limits,
+        withheld=frozenset() if call.caller.may("exec") else chatting.acting_tools,
         model=models.upstream_name(call.runtime, asked.model),
     )
     request = to_turn_request(asked, bounds, is_kept=bool(session))
@@ -49,7 +49,7 @@ async def create_completion(call: RequestContext) -> Response:
     if asked.stream:
         stream = TurnStreamResponse(telling, _stream_format(call, asked))
         if asked.ours.progress and call.caller.may("exec"):
-            request = replace(request, watch=stream.watch)
+            request = replace(request, observer=stream)
         request = _with_approver(call, request, telling, stream.hear) if waits else request
         return stream.carry_out(partial(carry_out, request, stream.hear), watched)
     request = _with_approver(call, request, telling, telling.hear) if waits else request
@@ -105,7 +105,7 @@ async def _run_turn(
     runtime = call.runtime
 
     def emit(event: Event) -> None:
-        runtime.emit(event)
+        runtime.events.emit(event)
         hear(event)
 
     if is_kept:

@@ -55,17 +55,17 @@ def to_turn_request(asked: ChatRequest, bounds: CallerLimits, *, is_kept: bool) 
     return TurnRequest(
         text=last.text if last else "",
         parts=_parts(last) if last else "",
-        before=tuple(map(_message, before)),
-        continues=last is None,
+        history=tuple(map(_message, before)),
+        is_continuation=last is None,
         system="\n\n".join(filter(None, system)) if system or not is_kept else None,
         model=bounds.model,
         skills=tuple(asked.ours.skills),
         client_tools=tuple(map(_spec, asked.tools or ())),
         uses_tools=asked.has_loop,
-        like=_model_parameters(asked),
+        template=_model_parameters(asked),
         extra=_extra(asked),
         limits=_limits(asked, bounds.limits),
-        withheld=bounds.withheld,
+        denied_tools=bounds.withheld,
     )
 
 

@@ -75,9 +75,13 @@ class TurnStreamResponse(Response):
         elif self._manner.with_progress:
             self._put(self._chunks.progress(event))
 
-    def watch(self, call: ToolCall, result: str | None) -> None:
-        """Tell what a tool is called with, and what it gives."""
-        self._put(self._chunks.watch(call, result))
+    def tool_started(self, call: ToolCall) -> None:
+        """Remember the arguments of a call, for its progress chunk."""
+        self._put(self._chunks.watch(call, None))
+
+    def tool_finished(self, call: ToolCall, text: str) -> None:
+        """Send the result of a call as a progress chunk."""
+        self._put(self._chunks.watch(call, text))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it.

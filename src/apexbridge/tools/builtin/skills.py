@@ -115,7 +115,7 @@ class SkillSearchTool(TypedTool[SearchArguments]):
             skill = winner(hit.name)
             if skill is None or not _is_model_invocable(skill, self._forbids):
                 continue
-            state = " (asleep until its files are touched)" if waking.is_asleep(skill) else ""
+            state = " (asleep until its files are touched)" if activation.is_asleep(skill) else ""
             text = truncate_text(to_single_line(skill.summary), 600)
             lines.append(f"- {skill.name} ({hit.score:.2f}){state}: {text}")
             names.append(skill.name)
@@ -211,7 +211,9 @@ class SkillsLoadTool(TypedTool[LoadArguments]):
             skill for skill in self._catalog.skills if _is_model_invocable(skill, self._forbids)
         ]
         skill = find_for_load(skills, arguments.name)
-        return self._catalog.get_for_model(skill.name, self._situation(context.session_id).path_activation)
+        return self._catalog.get_for_model(
+            skill.name, self._situation(context.session_id).path_activation
+        )
 
 
 def _is_model_invocable(skill: Skill, forbids: IsForbidden) -> bool:
