@@ -99,7 +99,7 @@ async def _start(loaded: Config, spans: Spans, name: str) -> SyncReport:
     start = _now()
     async with Runtime.open(loaded) as runtime:
         scanned = _now()
-        report = await runtime.index_service.vectorise()
+        report = await runtime.index_service.sync()
         end = _now()
         await (await runtime.index_service.index()).refresh()
         loaded_too = _now()
@@ -119,7 +119,7 @@ async def _again(loaded: Config, spans: Spans) -> None:
         for _ in range(UNCHANGED):
             start = _now()
             await runtime.refresh()
-            report = await runtime.index_service.vectorise()
+            report = await runtime.index_service.sync()
             _note(spans, "unchanged, in one process", start, _now())
             if report.added or report.redone:
                 raise SystemExit("something was indexed though nothing changed")
@@ -146,7 +146,7 @@ async def _change(loaded: Config, spans: Spans) -> None:
             skills = tuple(again if one is skill else one for one in before.skills)
             runtime.catalog.snapshot = replace(before, skills=skills)
             read = _now()
-            report = await runtime.index_service.vectorise(only=[skill.name])
+            report = await runtime.index_service.sync(only=[skill.name])
             end = _now()
             if report.redone != (skill.name,):
                 raise SystemExit(f"{report.redone} were indexed again, and not {skill.name} alone")

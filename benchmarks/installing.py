@@ -74,9 +74,7 @@ async def _installs(archive: Path, place: Path) -> list[float]:
     environment = {"HOME": str(place), "APEXBRIDGE_DATA_DIR": str(place / "data")}
     seconds = list[float]()
     async with Runtime.open(load(project=place, environment=environment)) as runtime:
-        await (
-            runtime.index_service.vectorise()
-        )  # what every start does once is no part of an install
+        await runtime.index_service.sync()  # what every start does once is no part of an install
         for _ in range(ROUNDS):
             start = time.perf_counter()
             await runtime.manager.install(archive)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apexbridge.path_patterns import MAX_DEPTH, Glob, compile_patterns, parse_gitignore
+from apexbridge.path_patterns import MAX_DEPTH, compile_patterns, covers, parse_gitignore
 
 GIT = shutil.which("git") or ""
 
@@ -85,9 +85,10 @@ def test_what_makes_no_sense_is_said(pattern: str) -> None:
 
 
 def test_a_path_deeper_than_any_real_one_matches_nothing() -> None:
-    glob = Glob.parse("**/b")
-    assert glob is not None
-    assert list(glob.reached(["a"] * MAX_DEPTH + ["b"])) == []
+    patterns = compile_patterns(("**/b",))
+    assert patterns.matches("a/" * (MAX_DEPTH - 1) + "b")
+    assert not patterns.matches("a/" * MAX_DEPTH + "b")
+    assert patterns.verdict("a/" * MAX_DEPTH + "b") is None
 
 
 @pytest.mark.parametrize(
@@ -170,4 +171,49 @@ def test_a_hyphen_in_brackets_is_a_range_only_between_two(
 
 def test_a_range_that_runs_backwards_makes_no_sense() -> None:
     with pytest.raises(ValueError, match="bad character range"):
-        Glob.parse("[a--b]")
+        compile_patterns(("[a--b]",))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_anchored", "path", "is_covered"),
+    [
+        ("src/**", True, "src", True),
+        ("src/**", True, "src/a/b", True),
+        ("src", True, "lib/src", False),
+        ("src", False, "lib/src/a", True),
+        ("**", True, "", True),
+        ("*", False, "", False),
+        ("[", True, "[", True),
+        ("a[b/c", True, "a[b/c", True),
+        ("a\\", True, "a\\", True),
+        ("[[:digit:]]", True, "7", True),
+        ("[!]a]", True, "]", False),
+        ("#a", True, "#a", True),
+        ("!a", True, "!a", True),
+        ("\ud800*", True, "\ud800x", True),
+        ("\udcff", True, "\udcfe", False),
+        ("[\udcff]", True, "\udcff", True),
+    ],
+)
+def test_permission_paths_cover_folders_and_are_never_refused(
+    pattern: str, is_anchored: bool, path: str, is_covered: bool
+) -> None:
+    parts = [part for part in path.split("/") if part]
+    assert covers(pattern, parts, is_anchored=is_anchored) is is_covered
+
+
+def test_a_permission_rule_has_no_depth_limit() -> None:
+    """A deny rule must hold for a path of any depth (PATH_MAX allows 2,048 folders)."""
+    assert covers("secret", ["a"] * 2_048 + ["secret"], is_anchored=False)
+
+
+def test_an_ignore_file_larger_than_one_automaton_is_matched_whole() -> None:
+    lines = [f"name-{number}-{'x' * 40}*" for number in range(1_500)]
+    rules = parse_gitignore("\n".join([*lines, "!name-3-*"]))
+    assert rules.matches(f"a/name-1499-{'x' * 40}y")
+    assert not rules.matches(f"name-3-{'x' * 40}y")
+    assert rules.verdict(f"name-3-{'x' * 40}y") is False
+
+
+def test_a_file_name_that_is_not_utf8_is_matched_by_wildcards() -> None:
+    assert compile_patterns(("*.txt",)).matches("\udcff.txt")

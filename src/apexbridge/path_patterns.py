@@ -1,179 +1,169 @@
-"""One pattern in the manner of .gitignore, matched in a time that no pattern can blow up. Pure.
+"""Gitignore path patterns, with brace expansion, compiled to RE2 for matching in linear time.
 
-Patterns come from strangers' skills and clones. As one regular expression, five stars against a
-long name take minutes; here each star is settled once, and folders are walked like states.
+Three dialects share the translation: `paths:` globs in frontmatter and globs of tools (gitignore
+lines with `{a,b}` written out first), ignore files, and path rules of permissions (lenient: a
+pattern is never refused, because a deny rule must not get lost).
+
+The patterns come from untrusted skills and clones. Translated for a backtracking engine, five stars
+against a name of 300 characters take a minute (ReDoS); RE2 runs a finite automaton instead.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
+
+import re2  # pyright: ignore[reportMissingTypeStubs]
 
 MAX_DEPTH = 256
 """Paths deeper than this match nothing."""
-
-_CLASSES = {
-    "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z",
-    "space": r"\s", "punct": r"!-/:-@\[-`{-~", "xdigit": "0-9a-fA-F", "blank": r" \t",
-    "word": r"\w",
-}  # fmt: skip
-
-Segment = re.Pattern[str] | None
-"""A name between slashes; None stands for `**`, any number of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Glob:
-    """A pattern in its parts."""
-
-    segments: tuple[Segment, ...]
-    is_negated: bool = False
-    is_for_folders: bool = False
-    """Whether it ended in a slash."""
-
-    @classmethod
-    def parse(cls, line: str) -> "Glob | None":
-        """Read one line; blank lines and comments are no pattern.
-
-        Raises:
-            ValueError: If it makes no sense.
-        """
-        text = _without_trailing_blanks(line)
-        if not text or text.startswith("#"):
-            return None
-        is_negated = text.startswith("!")
-        text = text[1:] if is_negated else text
-        is_for_folders = text.endswith("/")
-        text = text.rstrip("/") if is_for_folders else text
-        is_anchored = "/" in text
-        parts = [part for part in text.split("/") if part]
-        if not parts:
-            raise ValueError("it names nothing")
-        segments = list(_segments(parts))
-        if not is_anchored and segments[0] is not None:
-            segments.insert(0, None)
-        return cls(tuple(segments), is_negated, is_for_folders)
-
-    def reached(self, parts: Sequence[str]) -> Iterator[int]:
-        """The lengths of all beginnings of a path that the pattern matches, in one pass."""
-        if len(parts) > MAX_DEPTH:
-            return
-        end = len(self.segments)
-        states = self._skipped({0})
-        for length, part in enumerate(parts, 1):
-            following = set[int]()
-            for at in states:
-                if at == end:
-                    continue
-                segment = self.segments[at]
-                if segment is None:
-                    # At the end it stands for what is inside, never for the folder itself.
-                    following.update((at, end) if at == end - 1 else (at,))
-                elif segment.match(part):
-                    following.add(at + 1)
-            states = self._skipped(following)
-            if end in states:
-                yield length
-
-    def _skipped(self, states: set[int]) -> set[int]:
-        """Any number of folders may be none at all, except at the end."""
-        pending = list(states)
-        while pending:
-            at = pending.pop()
-            is_open = at < len(self.segments) - 1 and self.segments[at] is None
-            if is_open and at + 1 not in states:
-                states.add(at + 1)
-                pending.append(at + 1)
-        return states
-
-
-def _without_trailing_blanks(line: str) -> str:
-    text = line.rstrip("\r\n")
-    while text.endswith(" ") and not text.endswith("\\ "):
-        text = text[:-1]
-    return text
-
-
-def _segments(parts: Sequence[str]) -> Iterator[Segment]:
-    previous: Segment | str = ""
-    for part in parts:
-        if part == "**":
-            if previous is not None:
-                yield None
-            previous = None
-        else:
-            yield _segment(part)
-            previous = part
-
-
-def _segment(text: str) -> re.Pattern[str]:
-    r"""One name. What follows a star is searched for once and not again: `(?>…)`.
-
-    >>> bool(_segment("*.t[sx]").match("a.ts")), bool(_segment("a?c").match("abbc"))
-    (True, False)
-    """
-    pieces = [""]
-    at = 0
-    while at < len(text):
-        char = text[at]
-        if char == "*":
-            if pieces[-1] or len(pieces) == 1:
-                pieces.append("")
-            at += 1
-            continue
-        if char == "\\":
-            if at + 1 == len(text):
-                raise ValueError("it ends in a backslash")
-            piece, at = re.escape(text[at + 1]), at + 2
-        elif char == "[":
-            piece, at = _class(text, at)
-        else:
-            piece, at = ("." if char == "?" else re.escape(char)), at + 1
-        pieces[-1] += piece
-    first, *rest = pieces
-    middle = "".join(f"(?>.*?{piece})" for piece in rest[:-1])
-    last = f".*{rest[-1]}" if rest else ""
-    try:
-        return re.compile(f"{first}{middle}{last}\\Z", re.DOTALL)
-    except re.error as error:
-        raise ValueError(str(error)) from None
-
-
-def _class(text: str, start: int) -> tuple[str, int]:
-    """A set of characters in brackets, and where it ends."""
-    at = start + 1
-    is_negated = text[at : at + 1] in {"!", "^"}
-    at += is_negated
-    inside, is_range = "", False
-    first = at
-    while at < len(text) and (text[at] != "]" or at == first):
-        # A hyphen stands for a range only between two characters.
-        is_range = text[at] == "-" and not is_range and at > first and text[at + 1 : at + 2] != "]"
-        named = re.match(r"\[:(\w+):\]", text[at : at + 16])
-        if named:
-            if named[1] not in _CLASSES:
-                raise ValueError(f"there is no class '{named[1]}'")
-            inside += _CLASSES[named[1]]
-            at += named.end()
-        elif text[at] == "\\" and at + 1 < len(text):
-            inside += re.escape(text[at + 1])
-            at += 2
-        else:
-            inside += "-" if is_range else re.escape(text[at])
-            at += 1
-    if at >= len(text):
-        raise ValueError("a bracket does not close")
-    return f"[{'^' if is_negated else ''}{inside}]", at + 1
-
-
 MAX_EXPANSIONS = 256
 MAX_CHARS = 1_024
 MAX_LINES = 2_000
 """Patterns of one ignore file that are read: a clone may bring any number."""
+_MAX_COMBINED_CHARS = 16_384
+"""Length of one combined regular expression: RE2 refuses programs above a memory limit."""
+
+_POSIX_CLASSES = {
+    "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z",
+    "space": r"\s", "punct": r"!-.:-@\[-`{-~", "xdigit": "0-9a-fA-F", "blank": r" \t",
+    "word": r"\w",
+}  # fmt: skip
+"""As members of a class; `/` is left out of `punct`, for no bracket expression matches it."""
+_SURROGATES = {code: code + 0x102000 for code in range(0xD800, 0xE000)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """One gitignore line: the regular expression of a path, without the slash at its end."""
+
+    regex: str
+    is_negated: bool = False
+    is_for_folders: bool = False
+    """Whether it ended in a slash."""
+
+
+class PathMatcher:
+    """Gitignore rules as one matcher; the last rule that matches a path decides."""
+
+    def __init__(self, rules: Iterable[_Rule]) -> None:
+        self._rules = tuple(rules)
+        self._included = _Automata(rule for rule in self._rules if not rule.is_negated)
+        self._negated = _Automata(rule for rule in self._rules if rule.is_negated)
+
+    def verdict(self, path: str) -> bool | None:
+        """Whether a path is matched, excluded again by a `!` rule, or not matched by any rule.
+
+        A folder is written with a slash at its end. Parent folders are not considered.
+        """
+        parts = [part for part in path.split("/") if part]
+        if not parts or len(parts) > MAX_DEPTH:
+            return None
+        return self._decide("/".join(parts) + "/" * path.endswith("/"))
+
+    def matches(self, path: str) -> bool:
+        """Whether a path is matched, or a parent folder with all that it holds."""
+        parts = [part for part in path.split("/") if part]
+        if not parts or len(parts) > MAX_DEPTH:
+            return False
+        plain = "/".join(parts) + "/" * path.endswith("/")
+        if not self._included.match_with_parents(plain):
+            return False
+        if not self._negated.match_with_parents(plain):
+            return True
+        # Order matters only here. A file cannot be re-included when a parent folder is excluded.
+        parents = ("/".join(parts[:length]) + "/" for length in range(1, len(parts)))
+        return any(map(self._decide, (*parents, plain)))
+
+    def _decide(self, path: str) -> bool | None:
+        if not self._negated.match(path):
+            return True if self._included.match(path) else None
+        # Order decides between the two.
+        last = next(rule for rule in reversed(self._rules) if _automaton(rule).match(path))
+        return not last.is_negated
+
+
+class _Automata:
+    """Rules compiled when they are first needed: most patterns are only checked for errors."""
+
+    def __init__(self, rules: Iterable[_Rule]) -> None:
+        self._rules = tuple(rules)
+
+    def match(self, path: str) -> bool:
+        """Whether one of the rules names the path."""
+        return _any(self._exact, path)
+
+    def match_with_parents(self, path: str) -> bool:
+        """Whether one of the rules names the path or one of its parent folders."""
+        return _any(self._prefix, path)
+
+    @cached_property
+    def _exact(self) -> tuple[Any, ...]:
+        return _combine(f"{r.regex}{'/' if r.is_for_folders else '/?'}$" for r in self._rules)
+
+    @cached_property
+    def _prefix(self) -> tuple[Any, ...]:
+        return _combine(f"{r.regex}{'/' if r.is_for_folders else '(?:/|$)'}" for r in self._rules)
+
+
+@lru_cache(4096)
+def _automaton(rule: _Rule) -> _Automata:
+    return _Automata((rule,))
+
+
+def covers(pattern: str, parts: Sequence[str], *, is_anchored: bool) -> bool:
+    """Whether a pattern matches a path or one of its parent folders; no pattern is invalid here.
+
+    Without an anchor a pattern matches at any depth. `a/**` covers `a` too: a permission rule for
+    all files of a folder is also one for listing it.
+    """
+    rule = _lenient_rule(pattern, is_anchored=is_anchored)
+    return rule is None or _automaton(rule).match_with_parents("/".join(parts))
+
+
+@lru_cache(1024)
+def _lenient_rule(pattern: str, *, is_anchored: bool) -> _Rule | None:
+    """Translate a pattern; none if it covers everything."""
+    segments = [part for part in pattern.split("/") if part not in {"", "."}]
+    while segments and segments[-1] == "**":
+        segments.pop()
+    if not segments:
+        return None
+    return _Rule(_path_regex(segments, is_anchored=is_anchored, is_lenient=True))
+
+
+def compile_patterns(patterns: tuple[str, ...]) -> PathMatcher:
+    """Compile globs to one matcher.
+
+    Raises:
+        ValueError: If a pattern is invalid or expands to too many.
+    """
+    rules = list[_Rule]()
+    for pattern in patterns:
+        if count_expansions(pattern) > MAX_EXPANSIONS:
+            raise ValueError(f"{pattern!r} stands for more than {MAX_EXPANSIONS} patterns")
+        rules += [rule for text in expand_braces(pattern) if (rule := _parse(text)) is not None]
+    return PathMatcher(rules)
+
+
+@lru_cache(maxsize=32)
+def parse_gitignore(text: str) -> PathMatcher:
+    """Compile a `.gitignore` file; an invalid line is ignored, as git does."""
+    rules = list[_Rule]()
+    for line in text.splitlines():
+        try:
+            rule = _parse(line) if len(line) <= MAX_CHARS else None
+        except ValueError:
+            continue
+        rules += [rule] if rule is not None else []
+        if len(rules) == MAX_LINES:
+            break
+    return PathMatcher(rules)
 
 
 def count_expansions(pattern: str) -> int:
-    """How many patterns the braces stand for; counting costs nothing, however many there are."""
+    """Count what the braces expand to, without expanding: a brace bomb costs nothing."""
     if len(pattern) > MAX_CHARS:
         return MAX_EXPANSIONS + 1
     braces, stack = _braces(pattern), list[tuple[int, int]]()
@@ -195,7 +185,7 @@ def count_expansions(pattern: str) -> int:
 
 
 def _braces(pattern: str) -> frozenset[int]:
-    """Where braces stand that have a partner; one without is a character like any other."""
+    """Find the positions of paired braces; one without a partner is an ordinary character."""
     opened, paired = list[int](), set[int]()
     for at, char in enumerate(pattern):
         if char == "{":
@@ -206,7 +196,7 @@ def _braces(pattern: str) -> frozenset[int]:
 
 
 def expand_braces(pattern: str) -> tuple[str, ...]:
-    """Write the braces out, in one pass: as many texts as were counted. The caller counts first.
+    """Expand the braces in one pass, to as many texts as were counted. The caller counts first.
 
     >>> expand("src/*.{ts,tsx}")
     ('src/*.ts', 'src/*.tsx')
@@ -229,63 +219,135 @@ def expand_braces(pattern: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
-class PathMatcher:
-    """Lines of patterns as one matcher; the last line that speaks of a path decides."""
-
-    def __init__(self, globs: Iterable[Glob]) -> None:
-        self._globs = tuple(globs)
-
-    def verdict(self, path: str) -> bool | None:
-        """Whether a path is taken, taken out again by a `!` line, or not spoken of.
-
-        A folder is written with a slash at its end. Folders on the way are not asked.
-        """
-        parts = _parts(path)
-        return self._said(parts, is_folder=path.endswith("/"))[-1] if parts else None
-
-    def matches(self, path: str) -> bool:
-        """Whether a path is taken, or a folder on the way to it with all that it holds."""
-        parts = _parts(path)
-        return any(self._said(parts, is_folder=path.endswith("/"))) if parts else False
-
-    def _said(self, parts: Sequence[str], *, is_folder: bool) -> list[bool | None]:
-        """What is said of each folder on the way, and of the path itself."""
-        said: list[bool | None] = [None] * len(parts)
-        for glob in self._globs:
-            for length in glob.reached(parts):
-                if length < len(parts) or is_folder or not glob.is_for_folders:
-                    said[length - 1] = not glob.is_negated
-        return said
+def _parse(line: str) -> _Rule | None:
+    """Parse one line; blank lines and comments are no rule."""
+    text = line.rstrip("\r\n")
+    while text.endswith(" ") and not text.endswith("\\ "):
+        text = text[:-1]
+    if not text or text.startswith("#"):
+        return None
+    is_negated = text.startswith("!")
+    text = text[1:] if is_negated else text
+    is_for_folders = text.endswith("/")
+    text = text.rstrip("/")
+    segments = [part for part in text.split("/") if part]
+    if not segments:
+        raise ValueError("it names nothing")
+    return _Rule(_path_regex(segments, is_anchored="/" in text), is_negated, is_for_folders)
 
 
-def _parts(path: str) -> list[str]:
-    return [part for part in path.split("/") if part]
+def _path_regex(segments: Sequence[str], *, is_anchored: bool, is_lenient: bool = False) -> str:
+    """Translate segments: `**` is any number of folders, and at the end what is inside."""
+    regex = "" if is_anchored else "(?:.+/)?"
+    for segment in segments[:-1]:
+        regex += "(?:.+/)?" if segment == "**" else _segment_regex(segment, is_lenient) + "/"
+    # A run of `**` is one: RE2's time is also linear in the length of the expression.
+    regex = re.sub(r"(?:\(\?:\.\+/\)\?)+", "(?:.+/)?", regex)
+    return regex + (".+" if segments[-1] == "**" else _segment_regex(segments[-1], is_lenient))
 
 
-def compile_patterns(patterns: tuple[str, ...]) -> PathMatcher:
-    """Make one matcher of all patterns.
+def _segment_regex(text: str, is_lenient: bool) -> str:
+    r"""Translate the wildcards of one name.
 
-    Raises:
-        ValueError: If a pattern makes no sense or stands for too many.
+    >>> _segment_regex("*.t[!x]?", False)
+    '[^/]*\\.t[^/x][^/]'
     """
-    globs = list[Glob]()
-    for pattern in patterns:
-        if count_expansions(pattern) > MAX_EXPANSIONS:
-            raise ValueError(f"{pattern!r} stands for more than {MAX_EXPANSIONS} patterns")
-        globs += [glob for text in expand_braces(pattern) if (glob := Glob.parse(text)) is not None]
-    return PathMatcher(globs)
-
-
-@lru_cache(maxsize=32)
-def parse_gitignore(text: str) -> PathMatcher:
-    """Make a matcher of a .gitignore; a line that makes no sense is passed over, as git does."""
-    globs = list[Glob]()
-    for line in text.splitlines():
+    regex, at, text = "", 0, _without_surrogates(text)
+    while at < len(text):
         try:
-            glob = Glob.parse(line) if len(line) <= MAX_CHARS else None
+            piece, at = _token(text, at)
         except ValueError:
+            if not is_lenient:
+                raise
+            piece, at = re.escape(text[at]), at + 1
+        regex += piece
+    # A name is never empty, and a run of stars is one star.
+    return re.sub(r"(?:\[\^/\]\*)+", "[^/]*", regex) if set(text) != {"*"} else "[^/]+"
+
+
+def _token(text: str, at: int) -> tuple[str, int]:
+    """Translate one character, escape or bracket expression, and say where the next begins."""
+    match text[at]:
+        case "*":
+            return "[^/]*", at + 1
+        case "?":
+            return "[^/]", at + 1
+        case "[":
+            return _bracket(text, at)
+        case "\\" if at + 1 == len(text):
+            raise ValueError("it ends in a backslash")
+        case "\\":
+            return re.escape(text[at + 1]), at + 2
+        case char:
+            return re.escape(char), at + 1
+
+
+def _bracket(text: str, start: int) -> tuple[str, int]:
+    """Translate a bracket expression, and say where it ends."""
+    at = start + 1
+    is_negated = text[at : at + 1] in {"!", "^"}
+    at += is_negated
+    first, members = at, list[str]()
+    while at < len(text) and (text[at] != "]" or at == first):
+        if named := re.match(r"\[:(\w+):\]", text[at : at + 16]):
+            if named[1] not in _POSIX_CLASSES:
+                raise ValueError(f"there is no class '{named[1]}'")
+            members.append(_POSIX_CLASSES[named[1]])
+            at += named.end()
             continue
-        globs += [glob] if glob is not None else []
-        if len(globs) == MAX_LINES:
-            break
-    return PathMatcher(globs)
+        low, at = _member(text, at)
+        high = low
+        # A hyphen makes a range only between two characters.
+        if text[at : at + 1] == "-" and text[at + 1 : at + 2] not in {"", "]"}:
+            high, at = _member(text, at + 1)
+        members += _range(low, high)
+    if at >= len(text):
+        raise ValueError("a bracket does not close")
+    inside = "".join(members)
+    if is_negated:
+        return f"[^/{inside}]", at + 1
+    return f"[{inside}]" if inside else r"[^\x00-\x{10ffff}]", at + 1
+
+
+def _member(text: str, at: int) -> tuple[str, int]:
+    if text[at] == "\\" and at + 1 < len(text):
+        at += 1
+    return text[at], at + 1
+
+
+def _range(low: str, high: str) -> Iterator[str]:
+    """Write a range without the slash, which no bracket expression matches."""
+    if low > high:
+        raise ValueError(f"bad character range {low}-{high}")
+    pairs = [(low, min(high, ".")), (max(low, "0"), high)] if low <= "/" <= high else [(low, high)]
+    for start, end in pairs:
+        if start <= end:
+            yield f"\\x{{{ord(start):x}}}-\\x{{{ord(end):x}}}"
+
+
+def _combine(regexes: Iterable[str]) -> tuple[Any, ...]:
+    """Compile as few automata as possible: one search costs the same for one rule and for fifty."""
+    groups, size = list[list[str]](), 0
+    for regex in regexes:
+        size += len(regex)
+        if not groups or size > _MAX_COMBINED_CHARS:
+            groups.append([])
+            size = len(regex)
+        groups[-1].append(f"(?:{regex})")
+    options: Any = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.dot_nl = True
+    engine: Any = re2  # it has no type stubs
+    return tuple(engine.compile("|".join(group).encode(), options) for group in groups)
+
+
+def _any(regexes: Iterable[Any], path: str) -> bool:
+    # As bytes, because RE2's wrapper computes offsets for texts, which nobody needs here.
+    data = _without_surrogates(path).encode()
+    return any(regex.match(data) is not None for regex in regexes)
+
+
+def _without_surrogates(text: str) -> str:
+    """Replace surrogates, which stand for bytes that are not UTF-8, each by a private character."""
+    return text if text.isascii() else text.translate(_SURROGATES)

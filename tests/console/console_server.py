@@ -82,8 +82,8 @@ async def _running(home: Path, settings: Mapping[str, Any]) -> AsyncGenerator[_R
         loaded = load(project=home / "project", environment=environment, flags=flags)
         async with serving(loaded, ROUTES) as served:
             chatting = served.house.runtime.chat_service
-            hurry = Timeouts(retry_seconds=0.1, first_seconds=20, between_seconds=20)
-            client = OpenAiModel(script.base_url, patience=hurry)
+            hurry = Timeouts(retry_seconds=0.1, first_byte_seconds=20, idle_seconds=20)
+            client = OpenAiModel(script.base_url, timeouts=hurry)
             chatting.model = replace(chatting.model, client=client)
             try:
                 yield served, script

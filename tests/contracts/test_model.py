@@ -41,7 +41,7 @@ TOOLS = (
 REQUEST = ModelRequest(model="m", messages=(UserMessage(text="hi"),))
 WITH_TOOLS = replace(REQUEST, tools=TOOLS)
 READ = ToolCall(id="1", name="Read", arguments='{"path": "猫"}')
-SLOW = Timeouts(connect_seconds=5, first_seconds=30, between_seconds=30)
+SLOW = Timeouts(connect_seconds=5, first_byte_seconds=30, idle_seconds=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ async def made(request: pytest.FixtureRequest) -> AsyncGenerator[Made]:
         server = AnthropicServer() if is_anthropic else ScriptedServer()
         await stack.enter_async_context(server)
         kind = AnthropicModel if is_anthropic else OpenAiModel
-        inner = kind(server.base_url, api_key="key-0123456789", patience=SLOW)
+        inner = kind(server.base_url, api_key="key-0123456789", timeouts=SLOW)
         stack.push_async_callback(inner.close)
         wrapped = {
             "react over openai": TextToolCallModel(inner),

@@ -251,7 +251,7 @@ async def test_a_large_place_is_told_in_parts_whatever_is_written_between(
     open_store: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("sqlite", "lance"):
-        monkeypatch.setattr(f"apexbridge.retrieval.stores.{module}._PART", 7)
+        monkeypatch.setattr(f"apexbridge.retrieval.stores.{module}._CHUNK_ENTRIES", 7)
     store, other = open_store(), open_store()
     await store.upsert([made(f"n{number}") for number in range(20)])
     await store.upsert([made(f"m{number}") for number in range(14)])

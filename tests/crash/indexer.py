@@ -33,8 +33,8 @@ async def index_for_ever(home: str, project: str) -> None:
     async with Runtime.open(loaded, extensions=Extensions()) as runtime:
         _say(f"ready {os.getpid()}")
         while True:
-            await runtime.index_service.vectorise()
-            await runtime.index_service.vectorise(everything=True)
+            await runtime.index_service.sync()
+            await runtime.index_service.sync(everything=True)
 
 
 def _say(text: str) -> None:

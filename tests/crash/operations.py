@@ -44,11 +44,11 @@ async def _uninstall(runtime: Runtime, _: Path) -> None:
 
 
 async def _undo(runtime: Runtime, _: Path) -> None:
-    await runtime.manager.undo(NAME)
+    await runtime.manager.restore(NAME)
 
 
 async def _rollback(runtime: Runtime, _: Path) -> None:
-    await runtime.manager.rollback(NAME)
+    await runtime.manager.versions.rollback(NAME)
 
 
 async def _scan(runtime: Runtime, _: Path) -> None:

@@ -30,7 +30,7 @@ async def test_what_use_indexed_serves_until_our_own_has_indexed_all(
     make_skill(home / "data/skills", "pdf-forms", description="Fill in PDF forms. 填写 PDF 表单。")
     make_skill(home / "data/skills", "plan-trips", description="Plan trips with flights.")
     async with Runtime.open(_load(home, tmp_path, APEXBRIDGE_INDEX__EMBEDDER="use")) as runtime:
-        before = await runtime.index_service.vectorise()
+        before = await runtime.index_service.sync()
         assert await _found(runtime) == ["pdf-forms", "pdf-forms"]
 
     told, served = list[SyncProgress](), list[str]()
@@ -40,9 +40,7 @@ async def test_what_use_indexed_serves_until_our_own_has_indexed_all(
             served.append((await runtime.index_service.index()).embedder.id.partition(":")[0])
             assert await _found(runtime) == ["pdf-forms", "pdf-forms"]
 
-        after = await runtime.index_service.vectorise(
-            SyncCallbacks(progress=told.append, stored=stored)
-        )
+        after = await runtime.index_service.sync(SyncCallbacks(progress=told.append, stored=stored))
         assert set(served) == {"use-multilingual-3"}
         assert set(after.added) == set(before.added)
         assert told[-1] == SyncProgress(done=len(after.added), total=len(after.added))
@@ -52,4 +50,4 @@ async def test_what_use_indexed_serves_until_our_own_has_indexed_all(
         assert index.shelf.dimensions == index.embedder.dimensions
 
     async with Runtime.open(_load(home, tmp_path)) as runtime:
-        assert (await runtime.index_service.vectorise()).added == ()
+        assert (await runtime.index_service.sync()).added == ()

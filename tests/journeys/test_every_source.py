@@ -84,7 +84,7 @@ def world(home: Path, tmp_path: Path) -> Generator[World]:
         servers = {
             "far": {
                 "command": sys.executable,
-                "args": [str(HERE / "mcp_server.py"), str(offer.place)],
+                "args": [str(HERE / "sdk_server.py"), str(offer.place)],
             }
         }
         settings = {

@@ -38,7 +38,7 @@ async def change(runtime: Runtime, archive: Path, seed: int, rounds: int) -> Cou
                     text = f"Grows tomatoes, as {seed} says in {number}."
                     await runtime.manager.edit_description(NAME, text)
                 case "undo":
-                    await runtime.manager.undo(NAME)
+                    await runtime.manager.restore(NAME)
                 case _:
                     await runtime.search("grow tomatoes")
             outcomes[action] += 1

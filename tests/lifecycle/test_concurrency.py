@@ -50,7 +50,7 @@ async def _refuse_illegal(runtime: Runtime, loaded: Config) -> None:
     assert [path.name for path in (loaded.data / "skills/.staging").iterdir()] == [".lock"]
     trash = loaded.data / "skills/.trash"
     if trash.exists():
-        assert len(runtime.store.trashed()) == len(list(trash.iterdir()))
+        assert len(runtime.store.trash.list()) == len(list(trash.iterdir()))
     runtime.audit.verify()
 
 

@@ -69,7 +69,7 @@ async def test_the_way_in_takes_a_text_and_the_text_cannot_be_more(
     home: Path, tmp_path: Path
 ) -> None:
     assert list(inspect.signature(SkillManager.edit_description).parameters) == [
-        "self", "name", "description", "seen",
+        "self", "name", "description", "expected_sha256",
     ]  # fmt: skip
     environment = {"HOME": str(home), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
     loaded = load(project=tmp_path, environment=environment)

@@ -145,7 +145,7 @@ async def test_what_is_found_can_be_told_as_json_and_in_both_languages(
 def test_all_that_can_be_found_has_words() -> None:
     source = Path(__file__).parents[2] / "src/apexbridge/lifecycle"
     text = "".join((source / f"{name}.py").read_text(encoding="utf-8") for name in (
-        "fsck", "history", "leftovers"
+        "fsck", "crash_cleanup"
     ))  # fmt: skip
     codes = [code for code in error_texts("en") if code.startswith("fsck_")]
     assert len(codes) > 20
@@ -225,7 +225,7 @@ def _no_index(data: Path) -> None:
 
 
 def _row_of_the_gone(data: Path) -> None:
-    SkillStore(data / "skills").take_away("garden")
+    SkillStore(data / "skills").uninstall("garden")
 
 
 def _row_of_the_off(data: Path) -> None:
@@ -387,7 +387,7 @@ async def test_a_row_of_another_project_is_told_and_is_no_violation(
 ) -> None:
     make_skill(tmp_path / "project/.claude/skills", "of-the-project")
     async with Runtime.open(loaded) as runtime:
-        await runtime.index_service.vectorise()
+        await runtime.index_service.sync()
     (tmp_path / "other").mkdir()
     environment = {
         "HOME": str(home),
@@ -406,7 +406,7 @@ async def test_a_skill_that_another_hides_needs_no_row(
 ) -> None:
     make_skill(home / ".claude/skills", "garden", description="Hides the installed one.")
     async with Runtime.open(loaded) as runtime:
-        await runtime.index_service.vectorise()
+        await runtime.index_service.sync()
     found = await check_data_dir(loaded)
     assert _codes(found) == {}
     assert found.of("I4").looked_at == 1
@@ -474,7 +474,7 @@ async def test_an_index_is_checked_whatever_the_marker_claims(
     assert isinstance(mark, Fingerprint)
     right = read_marker(data / "skills/violin")
     assert right is not None
-    forged = Marker.of(mark, embedder=right.embedder, generation=right.generation)
+    forged = Marker.from_fingerprint(mark, embedder=right.embedder, generation=right.generation)
     write_marker(data / "skills" / name, forged)
     found = await check_data_dir(loaded)
     assert name in {problem.where for problem in found.of("I5").violations}

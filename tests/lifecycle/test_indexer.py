@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from apexbridge.lifecycle.vectorized_marker import read_marker
-from apexbridge.models.base import ModelDelta
 from apexbridge.retrieval.results import SyncCallbacks, SyncProgress, SyncReport
 from apexbridge.runtime import Runtime
 from apexbridge.settings import load
 from apexbridge.skills import tree
-from apexbridge.testing import ScriptedServer, make_skill
+from apexbridge.testing import make_skill
 from tests.retrieval.tiny_onnx import write_tiny
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +27,7 @@ async def _open(home: Path, tmp_path: Path, **variables: str) -> AsyncGenerator[
 
 async def _scan(home: Path, tmp_path: Path, **variables: str) -> SyncReport:
     async with _open(home, tmp_path, **variables) as runtime:
-        return await runtime.index_service.vectorise()
+        return await runtime.index_service.sync()
 
 
 def _tiny(tmp_path: Path) -> dict[str, str]:
@@ -81,12 +80,12 @@ async def test_single_skills_can_be_brought_up_to_date_without_a_look_at_the_oth
     for name in ("a", "b", "c"):
         make_skill(_installed(home), name, description=f"Does {name}.")
     async with _open(home, tmp_path) as runtime:
-        await runtime.index_service.vectorise()
+        await runtime.index_service.sync()
         for name in ("a", "b"):
             (_installed(home) / name / "notes.md").write_text("more", encoding="utf-8")
         (_installed(home) / "c").rename(tmp_path / "gone")
         await runtime.refresh()
-        report = await runtime.index_service.vectorise(only=["a", "c"])
+        report = await runtime.index_service.sync(only=["a", "c"])
         assert (report.redone, report.dropped, report.kept) == (("a",), ("c",), ())
         status = await runtime.index_service.status()
         assert (status.stale, status.missing, status.orphaned) == (("b",), (), ())
@@ -137,7 +136,7 @@ async def test_a_folder_that_cannot_be_marked_is_indexed_all_the_same(
     (root / tree.MARKER).mkdir()
     assert "x" in (await _scan(home, tmp_path)).added
     async with _open(home, tmp_path) as runtime:
-        assert "x" in (await runtime.index_service.vectorise()).redone
+        assert "x" in (await runtime.index_service.sync()).redone
         assert (await runtime.index_service.status()).missing == ()
 
 
@@ -193,7 +192,7 @@ async def test_while_all_is_made_anew_the_old_index_serves(home: Path, tmp_path:
             assert (await runtime.index_service.index()).embedder.id == "hash-64"
             answers.append((await runtime.search("fill in pdf forms")).hits[0].name)
 
-        await runtime.index_service.vectorise(SyncCallbacks(stored=stored))
+        await runtime.index_service.sync(SyncCallbacks(stored=stored))
         assert (await runtime.index_service.index()).embedder.id.startswith("onnx:tiny:")
     assert answers == ["pdf-forms"]
 
@@ -204,7 +203,7 @@ async def test_an_embedder_that_is_down_leaves_words_and_no_marker(
 ) -> None:
     root = make_skill(_installed(home), "pdf-forms", description="Fill in PDF forms.")
     async with _open(home, tmp_path, APEXBRIDGE_INDEX__EMBEDDER="onnx:nowhere") as runtime:
-        report = await runtime.index_service.vectorise()
+        report = await runtime.index_service.sync()
         results = await runtime.search("fill in pdf forms")
     assert "pdf-forms" in report.pending
     assert report.problem is not None
@@ -217,53 +216,9 @@ async def test_an_embedder_that_is_down_leaves_words_and_no_marker(
 async def test_progress_is_told_up_to_the_end(home: Path, tmp_path: Path) -> None:
     seen = list[SyncProgress]()
     async with _open(home, tmp_path) as runtime:
-        await runtime.index_service.vectorise(SyncCallbacks(progress=seen.append))
+        await runtime.index_service.sync(SyncCallbacks(progress=seen.append))
         count = len(runtime.catalog.snapshot.skills)
     assert seen[-1] == SyncProgress(done=count, total=count)
-
-
-TOLD = {
-    "tags_en": ["invoice", "billing"],
-    "tags_zh": ["发票", "报销"],
-    "description_en": "Makes invoices.",
-    "description_zh": "根据订单开具发票。",
-}
-
-
-def _model(server: ScriptedServer) -> dict[str, str]:
-    return {"APEXBRIDGE_MODEL__BASE_URL": server.base_url, "APEXBRIDGE_MODEL__NAME": "scripted"}
-
-
-async def test_a_configured_model_makes_tags_that_are_kept_beside_the_skill_and_found(
-    home: Path, tmp_path: Path
-) -> None:
-    root = make_skill(_installed(home), "billing", description="Makes bills from orders.")
-    before = tree.fingerprint(root)
-    async with ScriptedServer([[ModelDelta(text=json.dumps(TOLD))]]) as server:
-        variables = _model(server)
-        async with _open(home, tmp_path, **variables) as runtime:
-            assert "billing" in (await runtime.index_service.vectorise()).added
-            results = await runtime.search("开发票")
-        assert results.hits[0].name == "billing"
-        assert "发票" in results.hits[0].parts.words
-        again = await _scan(home, tmp_path, **variables)
-        assert "billing" in again.kept
-        assert len(server.requests) == 1
-    assert tree.fingerprint(root) == before
-    kept = list((home / ".local/share/apexbridge/tags").glob("*.json"))
-    assert len(kept) == 1
-
-
-async def test_a_model_that_cannot_answer_is_no_obstacle_and_is_asked_again(
-    home: Path, tmp_path: Path
-) -> None:
-    make_skill(_installed(home), "billing", description="Makes bills from orders.")
-    replies = [[ModelDelta(text="I would rather not.")], [ModelDelta(text=json.dumps(TOLD))]]
-    async with ScriptedServer(replies) as server:
-        variables = _model(server)
-        assert "billing" in (await _scan(home, tmp_path, **variables)).added
-        assert "billing" in (await _scan(home, tmp_path, **variables)).redone
-        assert "billing" in (await _scan(home, tmp_path, **variables)).kept
 
 
 async def test_tags_can_be_switched_off_and_the_author_s_own_are_read(
@@ -274,5 +229,5 @@ async def test_tags_can_be_switched_off_and_the_author_s_own_are_read(
     async with _open(home, tmp_path) as runtime:
         assert "okapi" in (await runtime.search("okapi")).hits[0].parts.words
     async with _open(home, tmp_path, APEXBRIDGE_INDEX__TAGS="false") as runtime:
-        assert "x" in (await runtime.index_service.vectorise()).redone
+        assert "x" in (await runtime.index_service.sync()).redone
         assert all(not hit.parts.words for hit in (await runtime.search("okapi")).hits)

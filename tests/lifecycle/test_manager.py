@@ -69,7 +69,7 @@ async def test_an_installed_skill_is_listed_found_marked_and_recorded(
     archive = _zip(tmp_path, "garden", files={"references/a.md": b"more"})
     done = await runtime.manager.install(archive)
     root = loaded.data / "skills/garden"
-    assert (done.skill.name, done.skill.root, done.not_indexed) == ("garden", root, None)
+    assert (done.skill.name, done.skill.root, done.index_error) == ("garden", root, None)
     assert (root / "references/a.md").read_bytes() == b"more"
     assert runtime.catalog.get("garden").is_trusted
     marker = read_marker(root)
@@ -77,7 +77,7 @@ async def test_an_installed_skill_is_listed_found_marked_and_recorded(
     assert done.skill.fingerprint is not None
     assert marker.sha256 == done.skill.fingerprint.sha256
     assert await _best(runtime, "grow tomatoes") == "garden"
-    assert (await runtime.index_service.vectorise()).added == ()  # the row was right already
+    assert (await runtime.index_service.sync()).added == ()  # the row was right already
     assert _records(loaded) == [("install", "")]
     assert runtime.audit.verify() == 1
 
@@ -164,11 +164,11 @@ async def test_a_removed_skill_is_gone_everywhere_and_can_come_back(
         runtime.catalog.get("garden")
     assert await _best(runtime, "grow tomatoes") != "garden"
     assert (await runtime.index_service.status()).orphaned == ()
-    done = await runtime.manager.undo("garden")
+    done = await runtime.manager.restore("garden")
     assert done.skill.description == "Grows tomatoes."
     assert await _best(runtime, "grow tomatoes") == "garden"
     with pytest.raises(SkillNotFoundError):
-        await runtime.manager.undo("garden")
+        await runtime.manager.restore("garden")
     assert [action for action, _ in _records(loaded)] == [
         "install", "uninstall", "undo", "undo_refused",
     ]  # fmt: skip
@@ -214,28 +214,28 @@ async def test_an_edit_knows_same_long_wrong_and_stale(runtime: Runtime, tmp_pat
     done = await runtime.manager.install(_zip(tmp_path, "garden"))
     assert done.skill.fingerprint is not None
     seen = done.skill.fingerprint.sha256
-    same = await runtime.manager.edit_description("garden", "Grows tomatoes.", seen=seen)
+    same = await runtime.manager.edit_description("garden", "Grows tomatoes.", expected_sha256=seen)
     assert not same.has_changed
     for text in ("", "x" * 1_025, "x" * 5_000_000):
         with pytest.raises(SkillInvalidError):
             await runtime.manager.edit_description("garden", text)
-    await runtime.manager.edit_description("garden", "描" * 1_024, seen=seen)
+    await runtime.manager.edit_description("garden", "描" * 1_024, expected_sha256=seen)
     with pytest.raises(SkillChangedError):
-        await runtime.manager.edit_description("garden", "late", seen=seen)
+        await runtime.manager.edit_description("garden", "late", expected_sha256=seen)
     assert runtime.catalog.get("garden").description == "描" * 1_024
 
 
 async def test_a_skill_of_any_source_can_be_switched_off(runtime: Runtime) -> None:
-    assert await runtime.manager.switch("git-commit", is_on=False)
+    assert await runtime.manager.set_enabled("git-commit", enabled=False)
     with pytest.raises(SkillNotFoundError):
         runtime.catalog.get("git-commit")
     assert [skill.name for skill in runtime.catalog.snapshot.disabled] == ["git-commit"]
     assert await _best(runtime, "commit staged changes with a message") != "git-commit"
-    assert await runtime.manager.switch("git-commit", is_on=True)
-    assert not await runtime.manager.switch("git-commit", is_on=True)
+    assert await runtime.manager.set_enabled("git-commit", enabled=True)
+    assert not await runtime.manager.set_enabled("git-commit", enabled=True)
     assert runtime.catalog.get("git-commit").name == "git-commit"
     with pytest.raises(SkillNotFoundError):
-        await runtime.manager.switch("nothing", is_on=False)
+        await runtime.manager.set_enabled("nothing", enabled=False)
 
 
 async def test_what_is_exported_can_be_installed_elsewhere(
@@ -263,7 +263,7 @@ async def test_an_embedder_that_is_down_does_not_stop_an_install(
     loaded = load(project=tmp_path, environment=environment)
     async with Runtime.open(loaded) as runtime:
         done = await runtime.manager.install(_zip(tmp_path, "garden"))
-        assert done.not_indexed is not None
+        assert done.index_error is not None
         assert read_marker(loaded.data / "skills/garden") is None
         assert await _best(runtime, "grows tomatoes") == "garden"
 

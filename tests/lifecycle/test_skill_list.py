@@ -97,7 +97,7 @@ def test_a_memory_that_cannot_be_written_stops_nothing(
     ScanResultStore(tmp_path / "verdicts").put(
         "0", Report(findings=(), partial=False, files=0, bytes=0)
     )
-    assert "not remembered" in caplog.text
+    assert "not stored" in caplog.text
 
 
 def test_everything_a_skill_could_do_is_told_before_it_is_installed(tmp_path: Path) -> None:

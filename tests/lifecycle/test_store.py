@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from apexbridge.errors import SkillExistsError, SkillNotFoundError, StorageError
-from apexbridge.lifecycle import store as module
+from apexbridge.lifecycle import store as store_module
+from apexbridge.lifecycle import trash
 from apexbridge.lifecycle.states import SkillStates
-from apexbridge.lifecycle.store import LOCKS, STAGING, TRASH, RecoveryReport, SkillStore
+from apexbridge.lifecycle.store import LOCKS, STAGING, RecoveryReport, SkillStore
+from apexbridge.lifecycle.trash import TRASH
 from apexbridge.testing import make_skill, skill_md
 
 WEEK = 7 * 86_400
@@ -24,7 +26,7 @@ def store(tmp_path: Path) -> SkillStore:
 
 def _put(store: SkillStore, name: str, description: str = "d") -> Path:
     with store.staging() as place:
-        return store.put(make_skill(place, name, description=description), name)
+        return store.install(make_skill(place, name, description=description), name)
 
 
 def test_a_built_folder_becomes_the_skill_and_nothing_is_left_of_the_building(
@@ -56,7 +58,7 @@ def test_of_many_who_want_a_name_at_once_one_gets_it(store: SkillStore) -> None:
             built = make_skill(place, "pdf", description=f"from {number}")
             start.wait()
             try:
-                store.put(built, "pdf")
+                store.install(built, "pdf")
                 won.append(number)
             except SkillExistsError:
                 lost.append(number)
@@ -72,27 +74,27 @@ def test_of_many_who_want_a_name_at_once_one_gets_it(store: SkillStore) -> None:
 
 def test_what_is_taken_away_can_be_brought_back_as_it_was(store: SkillStore) -> None:
     _put(store, "pdf", description="mine")
-    gone = store.take_away("pdf")
+    gone = store.uninstall("pdf")
     with pytest.raises(SkillNotFoundError):
         store.folder("pdf")
-    assert store.trashed() == (gone,)
-    assert store.last_trashed("pdf") == gone
-    store.bring_back(gone)
+    assert store.trash.list() == (gone,)
+    assert store.trash.latest("pdf") == gone
+    store.restore(gone)
     assert store.read("pdf").description == "mine"
-    assert store.trashed() == ()
+    assert store.trash.list() == ()
     assert list((store.root / TRASH).iterdir()) == []
 
 
 def test_the_last_removal_is_undone_first_and_only_into_a_free_place(store: SkillStore) -> None:
     for text in ("old", "new"):
         _put(store, "pdf", description=text)
-        store.take_away("pdf")
+        store.uninstall("pdf")
     _put(store, "pdf", description="current")
     with pytest.raises(SkillExistsError):
-        store.bring_back(store.last_trashed("pdf"))
-    assert len(store.trashed()) == 2
-    store.take_away("pdf")
-    store.bring_back(store.last_trashed("pdf"))
+        store.restore(store.trash.latest("pdf"))
+    assert len(store.trash.list()) == 2
+    store.uninstall("pdf")
+    store.restore(store.trash.latest("pdf"))
     assert store.read("pdf").description == "current"
 
 
@@ -103,16 +105,16 @@ def test_a_name_that_is_no_skill_is_not_found_and_nothing_happens(
 ) -> None:
     _put(store, "pdf")
     with pytest.raises(SkillNotFoundError):
-        store.take_away(name)
+        store.uninstall(name)
     with pytest.raises(SkillNotFoundError):
-        store.bring_back(store.last_trashed(name))
+        store.restore(store.trash.latest(name))
     assert store.read("pdf").name == "pdf"
 
 
 def test_new_bytes_take_the_place_of_the_old_and_leave_nothing_beside(store: SkillStore) -> None:
     root = _put(store, "pdf")
     (root / "SKILL.md").chmod(0o640)
-    store.replace_file("pdf", skill_md("pdf", "new"))
+    store.replace_skill_md("pdf", skill_md("pdf", "new"))
     assert store.read("pdf").description == "new"
     assert [path.name for path in root.iterdir()] == ["SKILL.md"]
     assert (root / "SKILL.md").stat().st_mode & 0o777 == 0o640
@@ -123,15 +125,15 @@ def test_recovery_removes_what_is_unfinished_and_what_is_too_old(store: SkillSto
     _put(store, "kept")
     _put(store, "old")
     _put(store, "young")
-    old = store.take_away("old")
-    store.take_away("young")
+    old = store.uninstall("old")
+    store.uninstall("young")
     about = store.root / TRASH / old.operation / "about.json"
     about.write_text(f'{{"name": "old", "at": {time.time() - 2 * WEEK}}}', encoding="utf-8")
     make_skill(store.root / STAGING / "abandoned", "half")
     (store.root / STAGING / "x.marker").write_bytes(b"")
     (store.root / TRASH / "never-happened").mkdir()
     assert store.recover(keep_seconds=WEEK) == RecoveryReport(unfinished=3, expired=1)
-    assert [entry.name for entry in store.trashed()] == ["young"]
+    assert [entry.name for entry in store.trash.list()] == ["young"]
     assert store.read("kept").name == "kept"
     assert store.recover(keep_seconds=WEEK) == RecoveryReport()
 
@@ -140,17 +142,17 @@ def test_recovery_leaves_alone_what_somebody_builds_right_now(store: SkillStore)
     with store.staging() as place:
         built = make_skill(place, "pdf")
         assert store.recover(keep_seconds=WEEK).unfinished == 0
-        store.put(built, "pdf")
+        store.install(built, "pdf")
     assert store.read("pdf").name == "pdf"
 
 
 def test_a_name_is_changed_by_one_at_a_time(store: SkillStore) -> None:
-    with store.changing("pdf"):
+    with store.name_lock("pdf"):
         descriptor = os.open(store.root / LOCKS / "pdf", os.O_RDWR)
         with pytest.raises(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.close(descriptor)
-        with store.changing("docx"):
+        with store.name_lock("docx"):
             pass
 
 
@@ -168,11 +170,12 @@ def test_a_disk_that_refuses_changes_nothing(
         with pytest.raises(StorageError, match="No space"):
             _put(store, "docx")
     with monkeypatch.context() as patch:
-        patch.setattr(module, "create_bytes", full)
+        patch.setattr(store_module, "create_bytes", full)
+        patch.setattr(trash, "create_bytes", full)
         with pytest.raises(StorageError, match="No space"):
-            store.replace_file("pdf", b"new")
+            store.replace_skill_md("pdf", b"new")
         with pytest.raises(StorageError, match="No space"):
-            store.take_away("pdf")
+            store.uninstall("pdf")
     assert store.read("pdf").description == "old"
     with pytest.raises(SkillNotFoundError):
         store.folder("docx")
@@ -183,7 +186,7 @@ def test_a_place_that_cannot_be_made_is_an_error_of_storage(tmp_path: Path) -> N
     store = SkillStore(tmp_path / "file/skills")
     with pytest.raises(StorageError), store.staging():
         pass
-    with pytest.raises(StorageError), store.changing("x"):
+    with pytest.raises(StorageError), store.name_lock("x"):
         pass
 
 
@@ -196,11 +199,11 @@ def test_a_skill_that_cannot_be_read_is_none(store: SkillStore) -> None:
 def test_names_are_switched_off_and_on_and_stay_so(tmp_path: Path) -> None:
     states = SkillStates(tmp_path / "data/states.json")
     assert states.disabled() == frozenset()
-    assert not states.switch("pdf", is_on=True)
-    assert states.switch("pdf", is_on=False)
-    assert not states.switch("pdf", is_on=False)
+    assert not states.set_enabled("pdf", enabled=True)
+    assert states.set_enabled("pdf", enabled=False)
+    assert not states.set_enabled("pdf", enabled=False)
     assert SkillStates(tmp_path / "data/states.json").disabled() == {"pdf"}
-    assert states.switch("pdf", is_on=True)
+    assert states.set_enabled("pdf", enabled=True)
     assert states.disabled() == frozenset()
 
 
@@ -208,8 +211,8 @@ def test_a_book_that_is_broken_switches_nothing_off(tmp_path: Path) -> None:
     (tmp_path / "states.json").write_bytes(b"{")
     states = SkillStates(tmp_path / "states.json")
     assert states.disabled() == frozenset()
-    assert states.switch("pdf", is_on=False)
+    assert states.set_enabled("pdf", enabled=False)
     assert states.disabled() == {"pdf"}
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError):
-        SkillStates(tmp_path / "file/states.json").switch("pdf", is_on=False)
+        SkillStates(tmp_path / "file/states.json").set_enabled("pdf", enabled=False)

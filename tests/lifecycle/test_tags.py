@@ -15,8 +15,9 @@ from apexbridge.errors import (
     StorageError,
     UnsafePathError,
 )
-from apexbridge.lifecycle import tags
-from apexbridge.lifecycle.tags import ModelTagger, Tags, TagStore, keyword_tags
+from apexbridge.lifecycle import model_tags
+from apexbridge.lifecycle.model_tags import ModelTagger
+from apexbridge.lifecycle.tags import Tags, TagStore, keyword_tags
 from apexbridge.models.base import ModelDelta
 from apexbridge.models.openai import OpenAiModel
 from apexbridge.testing import BrokenStream, ScriptedServer
@@ -244,7 +245,7 @@ async def test_a_description_that_is_too_long_or_not_in_the_other_language_is_le
 async def test_a_model_that_takes_too_long_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tags, "_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(model_tags, "_TIMEOUT_SECONDS", 0.05)
     with pytest.raises(ModelUnavailableError, match=r"no tags within 0\.05 s"):
         await _tagged(BrokenStream(deltas=[ModelDelta(text="{")], then="hang"))
 

@@ -43,7 +43,7 @@ def test_the_marker_that_must_be_there_holds_size_hash_embedder_and_generation(
 ) -> None:
     mark = tree.fingerprint(make_skill(tmp_path, "pdf"))
     assert isinstance(mark, Fingerprint)
-    marker = Marker.of(mark, embedder="hash-64", generation="v1")
+    marker = Marker.from_fingerprint(mark, embedder="hash-64", generation="v1")
     assert (marker.size, marker.sha256) == (mark.size, mark.sha256)
 
 

@@ -19,6 +19,7 @@ from apexbridge.messages import (
 )
 from apexbridge.models.anthropic import AnthropicModel
 from apexbridge.models.base import ModelDelta, ModelRequest, Usage
+from apexbridge.models.retry import RetryPolicy
 from apexbridge.testing import RawResponse
 from apexbridge.testing.anthropic_server import AnthropicServer, overloaded, overloaded_event
 from apexbridge.testing.model_server import ScriptedReply
@@ -34,14 +35,20 @@ READ = ToolCall(id="toolu_1", name="Read", arguments='{"path": "猫"}')
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long the model would have waited, without the waiting."""
+    """The backoff before each retry, without the waiting."""
     taken: list[float] = []
 
     async def sleep(seconds: float) -> None:
         taken.append(seconds)
 
     monkeypatch.setattr(anyio, "sleep", sleep)
+    # The upper end of the jitter, so that the backoff is exact.
+    monkeypatch.setattr(RetryPolicy, "delay", _longest_delay)
     return taken
+
+
+def _longest_delay(policy: RetryPolicy, retry: int, retry_after: float) -> float:
+    return max(retry_after, policy.ceiling(retry))
 
 
 @asynccontextmanager
@@ -241,7 +248,7 @@ async def test_a_server_that_is_overloaded_is_asked_again(
 ) -> None:
     pieces, _ = await _asked(reply, HELLO)
     assert pieces[0].text == "hello"
-    assert pauses == [0.25]
+    assert pauses == [1.0]
     with pytest.raises(ModelUnavailableError, match="Overloaded"):
         await _asked(*[reply] * 6, HELLO)
 
@@ -274,10 +281,10 @@ async def test_a_refusal_inside_an_answer_is_one(error: dict[str, str], words: s
         (_events(START), "ended before"),
         (RawResponse(), "ended before"),
         (RawResponse(body=b"<html>"), "a web page"),
-        (RawResponse(body=b"data: {\n\n"), "not what a chat model says"),
+        (RawResponse(body=b"data: {\n\n"), "not of the Messages API"),
         (
             _events({"type": "content_block_delta", "index": 3, "delta": {"text": "a"}}),
-            "never began",
+            "was not started",
         ),
         (
             _events(

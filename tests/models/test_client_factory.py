@@ -43,23 +43,28 @@ async def test_tools_are_offered_or_told_as_it_is_chosen(
 
 async def test_a_schema_is_asked_for_only_where_tools_are_words() -> None:
     async with ScriptedServer([NO_TOOLS, WRITTEN]) as server:
-        connection = ProviderConnection.to("ollama", base_url=server.base_url)
+        connection = ProviderConnection.from_preset("ollama", base_url=server.base_url)
         assert await _called(connection) == ["Now"]
     assert ["response_format" in sent for sent in server.requests] == [False, True]
 
 
 async def test_a_provider_brings_its_protocol_and_its_key_is_sent_but_not_shown() -> None:
     async with AnthropicServer([WRITTEN]) as server:
-        connection = ProviderConnection.to(
+        connection = ProviderConnection.from_preset(
             "claude", api_key="sk-secret-123", base_url=server.base_url
         )
-        assert await _called(connection.but(tools="text")) == ["Now"]
+        assert await _called(connection.override(tools="text")) == ["Now"]
     assert server.headers[0]["x-api-key"] == "sk-secret-123"
     assert "sk-secret" not in repr(connection)
 
 
 def test_an_address_is_the_provider_s_own_unless_one_is_given() -> None:
-    assert ProviderConnection.to("zhipu").base_url == "https://open.bigmodel.cn/api/paas/v4"
-    assert ProviderConnection.to("vllm").but(protocol="anthropic").protocol == "anthropic"
+    assert (
+        ProviderConnection.from_preset("zhipu").base_url == "https://open.bigmodel.cn/api/paas/v4"
+    )
+    assert (
+        ProviderConnection.from_preset("vllm").override(protocol="anthropic").protocol
+        == "anthropic"
+    )
     with pytest.raises(ConfigError, match="no provider is named"):
-        ProviderConnection.to("nobody")
+        ProviderConnection.from_preset("nobody")

@@ -66,16 +66,18 @@ async def _served(talk: Talk) -> AsyncGenerator[str]:
         yield f"{address}/v1"
 
 
-async def _post(client: KeepAliveClient, *, room: int = 10_000, seconds: float = 5) -> HttpResponse:
-    return await client.post("/x", b"{}", room=room, seconds=seconds, connect_seconds=5)
+async def _post(
+    client: KeepAliveClient, *, max_bytes: int = 10_000, seconds: float = 5
+) -> HttpResponse:
+    return await client.post("/x", b"{}", max_bytes=max_bytes, seconds=seconds, connect_seconds=5)
 
 
-async def _answer(*says: bytes, closes: bool = False, room: int = 10_000) -> HttpResponse:
+async def _answer(*says: bytes, closes: bool = False, max_bytes: int = 10_000) -> HttpResponse:
     server, error = _Server(*says, closes=closes), None
     async with _served(server.talk) as address:
         client = KeepAliveClient(address, {})
         try:
-            return await _post(client, room=room)
+            return await _post(client, max_bytes=max_bytes)
         except keepalive_http.HttpClientError as caught:
             error = caught
         finally:
@@ -87,7 +89,7 @@ async def test_a_request_is_posted_as_it_should_be() -> None:
     server = _Server(SIZED + BODY)
     async with _served(server.talk) as address:
         client = KeepAliveClient(address, {"Content-Type": "application/json", "X-Api-Key": "k"})
-        await client.post("/chat", b'{"a": 1}', room=1_000, seconds=5, connect_seconds=5)
+        await client.post("/chat", b'{"a": 1}', max_bytes=1_000, seconds=5, connect_seconds=5)
         client.close()
     head, _, body = server.asked[0].partition(b"\r\n\r\n")
     first, *headers = head.split(b"\r\n")
@@ -292,7 +294,7 @@ def test_only_plain_addresses_and_headers_go_the_short_way(
 async def _told(*says: bytes, closes: bool = False) -> tuple[str, _Server]:
     server, error = _Server(*says, closes=closes), None
     async with _served(server.talk) as address:
-        model = OpenAiModel(address, patience=Timeouts(first_seconds=1, retry_seconds=0.1))
+        model = OpenAiModel(address, timeouts=Timeouts(first_byte_seconds=1, retry_seconds=0.1))
         try:
             async with model.stream(WHOLE) as stream:
                 return "".join([piece.text async for piece in stream]), server
@@ -318,7 +320,7 @@ async def test_a_packed_answer_is_asked_for_again_by_the_other_way() -> None:
         (b"HTTP/1.1 404 No\r\nContent-Length: 6\r\n\r\n<html>", ModelRejectedError, "a web page"),
         (b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", ModelUnavailableError, "answered 500"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", ModelOutputError, "more than"),
-        (b"", ModelUnavailableError, "cannot be reached: it hung up"),
+        (b"", ModelUnavailableError, "cannot be reached: connection closed"),
         (SIZED + b"{", ModelUnavailableError, "cut off"),
     ],
     ids=["moved", "a page", "broken", "too long", "nothing", "half"],

@@ -1,4 +1,4 @@
-"""Conversations put in order, and what a model thought in them."""
+"""Message normalization and the reasoning cache."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,22 +86,22 @@ HI = (UserMessage(text="hi"),)
 CALLED = (*HI, AssistantMessage(tool_calls=(A,)), ToolMessage(call_id="a", text="1"))
 
 
-def test_a_thought_is_recalled_in_its_own_conversation_only() -> None:
-    thoughts = ReasoningCache()
-    thoughts.keep((SystemMessage(text="x"), *HI), (A,), "hm")
-    thoughts.keep(HI, (), "no call")
-    assert list(thoughts.recall(CALLED)) == ["", "hm", ""]
+def test_reasoning_is_recalled_in_its_own_conversation_only() -> None:
+    cache = ReasoningCache()
+    cache.store((SystemMessage(text="x"), *HI), (A,), "hm")
+    cache.store(HI, (), "no call")
+    assert list(cache.recall(CALLED)) == ["", "hm", ""]
     other = (UserMessage(text="ho"), *CALLED[1:])
-    assert list(thoughts.recall(other)) == ["", "", ""]
+    assert list(cache.recall(other)) == ["", "", ""]
 
 
-def test_the_oldest_thoughts_are_forgotten_first() -> None:
-    thoughts = ReasoningCache(room=10)
+def test_the_oldest_reasoning_is_evicted_first() -> None:
+    cache = ReasoningCache(max_chars=10)
     talks = [(UserMessage(text=str(number)), *CALLED[1:]) for number in range(4)]
     for talk in talks[:3]:
-        thoughts.keep(talk[:1], (A,), "1234")
-    thoughts.keep(talks[3][:1], (A,), "far too long for it")
-    assert [list(thoughts.recall(talk))[1] for talk in talks] == ["", "1234", "1234", ""]
-    thoughts.keep(talks[2][:1], (A,), "12")
-    thoughts.keep(talks[3][:1], (A,), "1234")
-    assert [list(thoughts.recall(talk))[1] for talk in talks] == ["", "1234", "12", "1234"]
+        cache.store(talk[:1], (A,), "1234")
+    cache.store(talks[3][:1], (A,), "far too long for it")
+    assert [list(cache.recall(talk))[1] for talk in talks] == ["", "1234", "1234", ""]
+    cache.store(talks[2][:1], (A,), "12")
+    cache.store(talks[3][:1], (A,), "1234")
+    assert [list(cache.recall(talk))[1] for talk in talks] == ["", "1234", "12", "1234"]

@@ -27,7 +27,7 @@ from apexbridge.messages import (
 )
 from apexbridge.models.base import ModelDelta, ModelRequest, Usage
 from apexbridge.models.openai import OpenAiModel
-from apexbridge.models.retry import Timeouts
+from apexbridge.models.retry import RetryPolicy, Timeouts
 from apexbridge.models.sse import MAX_LINE_BYTES, SseParser
 from apexbridge.testing import BrokenStream, RawResponse, ScriptedServer
 from apexbridge.testing.model_server import ScriptedReply, SlowStream, html_page, rate_limited
@@ -44,14 +44,20 @@ DONE = b"data: [DONE]\n\n"
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long the model would have waited, without the waiting."""
+    """The backoff before each retry, without the waiting."""
     taken: list[float] = []
 
     async def sleep(seconds: float) -> None:
         taken.append(seconds)
 
     monkeypatch.setattr(anyio, "sleep", sleep)
+    # The upper end of the jitter, so that the backoff is exact.
+    monkeypatch.setattr(RetryPolicy, "delay", _longest_delay)
     return taken
+
+
+def _longest_delay(policy: RetryPolicy, retry: int, retry_after: float) -> float:
+    return max(retry_after, policy.ceiling(retry))
 
 
 async def _asked(
@@ -165,26 +171,26 @@ DOCUMENTS = ['{"a": "猫🐈"}'.encode(), b'{"b": 1}', b'{"c": 2}']
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, len(EVENTS)])
 def test_events_may_be_cut_anywhere(size: int) -> None:
-    reader = SseParser()
+    parser = SseParser()
     documents: list[bytes] = []
     for at in range(0, len(EVENTS), size):
-        documents += reader.feed(EVENTS[at : at + size])
-    assert documents + reader.rest() == DOCUMENTS
-    assert reader.is_done
+        documents += parser.feed(EVENTS[at : at + size])
+    assert documents + parser.flush() == DOCUMENTS
+    assert parser.is_done
 
 
 def test_events_may_be_cut_once_at_every_place() -> None:
     for at in range(len(EVENTS)):
-        reader = SseParser()
-        documents = reader.feed(EVENTS[:at]) + reader.feed(EVENTS[at:]) + reader.rest()
+        parser = SseParser()
+        documents = parser.feed(EVENTS[:at]) + parser.feed(EVENTS[at:]) + parser.flush()
         assert documents == DOCUMENTS
 
 
 def test_the_last_line_needs_no_end() -> None:
-    reader = SseParser()
-    assert reader.feed(b'data: {"a": 1}\r') == []
-    assert reader.rest() == [b'{"a": 1}']
-    assert SseParser().rest() == []
+    parser = SseParser()
+    assert parser.feed(b'data: {"a": 1}\r') == []
+    assert parser.flush() == [b'{"a": 1}']
+    assert SseParser().flush() == []
 
 
 @pytest.mark.parametrize("ending", [b"", b"\n"])
@@ -340,16 +346,18 @@ BEGUN = _event({"choices": [{"delta": {"content": "hel"}}]})
     ("body", "words"),
     [
         pytest.param(b"<html>Log in</html>", "a web page, not an answer", id="HTML"),
-        pytest.param(b"[]", "not what a chat model says", id="a list"),
+        pytest.param(b"[]", "is not a chat completion", id="a list"),
         pytest.param(b"{}", "ended before", id="an empty object"),
         pytest.param(b"", "ended before", id="nothing"),
         pytest.param(b"\xff\xfe\0", "ended before", id="not even text"),
         pytest.param(b"what?\n" * 1000, "ended before", id="other words"),
         pytest.param(BEGUN, "ended before", id="no end"),
-        pytest.param(BEGUN + b"data: {\n\n" + DONE, "not what a chat model says", id="half JSON"),
-        pytest.param(b"data: \xff\n\n", "not what a chat model says", id="not UTF-8"),
-        pytest.param(b"data: " + b"[" * 100_000 + b"\n\n", "not what", id="endlessly deep"),
-        pytest.param(b'data: {"choices": 5}\n\n', "not what a chat model says", id="wrong type"),
+        pytest.param(BEGUN + b"data: {\n\n" + DONE, "is not a chat completion", id="half JSON"),
+        pytest.param(b"data: \xff\n\n", "is not a chat completion", id="not UTF-8"),
+        pytest.param(
+            b"data: " + b"[" * 100_000 + b"\n\n", "is not a chat completion", id="endlessly deep"
+        ),
+        pytest.param(b'data: {"choices": 5}\n\n', "is not a chat completion", id="wrong type"),
     ],
 )
 async def test_an_answer_that_makes_no_sense_is_refused_and_not_asked_for_again(
@@ -385,7 +393,7 @@ async def test_an_error_told_inside_an_answer_is_tried_again_if_nothing_was_said
     body: bytes, words: str, pauses: list[float]
 ) -> None:
     assert await _said(RawResponse(body=body), HELLO) == "hello"
-    assert pauses == [0.25]
+    assert pauses == [1.0]
     with pytest.raises(ModelUnavailableError, match=words):
         await _asked(*[RawResponse(body=body)] * 6, HELLO)
     assert len(pauses) == 6
@@ -449,15 +457,15 @@ async def test_a_reply_that_was_finished_needs_no_more() -> None:
     ("first", "pause"),
     [
         (RawResponse(status=429, headers={"Retry-After": "3"}), 3),
-        (rate_limited("0.5"), 0.5),
-        (rate_limited("tomorrow"), 0.25),
-        (rate_limited("Wed, 21 Oct 2015 07:28:00 GMT"), 0.25),
-        (rate_limited("Wed, 21 Oct 2015 07:28:00"), 0.25),
-        (html_page(503), 0.25),
-        (RawResponse(status=500), 0.25),
-        (BrokenStream(), 0.25),
-        (BrokenStream(then="reset"), 0.25),
-        (BrokenStream(deltas=[ModelDelta()], then="reset"), 0.25),
+        (rate_limited("1.5"), 1.5),
+        (rate_limited("tomorrow"), 1.0),
+        (rate_limited("Wed, 21 Oct 2015 07:28:00 GMT"), 1.0),
+        (rate_limited("Wed, 21 Oct 2015 07:28:00"), 1.0),
+        (html_page(503), 1.0),
+        (RawResponse(status=500), 1.0),
+        (BrokenStream(), 1.0),
+        (BrokenStream(then="reset"), 1.0),
+        (BrokenStream(deltas=[ModelDelta()], then="reset"), 1.0),
     ],
 )
 async def test_a_server_that_is_busy_or_hangs_up_is_asked_again(
@@ -471,16 +479,16 @@ async def test_a_server_that_is_busy_for_ever_is_asked_six_times(pauses: list[fl
     full = RawResponse(status=429, body=b'{"error": {"message": "quota used up"}}')
     with pytest.raises(ModelUnavailableError, match=r"127\.0\.0\.1 answered 429: quota used up$"):
         await _asked(*[full] * 6, HELLO)
-    assert pauses == [0.25, 1.0, 2.0, 4.0, 8.0]
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 8.0]
 
 
 async def test_a_pause_longer_than_the_patience_is_told_and_not_waited_for(
     pauses: list[float],
 ) -> None:
-    with pytest.raises(ModelUnavailableError, match="slow down; it asks to wait 31 s"):
+    with pytest.raises(ModelUnavailableError, match="slow down; Retry-After is 31 s"):
         await _asked(rate_limited("31"), HELLO)
     with pytest.raises(ModelUnavailableError, match=r"slow down$"):
-        await _asked(rate_limited(), HELLO, patience=Timeouts(retry_seconds=0))
+        await _asked(rate_limited(), HELLO, timeouts=Timeouts(retry_seconds=0))
     assert pauses == []
 
 
@@ -490,10 +498,10 @@ async def test_a_server_that_hangs_is_asked_again_only_before_its_answer_begins(
     hang = BrokenStream(then="hang")
     with pytest.raises(ModelUnavailableError, match=r"no answer within 0\.1 s"):
         await _asked(hang, hang, hang, HELLO, timeout_seconds=0.1)
-    assert pauses == [0.25, 1.0]
+    assert pauses == [1.0, 2.0]
     with pytest.raises(ModelUnavailableError, match=r"no answer within 0\.1 s"):
         await _asked(BrokenStream(deltas=HELLO, then="hang"), HELLO, timeout_seconds=0.1)
-    assert pauses == [0.25, 1.0]
+    assert pauses == [1.0, 2.0]
 
 
 async def test_a_server_that_is_not_there_is_named(pauses: list[float]) -> None:
@@ -516,7 +524,7 @@ async def test_a_server_that_is_not_there_is_named(pauses: list[float]) -> None:
         (b'{"detail": [{"loc": ["body"]}]}', r'answered 404: \[\{"loc": \["body"\]\}\]$'),
         (b'{"error": {"message": "\\u001b[31m\\u202ered"}}', r"answered 404:  \[31m red$"),
         (json.dumps({"error": "x" * 100_000}).encode(), r"answered 404: x{200}$"),
-        (b"<html>", r"answered 404: a web page, not an answer: is the address right\?$"),
+        (b"<html>", r"answered 404: a web page, not an answer: is the base URL right\?$"),
         (b"[" * 60_000, r"answered 404$"),
     ],
 )
@@ -678,11 +686,11 @@ async def test_a_server_that_knows_no_stream_options_is_asked_without() -> None:
 @pytest.mark.parametrize(
     ("address", "key", "words"),
     [
-        ("models.example/v1", KEY, "its address is not"),
-        ("file:///etc/passwd", KEY, "its address is not"),
-        ("http://[::1", KEY, "its address is not"),
-        ("http://models.example:99999", KEY, "its address is not"),
-        ("http://..", KEY, "its address is not"),
+        ("models.example/v1", KEY, "the base URL is not"),
+        ("file:///etc/passwd", KEY, "the base URL is not"),
+        ("http://[::1", KEY, "the base URL is not"),
+        ("http://models.example:99999", KEY, "the base URL is not"),
+        ("http://..", KEY, "the base URL is not"),
         ("http://me:word@127.0.0.1:1", KEY, "its address has a user in it"),
         ("http://127.0.0.1:1", "bad\nkey", "its key has characters"),
     ],
@@ -893,14 +901,14 @@ async def test_a_slow_server_is_waited_for_as_long_as_it_says_something() -> Non
 
 async def test_each_silence_has_its_own_limit(pauses: list[float]) -> None:
     hang = BrokenStream(then="hang")
-    patience = Timeouts(first_seconds=0.1, between_seconds=60, retry_seconds=0)
+    timeouts = Timeouts(first_byte_seconds=0.1, idle_seconds=60, retry_seconds=0)
     with pytest.raises(ModelUnavailableError, match=r"no answer within 0\.1 s"):
-        await _asked(hang, patience=patience)
+        await _asked(hang, timeouts=timeouts)
     with pytest.raises(ModelUnavailableError, match=r"no answer within 0\.1 s"):
-        await _asked(BrokenStream(deltas=[ModelDelta()], then="hang"), patience=patience)
-    patience = Timeouts(first_seconds=60, between_seconds=0.1)
+        await _asked(BrokenStream(deltas=[ModelDelta()], then="hang"), timeouts=timeouts)
+    timeouts = Timeouts(first_byte_seconds=60, idle_seconds=0.1)
     with pytest.raises(ModelUnavailableError, match=r"no answer within 0\.1 s"):
-        await _asked(BrokenStream(deltas=HELLO, then="hang"), patience=patience)
+        await _asked(BrokenStream(deltas=HELLO, then="hang"), timeouts=timeouts)
     assert pauses == []
 
 
@@ -915,8 +923,8 @@ async def test_a_server_that_takes_no_connection_is_told() -> None:
             for one in waiting:
                 one.setblocking(False)
                 one.connect_ex(address)
-            patience = Timeouts(connect_seconds=0.1, retry_seconds=0)
-            async with _model(f"http://127.0.0.1:{address[1]}", patience=patience) as model:
+            timeouts = Timeouts(connect_seconds=0.1, retry_seconds=0)
+            async with _model(f"http://127.0.0.1:{address[1]}", timeouts=timeouts) as model:
                 with pytest.raises(
                     ModelUnavailableError, match=r"no connection to 127\.0\.0\.1 within 0\.1 s"
                 ):

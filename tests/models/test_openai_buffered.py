@@ -11,8 +11,9 @@ from apexbridge.messages import ToolCall, UserMessage
 from apexbridge.models.base import ModelDelta, ModelRequest, Usage
 from apexbridge.models.openai import OpenAiModel
 from apexbridge.models.openai_response import ChatCompletion, fast_completion, fast_text
-from apexbridge.models.retry import Timeouts, UpstreamFault
+from apexbridge.models.retry import Timeouts
 from apexbridge.models.upstream import Upstream
+from apexbridge.models.upstream_errors import UpstreamFault
 from apexbridge.testing import BrokenStream, RawResponse, ScriptedServer
 from apexbridge.testing.model_server import ScriptedReply, html_page
 
@@ -20,12 +21,12 @@ pytestmark = pytest.mark.anyio
 
 WHOLE = ModelRequest(model="tiny", messages=(UserMessage(text="hi"),), is_whole=True)
 HELLO = [ModelDelta(text="hel"), ModelDelta(text="lo", usage=Usage(input_tokens=3))]
-SOON = Timeouts(first_seconds=0.2, retry_seconds=5)
+SOON = Timeouts(first_byte_seconds=0.2, retry_seconds=5)
 
 
 async def _asked(*replies: ScriptedReply) -> tuple[list[ModelDelta], ScriptedServer]:
     async with ScriptedServer(replies) as server:
-        model = OpenAiModel(server.base_url, patience=SOON)
+        model = OpenAiModel(server.base_url, timeouts=SOON)
         try:
             async with model.stream(WHOLE) as stream:
                 return [piece async for piece in stream], server
@@ -138,33 +139,33 @@ OTHERS = [
 
 
 def _read(document: bytes, *, is_whole: bool) -> object:
-    """All that comes of a document, or what is wrong with it."""
-    reply = ChatCompletion(Upstream("http://model"))
+    """Everything that is parsed from a document, or the fault."""
+    response = ChatCompletion(Upstream("http://model"))
     try:
-        delta = reply.take_whole(document) if is_whole else reply.take(document)
-        last = reply.end(is_done=False)
+        delta = response.add_completion(document) if is_whole else response.add(document)
+        last = response.finish(is_done=False)
     except UpstreamFault as fault:
         return (fault.kind, fault.detail, fault.status)
     calls = [(call.name, call.arguments) for call in last.tool_calls]
-    return (delta, last.usage, last.finish_reason, calls, reply.thought)
+    return (delta, last.usage, last.finish_reason, calls, response.reasoning)
 
 
 @pytest.mark.parametrize("answer", [*ORDINARY, *OTHERS])
-def test_an_answer_read_at_a_glance_is_read_as_by_a_closer_look(answer: dict[str, Any]) -> None:
+def test_the_fast_path_equals_the_validated_one(answer: dict[str, Any]) -> None:
     document = orjson.dumps(answer)
     assert _read(document, is_whole=True) == _read(document, is_whole=False)
 
 
 @pytest.mark.parametrize("answer", ORDINARY)
-def test_ordinary_answers_need_no_closer_look(answer: dict[str, Any]) -> None:
+def test_plain_completions_take_the_fast_path(answer: dict[str, Any]) -> None:
     assert fast_completion(orjson.dumps(answer)) is not None
 
 
 @pytest.mark.parametrize("answer", OTHERS)
-def test_all_other_answers_get_one(answer: dict[str, Any]) -> None:
+def test_other_completions_are_validated(answer: dict[str, Any]) -> None:
     assert fast_completion(orjson.dumps(answer)) is None
 
 
 @pytest.mark.parametrize("document", [b"", b"[]", b"7", b"{", b"null", b'"text"'])
-def test_what_is_no_answer_gets_a_closer_look_too(document: bytes) -> None:
+def test_malformed_completions_are_validated(document: bytes) -> None:
     assert fast_completion(document) is None

@@ -13,6 +13,7 @@ from aiohttp import web
 from anyio.abc import SocketAttribute, SocketStream
 
 from apexbridge.errors import EmbedderOutputError, EmbedderUnavailableError
+from apexbridge.models.retry import RetryPolicy
 from apexbridge.retrieval.base import Matrix
 from apexbridge.retrieval.embedders.hashing import HashEmbedder
 from apexbridge.retrieval.embedders.http import HttpEmbedder
@@ -65,24 +66,29 @@ def _first_then_honest(first: Answering) -> Answering:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long the embedder would have waited, without the waiting."""
+    """The backoff before each retry, without the waiting."""
     taken: list[float] = []
 
     async def sleep(seconds: float) -> None:
         taken.append(seconds)
 
     monkeypatch.setattr(anyio, "sleep", sleep)
+    # The upper end of the jitter, so that the backoff is exact.
+    monkeypatch.setattr(RetryPolicy, "delay", _longest_delay)
     return taken
+
+
+def _longest_delay(policy: RetryPolicy, retry: int, retry_after: float) -> float:
+    return max(retry_after, policy.ceiling(retry))
 
 
 @pytest.mark.parametrize(
     ("status", "headers", "pause"),
     [
         (429, {"Retry_After": "3"}, 3),
-        (429, {"Retry_After": "3600"}, 10),
-        (429, {"Retry_After": "Wed, 21 Oct 2026 07:28:00 GMT"}, 0.25),
-        (503, {}, 0.25),
-        (408, {}, 0.25),
+        (429, {"Retry_After": "Wed, 21 Oct 2026 07:28:00 GMT"}, 1.0),
+        (503, {}, 1.0),
+        (408, {}, 1.0),
     ],
 )
 async def test_a_server_that_is_busy_is_asked_again(
@@ -91,6 +97,15 @@ async def test_a_server_that_is_busy_is_asked_again(
     rows = await _asked(_first_then_honest(_fixed("busy", status, **headers)))
     assert np.allclose(rows, await _right())
     assert pauses == [pause]
+
+
+async def test_a_retry_after_beyond_the_deadline_is_reported_and_not_waited_for(
+    pauses: list[float],
+) -> None:
+    with pytest.raises(EmbedderUnavailableError, match="Retry-After is 3600 s") as caught:
+        await _asked(_first_then_honest(_fixed("busy", 429, Retry_After="3600")))
+    assert caught.value.details["retry_after"] == 3600
+    assert pauses == []
 
 
 async def test_a_server_that_hangs_up_is_asked_again(pauses: list[float]) -> None:
@@ -106,7 +121,7 @@ async def test_a_server_that_hangs_up_is_asked_again(pauses: list[float]) -> Non
 async def test_a_server_that_fails_for_ever_is_asked_three_times(pauses: list[float]) -> None:
     with pytest.raises(EmbedderUnavailableError, match=r"127\.0\.0\.1 answered 500"):
         await _asked(_fixed("oh", 500))
-    assert pauses == [0.25, 1.0]
+    assert pauses == [1.0, 2.0]
 
 
 async def test_a_server_that_is_not_there_is_named(pauses: list[float]) -> None:
@@ -313,9 +328,9 @@ def test_the_id_names_all_that_changes_the_vectors() -> None:
 @pytest.mark.parametrize(
     ("address", "key", "words"),
     [
-        ("models.example/v1", KEY, "its address is not"),
-        ("file:///etc/passwd", KEY, "its address is not"),
-        ("http://[::1", KEY, "its address is not"),
+        ("models.example/v1", KEY, "the base URL is not"),
+        ("file:///etc/passwd", KEY, "the base URL is not"),
+        ("http://[::1", KEY, "the base URL is not"),
         ("http://127.0.0.1:1", "bad\nkey", "its key has characters"),
     ],
 )

@@ -22,7 +22,7 @@ from apexbridge.testing.model_server import ScriptedReply, ScriptedServer
 from tests.server.live_server import Serving, serving
 
 MODEL = "scripted"
-_HURRY = Timeouts(retry_seconds=0.1, first_seconds=10, between_seconds=10)
+_SHORT_TIMEOUTS = Timeouts(retry_seconds=0.1, first_byte_seconds=10, idle_seconds=10)
 USAGE = Usage(input_tokens=10, output_tokens=5)
 
 
@@ -111,7 +111,7 @@ async def talking(
     home: Path,
     *,
     has_model: bool = True,
-    patience: Timeouts = _HURRY,
+    timeouts: Timeouts = _SHORT_TIMEOUTS,
     **settings: dict[str, Any],
 ) -> AsyncGenerator[Talk]:
     """Serve chat for the length of the block; the model server has no time to waste."""
@@ -120,7 +120,7 @@ async def talking(
             settings["model"] = {"base_url": script.base_url, "name": MODEL, "tools": "native"}
         async with serving(loaded_for(home, **settings), completions.ROUTES) as served:
             chatting = served.house.runtime.chat_service
-            model = OpenAiModel(script.base_url, patience=patience)
+            model = OpenAiModel(script.base_url, timeouts=timeouts)
             if has_model:
                 chatting.model = replace(chatting.model, client=model)
             try:

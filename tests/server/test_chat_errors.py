@@ -22,7 +22,7 @@ from tests.server.chat_server import Talk, calls, chunks_of, says, talking, text
 pytestmark = pytest.mark.anyio
 
 _CHAT = "/v1/chat/completions"
-_PATIENCE = Timeouts(retry_seconds=0.3, first_seconds=0.5, between_seconds=0.5)
+_SHORT_TIMEOUTS = Timeouts(retry_seconds=0.3, first_byte_seconds=0.5, idle_seconds=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def anyio_backend() -> str:
 async def talk(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Talk]:
     permissions = {"allow": ["Waits"]}
     home = tmp_path_factory.mktemp("faults")
-    async with talking(home, patience=_PATIENCE, permissions=permissions) as opened:
+    async with talking(home, timeouts=_SHORT_TIMEOUTS, permissions=permissions) as opened:
         yield opened
 
 
@@ -190,7 +190,7 @@ async def test_what_fails_in_the_middle_ends_the_stream_with_an_error(
 
 
 async def test_a_model_server_that_is_not_there_is_told(talk: Talk) -> None:
-    async with _asking(talk, OpenAiModel("http://127.0.0.1:9", patience=_PATIENCE)):
+    async with _asking(talk, OpenAiModel("http://127.0.0.1:9", timeouts=_SHORT_TIMEOUTS)):
         reply = await talk.post("Go")
     assert reply.status_code == 503
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from apexbridge.lifecycle.store import LOCKS, STAGING, TRASH
+from apexbridge.lifecycle.store import LOCKS, STAGING
+from apexbridge.lifecycle.trash import TRASH
 from apexbridge.skills.model import Problem
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.new")

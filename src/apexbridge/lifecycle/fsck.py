@@ -21,7 +21,8 @@ from typing import Literal
 from apexbridge.audit import AuditLog, AuditRecord
 from apexbridge.errors import AuditBrokenError
 from apexbridge.lifecycle.crash_cleanup import CheckTally, find_leftovers, is_store_busy
-from apexbridge.lifecycle.store import TRASH, SkillStore, fold_name
+from apexbridge.lifecycle.store import SkillStore, fold_name
+from apexbridge.lifecycle.trash import TRASH
 from apexbridge.lifecycle.vectorized_marker import Marker, read_marker
 from apexbridge.lifecycle.version_store import VERSIONS
 from apexbridge.retrieval import skill_document
@@ -104,7 +105,7 @@ def _hash_differs(recorded: str, skill: Skill) -> bool:
 def _restorable(skills: Path) -> dict[str, str]:
     """What can be brought back, by the place where it lies."""
     try:
-        return {entry.operation: entry.name for entry in SkillStore(skills).trashed()}
+        return {entry.operation: entry.name for entry in SkillStore(skills).trash.list()}
     except OSError:  # not even a folder
         return {}
 
@@ -334,7 +335,7 @@ def _check_states(indexed: Iterable[Skill], index: IndexStatus | None) -> CheckT
             if skill.name not in index.missing:
                 tally.tell("fsck_marker_missing", skill.name, name=skill.name)
             continue
-        right = Marker.of(
+        right = Marker.from_fingerprint(
             skill.fingerprint,
             embedder=index.embedder,
             generation=f"v{skill_document.DOCUMENT_VERSION}",

@@ -1,8 +1,9 @@
-"""The start-up scan: skip what is in the index, embed what is not, redo what differs.
+"""Index sync of skills: skip unchanged rows, embed new ones, re-embed what differs.
 
-The folder is the truth. A skill is skipped when its row has the folder's fingerprint and, where the
-skill is ours to mark, its marker says the same; anything else is embedded again. The marker is
-written after the row is durable, so a marker implies a row.
+The folder is the source of truth. A skill is skipped if its row has the folder's fingerprint and,
+for an installed skill, the `.vectorized` marker agrees; anything else is embedded again. The marker
+is written after the row is durable, so a marker implies a row. No language model is called here:
+tags are keywords, or what `background_tags` has stored before.
 """
 
 import hashlib
@@ -11,10 +12,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import anyio.to_thread
+from anyio import to_thread
 
-from apexbridge.errors import ModelError, StorageError
-from apexbridge.lifecycle.tags import MAX_TAG, MAX_TAGS, ModelTagger, Tags, TagStore, keyword_tags
+from apexbridge.errors import StorageError
+from apexbridge.lifecycle.tags import MAX_TAG, MAX_TAGS, Tags, TagStore, keyword_tags
 from apexbridge.lifecycle.vectorized_marker import Marker, has_marker, write_marker
 from apexbridge.retrieval import skill_document
 from apexbridge.retrieval.base import IndexEntry
@@ -28,7 +29,7 @@ log = logging.getLogger(__name__)
 
 ReadContent = Callable[[Skill], Awaitable[SkillContent]]
 ReadContentNow = Callable[[Skill], SkillContent | None]
-"""On a thread, where nothing must be waited for; else nothing."""
+"""Reads on the calling thread; None if the source needs the event loop (MCP, HTTP)."""
 
 
 def _never_now(_: Skill) -> None:
@@ -37,65 +38,58 @@ def _never_now(_: Skill) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagPolicy:
-    """Where a skill's tags come from: nowhere, its own text, or the model that made them once."""
+    """Source of a skill's tags: none, keywords of its text, or stored tags of a language model."""
 
     is_on: bool = True
     store: TagStore | None = None
-    tagger: ModelTagger | None = None
+    model_name: str = ""
+    """The configured language model; without one, tags are keywords."""
 
-    def way(self, skill: Skill) -> str:
-        """Part of the fingerprint: tags made another way make another entry."""
+    def uses_model(self, skill: Skill) -> bool:
+        """Say whether a language model tags this skill: only installed ones, never a stranger's."""
+        has_model = self.is_on and self.store is not None and bool(self.model_name)
+        return has_model and skill.provenance.writable and skill.fingerprint is not None
+
+    def stored(self, skill: Skill) -> Tags | None:
+        """Return the model's tags for the skill's content hash, if it has answered before."""
+        if self.store is None or skill.fingerprint is None or not self.uses_model(skill):
+            return None
+        return self.store.get(skill.fingerprint.sha256)
+
+    def is_missing(self, skill: Skill) -> bool:
+        """Say whether the language model has yet to tag the skill's content."""
+        return self.uses_model(skill) and self.stored(skill) is None
+
+    def origin(self, skill: Skill) -> str:
+        """Describe the source of the tags, for the row's fingerprint: other tags, another row."""
         if not self.is_on:
             return "none"
-        asks = self.asks_for(skill)
-        return f"model {self.tagger.model_name}" if self.tagger and asks else "text"
+        return "text" if self.stored(skill) is None else f"model {self.model_name}"
 
-    def asks_for(self, skill: Skill) -> bool:
-        """Whether a model makes the tags of this skill."""
-        has_model = self.is_on and self.tagger is not None and self.store is not None
-        return has_model and skill.provenance.writable
-
-    def lacks(self, skill: Skill) -> bool:
-        """Whether the model is still to be asked, because it could not answer before."""
-        if self.store is None or not self.asks_for(skill):
-            return False
-        return skill.fingerprint is not None and self.store.get(skill.fingerprint.sha256) is None
-
-    def mined(self, skill: Skill, body: str) -> Tags:
-        """The tags that the skill's own text gives."""
+    def tags(self, skill: Skill, body: str) -> Tags:
+        """Return the stored tags of the model, or else keywords; the author's own come first."""
         if not self.is_on:
             return Tags(tags=())
         declared = declared_tags(skill)
-        return keyword_tags(name=skill.name, summary=skill.summary, body=body, declared=declared)
-
-    async def tags(self, skill: Skill, body: str) -> Tags:
-        """The tags of a skill; a model that cannot answer is no obstacle."""
-        mined, declared = self.mined(skill, body), declared_tags(skill)
-        if not self.asks_for(skill) or self.store is None or skill.fingerprint is None:
-            return mined
-        known = await anyio.to_thread.run_sync(self.store.get, skill.fingerprint.sha256)
-        if known is None and self.tagger is not None:
-            try:
-                known = await self.tagger.tags(name=skill.name, summary=skill.summary, body=body)
-                await anyio.to_thread.run_sync(self.store.put, skill.fingerprint.sha256, known)
-            except (ModelError, StorageError) as error:
-                log.warning("%s gets no tags from the model: %s", skill.name, error)
-        if known is None:
-            return mined
-        every = dict.fromkeys((*(tag for tag in declared if len(tag) <= MAX_TAG), *known.tags))
-        return replace(known, tags=tuple(every)[:MAX_TAGS])
+        stored = self.stored(skill)
+        if stored is None:
+            return keyword_tags(
+                name=skill.name, summary=skill.summary, body=body, declared=declared
+            )
+        every = dict.fromkeys((*(tag for tag in declared if len(tag) <= MAX_TAG), *stored.tags))
+        return replace(stored, tags=tuple(every)[:MAX_TAGS])
 
 
 NO_TAGS = TagPolicy(is_on=False)
 
 
 def declared_tags(skill: Skill) -> tuple[str, ...]:
-    """What the author called tags or keywords, in the frontmatter or its `metadata`."""
+    """Return the author's `tags` and `keywords`, from the frontmatter or its `metadata`."""
     extra: Mapping[str, object] = skill.manifest.model_extra or {}
     found = list[str]()
-    for place in (extra, skill.manifest.metadata):
+    for fields in (extra, skill.manifest.metadata):
         for key in ("tags", "keywords"):
-            value = place.get(key)
+            value = fields.get(key)
             parts = value if isinstance(value, list) else str(value or "").split(",")  # pyright: ignore[reportUnknownVariableType]
             found += [str(part).strip(" \t\"'[]") for part in parts]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     return tuple(dict.fromkeys(tag for tag in found if tag))
@@ -103,49 +97,45 @@ def declared_tags(skill: Skill) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillTexts:
-    """Where the texts of skills come from."""
+    """Reads the texts of skills and combines them with their tags."""
 
     read: ReadContent
-    read_at_once: ReadContentNow = _never_now
-    tagging: TagPolicy = NO_TAGS
+    read_now: ReadContentNow = _never_now
+    tags: TagPolicy = NO_TAGS
 
     def item(self, skill: Skill) -> IndexItem:
-        """A skill as the index takes it."""
+        """Describe a skill for the index sync."""
         return IndexItem(
             name=skill.name,
             fingerprint=self.fingerprint(skill),
-            read=partial(self._of, skill),
-            read_at_once=partial(self._at_once, skill),
+            read=partial(self._read, skill),
+            read_at_once=partial(self._read_now, skill),
         )
 
     def fingerprint(self, skill: Skill) -> str:
-        """Names the state of a skill that an entry stands for."""
+        """Hash the state of a skill that a row stands for: content, tags, document version."""
         content = skill.fingerprint.sha256 if skill.fingerprint else skill.summary
-        parts = (
-            f"v{skill_document.DOCUMENT_VERSION}",
-            skill.name,
-            content,
-            self.tagging.way(skill),
-        )
+        version = f"v{skill_document.DOCUMENT_VERSION}"
+        parts = (version, skill.name, content, self.tags.origin(skill))
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
 
-    async def _of(self, skill: Skill) -> SkillText:
-        content = await self.read(skill)
-        return _skill_text(skill, content, await self.tagging.tags(skill, content.body))
+    async def _read(self, skill: Skill) -> SkillText:
+        return await to_thread.run_sync(self.text, skill, await self.read(skill))
 
-    def _at_once(self, skill: Skill) -> SkillText | None:
-        content = None if self.tagging.asks_for(skill) else self.read_at_once(skill)
-        return content and _skill_text(skill, content, self.tagging.mined(skill, content.body))
+    def _read_now(self, skill: Skill) -> SkillText | None:
+        content = self.read_now(skill)
+        return content and self.text(skill, content)
 
-
-def _skill_text(skill: Skill, content: SkillContent, tags: Tags) -> SkillText:
-    return SkillText(
-        name=skill.name,
-        summary=skill.summary,
-        body=content.body,
-        tags=tags.tags,
-        other_language=tags.other_language,
-    )
+    def text(self, skill: Skill, content: SkillContent) -> SkillText:
+        """Combine body and tags of a skill into the text that is indexed."""
+        tags = self.tags.tags(skill, content.body)
+        return SkillText(
+            name=skill.name,
+            summary=skill.summary,
+            body=content.body,
+            tags=tags.tags,
+            other_language=tags.other_language,
+        )
 
 
 async def sync_index(
@@ -157,42 +147,37 @@ async def sync_index(
     everything: bool = False,
     only: Collection[str] | None = None,
 ) -> SyncReport:
-    """Bring index and markers up to date with the skills; `everything` makes all entries anew.
+    """Bring rows and markers up to date with the skills; `everything` embeds all of them anew.
 
-    With `only`, nothing but the skills of these names is looked at.
+    With `only`, no skills but those of these names are looked at.
 
     Raises:
         StorageError: If the index cannot be written.
     """
     if only is not None:
         skills = [skill for skill in skills if skill.name in only]
-    ours = {skill.name: skill for skill in skills if _is_managed(skill)}
-    markers = _Markers(index.store.embedder_id, ours)
-    again = await anyio.to_thread.run_sync(markers.wrong)
-    lacking = await anyio.to_thread.run_sync(
-        lambda: {s.name for s in skills if texts.tagging.lacks(s)}
-    )
-    items = [texts.item(skill) for skill in skills]
+    managed = {skill.name: skill for skill in skills if _is_managed(skill)}
+    markers = _Markers(index.store.embedder_id, managed)
+
+    def plan() -> tuple[set[str], list[IndexItem]]:
+        return markers.outdated(), [texts.item(skill) for skill in skills]
+
+    again, items = await to_thread.run_sync(plan)  # reads markers and stored tags
     if everything:
         again = {item.name for item in items}
 
     async def stored(names: Sequence[str]) -> None:
         await watch.stored(names)
-        await anyio.to_thread.run_sync(markers.write, names)
+        await to_thread.run_sync(markers.write, names)
 
-    return await sync(
-        index,
-        items,
-        again=again | lacking,
-        only=only,
-        watch=SyncCallbacks(progress=watch.progress, stored=stored),
-    )
+    callbacks = SyncCallbacks(progress=watch.progress, stored=stored)
+    return await sync(index, items, again=again, only=only, watch=callbacks)
 
 
 async def make_skill_entry(
     index: SkillIndex, skill: Skill, body: str, texts: SkillTexts
 ) -> IndexEntry:
-    """What the index would hold of a skill; nothing is stored.
+    """Embed a skill with this body and store nothing.
 
     Raises:
         RetrievalError: If the embedder fails.
@@ -205,7 +190,7 @@ async def make_skill_entry(
 
 
 async def store_skill_entry(index: SkillIndex, skill: Skill, entry: IndexEntry) -> None:
-    """Store what was made of a skill, and then mark it.
+    """Upsert the row of a skill, then write its marker.
 
     Raises:
         StorageError: If the index cannot be written.
@@ -213,42 +198,46 @@ async def store_skill_entry(index: SkillIndex, skill: Skill, entry: IndexEntry) 
     await index.store.upsert([entry])
     await index.refresh()
     markers = _Markers(index.store.embedder_id, {skill.name: skill})
-    await anyio.to_thread.run_sync(markers.write, [skill.name])
+    await to_thread.run_sync(markers.write, [skill.name])
 
 
 def _is_managed(skill: Skill) -> bool:
-    """Only folders that we manage are marked: nobody else's repository gets a file of ours."""
+    """Say whether a skill folder gets a marker: no file is written into foreign repositories."""
     return skill.provenance.writable and skill.root is not None and skill.fingerprint is not None
 
 
 @dataclass(frozen=True, slots=True)
 class _Markers:
+    """The `.vectorized` markers of installed skills, for one embedder."""
+
     embedder: str
     skills: Mapping[str, Skill]
 
-    def _right(self, skill: Skill) -> Marker | None:
+    def _expected(self, skill: Skill) -> Marker | None:
         if skill.fingerprint is None:
             return None
         generation = f"v{skill_document.DOCUMENT_VERSION}"
-        return Marker.of(skill.fingerprint, embedder=self.embedder, generation=generation)
+        return Marker.from_fingerprint(
+            skill.fingerprint, embedder=self.embedder, generation=generation
+        )
 
-    def wrong(self) -> set[str]:
-        """The skills whose marker is missing, broken, forged or of another state."""
-        return {name for name, skill in self.skills.items() if not self._is_right(skill)}
+    def outdated(self) -> set[str]:
+        """Return the skills whose marker is missing, broken, forged or of another state."""
+        return {name for name, skill in self.skills.items() if not self._is_current(skill)}
 
-    def _is_right(self, skill: Skill) -> bool:
-        marker = self._right(skill)
+    def _is_current(self, skill: Skill) -> bool:
+        marker = self._expected(skill)
         return marker is None or skill.root is None or has_marker(skill.root, marker)
 
     def write(self, names: Sequence[str]) -> None:
-        """Mark skills whose rows are durable; a folder that refuses is only scanned again."""
+        """Write the markers of durable rows; on failure the skill is only embedded again."""
         for name in names:
             skill = self.skills.get(name)
-            marker = self._right(skill) if skill else None
+            marker = self._expected(skill) if skill else None
             if skill is None or skill.root is None or marker is None:
                 continue
             if has_marker(skill.root, marker):
-                continue  # nothing would take up what a kill left of a needless write
+                continue  # a crash during a needless rewrite would cost one embedding
             try:
                 write_marker(skill.root, marker)
             except StorageError as error:

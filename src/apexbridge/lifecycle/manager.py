@@ -1,25 +1,33 @@
-"""SkillManager: how skills come to stay, change and leave, completely or not at all."""
+"""SkillManager: install, update, edit, disable, uninstall and restore skills, atomically."""
 
+import re
 from dataclasses import replace
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 
-import anyio.to_thread
+from anyio import to_thread
 
-from apexbridge.errors import SkillInvalidError, SkillNotFoundError
+from apexbridge.audit import AuditLog
+from apexbridge.catalog.catalog import Catalog
+from apexbridge.errors import SkillInvalidError, SkillNotFoundError, SkillVersionError
+from apexbridge.lifecycle.index_updates import IndexUpdates, SkillIndexer, read_skill_md
+from apexbridge.lifecycle.scan_results import BlockLevel, ScanGate, ScanResultStore
 from apexbridge.lifecycle.skill_list import ListFilter, SkillPage, list_skills
-from apexbridge.lifecycle.store import TrashedSkill
+from apexbridge.lifecycle.states import SkillStates
+from apexbridge.lifecycle.store import SkillStore
 from apexbridge.lifecycle.transactions import (
-    BlockLevel,
+    InstallPolicy,
     InstallResult,
+    SkillTransactions,
     check_unchanged,
     enter_in_thread,
-    parse_body,
-    read_skill_md,
+    sha256_of,
     shielded,
 )
+from apexbridge.lifecycle.trash import TrashedSkill
 from apexbridge.lifecycle.unpack_and_validate import Inspection, inspect_skill, stage_skill
-from apexbridge.lifecycle.versions import SkillVersions
+from apexbridge.lifecycle.versions import ManagerParts, SkillVersions, stage_version
 from apexbridge.lifecycle.zip.archive import pack_skill
 from apexbridge.skills import tree
 from apexbridge.skills.document import SKILL_MD
@@ -27,178 +35,280 @@ from apexbridge.skills.editor import edit_description
 from apexbridge.skills.model import Fingerprint, Skill
 from apexbridge.skills.parser import parse_skill
 
+_VERSION_NUMBER = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,7})", re.IGNORECASE)
 
-class SkillManager(SkillVersions):
-    """Changes the installed skills. Each attempt is recorded, whatever comes of it."""
+
+class SkillManager:
+    """Changes the installed skills. Each attempt, refused or not, is in the audit log."""
+
+    def __init__(
+        self,
+        store: SkillStore,
+        states: SkillStates,
+        audit: AuditLog,
+        catalog: Catalog,
+        indexer: SkillIndexer,
+        policy: InstallPolicy | None = None,
+    ) -> None:
+        self.policy = policy or InstallPolicy()
+        self.scan_results = ScanResultStore(store.root.parent / "verdicts")
+        self._store = store
+        self._states = states
+        self._catalog = catalog
+        self._index = IndexUpdates(store.root, catalog, indexer)
+        self._scans = ScanGate(self.scan_results, catalog, self.policy.blocks_at)
+        self._transactions = SkillTransactions(store, states, audit, catalog)
+        self._parts = ManagerParts(
+            store=store,
+            states=states,
+            transactions=self._transactions,
+            index=self._index,
+            scans=self._scans,
+            policy=self.policy,
+        )
+        self.versions = SkillVersions(self._parts)
 
     async def install(
+        self, path: Path, *, renames: bool = False, blocks_at: BlockLevel = "policy"
+    ) -> InstallResult:
+        """Install a skill from an archive or a folder; a refused one leaves nothing behind.
+
+        Scanner findings at `blocks_at` or above refuse it; None accepts every finding.
+
+        Raises:
+            PermissionDeniedError: If a scanner finding blocks it.
+            SkillExistsError: If an installed skill has the name.
+            ArchiveError: If the archive is unsafe, malformed or not a skill.
+            SkillInvalidError: If a validation rule fails.
+            StorageError: If the disk refuses.
+        """
+        transactions, store = self._transactions, self._store
+        async with (
+            transactions.audited("install", archive=path.name),
+            enter_in_thread(store.staging()) as staging,
+        ):
+            stage = partial(stage_skill, path, staging, renames=renames, limits=self.policy.limits)
+            staged = await to_thread.run_sync(stage)
+            skill = staged.skill
+            await to_thread.run_sync(store.check_name_free, skill.name)
+            report = await self._scans.check(skill, staged.root, blocks_at)
+            data = await to_thread.run_sync(read_skill_md, staged.root)
+            prepared = await self._index.prepare(skill, data)
+            async with transactions.lock(skill.name), shielded():
+                await to_thread.run_sync(store.check_name_free, skill.name)
+                await transactions.record_skill("install", skill)
+                await to_thread.run_sync(store.install, staged.root, skill.name)
+                await self._index.commit(skill.name, "install", prepared)
+        return InstallResult(
+            skill=self._catalog.find(skill.name),
+            problems=staged.problems,
+            findings=report.findings,
+            index_error=prepared.error,
+        )
+
+    async def update(
         self,
         path: Path,
         *,
-        renames: bool = False,
+        only: str = "",
+        expected_sha256: str = "",
+        allows_older: bool = False,
         blocks_at: BlockLevel = "policy",
     ) -> InstallResult:
-        """Take a skill from an archive or a folder; nothing is there of one that is refused.
+        """Replace the installed skill that an archive or folder names; the old one is stored.
 
-        Findings at or over `blocks_at`, by default what settings say, refuse it; None lets every
-        skill pass.
+        `only` restricts the update to one name, `expected_sha256` to the state the caller saw.
 
         Raises:
-            PermissionDeniedError: If it looks too dangerous.
-            SkillExistsError: If an installed skill has the name.
-            ArchiveError: If the archive is unsafe, broken or no skill's.
-            SkillInvalidError: If a rule is broken.
+            SkillNotFoundError: If no such skill is installed.
+            SkillVersionError: `skill_pinned`, or `version_older` unless `allows_older`.
+            SkillChangedError: If the skill is in another state than the caller saw.
+            PermissionDeniedError: If a scanner finding blocks the new version.
+            ArchiveError: If the archive is unsafe, malformed or not a skill.
+            SkillInvalidError: If a validation rule fails.
             StorageError: If the disk refuses.
         """
+        transactions, store = self._transactions, self._store
         async with (
-            self._recorded("install", archive=path.name),
-            enter_in_thread(self.store.staging()) as at,
+            transactions.audited("update", archive=path.name),
+            enter_in_thread(store.staging()) as staging,
         ):
-            take = partial(stage_skill, path, at, renames=renames, limits=self.policy.limits)
-            intake = await anyio.to_thread.run_sync(take)
-            skill = intake.skill
-            await anyio.to_thread.run_sync(self.store.refuse_taken, skill.name)
-            report = await self._vet(skill, intake.root, blocks_at)
-            data = await anyio.to_thread.run_sync(read_skill_md, intake.root)
-            entry, problem = await self._embed(skill, parse_body(data, skill.name))
-            async with self._changing(skill.name), shielded():
-                await anyio.to_thread.run_sync(self.store.refuse_taken, skill.name)
-                await self._record("install", skill)
-                await anyio.to_thread.run_sync(self.store.put, intake.root, skill.name)
-                await self._settle(skill.name, entry, "install")
+            staged = await stage_version(self._parts, only, path, staging)
+            skill, name = staged.skill, staged.skill.name
+            transactions.check_not_pinned(name)
+            transactions.installed(name)
+            report = await self._scans.check(skill, staged.root, blocks_at)
+            data = await to_thread.run_sync(read_skill_md, staged.root)
+            prepared = await self._index.prepare(skill, data)
+            async with transactions.lock(name):
+                transactions.check_not_pinned(name)
+                transactions.installed(name)
+                # Read from disk: an editor may have changed the files since the last scan.
+                old = await to_thread.run_sync(store.read, name)
+                check_unchanged(old, expected_sha256)
+                if not allows_older:
+                    _check_not_older(old, skill)
+                if sha256_of(skill) == sha256_of(old) != "":
+                    return InstallResult(skill=old, problems=staged.problems, has_changed=False)
+                async with shielded():
+                    await transactions.record_skill("update", skill)
+                    swap = partial(store.versions.replace, name, staged.root, sha256_of(skill))
+                    await to_thread.run_sync(swap)
+                    await self._index.commit(name, "update", prepared)
+                    await self.versions.prune(name)
         return InstallResult(
-            skill=self._around.find(skill.name),
-            problems=intake.problems,
+            skill=self._catalog.find(name),
+            problems=staged.problems,
             findings=report.findings,
-            not_indexed=problem,
+            index_error=prepared.error,
         )
 
     async def edit_description(
-        self, name: str, description: str, *, seen: str = ""
+        self, name: str, description: str, *, expected_sha256: str = ""
     ) -> InstallResult:
-        """Change the description and not one other byte; `seen` is the hash the caller knows.
+        """Replace the description in SKILL.md and leave every other byte unchanged.
 
         Raises:
             SkillNotFoundError: If there is no such skill.
             SkillReadOnlyError: If it is not an installed one.
             SkillChangedError: If it is in another state than the caller saw.
-            SkillInvalidError: If the text breaks a rule of descriptions.
+            SkillInvalidError: If the description breaks a validation rule.
         """
-        async with self._recorded("edit", skill=name):
-            self._own(name)
-            async with self._changing(name):
-                await self._around.follow(name, "refresh")  # it may have been edited by hand
-                skill = self._own(name)
-                check_unchanged(skill, seen)
-                self._refuse_pinned(name)
-                old = await anyio.to_thread.run_sync(read_skill_md, self.store.folder(name))
-                new = await anyio.to_thread.run_sync(edit_description, old, description)
+        transactions, store = self._transactions, self._store
+        async with transactions.audited("edit", skill=name):
+            transactions.installed(name)
+            async with transactions.lock(name):
+                await self._index.refresh("refresh")  # an editor may have changed the file
+                skill = transactions.installed(name)
+                check_unchanged(skill, expected_sha256)
+                transactions.check_not_pinned(name)
+                old = await to_thread.run_sync(read_skill_md, store.folder(name))
+                new = await to_thread.run_sync(edit_description, old, description)
                 if new == old:
+                    await self._index.commit(name, "refresh")
                     return InstallResult(skill=skill, has_changed=False)
-                edited = await anyio.to_thread.run_sync(_with_skill_md, skill, new)
-                entry, problem = await self._embed(edited, parse_body(new, name))
+                edited = await to_thread.run_sync(_with_skill_md, skill, new)
+                prepared = await self._index.prepare(edited, new)
                 async with shielded():
-                    await self._record("edit", edited)
-                    await anyio.to_thread.run_sync(self.store.replace_file, name, new)
-                    await self._settle(name, entry, "edit")
-        return InstallResult(skill=self._around.find(name), not_indexed=problem)
+                    await transactions.record_skill("edit", edited)
+                    await to_thread.run_sync(store.replace_skill_md, name, new)
+                    await self._index.commit(name, "edit", prepared)
+        return InstallResult(skill=self._catalog.find(name), index_error=prepared.error)
 
     async def uninstall(self, name: str) -> TrashedSkill:
-        """Take a skill away; it can be brought back for a while.
+        """Move a skill to the trash, from where `restore` brings it back until it expires.
 
         Raises:
             SkillNotFoundError: If there is no such skill.
             SkillReadOnlyError: If it is not an installed one.
         """
-        async with self._recorded("uninstall", skill=name):
-            skill = self._own(name)
-            async with self._changing(name), shielded():
-                await anyio.to_thread.run_sync(self.store.folder, name)  # it may be gone by now
-                await self._record("uninstall", skill)
-                gone = await anyio.to_thread.run_sync(self.store.take_away, name)
-                await self._settle(name, None, "uninstall")
-        return gone
+        transactions = self._transactions
+        async with transactions.audited("uninstall", skill=name):
+            skill = transactions.installed(name)
+            async with transactions.lock(name), shielded():
+                await to_thread.run_sync(self._store.folder, name)  # it may be gone by now
+                await transactions.record_skill("uninstall", skill)
+                trashed = await to_thread.run_sync(self._store.uninstall, name)
+                await self._index.commit(name, "uninstall")
+        return trashed
 
-    async def undo(self, name: str) -> InstallResult:
-        """Bring back what was taken away last under this name.
+    async def restore(self, name: str) -> InstallResult:
+        """Undo the most recent uninstall of a name.
 
         Raises:
-            SkillNotFoundError: If there is nothing to bring back.
+            SkillNotFoundError: If there is nothing to restore.
             SkillExistsError: If another skill has the name by now.
         """
-        async with self._recorded("undo", skill=name):
-            # Only what was taken away is a name for sure; a lock is a file of that name.
-            await anyio.to_thread.run_sync(self.store.last_trashed, name)
-            async with self._changing(name), shielded():
-                gone = await anyio.to_thread.run_sync(self.store.last_trashed, name)
-                await anyio.to_thread.run_sync(self.store.refuse_taken, name)
-                await anyio.to_thread.run_sync(lambda: self._audit.record("undo", skill=name))
-                await anyio.to_thread.run_sync(self.store.bring_back, gone)
-                await self._settle(name, None, "install")
-        return InstallResult(skill=self._around.find(name))
+        transactions, store = self._transactions, self._store
+        async with transactions.audited("undo", skill=name):
+            # Before the lock: a lock is a file of that name, and only a trashed one is safe.
+            await to_thread.run_sync(store.trash.latest, name)
+            async with transactions.lock(name), shielded():
+                trashed = await to_thread.run_sync(store.trash.latest, name)
+                await to_thread.run_sync(store.check_name_free, name)
+                await transactions.record("undo", skill=name)
+                await to_thread.run_sync(store.restore, trashed)
+                await self._index.commit(name, "install")
+        return InstallResult(skill=self._catalog.find(name))
 
-    async def switch(self, name: str, *, is_on: bool) -> bool:
-        """Switch a skill of any source on or off; False if it was so before.
+    async def set_enabled(self, name: str, *, enabled: bool) -> bool:
+        """Enable or disable a skill of any source; False if it was so before.
 
         Raises:
             SkillNotFoundError: If there is no such skill.
         """
-        action = "enable" if is_on else "disable"
-        async with self._recorded(action, skill=name):
-            if not is_on:
-                name = self._around.find(name).name
-            switch = partial(self.states.switch, name, is_on=is_on)
-            has_changed = await anyio.to_thread.run_sync(switch)
+        action = "enable" if enabled else "disable"
+        async with self._transactions.audited(action, skill=name):
+            if not enabled:
+                name = self._catalog.find(name).name
+            change = partial(self._states.set_enabled, name, enabled=enabled)
+            has_changed = await to_thread.run_sync(change)
             if has_changed:
-                await anyio.to_thread.run_sync(lambda: self._audit.record(action, skill=name))
-                await self._around.follow(name, "edit")
+                await self._transactions.record(action, skill=name)
+                await self._index.commit(name, "edit")
         return has_changed
 
     async def list(self, wanted: ListFilter | None = None) -> SkillPage:
-        """A page of skills with version, state, size and findings; of all sources."""
-        return await anyio.to_thread.run_sync(
+        """Return one page of the skills of all sources, with version, state, size and findings."""
+        return await to_thread.run_sync(
             list_skills,
-            self._around.snapshot(),
+            self._catalog.snapshot,
             wanted or ListFilter(),
-            self.states.pinned(),
-            self.verdicts,
+            self._states.pinned(),
+            self.scan_results,
         )
 
     async def inspect(self, path: Path, *, renames: bool = False) -> Inspection:
-        """What an archive or folder holds and could do; nothing is installed.
+        """Dry run of an install: contents, capabilities and findings of an archive or folder.
 
         Raises:
-            ArchiveError: If the archive is unsafe, broken or no skill's.
-            SkillInvalidError: If a rule is broken.
+            ArchiveError: If the archive is unsafe, malformed or not a skill.
+            SkillInvalidError: If a validation rule fails.
         """
-        look = partial(
+        inspect = partial(
             inspect_skill,
             path,
             renames=renames,
             limits=self.policy.limits,
-            others=self._around.known(),
+            others=self._scans.known_skills(),
         )
-        return await anyio.to_thread.run_sync(look)
+        return await to_thread.run_sync(inspect)
 
     async def export(self, name: str) -> bytes:
-        """A skill as a zip that installs elsewhere; equal skills give equal bytes.
+        """Pack a skill as a zip that can be installed; equal skills give equal bytes.
 
         Raises:
             SkillNotFoundError: If there is no such skill, or it has no folder.
-            ArchiveUnsafeError: If there is a link or device among its files.
+            ArchiveUnsafeError: If there is a symlink or device among its files.
         """
-        skill = self._around.find(name)
+        skill = self._catalog.find(name)
         if skill.root is None:
             raise SkillNotFoundError(name)
-        return await anyio.to_thread.run_sync(partial(pack_skill, skill.root, skill.name))
+        return await to_thread.run_sync(pack_skill, skill.root, skill.name)
 
 
 def _with_skill_md(skill: Skill, data: bytes) -> Skill:
-    """The skill as it will be with another SKILL.md."""
-    read = parse_skill(data, folder=skill.name, provenance=skill.provenance)
-    if read.skill is None or skill.root is None:
-        raise SkillInvalidError(skill.name, read.problems)
-    mark = tree.fingerprint(skill.root, instead={PurePosixPath(SKILL_MD): data})
-    if not isinstance(mark, Fingerprint):
-        raise SkillInvalidError(skill.name, [mark])
-    return replace(read.skill, root=skill.root, folder_id=skill.folder_id, fingerprint=mark)
+    """Parse a skill as it will be with another SKILL.md."""
+    parsed = parse_skill(data, folder=skill.name, provenance=skill.provenance)
+    if parsed.skill is None or skill.root is None:
+        raise SkillInvalidError(skill.name, parsed.problems)
+    fingerprint = tree.fingerprint(skill.root, instead={PurePosixPath(SKILL_MD): data})
+    if not isinstance(fingerprint, Fingerprint):
+        raise SkillInvalidError(skill.name, [fingerprint])
+    return replace(
+        parsed.skill, root=skill.root, folder_id=skill.folder_id, fingerprint=fingerprint
+    )
+
+
+def _check_not_older(old: Skill, new: Skill) -> None:
+    """Refuse a downgrade; a version that is not a dotted number counts as newer."""
+    before, after = (_VERSION_NUMBER.fullmatch(s.manifest.version or "") for s in (old, new))
+    if before is None or after is None:
+        return
+    for one, other in zip_longest(*(m[1].split(".") for m in (before, after)), fillvalue="0"):
+        if int(one) != int(other):
+            if int(other) < int(one):
+                raise SkillVersionError(
+                    code="version_older", name=new.name, version=after[0], now=before[0]
+                )
+            return

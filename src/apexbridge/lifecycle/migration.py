@@ -163,7 +163,7 @@ def _compare_with_installed(
         other = str(first.candidate.path)
         return replace(verdict, fate="same" if is_same else "taken", other=other)
     try:
-        store.refuse_taken(verdict.name)
+        store.check_name_free(verdict.name)
     except SkillExistsError as error:
         name = str(error.details["name"])
         fate: MigrationOutcome = (

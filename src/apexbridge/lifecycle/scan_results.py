@@ -1,36 +1,46 @@
-"""Vetting of a skill that lies in a folder."""
+"""Security scan of a skill folder, with results stored by content hash."""
 
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
+from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from apexbridge.errors import StorageError
+from apexbridge.catalog.catalog import Catalog
+from apexbridge.errors import SkillDangerousError, StorageError
 from apexbridge.paths import replace_bytes, storage_errors
 from apexbridge.scanner.report import Report
 from apexbridge.scanner.rules import RISK_LEVELS, RiskLevel
 from apexbridge.scanner.scan import scan_skill
 from apexbridge.scanner.scan_input import DEFAULT_LIMITS, ScannedFile, ScanTarget
 from apexbridge.skills import tree
+from apexbridge.skills.model import Skill
+
+log = logging.getLogger(__name__)
+
+BlockLevel = RiskLevel | Literal["policy"] | None
+"""Minimum level of a finding that refuses a skill: a level, the configured one, or none at all."""
 
 
 def scan_folder(root: Path, others: Mapping[str, str] | None = None) -> Report:
-    """Look at every file of a skill; nothing is run, and links are not followed.
+    """Scan every regular file of a skill; nothing is executed and symlinks are not followed.
 
-    `others` are names and descriptions of skills that are known, for those that imitate them.
+    `others` maps names of known skills to their descriptions, to detect typosquatting.
     """
-    files, room, is_partial = list[ScannedFile](), DEFAULT_LIMITS.total_bytes, False
+    files, remaining, is_partial = list[ScannedFile](), DEFAULT_LIMITS.total_bytes, False
     try:
         for entry in tree.entries(root):
             if entry.kind != "file":
                 is_partial = is_partial or entry.kind != "folder"
                 continue
-            if len(files) >= DEFAULT_LIMITS.files or room <= 0:
+            if len(files) >= DEFAULT_LIMITS.files or remaining <= 0:
                 is_partial = True
                 break
-            data = _read_limited(root / entry.path, min(room, DEFAULT_LIMITS.file_bytes + 1))
-            room -= len(data)
+            # One byte over the limit shows the scanner that the file was truncated.
+            data = _read_limited(root / entry.path, min(remaining, DEFAULT_LIMITS.file_bytes + 1))
+            remaining -= len(data)
             files.append(ScannedFile(path=entry.path, data=data, executable=entry.executable))
     except OSError:
         is_partial = True
@@ -45,11 +55,8 @@ def _read_limited(path: Path, limit: int) -> bytes:
         return file.read(limit)
 
 
-log = logging.getLogger(__name__)
-
-
 class ScanSummary(BaseModel):
-    """How many findings of each level there were, and whether everything could be looked at."""
+    """Number of findings by risk level, and whether part of the skill was not scanned."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -57,32 +64,65 @@ class ScanSummary(BaseModel):
     partial: bool
 
     @classmethod
-    def of(cls, report: Report) -> "ScanSummary":
-        """What is remembered of a report."""
+    def from_report(cls, report: Report) -> "ScanSummary":
+        """Count the findings of a report."""
         levels = [finding.level for finding in report.findings]
         counts = {level: count for level in RISK_LEVELS if (count := levels.count(level))}
         return cls.model_validate({"counts": counts, "partial": report.partial})
 
 
 class ScanResultStore:
-    """A folder with one small file a state. Nothing hangs on it: what is lost is found again."""
+    """Scan summaries on disk, one JSON file for each content hash; derived data, safe to lose."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def get(self, sha256: str) -> ScanSummary | None:
-        """What was found in a state; None if nobody looked, or it cannot be read."""
+        """Return the summary for a content hash; None if it was never scanned or is unreadable."""
         try:
             return ScanSummary.model_validate_json((self._folder / f"{sha256}.json").read_bytes())
         except (OSError, ValidationError):
             return None
 
     def put(self, sha256: str, report: Report) -> None:
-        """Remember what was found in a state; a disk that refuses is only a lack of memory."""
+        """Store the summary of a report; a storage error is logged, since a rescan replaces it."""
         try:
             with storage_errors(self._folder):
                 self._folder.mkdir(parents=True, exist_ok=True)
-            data = ScanSummary.of(report).model_dump_json().encode()
+            data = ScanSummary.from_report(report).model_dump_json().encode()
             replace_bytes(self._folder / f"{sha256}.json", data)
         except StorageError as error:
-            log.warning("What was found is not remembered: %s", error)
+            log.warning("Scan result not stored: %s", error)
+
+
+class ScanGate:
+    """Scan a staged skill, and refuse it if a finding reaches the blocking level."""
+
+    def __init__(self, results: ScanResultStore, catalog: Catalog, default: RiskLevel) -> None:
+        self.results = results
+        self._catalog = catalog
+        self._default: RiskLevel = default
+
+    async def check(self, skill: Skill, root: Path, blocks_at: BlockLevel) -> Report:
+        """Scan a skill folder and store the result.
+
+        Raises:
+            SkillDangerousError: If a finding is at `blocks_at` or above.
+        """
+        report = await to_thread.run_sync(scan_folder, root, self.known_skills())
+        self._refuse_dangerous(skill, report, self._default if blocks_at == "policy" else blocks_at)
+        if skill.fingerprint is not None:
+            await to_thread.run_sync(self.results.put, skill.fingerprint.sha256, report)
+        return report
+
+    def known_skills(self) -> dict[str, str]:
+        """Return name and summary of every skill in the catalog, to compare look-alikes with."""
+        return {skill.name: skill.summary for skill in self._catalog.skills}
+
+    @staticmethod
+    def _refuse_dangerous(skill: Skill, report: Report, limit: RiskLevel | None) -> None:
+        worst = report.worst()
+        if limit is None or worst is None or RISK_LEVELS.index(worst) < RISK_LEVELS.index(limit):
+            return
+        rules = ", ".join(dict.fromkeys(f.rule for f in report.findings if f.level == worst))
+        raise SkillDangerousError(report, name=skill.name, level=worst, rules=rules)

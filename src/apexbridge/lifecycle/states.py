@@ -1,4 +1,4 @@
-"""What was decided about skills by name, and is no part of them: switched off, held fast."""
+"""Skill states: which names are disabled, and which are pinned to a version."""
 
 import logging
 from contextlib import AbstractContextManager
@@ -17,59 +17,59 @@ class _StatesFile(BaseModel):
 
     disabled: set[str] = set()
     pinned: dict[str, str] = {}
-    """The hash of the files that a skill is held to."""
+    """Skill name to content hash."""
 
 
 class SkillStates:
-    """A small file beside the skills. One that cannot be read switches nothing off, and says so."""
+    """A JSON file beside the skills. One that cannot be read disables nothing, with a warning."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def disabled(self) -> frozenset[str]:
-        """The names that are switched off."""
+        """Return the names of disabled skills."""
         return frozenset(self._read().disabled)
 
-    def switch(self, name: str, *, is_on: bool) -> bool:
-        """Switch a name on or off; False if it was so before.
+    def set_enabled(self, name: str, *, enabled: bool) -> bool:
+        """Enable or disable a name; False if it was so before.
 
         Raises:
-            StorageError: If that cannot be written down.
+            StorageError: If the file cannot be written.
         """
-        with self._alone():
-            book = self._read()
-            if (name not in book.disabled) is is_on:
+        with self._lock():
+            states = self._read()
+            if (name not in states.disabled) is enabled:
                 return False
-            if is_on:
-                book.disabled.discard(name)
+            if enabled:
+                states.disabled.discard(name)
             else:
-                book.disabled.add(name)
-            self._write(book)
+                states.disabled.add(name)
+            self._write(states)
             return True
 
     def pinned(self) -> dict[str, str]:
-        """The names that are held to a version, each with its hash."""
+        """Return the pinned names, each with the content hash of its version."""
         return dict(self._read().pinned)
 
     def pin(self, name: str, sha256: str) -> bool:
-        """Hold a name to a version, or with an empty one let it go; False if it was so before.
+        """Pin a name to a version, or unpin it with an empty hash; False if it was so before.
 
         Raises:
-            StorageError: If that cannot be written down.
+            StorageError: If the file cannot be written.
         """
-        with self._alone():
-            book = self._read()
-            if book.pinned.get(name, "") == sha256:
+        with self._lock():
+            states = self._read()
+            if states.pinned.get(name, "") == sha256:
                 return False
             if sha256:
-                book.pinned[name] = sha256
+                states.pinned[name] = sha256
             else:
-                del book.pinned[name]
-            self._write(book)
+                del states.pinned[name]
+            self._write(states)
             return True
 
-    def _write(self, book: _StatesFile) -> None:
-        replace_bytes(self._path, book.model_dump_json(indent=1).encode())
+    def _write(self, states: _StatesFile) -> None:
+        replace_bytes(self._path, states.model_dump_json(indent=1).encode())
 
     def _read(self) -> _StatesFile:
         try:
@@ -77,8 +77,8 @@ class SkillStates:
         except FileNotFoundError:
             return _StatesFile()
         except (OSError, ValidationError) as error:
-            log.warning("What was switched off cannot be read: %s", error)
+            log.warning("Skill states cannot be read, none applied: %s", error)
             return _StatesFile()
 
-    def _alone(self) -> AbstractContextManager[int]:
+    def _lock(self) -> AbstractContextManager[int]:
         return file_lock(self._path.with_suffix(".lock"))

@@ -1,15 +1,13 @@
-"""The installed skills on disk: each change is one rename, and happens wholly or not at all.
+"""Installed skills on disk: every change commits by one atomic rename.
 
-skills/NAME/               a skill that is there; complete since the rename that brought it
-skills/.staging/OPERATION/ what is being built; nobody reads it
-skills/.trash/OPERATION/   what was taken away, for as long as that can be undone
-skills/.versions/NAME/     what a skill was before it was updated: see `kept`
-skills/.locks/NAME         held by whoever changes that name, in this process or another
+skills/NAME/               an installed skill; complete since the rename that committed it
+skills/.staging/OPERATION/ work in progress that no reader looks into
+skills/.trash/OPERATION/   uninstalled skills: see `trash`
+skills/.versions/NAME/     earlier versions of a skill: see `version_store`
+skills/.locks/NAME         lock file of a name, held by the process that changes it
 """
 
-import json
 import os
-import time
 import unicodedata
 import uuid
 from collections.abc import Generator
@@ -19,6 +17,7 @@ from pathlib import Path
 
 from apexbridge.errors import SkillExistsError, SkillNotFoundError, StorageError
 from apexbridge.file_lock import file_lock, try_file_lock
+from apexbridge.lifecycle.trash import Trash, TrashedSkill
 from apexbridge.lifecycle.version_store import VersionStore
 from apexbridge.paths import commit_dir, create_bytes, remove_tree, replace_file, storage_errors
 from apexbridge.skills import tree
@@ -26,55 +25,46 @@ from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import Origin, Provenance, Skill
 from apexbridge.skills.parser import read_skill
 
-STAGING, TRASH, LOCKS = ".staging", ".trash", ".locks"
-_METADATA = "about.json"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrashedSkill:
-    """A skill that was taken away and can be brought back."""
-
-    operation: str
-    name: str
-    at: float
-    """Seconds since the epoch."""
+STAGING, LOCKS = ".staging", ".locks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryReport:
-    """What a start found left over of earlier operations, and did away with."""
+    """Crash recovery: how many unfinished operations and expired trash entries were removed."""
 
     unfinished: int = 0
     expired: int = 0
 
 
 def fold_name(name: str) -> str:
-    """What two names have in common that no file system everywhere would keep apart."""
+    """Fold a name so that names which collide on some file system become equal."""
     return unicodedata.normalize("NFKC", name).casefold()
 
 
 class SkillStore:
-    """The folder of installed skills. Every method blocks; call them from a thread."""
+    """The folder of installed skills. Every method blocks; call them from a worker thread."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.versions = VersionStore(root)
+        self.trash = Trash(root)
 
     def folder(self, name: str) -> Path:
-        """Where a skill of that name lies.
+        """Return the folder of an installed skill.
 
         Raises:
-            SkillNotFoundError: If there is none, or it is no name of a folder at all.
+            SkillNotFoundError: If there is none, or the name is not a plain folder name.
         """
+        # Compared with the directory listing, never joined first: no path traversal by name.
         if name in self._names():
             return self.root / name
         raise SkillNotFoundError(name)
 
     def read(self, name: str) -> Skill:
-        """The skill of that name, as it lies there now.
+        """Parse the installed skill of a name from disk.
 
         Raises:
-            SkillNotFoundError: If there is none that can be read.
+            SkillNotFoundError: If there is none that can be parsed.
         """
         provenance = Provenance(
             origin=Origin.INSTALLED,
@@ -88,8 +78,8 @@ class SkillStore:
             raise SkillNotFoundError(name)
         return skill
 
-    def refuse_taken(self, name: str) -> None:
-        """Say no if a skill has the name, in whatever letters.
+    def check_name_free(self, name: str) -> None:
+        """Refuse a name that an installed skill has, ignoring case and Unicode form.
 
         Raises:
             SkillExistsError: With the name that is there.
@@ -106,39 +96,39 @@ class SkillStore:
             return []
 
     @contextmanager
-    def changing(self, name: str) -> Generator[None]:
-        """Be the only one who changes a name, here and in other processes."""
+    def name_lock(self, name: str) -> Generator[None]:
+        """Hold the exclusive lock of a name, across processes."""
         with file_lock(self.root / LOCKS / fold_name(name)):
             yield
 
     @contextmanager
-    def in_use(self) -> Generator[None]:
-        """Keep the recovery of another process from what is only half done."""
+    def shared_lock(self) -> Generator[None]:
+        """Hold the lock that keeps crash recovery from removing unfinished work."""
         with file_lock(self.root / STAGING / ".lock", is_shared=True):
             yield
 
     @contextmanager
     def staging(self) -> Generator[Path]:
-        """Lend a private folder to build in; what is left in it afterwards is removed."""
-        with self.in_use():
+        """Create a private staging folder, removed at the end of the block."""
+        with self.shared_lock():
             folder = self.root / STAGING / uuid.uuid4().hex
             with storage_errors(folder):
                 folder.mkdir(mode=0o700)
             try:
                 yield folder
             finally:
-                with suppress(OSError):  # the next start sweeps it
+                with suppress(OSError):  # recovery at the next start removes it
                     remove_tree(folder)
 
-    def put(self, staged: Path, name: str) -> Path:
-        """Let a built folder be the skill of that name. The rename in here is the commit.
+    def install(self, staged: Path, name: str) -> Path:
+        """Move a staged folder into place. The rename in here is the commit.
 
         Raises:
-            SkillExistsError: If there is one meanwhile; nothing was changed.
+            SkillExistsError: If the name was taken meanwhile; nothing was changed.
             StorageError: If the disk refuses.
         """
         target = self.root / name
-        self.refuse_taken(name)
+        self.check_name_free(name)
         try:
             commit_dir(staged, target)
         except StorageError as error:
@@ -147,74 +137,45 @@ class SkillStore:
             raise
         return target
 
-    def replace_file(self, name: str, data: bytes) -> None:
-        """Put new bytes in the place of a skill's SKILL.md; a crash leaves the old or the new.
+    def replace_skill_md(self, name: str, data: bytes) -> None:
+        """Replace SKILL.md atomically: after a crash it is the old file or the new one.
 
         Raises:
             StorageError: If the disk refuses.
         """
         target = self.folder(name) / SKILL_MD
-        with self.staging() as place, storage_errors(target):
-            create_bytes(place / SKILL_MD, data, mode=target.stat().st_mode & 0o777)
-            replace_file(target, place / SKILL_MD)
+        with self.staging() as folder, storage_errors(target):
+            create_bytes(folder / SKILL_MD, data, mode=target.stat().st_mode & 0o777)
+            replace_file(target, folder / SKILL_MD)
 
-    def take_away(self, name: str) -> TrashedSkill:
-        """Move a skill where nobody looks. The rename in here is the commit.
+    def uninstall(self, name: str) -> TrashedSkill:
+        """Move a skill to the trash.
 
         Raises:
             SkillNotFoundError: If there is none.
             StorageError: If the disk refuses.
         """
-        source = self.folder(name)
-        gone = TrashedSkill(operation=uuid.uuid4().hex, name=name, at=time.time())
-        place = self.root / TRASH / gone.operation
-        with self.in_use(), storage_errors(place), _new_folder(place):
-            about = {"name": name, "at": gone.at}
-            create_bytes(place / _METADATA, json.dumps(about).encode(), mode=0o600)
-            commit_dir(source, place / name)
-        return gone
+        with self.shared_lock():
+            return self.trash.add(self.folder(name))
 
-    def trashed(self) -> tuple[TrashedSkill, ...]:
-        """What can be brought back, the latest first."""
-        found = list[TrashedSkill]()
-        with suppress(FileNotFoundError):
-            for place in (self.root / TRASH).iterdir():
-                entry = _read_metadata(place)
-                if entry is not None and (place / entry.name).is_dir():
-                    found.append(entry)
-        return tuple(sorted(found, key=lambda entry: entry.at, reverse=True))
-
-    def last_trashed(self, name: str) -> TrashedSkill:
-        """What was taken away last under a name.
-
-        Raises:
-            SkillNotFoundError: If nothing of that name was, or too long ago.
-        """
-        trashed = self.trashed()
-        for entry in trashed:
-            if entry.name == name:
-                return entry
-        raise SkillNotFoundError(name, near=[entry.name for entry in trashed][:3])
-
-    def bring_back(self, gone: TrashedSkill) -> None:
-        """Undo a removal. The rename in here is the commit.
+    def restore(self, entry: TrashedSkill) -> None:
+        """Move a skill from the trash back into place. The rename in here is the commit.
 
         Raises:
             SkillExistsError: If another skill has the name by now.
             StorageError: If the disk refuses.
         """
-        place = self.root / TRASH / gone.operation
-        with self.in_use():
-            with storage_errors(place):
-                (place / gone.name / tree.MARKER).unlink(missing_ok=True)  # its row is gone
-            self.put(place / gone.name, gone.name)
-            with suppress(OSError):  # it is back; the next start sweeps the rest
-                remove_tree(place)
+        folder = self.trash.folder(entry)
+        with self.shared_lock():
+            with storage_errors(folder):
+                (folder / tree.MARKER).unlink(missing_ok=True)  # its index row was deleted
+            self.install(folder, entry.name)
+            self.trash.discard(entry)
 
     def recover(self, *, keep_seconds: float) -> RecoveryReport:
-        """Do away with what a crash left unfinished, and with what can no longer be undone.
+        """Crash recovery: remove unfinished operations and expired trash.
 
-        While somebody is changing skills this does nothing: the next start will.
+        It does nothing while any process is changing skills: a later start will.
 
         Raises:
             StorageError: If the disk refuses.
@@ -227,19 +188,19 @@ class SkillStore:
             with storage_errors(self.root):
                 unfinished = self._empty_staging()
                 unfinished += self.versions.recover()
-                expired, broken = self._empty_trash(keep_seconds)
-                unfinished += self._drop_claims()
-                self.versions.forget_all_but({*self._names(), *(t.name for t in self.trashed())})
-        return RecoveryReport(unfinished=unfinished + broken, expired=expired)
+                expired, incomplete = self.trash.purge(keep_seconds)
+                unfinished += self._remove_empty_folders()
+                self.versions.keep_only({*self._names(), *(e.name for e in self.trash.list())})
+        return RecoveryReport(unfinished=unfinished + incomplete, expired=expired)
 
-    def _drop_claims(self) -> int:
-        """Remove empty folders: names that were claimed by somebody who did not get further."""
-        dropped = 0
+    def _remove_empty_folders(self) -> int:
+        """Remove names that an install reserved before it was killed."""
+        removed = 0
         for name in self._names():
-            with suppress(OSError):  # it holds something, as it should
+            with suppress(OSError):  # not empty, as it should be
                 (self.root / name).rmdir()
-                dropped += 1
-        return dropped
+                removed += 1
+        return removed
 
     def _empty_staging(self) -> int:
         left = [path for path in (self.root / STAGING).iterdir() if path.name != ".lock"]
@@ -247,42 +208,9 @@ class SkillStore:
             remove_tree(path) if path.is_dir() else path.unlink(missing_ok=True)
         return len(left)
 
-    def _empty_trash(self, keep_seconds: float) -> tuple[int, int]:
-        """How many were kept long enough, and how many never came there."""
-        expired = broken = 0
-        trash = self.root / TRASH
-        for place in list(trash.iterdir()) if trash.is_dir() else ():
-            entry = _read_metadata(place)
-            is_whole = entry is not None and (place / entry.name).is_dir()
-            if not is_whole or (entry and time.time() - entry.at > keep_seconds):
-                expired += is_whole
-                broken += not is_whole
-                remove_tree(place)
-        return expired, broken
-
 
 def _is_folder(item: "os.DirEntry[str]") -> bool:
     try:
         return item.is_dir(follow_symlinks=False)
     except OSError:
         return False
-
-
-def _read_metadata(place: Path) -> TrashedSkill | None:
-    try:
-        about = json.loads((place / _METADATA).read_bytes())
-        return TrashedSkill(operation=place.name, name=str(about["name"]), at=float(about["at"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-@contextmanager
-def _new_folder(place: Path) -> Generator[None]:
-    """Make a folder to put things in; if they do not get there nothing is left of it."""
-    place.mkdir(mode=0o700, parents=True)
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):
-            remove_tree(place)
-        raise

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from apexbridge.errors import SkillInvalidError, StorageError
+from apexbridge.lifecycle.index_updates import parse_body, read_skill_md
 from apexbridge.lifecycle.scan_results import scan_folder
-from apexbridge.lifecycle.transactions import parse_body, read_skill_md
 from apexbridge.lifecycle.zip.archive import (
     DEFAULT_LIMITS,
     ArchiveLimits,

@@ -30,7 +30,9 @@ class Marker(BaseModel):
     generation: str
 
     @classmethod
-    def of(cls, fingerprint: Fingerprint, *, embedder: str, generation: str) -> "Marker":
+    def from_fingerprint(
+        cls, fingerprint: Fingerprint, *, embedder: str, generation: str
+    ) -> "Marker":
         """The marker that a folder in this state must have."""
         return cls(
             size=fingerprint.size,

@@ -64,12 +64,12 @@ class VersionStore:
         """Where a kept version lies."""
         return self._root / name / sha256 / name
 
-    def all(self, name: str) -> tuple[Version, ...]:
+    def list(self, name: str) -> "tuple[Version, ...]":
         """The kept versions of a skill, the latest first."""
         kept = [_describe(place, name) for place in self._places(name)]
         return tuple(sorted(kept, key=lambda version: version.at, reverse=True))
 
-    def _places(self, name: str) -> list[Path]:
+    def _places(self, name: str) -> "list[Path]":
         try:
             return [p for p in (self._root / name).iterdir() if _SHA256.fullmatch(p.name)]
         except (FileNotFoundError, NotADirectoryError):
@@ -81,7 +81,7 @@ class VersionStore:
         Raises:
             SkillVersionError: `version_unknown` if there is none, or more than one could be meant.
         """
-        kept = self.all(name)
+        kept = self.list(name)
         if not wanted and kept:
             return kept[0]
         found = [version for version in kept if version.declared == wanted]
@@ -115,7 +115,7 @@ class VersionStore:
                     remove_tree(place)
                 raise
 
-    def forget(self, name: str, sha256: str, staging: Path) -> None:
+    def remove(self, name: str, sha256: str, staging: Path) -> None:
         """Move a kept version where it will be removed. The rename in here is the commit.
 
         Raises:
@@ -126,7 +126,7 @@ class VersionStore:
             place.rename(staging / sha256)
             fsync_dir(place.parent)
 
-    def bring(self, name: str, sha256: str) -> None:
+    def activate(self, name: str, sha256: str) -> None:
         """Let a kept version and the one in use change places. The exchange is the commit.
 
         Raises:
@@ -139,7 +139,7 @@ class VersionStore:
         with storage_errors(place):
             (place / name / tree.MARKER).unlink(missing_ok=True)  # its row is another's now
         exchange_dirs(place / name, self._skills / name)
-        self._rename_truly(place, name)
+        self._rename_by_hash(place, name)
 
     def replace(self, name: str, staged: Path, sha256: str) -> None:
         """Let a built folder take the place of the skill in use, which is kept.
@@ -162,9 +162,9 @@ class VersionStore:
                     if _sha256(place / name) == sha256 or not any(place.iterdir()):
                         remove_tree(place)
                 raise
-        self._rename_truly(place, name)
+        self._rename_by_hash(place, name)
 
-    def _rename_truly(self, place: Path, name: str) -> None:
+    def _rename_by_hash(self, place: Path, name: str) -> None:
         """Name a place by what lies in it; a failure loses nothing, and the next start does it."""
         with suppress(OSError):
             (place / name / tree.MARKER).unlink(missing_ok=True)
@@ -180,7 +180,7 @@ class VersionStore:
 
     def prune(self, name: str, keep: int) -> None:
         """Forget all but the latest versions of a skill; what cannot be removed stays."""
-        for version in self.all(name)[keep:]:
+        for version in self.list(name)[keep:]:
             with suppress(OSError):
                 remove_tree(self._root / name / version.sha256)
 
@@ -197,10 +197,10 @@ class VersionStore:
             if place.name == f"{_NEW}{sha256}" or not (place / name).is_dir():
                 remove_tree(place)
             else:
-                self._rename_truly(place, name)
+                self._rename_by_hash(place, name)
         return count
 
-    def forget_all_but(self, names: Collection[str]) -> None:
+    def keep_only(self, names: Collection[str]) -> None:
         """Remove what is kept of skills that are gone for good."""
         for place in _folders(self._root):
             if place.name not in names:

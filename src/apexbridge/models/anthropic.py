@@ -1,4 +1,4 @@
-"""Models behind Anthropic's Messages API, or a server that speaks it."""
+"""Anthropic Messages API: request serialization and streaming client."""
 
 import json
 import re
@@ -20,9 +20,10 @@ from apexbridge.models.anthropic_response import MessagesResponse
 from apexbridge.models.base import ModelDelta, ModelRequest
 from apexbridge.models.message_history import ReasoningCache, content_parts, normalize_messages
 from apexbridge.models.openai import MAX_RESPONSE_BYTES, error_mapping, parse_arguments
-from apexbridge.models.retry import Timeouts, UpstreamFault
+from apexbridge.models.retry import Timeouts
 from apexbridge.models.sse import SseParser, documents
 from apexbridge.models.upstream import Upstream
+from apexbridge.models.upstream_errors import UpstreamFault
 
 _INVALID_ID_CHARS = re.compile(r"[^a-zA-Z0-9_-]")
 _CONTINUATION = "(The conversation goes on.)"
@@ -30,9 +31,9 @@ Blocks = list[dict[str, Any]]
 
 
 def messages_body(
-    request: ModelRequest, messages: Sequence[Message], thoughts: Iterable[str], max_tokens: int
+    request: ModelRequest, messages: Sequence[Message], reasoning: Iterable[str], max_tokens: int
 ) -> dict[str, Any]:
-    """The body of a request; `messages` are in order, `thoughts` stand beside them."""
+    """Serialize a request; `messages` are normalized, `reasoning` has one entry per message."""
     system = [message.text for message in messages if isinstance(message, SystemMessage)]
     tools = [
         {
@@ -47,18 +48,18 @@ def messages_body(
         "max_tokens": request.max_output_tokens or max_tokens,
         "stream": True,
         "system": "\n\n".join(system) or None,
-        "messages": _serialize_turns(messages, thoughts),
+        "messages": _serialize_turns(messages, reasoning),
         "tools": tools or None,
         "temperature": request.temperature,
         "stop_sequences": list(request.stop) or None,
         "output_config": _output_config(request) or None,
     }
-    told = {name: value for name, value in fields.items() if value is not None}
-    return {**told, **request.extra}
+    body = {name: value for name, value in fields.items() if value is not None}
+    return {**body, **request.extra}
 
 
 def is_supported_format(response_format: Mapping[str, Any] | None) -> bool:
-    """Whether a format can be asked for here; one that cannot must not be passed over."""
+    """Say whether the API has a response format; an unknown one must not be ignored silently."""
     match response_format:
         case None | {"type": "text"} | {"type": "json_schema", "json_schema": {"schema": _}}:
             return True
@@ -74,11 +75,11 @@ def _output_config(request: ModelRequest) -> dict[str, Any]:
     return config
 
 
-def _serialize_turns(messages: Sequence[Message], thoughts: Iterable[str]) -> list[dict[str, Any]]:
-    """User and assistant in turns; what tools say is said by the user, before anything else."""
+def _serialize_turns(messages: Sequence[Message], reasoning: Iterable[str]) -> list[dict[str, Any]]:
+    """Alternate user and assistant turns; tool results come first in a user turn."""
     turns: list[dict[str, Any]] = []
-    for message, thought in zip(messages, thoughts, strict=True):
-        blocks = _content_blocks(message, thought)
+    for message, thinking in zip(messages, reasoning, strict=True):
+        blocks = _content_blocks(message, thinking)
         if not blocks:
             continue
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
@@ -92,16 +93,17 @@ def _serialize_turns(messages: Sequence[Message], thoughts: Iterable[str]) -> li
     return turns
 
 
-def _content_blocks(message: Message, thought: str) -> Blocks:
+def _content_blocks(message: Message, thinking: str) -> Blocks:
     match message:
         case SystemMessage():
             return []
         case UserMessage():
             return list(map(_content_part, content_parts(message)))
         case AssistantMessage(text=text, tool_calls=calls):
-            said: Blocks = [{"type": "text", "text": text.rstrip()}] if text.strip() else []
-            before: Blocks = json.loads(thought) if thought else []
-            return [*before, *said, *map(_tool_use, calls)]
+            # The API refuses text that ends with white space.
+            texts: Blocks = [{"type": "text", "text": text.rstrip()}] if text.strip() else []
+            before: Blocks = json.loads(thinking) if thinking else []
+            return [*before, *texts, *map(_tool_use, calls)]
         case ToolMessage(call_id=call_id, text=text, is_error=is_error):
             result: dict[str, Any] = {"type": "tool_result", "tool_use_id": _tool_use_id(call_id)}
             if text.strip():
@@ -112,7 +114,7 @@ def _content_blocks(message: Message, thought: str) -> Blocks:
 
 
 def _content_part(part: dict[str, Any]) -> dict[str, Any]:
-    """A picture as this API writes it; what it does not know it refuses itself."""
+    """Convert an image from OpenAI's format; other parts are passed on for the API to check."""
     match part:
         case {"type": "image_url", "image_url": {"url": str(url)}}:
             head, comma, data = url.partition(",")
@@ -131,7 +133,7 @@ def _tool_use(call: ToolCall) -> dict[str, Any]:
 
 
 def _tool_use_id(call_id: str) -> str:
-    """Other servers' ids have letters in them that are refused here."""
+    """Replace characters that other servers use in ids and this API refuses."""
     return _INVALID_ID_CHARS.sub("_", call_id)
 
 
@@ -139,10 +141,10 @@ API_VERSION = "2023-06-01"
 
 
 class AnthropicModel:
-    """Streams replies from `{base_url}/messages`; the address is used as it is given.
+    """Client for `{base_url}/messages`; the URL is used as it is given.
 
-    Faults and second tries are as with `OpenAiModel`. `max_output_tokens` is asked for where a
-    request does not say: the server wants a number. A `seed` is not known here and not sent.
+    Errors and retries are those of `OpenAiModel`. `max_output_tokens` is the default for requests
+    that have none, because the API requires it. The API has no `seed`, so that none is sent.
     """
 
     def __init__(
@@ -151,42 +153,42 @@ class AnthropicModel:
         *,
         api_key: str = "",
         timeout_seconds: float = 60,
-        patience: Timeouts | None = None,
+        timeouts: Timeouts | None = None,
         max_output_tokens: int = 8192,
     ) -> None:
         self._upstream = Upstream(
             base_url,
             api_key=api_key,
             timeout_seconds=timeout_seconds,
-            patience=patience,
+            timeouts=timeouts,
             key_header="x-api-key",
             headers={"anthropic-version": API_VERSION},
         )
         self._max_output_tokens = max_output_tokens
-        self._thoughts = ReasoningCache()
+        self._reasoning = ReasoningCache()
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelDelta]]:
-        """Open a reply; leaving the block closes the connection.
+        """Open a stream of deltas; leaving the block closes the connection.
 
         Raises:
-            ModelUnavailableError: If the server does not answer, is busy, fails or breaks off.
-            ModelRejectedError: If it refuses the request; its reason is passed on.
-            ModelOutputError: If the answer makes no sense.
+            ModelUnavailableError: If the server cannot be reached, is overloaded or breaks off.
+            ModelRejectedError: If it refuses the request; its message is quoted.
+            ModelOutputError: If the response is malformed.
         """
         if not is_supported_format(request.response_format):
-            detail = "it knows no response_format but json_schema"
+            detail = "its API has no response_format but json_schema"
             raise ModelRejectedError(detail, name=request.model)
         messages = normalize_messages(request.messages)
-        thoughts = self._thoughts.recall(messages)
-        answer = self._upstream.streamed(
+        reasoning = self._reasoning.recall(messages)
+        opened = self._upstream.stream(
             "/messages",
-            messages_body(request, messages, thoughts, self._max_output_tokens),
-            room=MAX_RESPONSE_BYTES,
-            blame=error_mapping(request.model),
-            read=partial(self._deltas, messages),
+            messages_body(request, messages, reasoning, self._max_output_tokens),
+            max_bytes=MAX_RESPONSE_BYTES,
+            errors=error_mapping(request.model),
+            parse=partial(self._deltas, messages),
         )
-        async with answer as deltas:
+        async with opened as deltas:
             yield deltas
 
     async def close(self) -> None:
@@ -194,17 +196,17 @@ class AnthropicModel:
         await self._upstream.close()
 
     async def _deltas(
-        self, messages: Sequence[Message], pieces: AsyncIterator[bytes]
+        self, messages: Sequence[Message], chunks: AsyncIterator[bytes]
     ) -> AsyncGenerator[ModelDelta]:
-        reply = MessagesResponse(self._upstream)
-        async with aclosing(documents(pieces, SseParser())) as told:
+        response = MessagesResponse(self._upstream)
+        async with aclosing(documents(chunks, SseParser())) as events:
             try:
-                async for document in told:
-                    if delta := reply.take(document):
+                async for event in events:
+                    if delta := response.add(event):
                         yield delta
             except UpstreamFault as fault:
-                if not (reply.is_complete and fault.kind == "unavailable"):
+                if not (response.is_complete and fault.kind == "unavailable"):
                     raise
-        last = reply.end()
-        self._thoughts.keep(messages, last.tool_calls, reply.thought)
+        last = response.finish()
+        self._reasoning.store(messages, last.tool_calls, response.reasoning)
         yield last

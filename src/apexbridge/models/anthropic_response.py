@@ -1,4 +1,4 @@
-"""What Anthropic's Messages API says, put together."""
+"""Parser of Anthropic Messages API events, streamed or whole."""
 
 import json
 import uuid
@@ -11,9 +11,8 @@ from pydantic import BaseModel, BeforeValidator, JsonValue, ValidationError
 from apexbridge.messages import ToolCall
 from apexbridge.models.base import FinishReason, ModelDelta, Usage
 from apexbridge.models.openai_response import MAX_TOOL_CALLS
-from apexbridge.models.retry import UpstreamFault
 from apexbridge.models.upstream import Upstream
-from apexbridge.models.upstream_errors import error_message
+from apexbridge.models.upstream_errors import UpstreamFault, error_message
 
 _FINISH_REASONS: Mapping[str, FinishReason] = {
     "tool_use": "tool_calls",
@@ -31,7 +30,7 @@ _REQUEST_ERRORS = frozenset(
         "request_too_large",
     }
 )
-"""Errors inside an answer that are the request's own; all others may pass."""
+"""Types of errors that the request caused; all others are transient."""
 
 
 class _Tokens(BaseModel):
@@ -46,7 +45,7 @@ def _null_to_empty(value: JsonValue) -> JsonValue:
 
 
 _Text = Annotated[str, BeforeValidator(_null_to_empty)]
-"""Some servers write null where there is nothing."""
+"""Some compatible servers write null for an empty text."""
 
 
 class _BlockDelta(BaseModel):
@@ -86,19 +85,19 @@ class _Event(_Message):
 
 @dataclass(slots=True, kw_only=True)
 class _PartialBlock:
-    """A block on its way; `parts` are its text, its thought or its arguments."""
+    """A content block whose deltas are still arriving: text, thinking or tool arguments."""
 
     start: _ContentBlock
     parts: list[str] = field(default_factory=list[str])
     signature: str = ""
 
     @property
-    def whole(self) -> str:
+    def content(self) -> str:
         return "".join(self.parts)
 
 
 class MessagesResponse:
-    """What a reply comes to: its text at once, its tool calls and its usage at the end."""
+    """Accumulator of a response: text is returned at once, tool calls and usage at the end."""
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
@@ -109,68 +108,68 @@ class MessagesResponse:
         self.is_complete = False
 
     @property
-    def thought(self) -> str:
-        """The thoughts as the server wants them back, with its signatures."""
+    def reasoning(self) -> str:
+        """The thinking blocks as JSON, with the signatures that the API requires back."""
         blocks = [_thinking_block(block) for block in self._blocks.values()]
         kept = [block for block in blocks if block]
         return json.dumps(kept, ensure_ascii=False) if kept else ""
 
-    def take(self, document: bytes) -> ModelDelta | None:
-        """Take an event; the text in it.
+    def add(self, document: bytes) -> ModelDelta | None:
+        """Add an event; return its text.
 
         Raises:
-            Fault: If it makes no sense, or tells an error.
+            UpstreamFault: If it is malformed or an error.
         """
         try:
             event = _Event.model_validate_json(document)
         except ValidationError:
-            raise UpstreamFault("unusable", "it is not what a chat model says") from None
+            raise UpstreamFault("unusable", "the response is not of the Messages API") from None
         if event.error or event.type == "error":
             raise self._error(event.error)
         match event:
             case _Event(type="message_start", message=_Message() as message):
                 self._count(message.usage)
             case _Event(type="content_block_start", content_block=_ContentBlock() as content):
-                return self._open(event.index, content)
-            case _Event(type="content_block_delta", delta=_BlockDelta() as piece):
-                return self._add(event.index, piece)
+                return self._open_block(event.index, content)
+            case _Event(type="content_block_delta", delta=_BlockDelta() as delta):
+                return self._add_delta(event.index, delta)
             case _Event(type="message_delta"):
                 self._count(event.usage)
                 self._stop = (event.delta and event.delta.stop_reason) or self._stop
             case _Event(type="message_stop"):
                 self.is_complete = True
             case _Event(type="message"):
-                return self._take_whole(event)
+                return self._add_message(event)
             case _:
-                pass  # new kinds of events may come at any time
+                pass  # the API may add event types at any time
         return None
 
-    def end(self) -> ModelDelta:
-        """The last piece.
+    def finish(self) -> ModelDelta:
+        """Return the last delta, with tool calls, usage and finish reason.
 
         Raises:
-            Fault: If the reply is not whole.
+            UpstreamFault: If the response is incomplete.
         """
         if not (self.is_complete or self._stop):
             raise UpstreamFault("unusable", "it ended before it was finished")
         usage = Usage(input_tokens=self._input_tokens, output_tokens=self._output_tokens)
-        calls = self._calls()
+        calls = self._tool_calls()
         finish = _FINISH_REASONS.get(self._stop, "tool_calls" if calls else "stop")
         return ModelDelta(tool_calls=calls, usage=usage, finish_reason=finish)
 
-    def _calls(self) -> tuple[ToolCall, ...]:
+    def _tool_calls(self) -> tuple[ToolCall, ...]:
         calls: list[ToolCall] = []
         for block in self._blocks.values():
             if block.start.type != "tool_use":
                 continue
             if not block.start.name:
                 raise UpstreamFault("unusable", "a tool call without a name")
-            own = block.start.id or f"toolu_{uuid.uuid4().hex}"
-            arguments = block.whole or json.dumps(block.start.input or {}, ensure_ascii=False)
-            calls.append(ToolCall(id=own, name=block.start.name, arguments=arguments))
+            call_id = block.start.id or f"toolu_{uuid.uuid4().hex}"
+            arguments = block.content or json.dumps(block.start.input or {}, ensure_ascii=False)
+            calls.append(ToolCall(id=call_id, name=block.start.name, arguments=arguments))
         return tuple(calls)
 
-    def _open(self, index: int, content: _ContentBlock) -> ModelDelta | None:
+    def _open_block(self, index: int, content: _ContentBlock) -> ModelDelta | None:
         if len(self._blocks) == MAX_TOOL_CALLS:
             raise UpstreamFault("unusable", f"more than {MAX_TOOL_CALLS} blocks")
         block = _PartialBlock(start=content, signature=content.signature)
@@ -178,17 +177,17 @@ class MessagesResponse:
         self._blocks[index] = block
         return _delta(content.text, content.thinking)
 
-    def _add(self, index: int, piece: _BlockDelta) -> ModelDelta | None:
+    def _add_delta(self, index: int, delta: _BlockDelta) -> ModelDelta | None:
         block = self._blocks.get(index)
         if block is None:
-            raise UpstreamFault("unusable", "a piece of a block that never began")
-        block.signature += piece.signature
-        block.parts += filter(None, (piece.text, piece.thinking, piece.partial_json))
-        return _delta(piece.text, piece.thinking)
+            raise UpstreamFault("unusable", "a delta of a content block that was not started")
+        block.signature += delta.signature
+        block.parts += filter(None, (delta.text, delta.thinking, delta.partial_json))
+        return _delta(delta.text, delta.thinking)
 
-    def _take_whole(self, event: _Event) -> ModelDelta | None:
+    def _add_message(self, event: _Event) -> ModelDelta | None:
         for index, content in enumerate(event.content):
-            self._open(index, content)
+            self._open_block(index, content)
         self._count(event.usage)
         self._stop = event.stop_reason or ""
         self.is_complete = True
@@ -198,17 +197,18 @@ class MessagesResponse:
     def _count(self, usage: _Tokens | None) -> None:
         if usage is None:
             return
-        read = (usage.input_tokens, usage.cache_creation_input_tokens)
-        total = sum(tokens or 0 for tokens in (*read, usage.cache_read_input_tokens))
+        # The input count leaves out cached tokens, which OpenAI's includes.
+        parts = (usage.input_tokens, usage.cache_creation_input_tokens)
+        total = sum(tokens or 0 for tokens in (*parts, usage.cache_read_input_tokens))
         self._input_tokens = max(self._input_tokens, total)
         self._output_tokens = max(self._output_tokens, usage.output_tokens or 0)
 
     def _error(self, error: JsonValue) -> UpstreamFault:
-        detail = f"its server gave up{self._upstream.quoted(error_message({'error': error}))}"
+        detail = f"its server gave up{self._upstream.quote(error_message({'error': error}))}"
         kind = error.get("type") if isinstance(error, dict) else ""
         if kind in _REQUEST_ERRORS:
             return UpstreamFault("rejected", detail)
-        return UpstreamFault("unavailable", detail, is_busy=True)
+        return UpstreamFault("unavailable", detail, is_overloaded=True)
 
 
 def _delta(text: str, reasoning: str) -> ModelDelta | None:
@@ -218,7 +218,7 @@ def _delta(text: str, reasoning: str) -> ModelDelta | None:
 def _thinking_block(block: _PartialBlock) -> dict[str, Any]:
     match block.start.type:
         case "thinking":
-            return {"type": "thinking", "thinking": block.whole, "signature": block.signature}
+            return {"type": "thinking", "thinking": block.content, "signature": block.signature}
         case "redacted_thinking":
             return {"type": "redacted_thinking", "data": block.start.data}
         case _:

@@ -41,9 +41,9 @@ _NOT_ARITHMETIC = re.compile(
 def arithmetic_expression(text: str) -> str:
     """The expression that a request is, and nothing if it is more than that or none.
 
-    >>> expression("what is 3 plus 4")
+    >>> arithmetic_expression("what is 3 plus 4")
     '3 + 4'
-    >>> expression("what is 24/7 support")
+    >>> arithmetic_expression("what is 24/7 support")
     ''
     """
     rest = _QUESTION_SUFFIX.sub("", text.translate(_SIGNS)).strip()

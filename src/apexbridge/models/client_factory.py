@@ -1,4 +1,4 @@
-"""Other names for models: a skill asks for `sonnet`, and gets what is called so here."""
+"""Model client factory: a provider connection to a client, and model aliases."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -12,20 +12,20 @@ from apexbridge.models.retry import Timeouts
 from apexbridge.models.text_tool_calls.client import TextToolCallModel, ToolFallbackModel
 
 MODEL_FAMILIES = frozenset({"sonnet", "opus", "haiku", "default", "inherit"})
-"""Names in skills that stand for no model of any provider: without an alias, the usual one."""
+"""Names in skills that are no model ids: without an alias, the configured model."""
 
 
 class ModelAliases:
-    """Asks for the model that a name stands for; names without one are asked for as they are."""
+    """Model client that resolves aliases: a skill that wants `sonnet` gets what that is here."""
 
-    def __init__(self, inner: ModelClient, usual: str, aliases: Mapping[str, str]) -> None:
+    def __init__(self, inner: ModelClient, default: str, aliases: Mapping[str, str]) -> None:
         self._inner = inner
-        self._names = {**dict.fromkeys(MODEL_FAMILIES, usual), **aliases}
+        self._names = {**dict.fromkeys(MODEL_FAMILIES, default), **aliases}
 
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelDelta]]:
-        """Open a reply."""
+        """Open a stream of deltas from the resolved model."""
         name = self._names.get(request.model, request.model)
         return self._inner.stream(
             replace(request, model=name) if name != request.model else request
@@ -34,19 +34,21 @@ class ModelAliases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderConnection:
-    """Where a model is, and how it is talked to."""
+    """Base URL, key, wire protocol and tool-call mode of a provider."""
 
     base_url: str
     api_key: str = field(default="", repr=False)
     protocol: Protocol = "openai"
     tools: Tools = "auto"
     has_schema: bool = False
-    """Whether the server enforces a `json_schema`; only asked of it where tools are words."""
-    patience: Timeouts = field(default_factory=Timeouts)
+    """Whether the server enforces a `json_schema`; used for text tool calls only."""
+    timeouts: Timeouts = field(default_factory=Timeouts)
 
     @classmethod
-    def to(cls, provider: str, *, api_key: str = "", base_url: str = "") -> "ProviderConnection":
-        """A connection to a provider by its name, at another address if one is given.
+    def from_preset(
+        cls, provider: str, *, api_key: str = "", base_url: str = ""
+    ) -> "ProviderConnection":
+        """Build the connection of a provider preset, with another base URL if one is given.
 
         Raises:
             ConfigError: If there is no such provider.
@@ -60,23 +62,23 @@ class ProviderConnection:
             has_schema=known.has_schema,
         )
 
-    def but(
+    def override(
         self, *, protocol: Protocol | None = None, tools: Tools | None = None
     ) -> "ProviderConnection":
-        """The same with what is given."""
+        """Copy with the arguments that are given."""
         return replace(self, protocol=protocol or self.protocol, tools=tools or self.tools)
 
 
 @asynccontextmanager
 async def open_client(connection: ProviderConnection) -> AsyncGenerator[ModelClient]:
-    """A client for as long as the block lasts; nothing is sent before the first request."""
+    """Open a client for the block; nothing is sent before the first request."""
     kind = AnthropicModel if connection.protocol == "anthropic" else OpenAiModel
-    client = kind(connection.base_url, api_key=connection.api_key, patience=connection.patience)
-    in_words = TextToolCallModel(client, has_schema=connection.has_schema)
+    client = kind(connection.base_url, api_key=connection.api_key, timeouts=connection.timeouts)
+    text_client = TextToolCallModel(client, has_schema=connection.has_schema)
     choices: dict[Tools, ModelClient] = {
         "native": client,
-        "text": in_words,
-        "auto": ToolFallbackModel(client, base_url=connection.base_url, text=in_words),
+        "text": text_client,
+        "auto": ToolFallbackModel(client, base_url=connection.base_url, text=text_client),
     }
     try:
         yield choices[connection.tools]

@@ -26,7 +26,7 @@ _ABBREVIATIONS = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s", "no.", "vs.", "et
 def is_file_name(name: str) -> bool:
     """Say whether this looks like the name of a file: no version, host or abbreviation.
 
-    >>> [is_file(name) for name in ("a.csv", "v1.2", "example.com", "e.g")]
+    >>> [is_file_name(name) for name in ("a.csv", "v1.2", "example.com", "e.g")]
     [True, False, False, False]
     """
     has_suffix = _SUFFIX.search(name) is not None
@@ -84,11 +84,11 @@ _FOLDERS = ("/", "./", "../", "~/")
 def detect_intent(text: str) -> ToolIntent | None:
     """The one thing that a request plainly asks a built-in tool for.
 
-    >>> plain_wish("What is 17 * 23?")
+    >>> detect_intent("What is 17 * 23?")
     Wish(tool='Calculate', arguments={'expression': '17 * 23'})
-    >>> plain_wish("现在几点") == Wish(tool="Now", arguments={})
+    >>> detect_intent("现在几点") == ToolIntent(tool="Now", arguments={})
     True
-    >>> plain_wish("What time does it begin?") is None
+    >>> detect_intent("What time does it begin?") is None
     True
     """
     request = _strip_politeness(text)
@@ -108,8 +108,8 @@ def is_small_talk(text: str) -> bool:
 def is_destructive_request(text: str) -> bool:
     """Say whether a request is to delete files or folders, and nothing else.
 
-    >>> is_destruction("Delete everything in /etc."), is_destruction("Remove duplicate rows")
-    (True, False)
+    >>> [is_destructive_request(text) for text in ("Delete everything in /etc.", "Remove rows")]
+    [True, False]
     """
     return _full_match(_DESTRUCTION, _strip_politeness(text)) is not None
 

@@ -1,4 +1,4 @@
-"""A conversation put in the order that every server takes."""
+"""Message history as all servers accept it, and a cache of the reasoning that some want back."""
 
 import json
 from collections import OrderedDict
@@ -19,32 +19,32 @@ MISSING_RESULT = "There is no result: the call was interrupted."
 
 
 def normalize_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """One system message first, no empty message, none beside another of its kind.
+    """Normalize: one system message first, no empty messages, adjacent ones of a role merged.
 
-    Every call is followed by its result, in the order of the calls; a missing one is told to be
-    missing, and a result without a call is left out.
+    Every tool call is followed by its result, in the order of the calls. A prefixholder stands for
+    a missing result; a result without a call is dropped.
     """
     system = "\n\n".join(
         message.text
         for message in messages
         if isinstance(message, SystemMessage) and message.text.strip()
     )
-    kept: list[Message] = [SystemMessage(text=system)] if system else []
+    normalized: list[Message] = [SystemMessage(text=system)] if system else []
     for message in _complete_tool_results(messages):
-        last = kept[-1] if kept else None
+        last = normalized[-1] if normalized else None
         match message:
             case UserMessage() if isinstance(last, UserMessage):
-                kept[-1] = _merge_user_messages(last, message)
+                normalized[-1] = _merge_user_messages(last, message)
             case AssistantMessage() if isinstance(last, AssistantMessage):
                 text = "\n\n".join(filter(None, (last.text, message.text)))
-                kept[-1] = AssistantMessage(text=text, tool_calls=message.tool_calls)
+                normalized[-1] = AssistantMessage(text=text, tool_calls=message.tool_calls)
             case _:
-                kept.append(message)
-    return tuple(kept)
+                normalized.append(message)
+    return tuple(normalized)
 
 
 def _complete_tool_results(messages: Sequence[Message]) -> Iterable[Message]:
-    """The messages that say something, with each call's result right behind it."""
+    """Yield the messages that are not empty, each tool call followed by its result."""
     for at, message in enumerate(messages):
         match message:
             case UserMessage(text=text, parts=parts) if text.strip() or parts:
@@ -66,12 +66,12 @@ def _merge_user_messages(one: UserMessage, other: UserMessage) -> UserMessage:
 
 
 def content_parts(message: UserMessage) -> list[dict[str, Any]]:
-    """What a person said, in parts, as OpenAI writes them."""
+    """Return the content parts of a user message, in OpenAI's format."""
     return json.loads(message.parts) if message.parts else [{"type": "text", "text": message.text}]
 
 
 def _tool_results(calls: Sequence[ToolCall], after: Sequence[Message]) -> Iterable[ToolMessage]:
-    """What each call came to: ids may come again in a later reply, so that is not looked at."""
+    """Find each call's result; the search stops at the next reply, which may reuse the ids."""
     found: dict[str, ToolMessage] = {}
     for message in after:
         if isinstance(message, AssistantMessage) and message.tool_calls:
@@ -87,46 +87,46 @@ _MAX_CHARS = 4_000_000
 
 
 class ReasoningCache:
-    """Remembers thoughts by the conversation they came in; the oldest are forgotten first.
+    """LRU cache of reasoning, keyed by a hash of the conversation, bounded in characters.
 
-    Ids of calls are not enough to go by: some servers number them from 0 in every reply, and one
-    conversation must not be given what was thought in another.
+    The ids of calls are no key: some servers count them from 0 in every reply, and the reasoning of
+    one conversation must not leak into another.
     """
 
-    def __init__(self, *, room: int = _MAX_CHARS) -> None:
-        self._room = room
-        self._kept = OrderedDict[int, str]()
-        self._taken = 0
+    def __init__(self, *, max_chars: int = _MAX_CHARS) -> None:
+        self._max_chars = max_chars
+        self._entries = OrderedDict[int, str]()
+        self._chars = 0
 
-    def keep(self, messages: Sequence[Message], calls: Sequence[ToolCall], thought: str) -> None:
-        """Remember what was thought before the calls that answer these messages."""
-        if not (calls and thought) or len(thought) > self._room:
+    def store(self, messages: Sequence[Message], calls: Sequence[ToolCall], reasoning: str) -> None:
+        """Store the reasoning before the tool calls that answer these messages."""
+        if not (calls and reasoning) or len(reasoning) > self._max_chars:
             return
-        place = 0
+        prefix = 0
         for message in messages:
-            place = _hash_message(place, message)
-        key = _cache_key(place, calls)
-        self._taken += len(thought) - len(self._kept.pop(key, ""))
-        self._kept[key] = thought
-        while self._taken > self._room:
-            self._taken -= len(self._kept.popitem(last=False)[1])
+            prefix = _hash_message(prefix, message)
+        key = _cache_key(prefix, calls)
+        self._chars += len(reasoning) - len(self._entries.pop(key, ""))
+        self._entries[key] = reasoning
+        while self._chars > self._max_chars:
+            self._chars -= len(self._entries.popitem(last=False)[1])
 
     def recall(self, messages: Sequence[Message]) -> Iterator[str]:
-        """For each message what was thought before it; nothing for most."""
-        if not self._kept:
+        """Yield the reasoning before each message, empty for most."""
+        if not self._entries:
             yield from repeat("", len(messages))
             return
-        place = 0
+        prefix = 0
         for message in messages:
             calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
-            yield self._kept.get(_cache_key(place, calls), "") if calls else ""
-            place = _hash_message(place, message)
+            yield self._entries.get(_cache_key(prefix, calls), "") if calls else ""
+            prefix = _hash_message(prefix, message)
 
 
-def _hash_message(place: int, message: Message) -> int:
-    """The system message may change on the way."""
-    return place if isinstance(message, SystemMessage) else hash((place, message))
+def _hash_message(prefix: int, message: Message) -> int:
+    """Extend the hash; the system message is left out, because it may change between turns."""
+    return prefix if isinstance(message, SystemMessage) else hash((prefix, message))
 
 
-def _cache_key(place: int, calls: Sequence[ToolCall]) -> int:
-    return hash((place, tuple(calls)))
+def _cache_key(prefix: int, calls: Sequence[ToolCall]) -> int:
+    return hash((prefix, tuple(calls)))

@@ -1,4 +1,4 @@
-"""A request as OpenAI writes it, and as the servers want it that take after OpenAI."""
+"""OpenAI-compatible chat completions: request serialization, server quirks, streaming client."""
 
 import json
 import re
@@ -33,22 +33,24 @@ from apexbridge.messages import (
 from apexbridge.models.base import ModelDelta, ModelRequest
 from apexbridge.models.message_history import ReasoningCache, normalize_messages
 from apexbridge.models.openai_response import ChatCompletion
-from apexbridge.models.retry import ErrorMapping, Timeouts, UpstreamFault
+from apexbridge.models.retry import Timeouts
 from apexbridge.models.sse import SseParser, all_documents, batches
 from apexbridge.models.upstream import Upstream
+from apexbridge.models.upstream_errors import ErrorMapping, UpstreamFault
 from apexbridge.tools.base import ToolSpec
 
 Quirk = str
+"""A deviation from OpenAI's API, by a key of `_QUIRKS`; `no x` means that field x is left out."""
 _QUIRKS: dict[Quirk, re.Pattern[str]] = {
-    name: re.compile(sign, re.IGNORECASE)
-    for name, sign in {
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in {
         "max_completion_tokens": "max_completion_tokens",
         "no stream_options": "stream_options",
         "no reasoning_effort": "reasoning_effort",
         "no temperature": "temperature",
         "no seed": r"\bseed\b",
-        "thoughts": r"reasoning_content.*(must|missing|passed back)",
-        "no thoughts": r"reasoning_content(?!.*(must|missing|passed back))",
+        "reasoning": r"reasoning_content.*(must|missing|passed back)",
+        "no reasoning": r"reasoning_content(?!.*(must|missing|passed back))",
         "one call": r"single tool.?call|parallel tool|(multiple|one|more than one) tool.?calls?\b",
     }.items()
 }
@@ -56,26 +58,26 @@ _MAX_CACHED_TOOLS = 500
 _MISSING_REASONING = "(not kept)"
 
 
-def detect_quirks(refusal: str) -> frozenset[Quirk]:
-    """What a refusal says that its server wants to have otherwise.
+def detect_quirks(message: str) -> frozenset[Quirk]:
+    """Detect by a server's error message which fields it wants to have otherwise.
 
-    >>> sorted(quirks_told("This model only supports single tool-calls at once!"))
+    >>> sorted(detect_quirks("This model only supports single tool-calls at once!"))
     ['one call']
     """
-    return frozenset(name for name, sign in _QUIRKS.items() if sign.search(refusal))
+    return frozenset(name for name, pattern in _QUIRKS.items() if pattern.search(message))
 
 
 def chat_completion_body(
     request: ModelRequest,
     messages: Sequence[Message],
     *,
-    thoughts: Iterable[str] = (),
+    reasoning: Iterable[str] = (),
     quirks: frozenset[Quirk] = frozenset(),
 ) -> dict[str, Any]:
-    """The body of a request; `messages` are in order, `thoughts` stand beside them."""
+    """Serialize a request; `messages` are normalized, `reasoning` has one entry per message."""
     fields: dict[str, Any] = {
         "model": request.model,
-        "messages": _serialize_messages(messages, thoughts, quirks),
+        "messages": _serialize_messages(messages, reasoning, quirks),
         "stream": None if request.is_whole else True,
         "stream_options": None if request.is_whole else {"include_usage": True},
         "tools": [_serialize_tool(tool) for tool in request.tools] or None,
@@ -85,43 +87,43 @@ def chat_completion_body(
         "stop": list(request.stop) or None,
         "response_format": request.response_format and dict(request.response_format),
     }
-    # Every server knows the old name, except for OpenAI's own with newer models.
+    # All servers know the old name, except for OpenAI's with newer models.
     new_name = "max_completion_tokens"
     fields[new_name if new_name in quirks else "max_tokens"] = request.max_output_tokens or None
     left_out = {quirk.removeprefix("no ") for quirk in quirks if quirk.startswith("no ")}
-    told = {
+    body = {
         name: value for name, value in fields.items() if value is not None and name not in left_out
     }
-    return {**told, **request.extra}
+    return {**body, **request.extra}
 
 
 def _serialize_messages(
-    messages: Sequence[Message], thoughts: Iterable[str], quirks: frozenset[Quirk]
+    messages: Sequence[Message], reasoning: Iterable[str], quirks: frozenset[Quirk]
 ) -> list[dict[str, Any]]:
-    wired: list[dict[str, Any]] = []
-    beside = dict(enumerate(thoughts))
+    serialized: list[dict[str, Any]] = []
+    by_message = dict(enumerate(reasoning))
     for at, message in enumerate(messages):
-        written = _serialize_message(message)
+        fields = _serialize_message(message)
         if isinstance(message, AssistantMessage) and message.tool_calls:
-            thought = beside.get(at) or (_MISSING_REASONING if "thoughts" in quirks else "")
-            if thought and "no thoughts" not in quirks:
-                written["reasoning_content"] = thought
-        wired.append(written)
-    return _one_call_a_message(wired) if "one call" in quirks else wired
+            text = by_message.get(at) or (_MISSING_REASONING if "reasoning" in quirks else "")
+            if text and "no reasoning" not in quirks:
+                fields["reasoning_content"] = text
+        serialized.append(fields)
+    return _one_call_per_message(serialized) if "one call" in quirks else serialized
 
 
-def _one_call_a_message(wired: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Several calls in one message as several messages, each with its result behind it."""
-    results = [written for written in wired if written["role"] == "tool"]
-    alone: list[dict[str, Any]] = []
-    for written in wired:
-        calls: list[Any] = written.get("tool_calls", [])
-        if written["role"] != "tool" and not calls:
-            alone.append(written)
+def _one_call_per_message(serialized: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Split parallel tool calls into messages with one call each, followed by its result."""
+    results = [fields for fields in serialized if fields["role"] == "tool"]
+    split: list[dict[str, Any]] = []
+    for fields in serialized:
+        calls: list[Any] = fields.get("tool_calls", [])
+        if fields["role"] != "tool" and not calls:
+            split.append(fields)
         for number, call in enumerate(calls):
-            spoken = written if number == 0 else {**written, "content": None}
-            alone += [{**spoken, "tool_calls": [call]}, results.pop(0)]
-    return alone
+            message = fields if number == 0 else {**fields, "content": None}
+            split += [{**message, "tool_calls": [call]}, results.pop(0)]
+    return split
 
 
 def _serialize_message(message: Message) -> dict[str, Any]:
@@ -133,8 +135,8 @@ def _serialize_message(message: Message) -> dict[str, Any]:
         case AssistantMessage(text=text, tool_calls=()):
             return {"role": "assistant", "content": text}
         case AssistantMessage(text=text, tool_calls=calls):
-            written = [_serialize_call(call) for call in calls]
-            return {"role": "assistant", "content": text or None, "tool_calls": written}
+            serialized = [_serialize_call(call) for call in calls]
+            return {"role": "assistant", "content": text or None, "tool_calls": serialized}
         case ToolMessage(call_id=call_id, text=text):
             return {"role": "tool", "tool_call_id": call_id, "content": text}
         case _:
@@ -142,20 +144,21 @@ def _serialize_message(message: Message) -> dict[str, Any]:
 
 
 def _serialize_call(call: ToolCall) -> dict[str, Any]:
-    readable = json.dumps(parse_arguments(call.arguments), ensure_ascii=False)
-    is_sound = is_json_object(call.arguments)
-    function = {"name": call.name, "arguments": call.arguments if is_sound else readable}
+    # Some servers parse the arguments of past calls and fail on broken JSON.
+    is_valid = is_json_object(call.arguments)
+    repaired = json.dumps(parse_arguments(call.arguments), ensure_ascii=False)
+    function = {"name": call.name, "arguments": call.arguments if is_valid else repaired}
     return {"id": call.id, "type": "function", "function": function}
 
 
 _serialized_tools: dict[int, tuple[ToolSpec, dict[str, Any]]] = {}
-"""Tools are the same in every request: the wire form of the latest, by where they are."""
+"""Cache by object identity: a tool is the same object in every request."""
 
 
 def _serialize_tool(tool: ToolSpec) -> dict[str, Any]:
-    known = _serialized_tools.get(id(tool))
-    if known is not None and known[0] is tool:
-        return known[1]
+    cached = _serialized_tools.get(id(tool))
+    if cached is not None and cached[0] is tool:  # an id is reused after garbage collection
+        return cached[1]
     function: dict[str, Any] = {
         "name": tool.name,
         "description": tool.description,
@@ -163,15 +166,15 @@ def _serialize_tool(tool: ToolSpec) -> dict[str, Any]:
     }
     if tool.strict is not None:
         function["strict"] = tool.strict
-    wired: dict[str, Any] = {"type": "function", "function": function}
+    serialized: dict[str, Any] = {"type": "function", "function": function}
     if len(_serialized_tools) >= _MAX_CACHED_TOOLS:
         _serialized_tools.clear()
-    _serialized_tools[id(tool)] = (tool, wired)
-    return wired
+    _serialized_tools[id(tool)] = (tool, serialized)
+    return serialized
 
 
 def is_json_object(arguments: str) -> bool:
-    """Whether arguments are what they should be: a JSON object."""
+    """Say whether the arguments of a tool call are a JSON object, as they should be."""
     try:
         return isinstance(json.loads(arguments), dict)
     except (ValueError, RecursionError):
@@ -179,26 +182,26 @@ def is_json_object(arguments: str) -> bool:
 
 
 def parse_arguments(arguments: str) -> dict[str, Any]:
-    """Arguments as an object; what cannot be read is in it as text, for servers that read it too.
+    """Parse the arguments of a tool call; broken JSON is kept as text under one key.
 
-    >>> object_of('{"a": 1}'), object_of("{a")
+    >>> parse_arguments('{"a": 1}'), parse_arguments("{a")
     ({'a': 1}, {'unreadable': '{a'})
     """
     return json.loads(arguments) if is_json_object(arguments) else {"unreadable": arguments}
 
 
 MAX_RESPONSE_BYTES = 32 * 1024 * 1024
-"""Bytes of the longest answer."""
+"""Size limit of a response body."""
 _CHAT_COMPLETIONS_PATH = "/chat/completions"
 T = TypeVar("T")
 
 
 class OpenAiModel:
-    """Streams replies from `{base_url}/chat/completions`; the address is used as it is given.
+    """Client for `{base_url}/chat/completions`; the URL is used as it is given.
 
-    A server that does not answer, is busy or fails is asked again, but never once its reply has
-    begun. `timeout_seconds` is the longest silence; a `patience` says more. The first call makes
-    the connection pool, which belongs to that call's event loop.
+    Transient faults are retried with backoff, but not after the first delta. `timeout_seconds` is
+    the longest silence; `timeouts` are more precise. The first call creates the connection pool,
+    which belongs to its event loop.
     """
 
     def __init__(
@@ -207,129 +210,129 @@ class OpenAiModel:
         *,
         api_key: str = "",
         timeout_seconds: float = 60,
-        patience: Timeouts | None = None,
+        timeouts: Timeouts | None = None,
     ) -> None:
         self._upstream = Upstream(
-            base_url, api_key=api_key, timeout_seconds=timeout_seconds, patience=patience
+            base_url, api_key=api_key, timeout_seconds=timeout_seconds, timeouts=timeouts
         )
         self._quirks: dict[str, frozenset[Quirk]] = {}
-        self._thoughts = ReasoningCache()
+        self._reasoning = ReasoningCache()
 
     def stream(
         self, request: ModelRequest
     ) -> AbstractAsyncContextManager[AsyncIterator[ModelDelta]]:
-        """Open a reply; leaving the block closes the connection.
+        """Open a stream of deltas; leaving the block closes the connection.
 
         Raises:
-            ModelUnavailableError: If the server does not answer, is busy, fails or breaks off.
-            ModelRejectedError: If it refuses the request; its reason is passed on.
-            ModelOutputError: If the answer makes no sense.
+            ModelUnavailableError: If the server cannot be reached, is overloaded or breaks off.
+            ModelRejectedError: If it refuses the request; its message is quoted.
+            ModelOutputError: If the response is malformed.
         """
-        blame = error_mapping(request.model)
+        errors = error_mapping(request.model)
         if request.is_whole:
-            return _BufferedStream(partial(self._asked, request, partial(self._whole, blame)))
-        return self._streamed(request, blame)
+            send = partial(self._complete, errors)
+            return _BufferedStream(partial(self._send_with_quirks, request, send))
+        return self._stream(request, errors)
 
     @asynccontextmanager
-    async def _streamed(
-        self, request: ModelRequest, blame: ErrorMapping
+    async def _stream(
+        self, request: ModelRequest, errors: ErrorMapping
     ) -> AsyncGenerator[AsyncIterator[ModelDelta]]:
         async with AsyncExitStack() as stack:
-            begin = partial(self._begin, blame, stack)
-            yield await self._asked(request, begin)
+            send = partial(self._open_stream, errors, stack)
+            yield await self._send_with_quirks(request, send)
 
     async def close(self) -> None:
         """Close the connections; may be called twice."""
         await self._upstream.close()
 
-    async def _whole(
-        self,
-        blame: ErrorMapping,
-        messages: Sequence[Message],
-        fields: Mapping[str, Any],
+    async def _complete(
+        self, errors: ErrorMapping, messages: Sequence[Message], body: Mapping[str, Any]
     ) -> Sequence[ModelDelta]:
-        """Ask for an answer in one piece."""
+        """Request a completion that is not streamed."""
 
-        def read(data: bytes) -> list[ModelDelta]:
-            reader, reply = SseParser(), ChatCompletion(self._upstream)
-            documents = all_documents(data, reader)
-            is_one = len(documents) == 1  # as it should be; some send pieces nevertheless
-            deltas = map(reply.take_whole, documents) if is_one else reply.take_all(documents)
-            return [*filter(None, deltas), self._last(messages, reply, reader)]
+        def parse(data: bytes) -> list[ModelDelta]:
+            parser, response = SseParser(), ChatCompletion(self._upstream)
+            documents = all_documents(data, parser)
+            if len(documents) == 1:
+                deltas = map(response.add_completion, documents)
+            else:  # some servers stream in spite of `stream: false`
+                deltas = response.add_chunks(documents)
+            return [*filter(None, deltas), self._finish(messages, response, parser)]
 
-        return await self._upstream.answer(
-            _CHAT_COMPLETIONS_PATH, fields, room=MAX_RESPONSE_BYTES, blame=blame, read=read
+        return await self._upstream.post(
+            _CHAT_COMPLETIONS_PATH, body, max_bytes=MAX_RESPONSE_BYTES, errors=errors, parse=parse
         )
 
-    async def _begin(
+    async def _open_stream(
         self,
-        blame: ErrorMapping,
+        errors: ErrorMapping,
         stack: AsyncExitStack,
         messages: Sequence[Message],
-        fields: Mapping[str, Any],
+        body: Mapping[str, Any],
     ) -> AsyncIterator[ModelDelta]:
-        """Ask for an answer as it comes."""
-        read = partial(self._deltas, messages)
-        answer = self._upstream.streamed(
-            _CHAT_COMPLETIONS_PATH, fields, room=MAX_RESPONSE_BYTES, blame=blame, read=read
+        """Request a streamed completion; `stack` closes it."""
+        parse = partial(self._deltas, messages)
+        opened = self._upstream.stream(
+            _CHAT_COMPLETIONS_PATH, body, max_bytes=MAX_RESPONSE_BYTES, errors=errors, parse=parse
         )
-        return await stack.enter_async_context(answer)
+        return await stack.enter_async_context(opened)
 
-    async def _asked(
+    async def _send_with_quirks(
         self,
         request: ModelRequest,
-        ask: Callable[[Sequence[Message], Mapping[str, Any]], Awaitable[T]],
+        send: Callable[[Sequence[Message], Mapping[str, Any]], Awaitable[T]],
     ) -> T:
-        """Ask; what this server refuses by name is put another way from then on."""
+        """Send a request; learn from a rejection what this model wants otherwise, and resend."""
         messages = normalize_messages(request.messages)
-        thoughts = list(self._thoughts.recall(messages))
+        reasoning = list(self._reasoning.recall(messages))
         quirks = self._quirks.get(request.model, frozenset())
-        fields = chat_completion_body(request, messages, thoughts=thoughts, quirks=quirks)
+        body = chat_completion_body(request, messages, reasoning=reasoning, quirks=quirks)
         while True:
             try:
-                deltas = await ask(messages, fields)
+                result = await send(messages, body)
             except ModelRejectedError as error:
                 quirks |= detect_quirks(error.message)
-                other = chat_completion_body(request, messages, thoughts=thoughts, quirks=quirks)
-                if other == fields:
+                other = chat_completion_body(request, messages, reasoning=reasoning, quirks=quirks)
+                if other == body:
                     raise
-                fields = other
+                body = other
             else:
                 self._quirks[request.model] = quirks
-                return deltas
+                return result
 
     async def _deltas(
-        self, messages: Sequence[Message], pieces: AsyncIterator[bytes]
+        self, messages: Sequence[Message], chunks: AsyncIterator[bytes]
     ) -> AsyncGenerator[ModelDelta]:
-        reader, reply = SseParser(), ChatCompletion(self._upstream)
-        async with aclosing(batches(pieces, reader)) as told:
+        parser, response = SseParser(), ChatCompletion(self._upstream)
+        async with aclosing(batches(chunks, parser)) as found:
             try:
-                async for batch in told:
-                    for delta in reply.take_all(batch):
+                async for batch in found:
+                    for delta in response.add_chunks(batch):
                         yield delta
             except UpstreamFault as fault:
-                if not (reply.is_complete and fault.kind == "unavailable"):
-                    raise  # else only the usage can be missing
-        yield self._last(messages, reply, reader)
+                if not (response.is_complete and fault.kind == "unavailable"):
+                    raise  # after a finish reason, only the usage can be missing
+        yield self._finish(messages, response, parser)
 
-    def _last(
-        self, messages: Sequence[Message], reply: ChatCompletion, reader: SseParser
+    def _finish(
+        self, messages: Sequence[Message], response: ChatCompletion, parser: SseParser
     ) -> ModelDelta:
-        last = reply.end(is_done=reader.is_done)
-        self._thoughts.keep(messages, last.tool_calls, reply.thought)
+        last = response.finish(is_done=parser.is_done)
+        self._reasoning.store(messages, last.tool_calls, response.reasoning)
         return last
 
 
 class _BufferedStream:
-    """A reply in one piece: all is there when the block begins, and nothing to close after it."""
+    """Async context manager over a complete response: there is nothing to close after it."""
 
-    __slots__ = ("_ask",)
+    __slots__ = ("_send",)
 
-    def __init__(self, ask: Callable[[], Awaitable[Sequence[ModelDelta]]]) -> None:
-        self._ask = ask
+    def __init__(self, send: Callable[[], Awaitable[Sequence[ModelDelta]]]) -> None:
+        self._send = send
 
     async def __aenter__(self) -> AsyncIterator[ModelDelta]:
-        return _iterate(await self._ask())
+        return _iterate(await self._send())
 
     async def __aexit__(
         self,
@@ -347,7 +350,7 @@ async def _iterate(deltas: Sequence[ModelDelta]) -> AsyncGenerator[ModelDelta]:
 
 @lru_cache(maxsize=64)
 def error_mapping(model: str) -> ErrorMapping:
-    """The errors of a model."""
+    """Map faults to the errors of a model."""
     return ErrorMapping(
         name=model,
         unavailable=ModelUnavailableError,

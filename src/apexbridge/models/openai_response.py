@@ -1,4 +1,4 @@
-"""What a chat server of OpenAI's kind says, put together."""
+"""Parser of OpenAI-compatible chat completions, streamed in chunks or whole."""
 
 import json
 import uuid
@@ -10,9 +10,8 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from apexbridge.messages import ToolCall
 from apexbridge.models.base import FinishReason, ModelDelta, Usage
-from apexbridge.models.retry import UpstreamFault
 from apexbridge.models.upstream import Upstream
-from apexbridge.models.upstream_errors import error_kind, error_message
+from apexbridge.models.upstream_errors import UpstreamFault, error_kind, error_message
 
 MAX_TOOL_CALLS = 128
 _FINISH_REASONS: Mapping[str, FinishReason] = {
@@ -26,7 +25,7 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
 _PLAIN_FIELDS = frozenset({"role", "content"})
 _OTHER_FIELDS = ("refusal", "reasoning_content", "reasoning", "tool_calls")
 _FAILED_REASONS = frozenset({"error", "network_error", "insufficient_system_resource"})
-"""Ends that some servers tell where others break off."""
+"""Finish reasons by which some servers report a failure, where others close the connection."""
 
 
 class _TextPart(BaseModel):
@@ -58,7 +57,7 @@ class _MessagePart(BaseModel):
         return (self.content or "") + (self.refusal or "")
 
     @property
-    def thought(self) -> str:
+    def thinking(self) -> str:
         other = self.reasoning if isinstance(self.reasoning, str) else ""
         return self.reasoning_content or other
 
@@ -83,7 +82,7 @@ class _Chunk(BaseModel):
 
 @dataclass(slots=True, kw_only=True)
 class _PartialToolCall:
-    """A tool call on its way."""
+    """A tool call whose chunks are still arriving."""
 
     id: str = ""
     name: str = ""
@@ -91,42 +90,44 @@ class _PartialToolCall:
 
 
 def fast_text(document: bytes) -> str | None:
-    """The text of a piece that has nothing else; most have not, and need no closer look."""
+    """Parse a chunk that has text and nothing else, as most have; None for any other.
+
+    Validation by pydantic costs several times as much, and is left for the rest.
+    """
     try:
         chunk = orjson.loads(document)
         (choice,) = chunk["choices"]
         delta = choice["delta"]
         text = delta["content"]
-        more = choice.get("finish_reason") or choice.get("usage")
-        more = more or chunk.get("usage") or chunk.get("error")
+        has_more = choice.get("finish_reason") or choice.get("usage")
+        has_more = has_more or chunk.get("usage") or chunk.get("error")
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
         return None
     is_plain = isinstance(text, str) and (len(delta) == 1 or delta.keys() <= _PLAIN_FIELDS)
-    return text if is_plain and not more else None
+    return text if is_plain and not has_more else None
 
 
 def fast_completion(document: bytes) -> tuple[str, str, Usage] | None:
-    """The text of a whole answer that has nothing else, why it ended, and what it cost.
-
-    Most answers are like that; whatever is out of the ordinary gets a closer look.
-    """
+    """Parse a completion of text only to text, finish reason and usage; None for any other."""
     try:
-        answer = orjson.loads(document)
-        (choice,) = answer["choices"]
-        said, finish, usage = choice["message"], choice["finish_reason"], answer["usage"]
-        text, given, got = said["content"], usage["prompt_tokens"], usage["completion_tokens"]
-        more = any(map(said.get, _OTHER_FIELDS)) or choice.get("delta") or choice.get("usage")
-        more = more or answer.get("error")
+        body = orjson.loads(document)
+        (choice,) = body["choices"]
+        message, finish, usage = choice["message"], choice["finish_reason"], body["usage"]
+        text, tokens_in, tokens_out = (
+            message["content"], usage["prompt_tokens"], usage["completion_tokens"],
+        )  # fmt: skip
+        has_more = any(map(message.get, _OTHER_FIELDS)) or choice.get("delta")
+        has_more = has_more or choice.get("usage") or body.get("error")
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError):
         return None
-    is_plain = type(text) is type(finish) is str and type(given) is type(got) is int
-    if more or not (is_plain and finish and given >= 0 and got >= 0):
+    is_plain = type(text) is type(finish) is str and type(tokens_in) is type(tokens_out) is int
+    if has_more or not (is_plain and finish and tokens_in >= 0 and tokens_out >= 0):
         return None
-    return text, finish, Usage(input_tokens=given, output_tokens=got)
+    return text, finish, Usage(input_tokens=tokens_in, output_tokens=tokens_out)
 
 
 class ChatCompletion:
-    """What a reply comes to: its text at once, its tool calls and its usage at the end."""
+    """Accumulator of a response: text is returned at once, tool calls and usage at the end."""
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
@@ -134,19 +135,19 @@ class ChatCompletion:
         self._by_index: dict[int, _PartialToolCall] = {}
         self._usage = Usage()
         self._finish = ""
-        self._thoughts: list[str] = []
+        self._reasoning: list[str] = []
         self.is_complete = False
 
     @property
-    def thought(self) -> str:
-        """What was thought under the name that servers want back."""
-        return "".join(self._thoughts)
+    def reasoning(self) -> str:
+        """The `reasoning_content`, which some servers require in the next request."""
+        return "".join(self._reasoning)
 
-    def take_all(self, documents: Iterable[bytes]) -> Iterator[ModelDelta]:
-        """Take documents that came together; what is said in one go is one piece.
+    def add_chunks(self, documents: Iterable[bytes]) -> Iterator[ModelDelta]:
+        """Add the chunks of one read; adjacent texts are joined into one delta.
 
         Raises:
-            Fault: If one of them makes no sense, or tells an error; what came before is given.
+            UpstreamFault: If a chunk is malformed or an error, after the deltas before it.
         """
         texts = list[str]()
         for document in documents:
@@ -157,34 +158,34 @@ class ChatCompletion:
             if any(texts):
                 yield ModelDelta(text="".join(texts))
             texts.clear()
-            if delta := self.take(document):
+            if delta := self.add(document):
                 yield delta
         if any(texts):
             yield ModelDelta(text="".join(texts))
 
-    def take_whole(self, document: bytes) -> ModelDelta | None:
-        """Take an answer in one piece; the text in it.
+    def add_completion(self, document: bytes) -> ModelDelta | None:
+        """Add a completion that is not streamed; return its text.
 
         Raises:
-            Fault: If it makes no sense, or tells an error.
+            UpstreamFault: If it is malformed or an error.
         """
         plain = fast_completion(document)
         if plain is None:
-            return self.take(document)
+            return self.add(document)
         text, self._finish, self._usage = plain
         self.is_complete = True
         return ModelDelta(text=text) if text else None
 
-    def take(self, document: bytes) -> ModelDelta | None:
-        """Take a document; the text in it.
+    def add(self, document: bytes) -> ModelDelta | None:
+        """Add a chunk or a completion; return its text.
 
         Raises:
-            Fault: If it makes no sense, or tells an error.
+            UpstreamFault: If it is malformed or an error.
         """
         try:
             chunk = _Chunk.model_validate_json(document)
         except ValidationError:
-            raise UpstreamFault("unusable", "it is not what a chat model says") from None
+            raise UpstreamFault("unusable", "the response is not a chat completion") from None
         if chunk.error:
             raise self._error(chunk.error)
         choices = chunk.choices or []
@@ -193,65 +194,66 @@ class ChatCompletion:
                 input_tokens=max(0, usage.prompt_tokens or 0),
                 output_tokens=max(0, usage.completion_tokens or 0),
             )
-        said = [self._choice(choice) for choice in choices]
-        text = "".join(one.text for one in said)
-        reasoning = "".join(one.thought for one in said)
+        parts = [self._add_choice(choice) for choice in choices]
+        text = "".join(part.text for part in parts)
+        reasoning = "".join(part.thinking for part in parts)
         return ModelDelta(text=text, reasoning=reasoning) if text or reasoning else None
 
-    def end(self, *, is_done: bool) -> ModelDelta:
-        """The last piece.
+    def finish(self, *, is_done: bool) -> ModelDelta:
+        """Return the last delta, with tool calls, usage and finish reason.
 
         Raises:
-            Fault: If the reply is not whole.
+            UpstreamFault: If the response is incomplete.
         """
         if self._finish in _FAILED_REASONS:
-            raise UpstreamFault("unavailable", f"its server gave up: {self._finish}", is_busy=True)
+            detail = f"its server gave up: {self._finish}"
+            raise UpstreamFault("unavailable", detail, is_overloaded=True)
         if not (self.is_complete or is_done):
             raise UpstreamFault("unusable", "it ended before it was finished")
         if not all(call.name for call in self._calls):
             raise UpstreamFault("unusable", "a tool call without a name")
         return ModelDelta(
-            tool_calls=self._whole_calls(), usage=self._usage, finish_reason=self._reason()
+            tool_calls=self._tool_calls(), usage=self._usage, finish_reason=self._finish_reason()
         )
 
-    def _reason(self) -> FinishReason | None:
-        told = _FINISH_REASONS.get(self._finish)
-        if self._calls and told in {None, "stop"}:
+    def _finish_reason(self) -> FinishReason | None:
+        known = _FINISH_REASONS.get(self._finish)
+        if self._calls and known in {None, "stop"}:
             return "tool_calls"
-        return told if told or not self._finish else "stop"
+        return known if known or not self._finish else "stop"
 
-    def _whole_calls(self) -> tuple[ToolCall, ...]:
-        whole: dict[str, ToolCall] = {}
+    def _tool_calls(self) -> tuple[ToolCall, ...]:
+        calls: dict[str, ToolCall] = {}
         for call in self._calls:
-            # Results are told apart by the id.
-            own = call.id if call.id and call.id not in whole else f"call_{uuid.uuid4().hex}"
+            # Tool results refer to the id: one that is missing or repeated is replaced.
+            call_id = call.id if call.id and call.id not in calls else f"call_{uuid.uuid4().hex}"
             arguments = "".join(call.arguments) or "{}"
-            whole[own] = ToolCall(id=own, name=call.name, arguments=arguments)
-        return tuple(whole.values())
+            calls[call_id] = ToolCall(id=call_id, name=call.name, arguments=arguments)
+        return tuple(calls.values())
 
     def _error(self, error: JsonValue) -> UpstreamFault:
-        said = self._upstream.quoted(error_message({"error": error}))
+        message = self._upstream.quote(error_message({"error": error}))
         kind = error_kind(error.get("code")) if isinstance(error, dict) else "unavailable"
-        detail = f"its server gave up{said}"
+        detail = f"its server gave up{message}"
         status = 429 if isinstance(error, dict) and str(error.get("code")) == "429" else 0
-        return UpstreamFault(kind, detail, is_busy=kind == "unavailable", status=status)
+        return UpstreamFault(kind, detail, is_overloaded=kind == "unavailable", status=status)
 
-    def _choice(self, choice: _Choice) -> _MessagePart:
+    def _add_choice(self, choice: _Choice) -> _MessagePart:
         if isinstance(choice.finish_reason, str) and choice.finish_reason:
             self._finish = choice.finish_reason
         self.is_complete |= bool(choice.finish_reason) or choice.message is not None
-        said = choice.delta or choice.message or _MessagePart()
-        self._thoughts.append(said.reasoning_content or "")
-        for piece in said.tool_calls or ():
-            if choice.delta is None:  # of an answer in one piece each is a call of its own
-                piece.index = len(self._calls)
-            self._take_call(piece)
-        return said
+        part = choice.delta or choice.message or _MessagePart()
+        self._reasoning.append(part.reasoning_content or "")
+        for chunk in part.tool_calls or ():
+            if choice.delta is None:  # a completion that is not streamed has complete calls
+                chunk.index = len(self._calls)
+            self._add_call(chunk)
+        return part
 
-    def _take_call(self, piece: _ToolCallChunk) -> None:
-        call = self._call_of(piece)
-        function = piece.function or _Function()
-        call.id = piece.id or call.id
+    def _add_call(self, chunk: _ToolCallChunk) -> None:
+        call = self._call_for(chunk)
+        function = chunk.function or _Function()
+        call.id = chunk.id or call.id
         call.name = function.name or call.name
         arguments = function.arguments
         if isinstance(arguments, str):
@@ -259,20 +261,20 @@ class ChatCompletion:
         elif arguments is not None:
             call.arguments.append(json.dumps(arguments, ensure_ascii=False))
 
-    def _call_of(self, piece: _ToolCallChunk) -> _PartialToolCall:
-        """The call that a piece goes on with, or a new one.
+    def _call_for(self, chunk: _ToolCallChunk) -> _PartialToolCall:
+        """Find the call that a chunk continues, or add one.
 
-        Some servers number every call 0, and some number none: then the id tells.
+        Some servers give every call index 0, and some give none: then the id decides.
         """
-        if piece.index is not None:
-            call = self._by_index.get(piece.index)
+        if chunk.index is not None:
+            call = self._by_index.get(chunk.index)
         else:
             call = self._calls[-1] if self._calls else None
-        if call is None or (piece.id and call.id and piece.id != call.id):
+        if call is None or (chunk.id and call.id and chunk.id != call.id):
             if len(self._calls) == MAX_TOOL_CALLS:
                 raise UpstreamFault("unusable", f"more than {MAX_TOOL_CALLS} tool calls")
             call = _PartialToolCall()
             self._calls.append(call)
-        if piece.index is not None:
-            self._by_index[piece.index] = call
+        if chunk.index is not None:
+            self._by_index[chunk.index] = call
         return call

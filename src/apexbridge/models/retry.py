@@ -1,131 +1,98 @@
-"""Second tries: which faults are passing, how long to wait, and when to give up."""
+"""Retries: exponential backoff with full jitter, `Retry-After`, and a total deadline."""
 
 import math
+import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import anyio
 
-from apexbridge.errors import ApexBridgeError
+from apexbridge.models.upstream_errors import ErrorMapping, UpstreamFault
 
-_MAX_RETRIES_BUSY = 5
-_MAX_RETRIES_UNREACHABLE = 2
-"""A server that is not there at all is not waited for as long."""
-
-FaultKind = Literal["unavailable", "rejected", "unusable"]
-_GATEWAY_STATUS: Mapping[FaultKind, int] = {"unavailable": 502, "rejected": 400, "unusable": 502}
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """How long to wait for a server, in seconds."""
+    """Timeouts of an HTTP request to a model server, in seconds."""
 
     connect_seconds: float = 10
-    first_seconds: float = 120
-    """For the first byte of an answer: a large prompt on a small machine takes long."""
-    between_seconds: float = 60
-    """Between two pieces of an answer."""
+    first_byte_seconds: float = 120
+    """Prompt processing: a large prompt on a small machine takes long."""
+    idle_seconds: float = 60
+    """Between two chunks of a streamed response."""
     retry_seconds: float = 30
-    """Nothing is tried again that would start later than this."""
+    """Total deadline: no retry starts later than this."""
 
     @property
-    def whole_seconds(self) -> float:
-        """For an answer in one piece, whose first byte comes when all of it is thought out."""
-        return 5 * self.first_seconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorMapping:
-    """The errors that a caller wants for each kind of fault, and the name they tell."""
-
-    name: str
-    unavailable: type[ApexBridgeError]
-    rejected: type[ApexBridgeError]
-    unusable: type[ApexBridgeError]
-
-    def error(self, fault: "UpstreamFault", asked: str = "") -> ApexBridgeError:
-        """The error for a fault; `status` in its details is what a gateway would answer."""
-        kinds = {
-            "unavailable": self.unavailable,
-            "rejected": self.rejected,
-            "unusable": self.unusable,
-        }
-        status = fault.status or _GATEWAY_STATUS[fault.kind]
-        error = kinds[fault.kind](fault.detail + asked, name=self.name, status=status)
-        if fault.after:
-            error.details["retry_after"] = math.ceil(fault.after)
-        return error
-
-
-class UpstreamFault(Exception):  # noqa: N818  # it becomes an error where the blame is known
-    """What went wrong, and how many more tries it is worth, after how many seconds."""
-
-    def __init__(
-        self,
-        kind: FaultKind,
-        detail: str,
-        *,
-        is_passing: bool = False,
-        is_busy: bool = False,
-        status: int = 0,
-    ) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.kind: FaultKind = kind
-        self.detail = detail
-        self.more_tries = (
-            _MAX_RETRIES_BUSY if is_busy else _MAX_RETRIES_UNREACHABLE if is_passing else 0
-        )
-        self.after = 0.0
+    def total_seconds(self) -> float:
+        """For a response that is not streamed: its first byte comes after its last token."""
+        return 5 * self.first_byte_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """The pauses before the tries after the first, and when not to wait any more."""
+    """Exponential backoff with full jitter, bounded by a number of retries and a deadline."""
 
-    pauses: Sequence[float] = (0.25, 1.0)
-    within: float = math.inf
-    longest: float = math.inf
-    """A server that asks for a longer pause gets this one."""
+    max_retries: int = 5
+    base_seconds: float = 1.0
+    cap_seconds: float = 8.0
+    deadline_seconds: float = math.inf
+    jitter: Callable[[float, float], float] = random.uniform  # noqa: S311  # no secret
+    clock: Callable[[], float] = time.monotonic
+
+    def ceiling(self, retry: int) -> float:
+        """Return the longest backoff before a retry, the first being number 0.
+
+        >>> [RetryPolicy().ceiling(retry) for retry in range(5)]
+        [1.0, 2.0, 4.0, 8.0, 8.0]
+        """
+        return min(self.cap_seconds, self.base_seconds * 2**retry)
+
+    def delay(self, retry: int, retry_after: float) -> float:
+        """Draw the backoff before a retry; never shorter than the server's `Retry-After`."""
+        return max(retry_after, self.jitter(0.0, self.ceiling(retry)))
 
 
 async def with_retries(
-    once: Callable[[], Awaitable[T]], blame: ErrorMapping, tries: RetryPolicy
+    attempt: Callable[[], Awaitable[T]], errors: ErrorMapping, policy: RetryPolicy
 ) -> T:
-    """Do it, and again after a passing fault.
+    """Call `attempt`, and again after each transient fault for as long as the policy allows.
 
     Raises:
-        ApexBridgeError: The blame for the last fault.
+        ApexBridgeError: The last fault, as `errors` maps it.
     """
-    start = time.monotonic()
-    for number, pause in enumerate((*tries.pauses, None)):
+    start, retry = policy.clock(), 0
+    while True:
         try:
-            return await once()
+            return await attempt()
         except UpstreamFault as fault:
-            wait = min(max(fault.after, pause or 0.0), tries.longest)
-            is_late = time.monotonic() - start + wait > tries.within
-            if pause is None or is_late or number >= fault.more_tries:
-                asked = f"; it asks to wait {fault.after:.0f} s" if fault.after else ""
-                raise blame.error(fault, asked) from None
-        await anyio.sleep(wait)
-    raise AssertionError  # the last try returns or raises
+            # The ceiling and not the drawn delay: chance must not decide whether there is a retry.
+            latest = policy.clock() - start + max(fault.retry_after, policy.ceiling(retry))
+            is_last = retry >= min(policy.max_retries, fault.max_retries)
+            if is_last or latest > policy.deadline_seconds:
+                asked = f"; Retry-After is {fault.retry_after:.0f} s" if fault.retry_after else ""
+                raise errors.to_error(fault, asked) from None
+            delay = policy.delay(retry, fault.retry_after)
+        await anyio.sleep(delay)
+        retry += 1
 
 
-def parse_retry_after(retry_after: str) -> float:
-    """What a `Retry-After` header asks for, a number or a date; 0 if it says nothing.
+def parse_retry_after(header: str) -> float:
+    """Parse a `Retry-After` header, seconds or an HTTP date, to seconds; 0 if it is neither.
 
-    >>> seconds_of("3"), seconds_of("soon"), seconds_of("Wed, 21 Oct 2015 07:28:00 GMT")
-    (3.0, 0.0, 0.0)
+    >>> [parse_retry_after(text) for text in ("3", "soon", "Wed, 21 Oct 2015 07:28:00 GMT")]
+    [3.0, 0.0, 0.0]
     """
-    if retry_after.isascii() and retry_after.replace(".", "", 1).isdecimal():
-        return float(retry_after)
+    # Some servers send fractions of a second, which RFC 9110 does not have.
+    if header.isascii() and header.replace(".", "", 1).isdecimal():
+        return float(header)
     try:
-        moment = parsedate_to_datetime(retry_after)
+        moment = parsedate_to_datetime(header)
     except ValueError:
         return 0.0
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,56 +1,60 @@
-"""Server-sent events, cut out of bytes in whatever pieces they come."""
+"""Server-sent events (SSE): an incremental parser that is lenient where model servers are sloppy.
+
+Why not a library: docs/decisions/0026-sse-and-retry.md.
+"""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 
-from apexbridge.models.retry import UpstreamFault
-from apexbridge.models.upstream_errors import HTML_RESPONSE
+from apexbridge.models.upstream_errors import HTML_RESPONSE, UpstreamFault
 
 MAX_LINE_BYTES = 1024 * 1024
 _LEADING_BYTES = b"\xef\xbb\xbf \t\r\n"
-"""A byte order mark and blanks."""
+"""A byte order mark and white space, which some servers send first."""
 _DATA = b"data:"
 
 
 class SseParser:
-    """Cuts bytes, in whatever pieces they come, into JSON documents: one for each `data:` line.
+    """Incremental SSE parser: bytes in chunks of any size to one JSON document per `data:` line.
 
-    A body that starts like JSON, or like a web page, is one document, whatever its server calls it.
+    Unlike the specification's, an event need not end with a blank line, because some servers omit
+    it. A body that starts like JSON or HTML is one document, whatever its content type is.
     """
 
     def __init__(self) -> None:
-        self._rest = bytearray()
-        self._is_one: bool | None = None
+        self._buffer = bytearray()
+        self._is_single: bool | None = None
         self.is_done = False
 
-    def feed(self, piece: bytes) -> list[bytes]:
-        """Take a piece; the documents that are whole by now.
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Add a chunk; return the documents that it completes.
 
         Raises:
             ValueError: If a line is too long.
         """
-        seen = max(0, len(self._rest) - 1)
-        self._rest += piece
-        if self._is_one is None:
-            self._rest, seen = self._rest.lstrip(_LEADING_BYTES), 0
-            if not self._rest:
+        searched = max(0, len(self._buffer) - 1)
+        self._buffer += chunk
+        if self._is_single is None:
+            self._buffer, searched = self._buffer.lstrip(_LEADING_BYTES), 0
+            if not self._buffer:
                 return []
-            self._is_one = self._rest.startswith((b"{", b"[", b"<"))
-        return [] if self._is_one else self._documents(self._lines(seen))
+            self._is_single = self._buffer.startswith((b"{", b"[", b"<"))
+        return [] if self._is_single else self._documents(self._take_lines(searched))
 
-    def rest(self) -> list[bytes]:
-        """The document at the end, where its server saved the last line end."""
-        rest = bytes(self._rest)
-        return [rest] if self._is_one else self._documents([rest])
+    def flush(self) -> list[bytes]:
+        """Return the last document of a response that does not end with a line end."""
+        rest = bytes(self._buffer)
+        return [rest] if self._is_single else self._documents([rest])
 
-    def _lines(self, seen: int) -> list[bytes]:
-        """The lines that are whole by now; before `seen` there is no line end."""
-        rest = self._rest
-        # A carriage return that came last may be half of a line end.
-        end = max(rest.rfind(b"\n", seen), rest.rfind(b"\r", seen, len(rest) - 1)) + 1
-        lines = bytes(rest[:end]).splitlines()
-        del rest[:end]
-        if max(len(rest), *map(len, lines), 0) > MAX_LINE_BYTES:
+    def _take_lines(self, searched: int) -> list[bytes]:
+        """Take the complete lines; there is no line end in the first `searched` bytes."""
+        buffer = self._buffer
+        # A carriage return at the very end may be the first half of CRLF.
+        line_feed = buffer.rfind(b"\n", searched)
+        end = max(line_feed, buffer.rfind(b"\r", searched, len(buffer) - 1)) + 1
+        lines = bytes(buffer[:end]).splitlines() if end else []
+        del buffer[:end]
+        if len(buffer) > MAX_LINE_BYTES or any(len(line) > MAX_LINE_BYTES for line in lines):
             raise ValueError(f"a line of more than {MAX_LINE_BYTES} bytes")
         return lines
 
@@ -59,59 +63,58 @@ class SseParser:
         for line in lines:
             if self.is_done or not line.startswith(_DATA):
                 continue
-            said = line[len(_DATA) :].strip()
-            self.is_done = said == b"[DONE]"
-            if said and not self.is_done:
-                documents.append(said)
+            data = line[len(_DATA) :].strip()
+            self.is_done = data == b"[DONE]"
+            if data and not self.is_done:
+                documents.append(data)
         return documents
 
 
-async def documents(pieces: AsyncIterator[bytes], reader: SseParser) -> AsyncGenerator[bytes]:
-    """The documents of an answer, each as soon as it is whole.
+async def documents(chunks: AsyncIterator[bytes], parser: SseParser) -> AsyncGenerator[bytes]:
+    """Yield each document of a response as soon as it is complete.
 
     Raises:
-        Fault: If a line is too long, or the answer is a web page.
+        UpstreamFault: If a line is too long, or the response is a web page.
     """
-    async with aclosing(batches(pieces, reader)) as found:
+    async with aclosing(batches(chunks, parser)) as found:
         async for batch in found:
             for document in batch:
                 yield document
 
 
 async def batches(
-    pieces: AsyncIterator[bytes], reader: SseParser
+    chunks: AsyncIterator[bytes], parser: SseParser
 ) -> AsyncGenerator[Sequence[bytes]]:
-    """The same, those that came together together.
+    """Yield the documents of a response, those of one chunk together.
 
     Raises:
-        Fault: If a line is too long, or the answer is a web page.
+        UpstreamFault: If a line is too long, or the response is a web page.
     """
-    while not reader.is_done and (piece := await anext(pieces, b"")):
-        whole = _feed(reader, piece)
-        if whole:
-            yield whole
-    if last := _flush(reader):
+    while not parser.is_done and (chunk := await anext(chunks, b"")):
+        if batch := _feed(parser, chunk):
+            yield batch
+    if last := _flush(parser):
         yield last
 
 
-def all_documents(data: bytes, reader: SseParser) -> Sequence[bytes]:
-    """The documents of an answer that came in one piece.
+def all_documents(body: bytes, parser: SseParser) -> Sequence[bytes]:
+    """Parse a response that is complete already.
 
     Raises:
-        Fault: If a line is too long, or the answer is a web page.
+        UpstreamFault: If a line is too long, or the response is a web page.
     """
-    return (*_feed(reader, data), *_flush(reader))
+    return (*_feed(parser, body), *_flush(parser))
 
 
-def _feed(reader: SseParser, piece: bytes) -> list[bytes]:
+def _feed(parser: SseParser, chunk: bytes) -> list[bytes]:
     try:
-        return reader.feed(piece)
+        return parser.feed(chunk)
     except ValueError as error:
         raise UpstreamFault("unusable", str(error)) from None
 
 
-def _flush(reader: SseParser) -> list[bytes]:
-    last = reader.rest()
+def _flush(parser: SseParser) -> list[bytes]:
+    last = parser.flush()
     if any(document.startswith(b"<") for document in last):
         raise UpstreamFault("unusable", HTML_RESPONSE)
     return last

@@ -1,7 +1,6 @@
-"""A server that is asked over HTTP: its connections, second tries, limits, and a secret key."""
+"""HTTP client for JSON APIs: connection pool, timeouts, retries, size limits, key redaction."""
 
 import json
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import (
     AsyncExitStack,
@@ -21,46 +20,38 @@ import anyio
 import orjson
 
 from apexbridge.models import keepalive_http
-from apexbridge.models.retry import (
-    ErrorMapping,
-    RetryPolicy,
-    Timeouts,
-    UpstreamFault,
-    parse_retry_after,
-    with_retries,
-)
+from apexbridge.models.retry import RetryPolicy, Timeouts, parse_retry_after, with_retries
 from apexbridge.models.upstream_errors import (
     RETRYABLE_CLIENT_ERRORS,
+    ErrorMapping,
+    UpstreamFault,
     error_message_in_body,
     gateway_status,
+    quote_without_key,
 )
 
-_MAX_RETRY_PAUSE = 10.0
-_STREAM_BACKOFF = (0.25, 1.0, 2.0, 4.0, 8.0)
-_LINGER_SECONDS = 0.02
+_EMBEDDING_RETRIES = 2
+_DRAIN_SECONDS = 0.02
 _ERROR_BODY_SECONDS = 5.0
 _ERROR_BODY_BYTES = 64 * 1024
 _MAX_ERROR_BODY_BYTES = 4 * _ERROR_BODY_BYTES
-_MAX_QUOTED_CHARS = 200
-_KEY_FRAGMENT_CHARS = 6
-_MASKED_KEY = re.compile(r"\S*\*{2,}\S*")
-"""How servers show a key they do not take; its ends are readable."""
 _OK = 200
 _KEY_STATUSES = frozenset({401, 407})
-"""What the server says is about the key; others may say what to mend."""
-_INVALID_URL = "its address is not http:// or https:// and a host"
+"""Their messages are about the key and are not quoted; others help to correct the request."""
+_INVALID_URL = "the base URL is not http:// or https:// with a host"
+_CUT_OFF = "its answer was cut off"
 
 KeyHeader = Literal["Authorization", "x-api-key"]
 T = TypeVar("T")
-Reader = Callable[[AsyncIterator[bytes]], AsyncGenerator[T]]
+StreamParser = Callable[[AsyncIterator[bytes]], AsyncGenerator[T]]
 
 
 class Upstream:
-    """Posts JSON below `base_url`, which is used as it is given.
+    """HTTP client of one JSON API, with a connection pool.
 
-    A server that is busy, fails or hangs up is asked again. Redirects are not followed. One
-    connection pool, made by the first call; it belongs to that call's event loop. No error carries
-    aiohttp's own, which has the headers and so the key in it.
+    `base_url` is used as it is given. Transient faults are retried; redirects are not followed,
+    because a redirect could carry the API key to another host. The pool belongs to the event loop
+    of the first call. No error chains aiohttp's: those hold the headers, and so the key.
     """
 
     def __init__(
@@ -69,7 +60,7 @@ class Upstream:
         *,
         api_key: str = "",
         timeout_seconds: float = 60,
-        patience: Timeouts | None = None,
+        timeouts: Timeouts | None = None,
         key_header: KeyHeader = "Authorization",
         headers: Mapping[str, str] | None = None,
     ) -> None:
@@ -80,16 +71,16 @@ class Upstream:
             is_bearer = key_header == "Authorization"
             self._headers[key_header] = f"Bearer {api_key}" if is_bearer else api_key
         self._timeout_seconds = timeout_seconds
-        self._patience = patience or Timeouts(
-            first_seconds=timeout_seconds, between_seconds=timeout_seconds
+        self._timeouts = timeouts or Timeouts(
+            first_byte_seconds=timeout_seconds, idle_seconds=timeout_seconds
         )
-        self._whole_limits = aiohttp.ClientTimeout(
-            total=self._patience.whole_seconds, sock_connect=self._patience.connect_seconds
+        self._total_timeout = aiohttp.ClientTimeout(
+            total=self._timeouts.total_seconds, sock_connect=self._timeouts.connect_seconds
         )
-        self._tries = RetryPolicy(pauses=_STREAM_BACKOFF, within=self._patience.retry_seconds)
+        self._retries = RetryPolicy(deadline_seconds=self._timeouts.retry_seconds)
         self._session: aiohttp.ClientSession | None = None
         is_plain = keepalive_http.is_supported_url(self._base_url, self._headers)
-        self._direct = (
+        self._keepalive = (
             keepalive_http.KeepAliveClient(self._base_url, self._headers) if is_plain else None
         )
         parts = _split_url(base_url)
@@ -99,153 +90,143 @@ class Upstream:
     async def close(self) -> None:
         """Close the connections; may be called twice."""
         session, self._session = self._session, None
-        if self._direct is not None:
-            self._direct.close()
+        if self._keepalive is not None:
+            self._keepalive.close()
         if session is not None:
             await session.close()
 
-    async def whole(
-        self, path: str, fields: Mapping[str, object], *, room: int, blame: ErrorMapping
+    async def post_bytes(
+        self, path: str, fields: Mapping[str, object], *, max_bytes: int, errors: ErrorMapping
     ) -> bytes:
-        """Post, and read an answer of at most `room` bytes; the time-out is for all of it."""
-        limits = aiohttp.ClientTimeout(total=self._timeout_seconds)
+        """Post JSON and read the body; the timeout is for the whole exchange."""
+        timeout = aiohttp.ClientTimeout(total=self._timeout_seconds)
         payload = _encode_json(fields)
 
-        async def once() -> bytes:
-            # A second try would take as long: a time-out is not passing.
-            response = await self._send(path, payload, limits, is_slow_passing=False)
+        async def attempt() -> bytes:
+            # A retry would take as long again, so that a timeout is not transient here.
+            response = await self._send(path, payload, timeout, is_timeout_transient=False)
             with closing(response):
-                return b"".join([piece async for piece in self._pieces(response, room)])
+                return b"".join([chunk async for chunk in self._chunks(response, max_bytes)])
 
-        return await with_retries(once, blame, RetryPolicy(longest=_MAX_RETRY_PAUSE))
+        retries = RetryPolicy(
+            max_retries=_EMBEDDING_RETRIES, deadline_seconds=self._timeouts.retry_seconds
+        )
+        return await with_retries(attempt, errors, retries)
 
-    async def answer(
+    async def post(
         self,
         path: str,
         fields: Mapping[str, object],
         *,
-        room: int,
-        blame: ErrorMapping,
-        read: Callable[[bytes], T],
+        max_bytes: int,
+        errors: ErrorMapping,
+        parse: Callable[[bytes], T],
     ) -> T:
-        """Post, and give what `read` makes of the whole answer; asked again as a stream is."""
+        """Post JSON and parse the whole body; a fault that `parse` raises is retried too."""
         payload = _encode_json(fields)
 
-        async def once() -> T:
-            if (body := await self._directly(path, payload, room)) is not None:
-                return read(body)
-            response = await self._send(path, payload, self._whole_limits)
+        async def attempt() -> T:
+            if (body := await self._post_keepalive(path, payload, max_bytes)) is not None:
+                return parse(body)
+            response = await self._send(path, payload, self._total_timeout)
             with closing(response):
-                return read(await self._all(response, room))
+                return parse(await self._read_body(response, max_bytes))
 
-        return await with_retries(once, blame, self._tries)
+        return await with_retries(attempt, errors, self._retries)
 
-    async def _directly(self, path: str, payload: bytes, room: int) -> bytes | None:
-        """The answer by the short way; None where there is none."""
-        self._check()
-        if self._direct is None:
+    async def _post_keepalive(self, path: str, payload: bytes, max_bytes: int) -> bytes | None:
+        """Post with the keep-alive client; None if aiohttp has to be used."""
+        self._validate()
+        if self._keepalive is None:
             return None
-        whole, connect = self._patience.whole_seconds, self._patience.connect_seconds
+        timeouts = self._timeouts
         try:
-            answer = await self._direct.post(
-                path, payload, room=room, seconds=whole, connect_seconds=connect
+            response = await self._keepalive.post(
+                path,
+                payload,
+                max_bytes=max_bytes,
+                seconds=timeouts.total_seconds,
+                connect_seconds=timeouts.connect_seconds,
             )
         except keepalive_http.UnsupportedResponseError:
-            self._direct = None
+            self._keepalive = None  # for good: a server that compresses once compresses always
             return None
         except keepalive_http.HttpClientError as error:
-            fault = self._broken(error, room)
+            fault = self._keepalive_fault(error, max_bytes)
         else:
-            if answer.status == _OK:
-                return answer.body
-            said = answer.body[:_MAX_ERROR_BODY_BYTES]
-            fault = self._refusal(answer.status, said, answer.retry_after)
+            if response.status == _OK:
+                return response.body
+            body = response.body[:_MAX_ERROR_BODY_BYTES]
+            fault = self._status_fault(response.status, body, response.retry_after)
         raise fault
 
-    def _broken(self, error: keepalive_http.HttpClientError, room: int) -> UpstreamFault:
+    def _keepalive_fault(
+        self, error: keepalive_http.HttpClientError, max_bytes: int
+    ) -> UpstreamFault:
         match error:
             case keepalive_http.ResponseTooLargeError():
-                return UpstreamFault("unusable", f"an answer of more than {room} bytes")
+                return _too_large(max_bytes)
+            case keepalive_http.ResponseTimeoutError(is_begun=True):
+                return _transient("its answer took too long", 504)
             case keepalive_http.ResponseTimeoutError():
-                whole = self._patience.whole_seconds
-                what = (
-                    "its answer took too long"
-                    if error.is_begun
-                    else f"no answer within {whole:g} s"
-                )
-                return UpstreamFault("unavailable", what, is_passing=True, status=504)
+                return _transient(f"no answer within {self._timeouts.total_seconds:g} s", 504)
             case keepalive_http.IncompleteResponseError(is_begun=True):
-                return UpstreamFault("unavailable", "its answer was cut off", is_passing=True)
+                return _transient(_CUT_OFF)
             case keepalive_http.ConnectError() if not str(error):
-                what = f"no connection to {self.host} within {self._patience.connect_seconds:g} s"
-                return UpstreamFault("unavailable", what, is_passing=True, status=504)
+                return _transient(self._no_connection(), 504)
             case _:
-                reason = (
-                    str(error) if isinstance(error, keepalive_http.ConnectError) else "it hung up"
-                )
-                what = f"{self.host} cannot be reached: {reason}"
-                return UpstreamFault("unavailable", what, is_passing=True, status=503)
+                is_refused = isinstance(error, keepalive_http.ConnectError)
+                reason = str(error) if is_refused else "connection closed"
+                return _transient(f"{self.host} cannot be reached: {reason}", 503)
 
-    async def _all(self, response: aiohttp.ClientResponse, room: int) -> bytes:
+    async def _read_body(self, response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
         size = response.content_length
-        if size is None or size > room:
-            return b"".join([piece async for piece in self._pieces(response, room)])
+        if size is None or size > max_bytes:
+            return b"".join([chunk async for chunk in self._chunks(response, max_bytes)])
         try:
             return await response.read()
         except TimeoutError:
-            fault = UpstreamFault(
-                "unavailable", "its answer took too long", is_passing=True, status=504
-            )
+            fault = _transient("its answer took too long", 504)
         except aiohttp.ClientError:
-            fault = UpstreamFault("unavailable", "its answer was cut off", is_passing=True)
+            fault = _transient(_CUT_OFF)
         raise fault
 
     @asynccontextmanager
-    async def streamed(
+    async def stream(
         self,
         path: str,
         fields: Mapping[str, object],
         *,
-        room: int,
-        blame: ErrorMapping,
-        read: Reader[T],
+        max_bytes: int,
+        errors: ErrorMapping,
+        parse: StreamParser[T],
     ) -> AsyncGenerator[AsyncIterator[T]]:
-        """Post, and give what `read` makes of the answer as it comes.
+        """Post JSON and yield what `parse` makes of the body while it arrives.
 
-        Once the first item is there nothing is tried again. Leaving the block closes the
-        connection.
+        There is no retry after the first item. Leaving the block closes the connection.
         """
-        begin = partial(self._begin, path, _encode_json(fields), room, read)
-        begun = await with_retries(begin, blame, self._tries)
-        async with begun.stack, aclosing(_iterate_stream(begun, blame)) as told:
-            yield told
+        attempt = partial(self._open_stream, path, _encode_json(fields), max_bytes, parse)
+        opened = await with_retries(attempt, errors, self._retries)
+        async with opened.stack, aclosing(_iterate_stream(opened, errors)) as items:
+            yield items
 
-    def quoted(self, said: str) -> str:
-        r"""What a server says, on one line, after a colon; nothing if it has a piece of the key.
+    def quote(self, message: str) -> str:
+        """Format a server's message for an error, without the API key."""
+        return quote_without_key(message, self._key)
 
-        >>> Upstream("http://a", api_key="sk-0123456789", timeout_seconds=1).quoted("no\nmodel")
-        ': no model'
-        """
-        last = max(1, len(self._key) - _KEY_FRAGMENT_CHARS + 1)
-        pieces = (self._key[at : at + _KEY_FRAGMENT_CHARS] for at in range(last))
-        if self._key and any(piece in said for piece in pieces):
-            return ""
-        start = said[: 2 * _MAX_QUOTED_CHARS]  # the search for stars is slow on long words
-        plain = "".join(letter if letter.isprintable() else " " for letter in start)
-        return f": {_MASKED_KEY.sub('…', plain)[:_MAX_QUOTED_CHARS]}" if plain.strip() else ""
-
-    async def _begin(
-        self, path: str, payload: bytes, room: int, read: Reader[T]
+    async def _open_stream(
+        self, path: str, payload: bytes, max_bytes: int, parse: StreamParser[T]
     ) -> "_OpenStream[T]":
-        """Post, and wait for the first item."""
-        patience = self._patience
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=patience.connect_seconds)
+        """Post and wait for the first item, so that a fault before it can still be retried."""
+        timeouts = self._timeouts
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect_seconds)
         async with AsyncExitStack() as stack:
-            response = await self._send(path, payload, limits, seconds=patience.first_seconds)
+            seconds = timeouts.first_byte_seconds
+            response = await self._send(path, payload, limits, seconds=seconds)
             stack.callback(response.close)
-            pieces = self._pieces(response, room, patience)
-            await stack.enter_async_context(aclosing(pieces))
-            items = await stack.enter_async_context(aclosing(read(pieces)))
+            chunks = self._chunks(response, max_bytes, timeouts)
+            await stack.enter_async_context(aclosing(chunks))
+            items = await stack.enter_async_context(aclosing(parse(chunks)))
             first = await anext(items, None)
             return _OpenStream(stack=stack.pop_all(), response=response, first=first, items=items)
 
@@ -253,104 +234,114 @@ class Upstream:
         self,
         path: str,
         payload: bytes,
-        limits: aiohttp.ClientTimeout,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  # aiohttp keeps it
         *,
         seconds: float | None = None,
-        is_slow_passing: bool = True,
+        is_timeout_transient: bool = True,
     ) -> aiohttp.ClientResponse:
-        session = self._open()
-        address = f"{self._base_url}{path}"
+        session = self._open_session()
         try:
             with anyio.fail_after(seconds) if seconds is not None else nullcontext():
                 response = await session.post(
-                    address, data=payload, timeout=limits, allow_redirects=False
+                    f"{self._base_url}{path}", data=payload, timeout=timeout, allow_redirects=False
                 )
         except aiohttp.ConnectionTimeoutError:
-            detail = f"no connection to {self.host} within {self._patience.connect_seconds:g} s"
-            fault = UpstreamFault("unavailable", detail, is_passing=is_slow_passing, status=504)
+            fault = _transient(self._no_connection(), 504, is_transient=is_timeout_transient)
         except TimeoutError:
             detail = f"no answer within {seconds or self._timeout_seconds:g} s"
-            fault = UpstreamFault("unavailable", detail, is_passing=is_slow_passing, status=504)
+            fault = _transient(detail, 504, is_transient=is_timeout_transient)
         except aiohttp.ClientError as error:
             reason = (isinstance(error, OSError) and error.strerror) or type(error).__name__
-            detail = f"{self.host} cannot be reached: {reason}"
-            fault = UpstreamFault("unavailable", detail, is_passing=True, status=503)
-        except ValueError:  # a host that no name server could be asked for
+            fault = _transient(f"{self.host} cannot be reached: {reason}", 503)
+        except ValueError:  # a host name that cannot be encoded for DNS
             fault = UpstreamFault("rejected", _INVALID_URL, status=502)
         else:
             if response.status == _OK:
                 return response
             with closing(response):
                 retry_after = response.headers.get("Retry-After", "")
-                fault = self._refusal(
-                    response.status, await _read_error_body(response), retry_after
-                )
-        raise fault  # out here, it does not carry aiohttp's error
+                body = await _read_error_body(response)
+                fault = self._status_fault(response.status, body, retry_after)
+        raise fault  # outside of the except clause, so that aiohttp's error is not chained
 
-    def _check(self) -> None:
+    def _no_connection(self) -> str:
+        return f"no connection to {self.host} within {self._timeouts.connect_seconds:g} s"
+
+    def _validate(self) -> None:
         if not self.host:
             raise UpstreamFault("rejected", _INVALID_URL, status=502)
         if not (self._key.isascii() and self._key.isprintable()):
-            raise UpstreamFault("rejected", "its key has characters no key has", status=502)
+            detail = "its key has characters that are not printable ASCII"
+            raise UpstreamFault("rejected", detail, status=502)
         if self._key and self._has_user:
             detail = "its address has a user in it, and there is a key as well"
             raise UpstreamFault("rejected", detail, status=502)
 
-    def _open(self) -> aiohttp.ClientSession:
-        self._check()
+    def _open_session(self) -> aiohttp.ClientSession:
+        self._validate()
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 headers=self._headers,
                 cookie_jar=aiohttp.DummyCookieJar(),
-                connector=aiohttp.TCPConnector(limit=0),  # the caller knows how many at once
+                connector=aiohttp.TCPConnector(limit=0),  # the caller limits concurrency
             )
         return self._session
 
-    async def _pieces(
-        self, response: aiohttp.ClientResponse, room: int, patience: Timeouts | None = None
+    async def _chunks(
+        self, response: aiohttp.ClientResponse, max_bytes: int, timeouts: Timeouts | None = None
     ) -> AsyncGenerator[bytes]:
-        """The body as it comes; without a patience the response keeps its own time."""
-        taken = 0
-        seconds = patience.first_seconds if patience else None
-        while piece := await self._next(response, seconds):
-            taken += len(piece)
-            if taken > room:
-                raise UpstreamFault("unusable", f"an answer of more than {room} bytes")
-            seconds = patience.between_seconds if patience else None
-            yield piece
+        """Yield the body as it arrives; without `timeouts` aiohttp's own apply."""
+        received = 0
+        seconds = timeouts.first_byte_seconds if timeouts else None
+        while chunk := await self._next_chunk(response, seconds):
+            received += len(chunk)
+            if received > max_bytes:
+                raise _too_large(max_bytes)
+            seconds = timeouts.idle_seconds if timeouts else None
+            yield chunk
 
-    async def _next(self, response: aiohttp.ClientResponse, seconds: float | None) -> bytes:
+    async def _next_chunk(self, response: aiohttp.ClientResponse, seconds: float | None) -> bytes:
         try:
-            there = _buffered(response.content)
-            if there is not None:
-                return there  # nothing to wait for, and no time to keep
+            buffered = _buffered(response.content)
+            if buffered is not None:
+                return buffered  # without the cost of a cancel scope
             with anyio.fail_after(seconds):
                 return await response.content.readany()
         except TimeoutError:
             detail = f"no answer within {seconds or self._timeout_seconds:g} s"
-            fault = UpstreamFault("unavailable", detail, is_passing=seconds is not None, status=504)
+            fault = _transient(detail, 504, is_transient=seconds is not None)
         except aiohttp.ClientError:
-            fault = UpstreamFault("unavailable", "its answer was cut off", is_passing=True)
+            fault = _transient(_CUT_OFF)
         raise fault
 
-    def _refusal(self, status: int, body: bytes, retry_after: str) -> UpstreamFault:
+    def _status_fault(self, status: int, body: bytes, retry_after: str) -> UpstreamFault:
         detail = f"{self.host} answered {status}"
         if 300 <= status < 400:
             return UpstreamFault("rejected", f"{detail}: redirects are not followed", status=502)
         if status not in _KEY_STATUSES:
-            detail += self.quoted(error_message_in_body(status, body))
-        if status in RETRYABLE_CLIENT_ERRORS or status >= 500:
-            fault = UpstreamFault(
-                "unavailable", detail, is_busy=True, status=gateway_status(status)
-            )
-            fault.after = parse_retry_after(retry_after)
-            return fault
-        return UpstreamFault("rejected", detail, status=gateway_status(status))
+            detail += self.quote(error_message_in_body(status, body))
+        if status not in RETRYABLE_CLIENT_ERRORS and status < 500:
+            return UpstreamFault("rejected", detail, status=gateway_status(status))
+        return UpstreamFault(
+            "unavailable",
+            detail,
+            is_overloaded=True,
+            status=gateway_status(status),
+            retry_after=parse_retry_after(retry_after),
+        )
+
+
+def _transient(detail: str, status: int = 0, *, is_transient: bool = True) -> UpstreamFault:
+    return UpstreamFault("unavailable", detail, is_transient=is_transient, status=status)
+
+
+def _too_large(max_bytes: int) -> UpstreamFault:
+    return UpstreamFault("unusable", f"an answer of more than {max_bytes} bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OpenStream(Generic[T]):
-    """An answer whose first item is there; `stack` closes the connection."""
+    """A streamed response whose first item has arrived; `stack` closes the connection."""
 
     stack: AsyncExitStack
     response: aiohttp.ClientResponse
@@ -358,24 +349,24 @@ class _OpenStream(Generic[T]):
     items: AsyncGenerator[T]
 
 
-async def _iterate_stream(begun: _OpenStream[T], blame: ErrorMapping) -> AsyncGenerator[T]:
-    if begun.first is not None:
-        yield begun.first
+async def _iterate_stream(opened: _OpenStream[T], errors: ErrorMapping) -> AsyncGenerator[T]:
+    if opened.first is not None:
+        yield opened.first
     try:
-        async for item in begun.items:
+        async for item in opened.items:
             yield item
     except UpstreamFault as fault:
-        raise blame.error(fault) from None
-    if begun.response.content.at_eof():
+        raise errors.to_error(fault) from None
+    if opened.response.content.at_eof():
         return
-    # A connection that is read to its end can be used again.
-    with suppress(aiohttp.ClientError), anyio.move_on_after(_LINGER_SECONDS):
-        while await begun.response.content.readany():
+    # Only a connection that is read to the end of the body goes back to the pool.
+    with suppress(aiohttp.ClientError), anyio.move_on_after(_DRAIN_SECONDS):
+        while await opened.response.content.readany():
             pass
 
 
 def _buffered(content: aiohttp.StreamReader) -> bytes | None:
-    """What came already, or nothing at the end; None if there is something to wait for."""
+    """Return what has arrived, or b"" at the end; None if there is something to wait for."""
     if content.at_eof():
         return b""
     return content.read_nowait() or None
@@ -384,13 +375,13 @@ def _buffered(content: aiohttp.StreamReader) -> bytes | None:
 async def _read_error_body(response: aiohttp.ClientResponse) -> bytes:
     body = bytearray()
     with suppress(aiohttp.ClientError, TimeoutError), anyio.move_on_after(_ERROR_BODY_SECONDS):
-        while len(body) < _ERROR_BODY_BYTES and (piece := await response.content.readany()):
-            body += piece
+        while len(body) < _ERROR_BODY_BYTES and (chunk := await response.content.readany()):
+            body += chunk
     return bytes(body)
 
 
 def _encode_json(fields: Mapping[str, object]) -> bytes:
-    """JSON in UTF-8, which cannot carry half a character."""
+    """Encode JSON; orjson refuses lone surrogates, which the slower encoder replaces."""
     try:
         return orjson.dumps(fields)
     except orjson.JSONEncodeError:

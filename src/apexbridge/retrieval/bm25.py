@@ -66,10 +66,10 @@ class Bm25Matches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Segment:
-    """Postings in the order of their terms; those of `terms[n]` lie in `starts[n]:starts[n+1]`.
+    """Inverted-index segment: the postings of `terms[n]` are at `starts[n]:starts[n+1]`.
 
-    Rows are counted from `first` on and lie before `end`, at most `_ROWS` of them: half as many
-    bytes for each.
+    Rows are relative to `first` and below `end`, at most `_MAX_SEGMENT_ROWS`, so that 16 bits hold
+    one.
     """
 
     first: int

@@ -91,7 +91,7 @@ def main_text(text: SkillText) -> str:
 def name_as_words(name: str) -> str:
     """A name as words.
 
-    >>> spoken("pdf-form_filler:v2")
+    >>> name_as_words("pdf-form_filler:v2")
     'pdf form filler v2'
     """
     return re.sub(r"[-_:./]+", " ", name).strip()

@@ -1,171 +1,265 @@
-"""The index of a project's skills: built as settings say, and kept up to date."""
+"""Index service: open the skill index, keep it in sync with the catalog, search and preview it."""
 
+import hashlib
 import logging
 import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import anyio
-import anyio.to_thread
+from anyio import to_thread
 
+from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.usage import UsageStore
-from apexbridge.errors import RetrievalError, StorageError
-from apexbridge.lifecycle.indexer import (
-    ReadContent,
-    ReadContentNow,
-    SkillTexts,
-    TagPolicy,
-    make_skill_entry,
-    store_skill_entry,
-    sync_index,
+from apexbridge.errors import EvalInputError, RetrievalError, SkillInvalidError, StorageError
+from apexbridge.retrieval.results import (
+    NO_CALLBACKS,
+    IndexStatus,
+    SearchResults,
+    SyncCallbacks,
+    SyncReport,
 )
-from apexbridge.lifecycle.tags import ModelTagger, TagStore
-from apexbridge.models.openai import OpenAiModel
-from apexbridge.retrieval.base import Embedder, IndexEntry, VectorStore
-from apexbridge.retrieval.index import SkillIndex
-from apexbridge.retrieval.results import NO_CALLBACKS, IndexStatus, SyncCallbacks, SyncReport
 from apexbridge.settings import Config, IndexSettings
-from apexbridge.skills.model import Skill
+from apexbridge.skills.model import Problem, Skill
+from apexbridge.sources.base import SkillSource
+
+if TYPE_CHECKING:  # numpy and the HTTP client are imported when the index is opened
+    from apexbridge.evals.interference import DescriptionPreview
+    from apexbridge.lifecycle.background_tags import BackgroundTagger, TagRound
+    from apexbridge.lifecycle.indexer import SkillTexts, TagPolicy
+    from apexbridge.retrieval.base import Embedder, IndexEntry
+    from apexbridge.retrieval.index import SkillIndex
+    from apexbridge.retrieval.skill_document import SkillText
 
 log = logging.getLogger(__name__)
 
 _USAGE_SECONDS = 10
 _SAMPLE_SIZE = 50
-"""Entries that a check asks the store itself for."""
+"""Entries that a thorough check looks up in the vector store."""
 
 
 class UsageScores:
-    """How much each skill is used, between 0 and 1; read from disk every few seconds at most."""
+    """Usage of each skill between 0 and 1, cached for some seconds."""
 
     def __init__(self, store: UsageStore) -> None:
         self._store = store
-        self._shares: Mapping[str, float] = {}
+        self._scores: Mapping[str, float] = {}
         self._read_at = -math.inf
 
-    def shares(self) -> Mapping[str, float]:
-        """A use or two lift a skill a little, many lift it ever less."""
+    def scores(self) -> Mapping[str, float]:
+        """Return saturating scores: the first uses count most, each further one less."""
         now = time.monotonic()
         if now - self._read_at > _USAGE_SECONDS:
             scores = self._store.scores(time.time())
-            self._shares = {name: score / (score + 3) for name, score in scores.items()}
+            self._scores = {name: score / (score + 3) for name, score in scores.items()}
             self._read_at = now
-        return self._shares
+        return self._scores
 
 
 class IndexService:
-    """Opens the index when it is first needed, and closes it at the end."""
+    """The skill index of a project, opened on first use. Search never waits for a language model.
 
-    def __init__(
-        self,
-        loaded: Config,
-        skills: Callable[[], Sequence[Skill]],
-        read: ReadContent,
-        read_at_once: ReadContentNow,
-        usage: UsageStore,
-    ) -> None:
-        self._loaded = loaded
-        self._used = UsageScores(usage)
-        self._skills = skills
-        self._texts = SkillTexts(read=read, read_at_once=read_at_once)
+    Construction is cheap. Only `run_tagging` and `tag_pending` send requests to the language model.
+    """
+
+    def __init__(self, config: Config, catalog: Catalog, usage: UsageStore) -> None:
+        self._config = config
+        self._catalog = catalog
+        self._usage = UsageScores(usage)
         self._opened: SkillIndex | None = None
         self._old: SkillIndex | None = None
+        self._texts: SkillTexts | None = None
+        self._tagger: BackgroundTagger | None = None
         self._is_synced = False
-        self._opening = anyio.Lock()
-        self._syncing = anyio.Lock()
+        self._has_opened = anyio.Event()
+        self._open_lock = anyio.Lock()
+        self._sync_lock = anyio.Lock()
         self._stack = AsyncExitStack()
         self._copy: Path | None = None
 
     @property
-    def place(self) -> Path:
-        """Where the index lies."""
-        kind = self._loaded.settings.index.store
-        return self._loaded.data / ("index.lance" if kind == "lance" else "index.db")
+    def path(self) -> Path:
+        """Path of the index file or folder."""
+        kind = self._config.settings.index.store
+        return self._config.data / ("index.lance" if kind == "lance" else "index.db")
 
     @property
     def size(self) -> int | None:
-        """How many entries the index has; None as long as it is not open."""
+        """Number of rows; None as long as the index is not open."""
         return None if self._opened is None else len(self._opened)
 
-    async def index(self) -> SkillIndex:
-        """The index, brought up to date once; while that goes on, what there was before."""
-        index = self._opened or await self._open()
-        if self._syncing.locked():
+    async def search(
+        self,
+        query: str,
+        *,
+        query_en: str | None = None,
+        query_zh: str | None = None,
+        limit: int = 5,
+    ) -> SearchResults:
+        """Find the skills that fit a request best; the first search syncs the index."""
+        index = await self.index()
+        found = await index.search(query, query_en=query_en, query_zh=query_zh, limit=limit)
+        # A row that could not be deleted yet must not find an uninstalled skill.
+        snapshot = self._catalog.snapshot
+        if all(hit.name in snapshot.by_name for hit in found.hits):
+            return found
+        return replace(found, hits=tuple(hit for hit in found.hits if snapshot.winner(hit.name)))
+
+    async def index(self) -> "SkillIndex":
+        """Return the index, synced once; during a full rebuild, the one of the old embedder."""
+        index = self._opened or (await self._open())[0]
+        if self._sync_lock.locked():
             return index if self._old is None else self._old
         if not self._is_synced:
-            await self.vectorise()
+            await self.sync()
         return index
 
-    async def vectorise(
+    async def sync(
         self,
         watch: SyncCallbacks = NO_CALLBACKS,
         *,
         everything: bool = False,
         only: Collection[str] | None = None,
     ) -> SyncReport:
-        """Scan: skip what is indexed, embed what is not; `everything` embeds all anew.
+        """Embed new and changed skills, delete rows of removed ones; `everything` embeds all anew.
 
-        With `only`, nothing but the skills of these names is looked at. What is there goes on
-        serving meanwhile.
+        With `only`, no skills but those of these names are looked at. Searches go on meanwhile.
 
         Raises:
             StorageError: If the index cannot be written.
         """
-        index = await self._open()
+        from apexbridge.lifecycle.indexer import sync_index
+
+        index, texts = await self._open()
         if everything and self._copy is not None:
-            raise StorageError("the folder cannot be written to", path=self.place)
-        async with self._syncing:
+            raise StorageError("the folder cannot be written to", path=self.path)
+        async with self._sync_lock:
             report = await sync_index(
                 index,
-                self._skills(),
-                self._texts,
+                self._catalog.snapshot.skills,
+                texts,
                 watch=watch,
                 everything=everything,
                 only=only,
             )
             if only is None:
                 self._is_synced, self._old = True, None
+        self._wake_tagger()
         if report.problem is not None:
-            log.info("Skills are found by words only: %s", report.problem)  # doors say it aloud
+            log.info("No embeddings, BM25 only: %s", report.problem)
         return report
 
-    async def make_entry(self, skill: Skill, body: str) -> IndexEntry:
-        """What the index would hold of a skill with this body; nothing is stored.
+    async def reindex(self, names: Collection[str]) -> None:
+        """Sync changed skills, if the index is open; otherwise the first search does it."""
+        if self._opened is not None:
+            await self.sync(only=names)
+
+    async def make_entry(self, skill: Skill, body: str) -> "IndexEntry":
+        """Embed a skill with this body, without storing it.
 
         Raises:
             RetrievalError: If the embedder fails.
         """
-        return await make_skill_entry(await self._open(), skill, body, self._texts)
+        from apexbridge.lifecycle.indexer import make_skill_entry
 
-    async def put_entry(self, skill: Skill, entry: IndexEntry) -> None:
-        """Store an entry that was made, and then mark the skill.
+        index, texts = await self._open()
+        return await make_skill_entry(index, skill, body, texts)
+
+    async def update(self, name: str, entry: "IndexEntry | None") -> None:
+        """Store the entry of the skill that now has the name, or sync that name without one.
+
+        The entry is stored only if it describes the skill that the catalog lists: an installed
+        skill may be disabled, or shadowed by a source of higher precedence.
 
         Raises:
             StorageError: If the index cannot be written.
         """
-        async with self._syncing:
-            await store_skill_entry(await self._open(), skill, entry)
+        if self._opened is None and not self.path.exists():
+            return
+        index, texts = await self._open()
+        skill = self._catalog.snapshot.by_name.get(name)
+        if entry is None or skill is None or texts.fingerprint(skill) != entry.fingerprint:
+            await self.sync(only=[name])
+            return
+        from apexbridge.lifecycle.indexer import store_skill_entry
+
+        async with self._sync_lock:
+            await store_skill_entry(index, skill, entry)
+        self._wake_tagger()
+
+    async def run_tagging(self) -> None:
+        """Ask the language model for missing tags in the background, until cancelled.
+
+        For long-lived processes. It begins when the index is first opened.
+        """
+        await self._has_opened.wait()
+        if self._tagger is not None:
+            await self._tagger.run()
+
+    async def tag_pending(self) -> "TagRound | None":
+        """Ask the language model for all missing tags now; None without a configured model."""
+        await self._open()
+        return None if self._tagger is None else await self._tagger.run_once()
+
+    async def preview_description(
+        self, name: str, description: str, *, watch: SyncCallbacks = NO_CALLBACKS
+    ) -> "DescriptionPreview":
+        """Compare the ranks of a skill with those it would have with another description.
+
+        Raises:
+            SkillNotFoundError: If there is no such skill.
+            SkillInvalidError: If the description is empty.
+            EvalInputError: If the skill's saved queries are malformed.
+            RetrievalError: If the embedder fails.
+        """
+        from apexbridge.evals.interference import compare_descriptions
+
+        if not description.strip():
+            raise SkillInvalidError(name, [Problem(code="description_empty", where=name)])
+        skill = self._catalog.get(name)
+        source = self._catalog.source_of(skill).source
+        await self.sync(watch)
+        index = await self.index()
+        old = await self.skill_text(skill, source)
+        changed = replace(skill, description=description.strip())
+        new = await self.skill_text(changed, source)
+        return await compare_descriptions(index, old, new, await _saved_queries(source, skill))
+
+    async def skill_text(self, skill: Skill, source: SkillSource) -> "SkillText":
+        """Return the text that is indexed of a skill, with keyword tags.
+
+        Stored tags of a model are left out: they belong to the content hash, and a preview
+        compares two texts of which one has no hash yet.
+        """
+        from apexbridge.lifecycle.indexer import SkillTexts, TagPolicy
+
+        policy = TagPolicy(is_on=self._config.settings.index.tags)
+        texts = SkillTexts(read=source.content, tags=policy)
+        return await texts.item(skill).read()
 
     async def status(self, *, is_thorough: bool = False) -> IndexStatus:
-        """How the index stands to the skills; thorough: every entry is read, and some asked for."""
-        index = await self._open()
+        """Compare the index with the catalog; `is_thorough` reads every row and samples lookups."""
+        index, texts = await self._open()
         await index.refresh()
         stored = await index.store.fingerprints()
-        wanted = {skill.name: self._texts.fingerprint(skill) for skill in self._skills()}
+        skills = self._catalog.snapshot.skills
+        wanted = await to_thread.run_sync(lambda: {s.name: texts.fingerprint(s) for s in skills})
         problems = list(await index.store.check())
         if is_thorough:
             problems += await _check_self_retrieval(index)
         return IndexStatus(
-            embedder=_embedder_id(index.embedder, self._loaded.settings.index),
+            embedder=_embedder_id(index.embedder, self._config.settings.index),
             dimensions=index.shelf.dimensions or index.embedder.dimensions,
-            store=self._loaded.settings.index.store,
-            path=self.place,
-            bytes=await anyio.to_thread.run_sync(_disk_usage, self.place),
+            store=self._config.settings.index.store,
+            path=self.path,
+            bytes=await to_thread.run_sync(_disk_usage, self.path),
             rows=len(stored),
             skills=len(wanted),
             missing=tuple(name for name in wanted if name not in stored),
@@ -175,146 +269,149 @@ class IndexService:
         )
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close embedder, store and model client."""
         await self._stack.aclose()
 
-    async def _open(self) -> SkillIndex:
-        async with self._opening:
-            if self._opened is None:
-                self._texts = replace(self._texts, tagging=self._open_tagging())
-                embedder = create_embedder(self._loaded.settings.index, self._loaded)
-                self._opened = await self._index_of(embedder)
-                if not await self._opened.store.fingerprints():
-                    self._old = await self._open_old(self._opened)
-            return self._opened
+    def _wake_tagger(self) -> None:
+        if self._tagger is not None:
+            self._tagger.wake()
 
-    async def _index_of(self, embedder: Embedder) -> SkillIndex:
-        chosen = self._loaded.settings.index
+    async def _open(self) -> "tuple[SkillIndex, SkillTexts]":
+        if self._opened is not None and self._texts is not None:
+            return self._opened, self._texts
+        from apexbridge.lifecycle.indexer import SkillTexts
+        from apexbridge.runtime.embedder_factory import create_embedder
+
+        async with self._open_lock:
+            if self._opened is None or self._texts is None:
+                catalog = self._catalog
+                self._texts = SkillTexts(
+                    read=catalog.content,
+                    read_now=catalog.content_at_once,
+                    tags=self._create_tag_policy(),
+                )
+                self._tagger = self._create_tagger(self._texts)
+                opened = await self._open_index(
+                    create_embedder(self._config.settings.index, self._config)
+                )
+                if not await opened.store.fingerprints():
+                    self._old = await self._open_old(opened)
+                self._opened = opened
+                self._has_opened.set()
+            return self._opened, self._texts
+
+    async def _open_index(self, embedder: "Embedder") -> "SkillIndex":
+        from apexbridge.retrieval.index import SkillIndex
+        from apexbridge.runtime.embedder_factory import create_vector_store
+
+        chosen = self._config.settings.index
         self._stack.push_async_callback(embedder.close)
-        identity = await anyio.to_thread.run_sync(_embedder_id, embedder, chosen)
-        place = await self._usable_place()
-        store = create_vector_store(chosen, place, identity)
+        identity = await to_thread.run_sync(_embedder_id, embedder, chosen)
+        store = create_vector_store(chosen, await self._writable_path(), identity)
         self._stack.push_async_callback(store.close)
-        return SkillIndex(embedder, store, usage=self._used.shares)
+        return SkillIndex(embedder, store, usage=self._usage.scores)
 
-    async def _usable_place(self) -> Path:
-        """Where the index lies; where nothing can be written, a copy that goes with this process.
+    async def _writable_path(self) -> Path:
+        """Return the path of the index; on read-only storage, of a temporary copy.
 
-        Searching writes: what is new is embedded first. A copy lets those search who only read.
+        A search writes, because it embeds new skills first. The copy lets users search who can
+        only read the data folder.
         """
-        if self._copy is None and not await anyio.to_thread.run_sync(_is_writable, self.place):
+        if self._copy is None and not await to_thread.run_sync(_is_writable, self.path):
             folder = self._stack.enter_context(TemporaryDirectory(prefix="apexbridge-"))
-            self._copy = Path(folder) / self.place.name
-            await anyio.to_thread.run_sync(_copy_index, self.place, self._copy)
-        return self._copy or self.place
+            self._copy = Path(folder) / self.path.name
+            await to_thread.run_sync(_copy_index, self.path, self._copy)
+        return self._copy or self.path
 
-    async def _open_old(self, index: SkillIndex) -> SkillIndex | None:
-        """What another embedder left here, if that one can still be asked without a network."""
+    async def _open_old(self, index: "SkillIndex") -> "SkillIndex | None":
+        """Open the rows of another embedder, if that embedder works without a network."""
+        from apexbridge.runtime.embedder_factory import offline_embedders
+
         known = {embedder.id: embedder for embedder in offline_embedders()}
         for identity in await index.store.others():
             if identity in known:
-                return await self._index_of(known[identity])
+                return await self._open_index(known[identity])
         return None
 
-    def _open_tagging(self) -> TagPolicy:
-        chosen = self._loaded.settings.model
-        store = TagStore(self._loaded.data / "tags")
-        if not (chosen.base_url and chosen.name):
-            return TagPolicy(is_on=self._loaded.settings.index.tags, store=store)
-        model = OpenAiModel(chosen.base_url, api_key=chosen.api_key.get_secret_value())
-        self._stack.push_async_callback(model.close)
+    def _create_tag_policy(self) -> "TagPolicy":
+        from apexbridge.lifecycle.indexer import TagPolicy
+        from apexbridge.lifecycle.tags import TagStore
+
+        settings = self._config.settings
+        has_model = settings.model.base_url and settings.model.name
         return TagPolicy(
-            is_on=self._loaded.settings.index.tags,
-            store=store,
-            tagger=ModelTagger(model, chosen.name),
+            is_on=settings.index.tags,
+            store=TagStore(self._config.data / "tags"),
+            model_name=settings.model.name if has_model else "",
         )
 
+    def _create_tagger(self, texts: "SkillTexts") -> "BackgroundTagger | None":
+        """Create the background tagger, if tags are on and a language model is configured."""
+        policy, chosen = texts.tags, self._config.settings.model
+        if not (policy.is_on and policy.model_name):
+            return None
+        from apexbridge.lifecycle.background_tags import BackgroundTagger, TagFailures
+        from apexbridge.lifecycle.model_tags import ModelTagger
+        from apexbridge.models.openai import OpenAiModel
 
-def create_embedder(chosen: IndexSettings, loaded: Config) -> Embedder:
-    """The embedder that settings name; what it needs is imported here and loaded later still."""
-    kind, _, rest = chosen.embedder.partition(":")
-    match kind:
-        case "hash":
-            from apexbridge.retrieval.embedders.hashing import HashEmbedder
+        model = OpenAiModel(chosen.base_url, api_key=chosen.api_key.get_secret_value())
+        self._stack.push_async_callback(model.close)
+        identity = hashlib.sha256(f"{chosen.base_url}\0{chosen.name}".encode()).hexdigest()
+        return BackgroundTagger(
+            ModelTagger(model, chosen.name),
+            policy,
+            TagFailures(self._config.data / "tags" / "failures.json", identity),
+            skills=self._snapshot_skills,
+            read=self._catalog.content,
+            reindex=self.reindex,
+        )
 
-            return HashEmbedder()
-        case "onnx":
-            from apexbridge.retrieval.embedders.onnx import OnnxEmbedder
-
-            folder = loaded.home / rest[2:] if rest.startswith("~/") else loaded.project / rest
-            return OnnxEmbedder(folder)
-        case "fastembed":
-            from apexbridge.retrieval.embedders.fastembed import FastembedEmbedder
-
-            return FastembedEmbedder(rest)
-        case "http":
-            from apexbridge.retrieval.embedders.http import HttpEmbedder
-
-            return HttpEmbedder(
-                chosen.embedder_url,
-                chosen.embedder_model,
-                api_key=chosen.embedder_key.get_secret_value(),
-                dimensions=chosen.embedder_dimensions,
-            )
-        case "use":
-            from apexbridge.retrieval.embedders.use import UseEmbedder
-
-            return UseEmbedder()
-        case _:
-            from apexbridge.retrieval.embedders.default import DefaultEmbedder
-
-            return DefaultEmbedder()
+    def _snapshot_skills(self) -> Sequence[Skill]:
+        return self._catalog.snapshot.skills
 
 
-def offline_embedders() -> list[Embedder]:
-    """Those that need nothing but themselves."""
-    from apexbridge.retrieval.embedders.default import DefaultEmbedder
-    from apexbridge.retrieval.embedders.hashing import HashEmbedder
-    from apexbridge.retrieval.embedders.use import UseEmbedder
+async def _saved_queries(source: SkillSource, skill: Skill) -> Sequence[str]:
+    """Return the skill's saved queries that should trigger it; a skill need not have any."""
+    from apexbridge.evals.trigger_eval import saved_queries
 
-    return [DefaultEmbedder(), UseEmbedder(), UseEmbedder(is_adapted=False), HashEmbedder()]
-
-
-def create_vector_store(chosen: IndexSettings, place: Path, embedder_id: str) -> VectorStore:
-    """The store that settings name, for one embedder's entries."""
-    if chosen.store == "lance":
-        from apexbridge.retrieval.stores.lance import LanceStore
-
-        return LanceStore(place, embedder_id)
-    from apexbridge.retrieval.stores.sqlite import SqliteStore
-
-    return SqliteStore(place, embedder_id, precision=chosen.precision)
+    try:
+        queries = await saved_queries(source, skill)
+    except EvalInputError as error:
+        if error.code != "eval_queries_missing":
+            raise
+        return ()
+    return [query.query for query in queries if query.should_trigger]
 
 
-def _embedder_id(embedder: Embedder, chosen: IndexSettings) -> str:
-    """An embedder that is not there has no id of its own; its entries are found by words only."""
+def _embedder_id(embedder: "Embedder", chosen: IndexSettings) -> str:
+    """Return the id of an embedder; one that cannot be loaded goes by its setting."""
     try:
         return embedder.id
     except RetrievalError:
         return chosen.embedder
 
 
-def _is_writable(place: Path) -> bool:
-    """Say whether an index can be written here; its folder is made if need be."""
+def _is_writable(path: Path) -> bool:
+    """Say whether an index can be written here; creates its folder if needed."""
     with suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    files = [path for path in place.parent.glob(f"{place.name}*") if path.is_file()]
-    return all(os.access(path, os.W_OK) for path in (place.parent, *files))
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    files = [file for file in path.parent.glob(f"{path.name}*") if file.is_file()]
+    return all(os.access(checked, os.W_OK) for checked in (path.parent, *files))
 
 
-def _copy_index(place: Path, target: Path) -> None:
-    """Copy an index with what lies beside it, its log among that, as far as it can be read."""
+def _copy_index(path: Path, target: Path) -> None:
+    """Copy an index and its write-ahead log, as far as they can be read."""
     with suppress(OSError):
-        for path in place.parent.glob(f"{place.name}*"):
-            beside = target.with_name(path.name)
-            if path.is_dir():
-                shutil.copytree(path, beside, copy_function=shutil.copyfile)
+        for part in path.parent.glob(f"{path.name}*"):
+            copy = target.with_name(part.name)
+            if part.is_dir():
+                shutil.copytree(part, copy, copy_function=shutil.copyfile)
             else:
-                shutil.copyfile(path, beside)
+                shutil.copyfile(part, copy)
 
 
-async def _check_self_retrieval(index: SkillIndex) -> list[str]:
-    """A skill whose own vector does not find it in the store is not stored as it should be."""
+async def _check_self_retrieval(index: "SkillIndex") -> list[str]:
+    """Look up some rows by their own vector: one that is not found is stored wrongly."""
     problems = list[str]()
     shelf = index.shelf
     names = sorted(shelf.row_of.keys() - shelf.pending)
@@ -326,8 +423,7 @@ async def _check_self_retrieval(index: SkillIndex) -> list[str]:
     return problems
 
 
-def _disk_usage(place: Path) -> int:
-    """What the index takes on disk, with what lies beside it."""
-    if place.is_dir():
-        return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
-    return sum(path.stat().st_size for path in place.parent.glob(f"{place.name}*"))
+def _disk_usage(path: Path) -> int:
+    """Return the bytes on disk of an index and its write-ahead log."""
+    files = path.rglob("*") if path.is_dir() else path.parent.glob(f"{path.name}*")
+    return sum(file.stat().st_size for file in files if file.is_file())

@@ -53,7 +53,7 @@ def open_model(config: Config) -> ModelHandle:
     key = chosen.api_key.get_secret_value() or _api_key(known, config)
     protocol = known.protocol if chosen.preset else chosen.protocol
     maker = AnthropicModel if protocol == "anthropic" else OpenAiModel
-    inner = maker(address, api_key=key, patience=Timeouts(first_seconds=chosen.first_seconds))
+    inner = maker(address, api_key=key, timeouts=Timeouts(first_byte_seconds=chosen.first_seconds))
     aliases = dict(text.split("=", 1) for text in chosen.aliases)
     return ModelHandle(
         client=ModelAliases(_with_tool_calls(inner, config, known, address), name, aliases),

@@ -51,11 +51,10 @@ def _readiness(house: AppState) -> Literal["ready", "starting", "stopping", "bro
 async def metrics(call: RequestContext) -> Response:
     """Everything that is counted."""
     house, runtime = call.house, call.runtime
-    searching = runtime.index_service if "index_service" in vars(runtime) else None
     house.metrics.stands(
         going=len(house.traffic),
         skills=len(runtime.catalog.skills),
-        index=searching.size if searching else None,
+        index=runtime.index_service.size,
         sandbox=runtime.script_runner.sandbox_kind,
     )
     return Response(house.metrics.text(), media_type=MEDIA_TYPE)

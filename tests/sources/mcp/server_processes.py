@@ -45,12 +45,12 @@ class Offer:
         return [int(line) for line in text.split()]
 
     def as_process(self, **env: str) -> ServerAddress:
-        return _address("mcp_server.py", str(self.place), seconds=SECONDS, env=env)
+        return _address("sdk_server.py", str(self.place), seconds=SECONDS, env=env)
 
 
 def odd(kind: str, place: Path, *, seconds: float = SECONDS, **env: str) -> ServerAddress:
     """A server that misbehaves in its own way."""
-    return _address("mcp_odd.py", kind, str(place), seconds=seconds, env=env)
+    return _address("faulty_server.py", kind, str(place), seconds=seconds, env=env)
 
 
 def _address(script: str, *args: str, seconds: float, env: Mapping[str, str]) -> ServerAddress:
@@ -62,7 +62,7 @@ def _address(script: str, *args: str, seconds: float, env: Mapping[str, str]) ->
 @contextmanager
 def serving(offer: Offer, port: int = 0) -> Generator[str]:
     """Serve over HTTP in a process of its own; the address. It ends with us, whatever happens."""
-    argv = [sys.executable, str(HERE / "mcp_server.py"), str(offer.place), str(port)]
+    argv = [sys.executable, str(HERE / "sdk_server.py"), str(offer.place), str(port)]
     with subprocess.Popen(
         argv,
         stdin=subprocess.PIPE,

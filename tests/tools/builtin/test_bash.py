@@ -231,7 +231,7 @@ async def test_running_is_asked_about_with_the_command_as_it_is(ground: Path) ->
         ({"command": "\ud800"}, "valid string"),
         ({"command": "ls", "timeout": 120_000}, "less than or equal to 600"),
         ({"command": "ls", "timeout": 0}, "greater than 0"),
-        ({"command": "ls", "cwd": "/etc"}, "cannot go to /etc"),
+        ({"command": "ls", "cwd": "/etc"}, "cannot access /etc"),
         ({"command": "ls", "network": True}, "'network' is no argument of it"),
     ],
 )

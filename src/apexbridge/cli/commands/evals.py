@@ -23,8 +23,7 @@ from apexbridge.evals.retrieval_eval import (
 )
 from apexbridge.retrieval.index import SkillIndex
 from apexbridge.runtime import Runtime
-from apexbridge.runtime.description_preview import preview_description, skill_text
-from apexbridge.runtime.index_service import create_embedder
+from apexbridge.runtime.embedder_factory import create_embedder
 from apexbridge.skills.model import Origin, Skill
 from apexbridge.skills.parser import read_skill
 from apexbridge.sources.base import SkillSource
@@ -151,8 +150,7 @@ async def _try_all(
             queries = await triggering.saved_queries(source, skill)
             among = index
             if skill not in runtime.catalog.snapshot.skills:
-                uses_tags = out.loaded.settings.index.tags
-                text = await skill_text(skill, source, uses_tags=uses_tags)
+                text = await runtime.index_service.skill_text(skill, source)
                 among = await with_skill_text(index, text)
             reports.append(
                 await triggering.evaluate_triggers(
@@ -164,7 +162,7 @@ async def _try_all(
 
 async def _index(out: Output, runtime: Runtime) -> SkillIndex:
     with progress_bar(out) as watch:
-        await runtime.index_service.vectorise(watch)
+        await runtime.index_service.sync(watch)
     return await runtime.index_service.index()
 
 
@@ -252,4 +250,4 @@ def preview(out: Output, name: str, description: str) -> None:
 async def _preview(out: Output, name: str, description: str) -> previewing.DescriptionPreview:
     async with Runtime.open(out.loaded) as runtime:
         with progress_bar(out) as watch:
-            return await preview_description(runtime, name, description, watch=watch)
+            return await runtime.index_service.preview_description(name, description, watch=watch)

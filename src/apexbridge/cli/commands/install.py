@@ -75,8 +75,8 @@ def print_change(out: Output, done: InstallResult, word: str, **facts: str) -> N
 
     def render() -> None:
         out.line(out.text(word, name=skill.name, **facts))
-        if done.not_indexed is not None:
-            message = done.not_indexed.localized(out.language).message
+        if done.index_error is not None:
+            message = done.index_error.localized(out.language).message
             out.note(out.text("search_by_words", message=message))
 
     data = {
@@ -85,7 +85,7 @@ def print_change(out: Output, done: InstallResult, word: str, **facts: str) -> N
         "path": skill.root,
         "sha256": skill.fingerprint.sha256 if skill.fingerprint else None,
         "changed": done.has_changed,
-        "indexed": done.not_indexed is None,
+        "indexed": done.index_error is None,
         "problems": [out.problem(problem) for problem in done.problems],
         "findings": [f"{f.rule} {f.level} {f.path}:{f.line}" for f in done.findings],
     }
@@ -113,7 +113,7 @@ def undo(out: Output, name: str) -> None:
 
     async def bring_back() -> InstallResult:
         async with Runtime.open(out.loaded) as runtime:
-            return await runtime.manager.undo(name)
+            return await runtime.manager.restore(name)
 
     print_change(out, anyio.run(bring_back), "brought_back")
 
@@ -123,7 +123,7 @@ def change_description(out: Output, name: str, text: str, *, seen: str) -> None:
 
     async def change() -> InstallResult:
         async with Runtime.open(out.loaded) as runtime:
-            return await runtime.manager.edit_description(name, text, seen=seen)
+            return await runtime.manager.edit_description(name, text, expected_sha256=seen)
 
     done = anyio.run(change)
     print_change(out, done, "edited" if done.has_changed else "edited_not")
@@ -134,7 +134,7 @@ def set_enabled(out: Output, name: str, *, is_on: bool) -> None:
 
     async def turn() -> bool:
         async with Runtime.open(out.loaded) as runtime:
-            return await runtime.manager.switch(name, is_on=is_on)
+            return await runtime.manager.set_enabled(name, enabled=is_on)
 
     has_changed = anyio.run(turn)
     line = out.text("enabled" if is_on else "disabled", name=name)

@@ -201,7 +201,7 @@ def _remarks(out: Output, verdict: MigrationResult) -> Iterator[str]:
     if verdict.report is not None and (worst := verdict.report.worst()):
         count, level = len(verdict.report.findings), out.text(f"level_{worst}")
         yield out.text("migrate_findings", count=count, level=level)
-    if verdict.done is not None and verdict.done.not_indexed is not None:
+    if verdict.done is not None and verdict.done.index_error is not None:
         yield out.text("migrate_by_words")
     if verdict.problems:
         yield out.text("migrate_problems", count=len(verdict.problems))
@@ -215,7 +215,7 @@ def _to_json(out: Output, verdict: MigrationResult) -> dict[str, object]:
         "place": verdict.candidate.place,
         "fate": verdict.fate,
         "changed": done is not None,
-        "indexed": done is not None and done.not_indexed is None,
+        "indexed": done is not None and done.index_error is None,
         "other": verdict.other or None,
         "sha256": verdict.sha256 or None,
         "holds": list(verdict.holds),

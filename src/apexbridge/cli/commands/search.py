@@ -71,7 +71,7 @@ def find(out: Output, request: SearchRequest, *, explain: bool) -> None:
 async def _find(out: Output, request: SearchRequest) -> tuple[SearchResults, Mapping[str, str]]:
     async with Runtime.open(out.loaded) as runtime:
         with progress_bar(out) as watch:
-            await runtime.index_service.vectorise(watch)
+            await runtime.index_service.sync(watch)
         results = await runtime.search(
             request.query,
             query_en=request.english or None,
@@ -225,4 +225,7 @@ def rebuild(out: Output) -> None:
 async def _rebuild(out: Output) -> SyncReport:
     async with Runtime.open(out.loaded) as runtime:
         with progress_bar(out) as watch:
-            return await runtime.index_service.vectorise(watch, everything=True)
+            report = await runtime.index_service.sync(watch, everything=True)
+        # A command that ends at once leaves the model's tags to a server; this one may wait.
+        await runtime.index_service.tag_pending()
+        return report

@@ -40,7 +40,7 @@ def update(out: Output, order: UpdateOptions) -> None:
     async def change() -> InstallResult:
         async with Runtime.open(out.loaded) as runtime:
             name = inspection.skill.name
-            now, *_ = await runtime.manager.versions(name)
+            now, *_ = await runtime.manager.versions.list(name)
             difference = await anyio.to_thread.run_sync(
                 partial(_difference, order.path, runtime.store.folder(name), limits)
             )
@@ -51,7 +51,7 @@ def update(out: Output, order: UpdateOptions) -> None:
                     raise PermissionDeniedError(code="not_agreed")
             return await runtime.manager.update(
                 order.path,
-                seen=now.sha256,
+                expected_sha256=now.sha256,
                 allows_older=order.allow_older,
                 blocks_at=None if order.despite_findings else "policy",
             )
@@ -70,7 +70,7 @@ def versions(out: Output, name: str) -> None:
 
     async def known() -> tuple[Version, ...]:
         async with Runtime.open(out.loaded) as runtime:
-            return await runtime.manager.versions(name)
+            return await runtime.manager.versions.list(name)
 
     found = anyio.run(known)
     heads = [out.text(key) for key in ("version_hash", "version", "field_size", "version_since")]
@@ -89,8 +89,8 @@ def rollback(out: Output, name: str, version: str) -> None:
 
     async def back() -> tuple[InstallResult, Version]:
         async with Runtime.open(out.loaded) as runtime:
-            done = await runtime.manager.rollback(name, version)
-            return done, (await runtime.manager.versions(name))[0]
+            done = await runtime.manager.versions.rollback(name, version)
+            return done, (await runtime.manager.versions.list(name))[0]
 
     done, now = anyio.run(back)
     print_change(out, done, "rolled_back", version=_version_label(now))
@@ -101,7 +101,7 @@ def pin(out: Output, name: str, version: str) -> None:
 
     async def hold() -> Version:
         async with Runtime.open(out.loaded) as runtime:
-            return await runtime.manager.pin(name, version)
+            return await runtime.manager.versions.pin(name, version)
 
     held = anyio.run(hold)
     line = out.text("pinned", name=name, version=_version_label(held))
@@ -113,7 +113,7 @@ def unpin(out: Output, name: str) -> None:
 
     async def let_go() -> bool:
         async with Runtime.open(out.loaded) as runtime:
-            return await runtime.manager.unpin(name)
+            return await runtime.manager.versions.unpin(name)
 
     has_changed = anyio.run(let_go)
     line = out.text("unpinned" if has_changed else "unpinned_not", name=name)
@@ -130,7 +130,7 @@ def diff(out: Output, name: str, old: str, new: str) -> None:
 
     async def differences() -> VersionDiff:
         async with Runtime.open(out.loaded) as runtime:
-            return await runtime.manager.diff(name, old, new)
+            return await runtime.manager.versions.diff(name, old, new)
 
     found = anyio.run(differences)
     data = {"changes": [asdict(change) for change in found.changes]}

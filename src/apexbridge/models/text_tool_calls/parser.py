@@ -36,7 +36,7 @@ def parse_reply(said: str, names: frozenset[str], *, is_call_last: bool = False)
     The first object decides. With `is_call_last` a call counts only where nothing follows it: a
     text that quotes one is no call.
 
-    >>> judge('{"tool": "Now", "arguments": {}}', frozenset({"Now"})).tool
+    >>> parse_reply('{"tool": "Now", "arguments": {}}', frozenset({"Now"})).tool
     'Now'
     """
     spans: list[range] = []

@@ -10,7 +10,8 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from apexbridge.errors import EmbedderOutputError, EmbedderUnavailableError
-from apexbridge.models.upstream import ErrorMapping, Upstream
+from apexbridge.models.upstream import Upstream
+from apexbridge.models.upstream_errors import ErrorMapping
 from apexbridge.retrieval.base import Matrix, TextKind
 from apexbridge.retrieval.embedders.validation import normalized_rows, replace_surrogates
 
@@ -100,14 +101,16 @@ class HttpEmbedder:
         }
         if self._asked_dimensions:
             fields["dimensions"] = self._asked_dimensions
-        blame = ErrorMapping(
+        errors = ErrorMapping(
             name=self.id,
             unavailable=EmbedderUnavailableError,
             rejected=EmbedderUnavailableError,
             unusable=EmbedderOutputError,
         )
-        room = _MAX_BODY_BYTES + len(texts) * _MAX_BODY_BYTES_PER_ROW
-        return await self._upstream.whole("/embeddings", fields, room=room, blame=blame)
+        max_bytes = _MAX_BODY_BYTES + len(texts) * _MAX_BODY_BYTES_PER_ROW
+        return await self._upstream.post_bytes(
+            "/embeddings", fields, max_bytes=max_bytes, errors=errors
+        )
 
     def _rows(self, body: bytes, count: int) -> list[list[float]]:
         try:

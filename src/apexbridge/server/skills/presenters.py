@@ -115,7 +115,7 @@ async def present_skill(runtime: Runtime, skill: Skill) -> SkillSchema:
             skill=skill,
             state="disabled" if is_off else "enabled",
             is_pinned=skill.name in runtime.states.pinned(),
-            verdict=runtime.manager.verdicts.get(mark.sha256) if mark else None,
+            verdict=runtime.manager.scan_results.get(mark.sha256) if mark else None,
         )
         return _present(runtime, kept)
 
@@ -215,7 +215,7 @@ def present_result(done: InstallResult, language: locales.Language) -> InstallRe
     """What came of a change."""
     return InstallResultSchema(
         changed=done.has_changed,
-        indexed=done.not_indexed is None,
+        indexed=done.index_error is None,
         problems=present_problems(done.problems, language),
         findings=present_findings(done.findings, language),
     )

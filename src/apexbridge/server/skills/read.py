@@ -215,7 +215,7 @@ def zip_response(data: bytes, name: str, sha256: str) -> Response:
 
 async def trash(call: RequestContext) -> Response:
     """What can be brought back."""
-    gone = await anyio.to_thread.run_sync(call.runtime.store.trashed)
+    gone = await anyio.to_thread.run_sync(call.runtime.store.trash.list)
     keep = call.runtime.config.settings.skills.undo_days * _DAY
     return json_response(
         TrashSchema(

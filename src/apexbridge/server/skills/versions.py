@@ -58,7 +58,7 @@ class VersionsQuery(BaseModel):
 async def all_versions(runtime: Runtime, skill: Skill) -> list[Version]:
     """The versions of a skill, the latest first; one that is not kept here has one."""
     if skill.provenance.writable:
-        found = list(await runtime.manager.versions(skill.name))
+        found = list(await runtime.manager.versions.list(skill.name))
         return sorted(found, key=lambda v: (v.created, v.is_current, v.at), reverse=True)
     mark = skill.fingerprint
     return [
@@ -90,7 +90,7 @@ async def find_version(runtime: Runtime, skill: Skill, wanted: str) -> Version:
         if written in (version.sha256, short_version(version.sha256)):
             return version
     if skill.provenance.writable:
-        return await runtime.manager.version(skill.name, written)
+        return await runtime.manager.versions.get(skill.name, written)
     known_as = ", ".join(short_version(version.sha256) for version in versions)
     raise SkillVersionError(name=skill.name, version=wanted[:64], known=known_as)
 
@@ -151,7 +151,7 @@ async def version_content(call: RequestContext) -> Response:
     if version.is_current:
         data = await call.runtime.manager.export(skill.name)
     else:
-        data = await call.runtime.manager.export_version(skill.name, version.sha256)
+        data = await call.runtime.manager.versions.export(skill.name, version.sha256)
     return zip_response(data, skill.name, version.sha256)
 
 
@@ -161,11 +161,14 @@ async def create_version(call: RequestContext) -> Response:
     async with receive_upload(call) as upload:
         if _is_default(upload):
             done = await call.runtime.manager.update(
-                upload.path, only=skill.name, seen=if_match_sha256(call, skill), allows_older=True
+                upload.path,
+                only=skill.name,
+                expected_sha256=if_match_sha256(call, skill),
+                allows_older=True,
             )
             sha256, change = _sha256(done), present_result(done, language)
         else:
-            kept = await call.runtime.manager.keep(skill.name, upload.path)
+            kept = await call.runtime.manager.versions.add(skill.name, upload.path)
             sha256, change = kept.sha256, _present_kept(kept, call)
     skill = call.runtime.catalog.find(skill.name)
     version = await find_version(call.runtime, skill, sha256)
@@ -200,7 +203,7 @@ async def set_default(call: RequestContext) -> Response:
     skill, body = skill_from_path(call), await call.body(DefaultVersionRequest)
     version = await find_version(call.runtime, skill, body.default_version)
     if not version.is_current:
-        await call.runtime.manager.rollback(skill.name, version.sha256)
+        await call.runtime.manager.versions.rollback(skill.name, version.sha256)
     now = await present_skill(call.runtime, call.runtime.catalog.find(skill.name))
     return json_response(now, ETag=make_etag(now.sha256))
 
@@ -209,6 +212,6 @@ async def delete_version(call: RequestContext) -> Response:
     """Keep a version no longer."""
     skill = skill_from_path(call)
     version = await find_version(call.runtime, skill, call.at("version"))
-    gone = await call.runtime.manager.forget(skill.name, version.sha256)
+    gone = await call.runtime.manager.versions.remove(skill.name, version.sha256)
     called = short_version(gone.sha256)
     return json_response(DeletedVersionSchema(id=f"{VERSION_ID}{called}", version=called))

@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from apexbridge.errors import RequestError
 from apexbridge.evals.interference import DescriptionPreview
-from apexbridge.lifecycle.transactions import check_unchanged, read_skill_md
+from apexbridge.lifecycle.index_updates import read_skill_md
+from apexbridge.lifecycle.transactions import check_unchanged
 from apexbridge.lifecycle.unpack_and_validate import Inspection
-from apexbridge.runtime.description_preview import preview_description
 from apexbridge.scanner.report import DISCLAIMERS
 from apexbridge.scanner.rules import RISK_LEVELS
 from apexbridge.server.routing import RequestContext, parse_json, parse_model, read_json
@@ -132,10 +132,10 @@ async def edit(call: RequestContext) -> Response:
     seen = if_match_sha256(call, skill)
     if asked.dry_run:
         return await _dry_run(call, skill, text, seen)
-    done = await call.runtime.manager.edit_description(skill.name, text, seen=seen)
+    done = await call.runtime.manager.edit_description(skill.name, text, expected_sha256=seen)
     shown = await present_skill(call.runtime, done.skill)
     changed = SkillChangeSchema(
-        changed=done.has_changed, skill=shown, indexed=done.not_indexed is None
+        changed=done.has_changed, skill=shown, indexed=done.index_error is None
     )
     return json_response(changed, ETag=make_etag(shown.sha256))
 
@@ -145,7 +145,7 @@ async def _dry_run(call: RequestContext, skill: Skill, text: str, seen: str) -> 
     if skill.root is not None:
         old = await anyio.to_thread.run_sync(read_skill_md, skill.root)
         await anyio.to_thread.run_sync(edit_description, old, text)  # it may break a rule
-    found = await preview_description(call.runtime, skill.name, text)
+    found = await call.runtime.index_service.preview_description(skill.name, text)
     shown = await present_skill(call.runtime, skill)
     changed = SkillChangeSchema(
         changed=text != skill.description, skill=shown, preview=_preview(found)
@@ -181,7 +181,7 @@ async def _changed(call: RequestContext, name: str, *, changed: bool) -> Respons
 
 async def _switch(call: RequestContext, *, is_on: bool) -> Response:
     name = skill_from_path(call).name
-    changed = await call.runtime.manager.switch(name, is_on=is_on)
+    changed = await call.runtime.manager.set_enabled(name, enabled=is_on)
     return await _changed(call, name, changed=changed)
 
 
@@ -191,14 +191,14 @@ disable = partial(_switch, is_on=False)
 
 async def undo(call: RequestContext) -> Response:
     """Bring back what was removed last under this name."""
-    done = await call.runtime.manager.undo(skill_name_from_path(call))
+    done = await call.runtime.manager.restore(skill_name_from_path(call))
     return await _changed(call, done.skill.name, changed=True)
 
 
 async def rollback(call: RequestContext) -> Response:
     """Let a kept version be used again; without one, the last that was put aside."""
     skill, version = await _version(call)
-    await call.runtime.manager.rollback(skill.name, version)
+    await call.runtime.manager.versions.rollback(skill.name, version)
     return await _changed(call, skill.name, changed=True)
 
 
@@ -206,14 +206,14 @@ async def pin(call: RequestContext) -> Response:
     """Hold a skill to a version; without one, to what is there."""
     skill, version = await _version(call)
     was = call.runtime.states.pinned().get(skill.name)
-    held = await call.runtime.manager.pin(skill.name, version)
+    held = await call.runtime.manager.versions.pin(skill.name, version)
     return await _changed(call, skill.name, changed=was != held.sha256)
 
 
 async def unpin(call: RequestContext) -> Response:
     """Let a skill change again."""
     name = skill_from_path(call).name
-    return await _changed(call, name, changed=await call.runtime.manager.unpin(name))
+    return await _changed(call, name, changed=await call.runtime.manager.versions.unpin(name))
 
 
 async def _version(call: RequestContext) -> tuple[Skill, str]:

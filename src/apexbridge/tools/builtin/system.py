@@ -18,7 +18,7 @@ from apexbridge.errors import ApexBridgeError, ToolInputError
 from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
 from apexbridge.tools.builtin import calculator
-from apexbridge.tools.builtin.math_functions import CalculationError
+from apexbridge.tools.builtin.math_notation import CalculationError
 from apexbridge.tools.truncation import truncate_text
 from apexbridge.tools.typed import Arguments, TypedTool, arguments_schema
 

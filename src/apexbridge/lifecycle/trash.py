@@ -1,0 +1,115 @@
+"""Trash: uninstalled skills, restorable until they expire.
+
+.trash/OPERATION/about.json  name of the skill and time of its removal
+.trash/OPERATION/NAME/       its folder
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from apexbridge.errors import SkillNotFoundError
+from apexbridge.paths import commit_dir, create_bytes, remove_tree, storage_errors
+
+TRASH = ".trash"
+_METADATA = "about.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrashedSkill:
+    """An uninstalled skill that can be restored."""
+
+    operation: str
+    name: str
+    at: float
+    """Time of removal, in seconds since the epoch."""
+
+
+class Trash:
+    """The trash folder of a skill store. Every method blocks."""
+
+    def __init__(self, skills: Path) -> None:
+        self._root = skills / TRASH
+
+    def add(self, folder: Path) -> TrashedSkill:
+        """Move a skill folder into the trash. The rename in here is the commit.
+
+        Raises:
+            StorageError: If the disk refuses.
+        """
+        entry = TrashedSkill(operation=uuid.uuid4().hex, name=folder.name, at=time.time())
+        target = self._root / entry.operation
+        with storage_errors(target), _removed_on_error(target):
+            metadata = {"name": entry.name, "at": entry.at}
+            create_bytes(target / _METADATA, json.dumps(metadata).encode(), mode=0o600)
+            commit_dir(folder, target / entry.name)
+        return entry
+
+    def folder(self, entry: TrashedSkill) -> Path:
+        """Return the folder of a trashed skill."""
+        return self._root / entry.operation / entry.name
+
+    def list(self) -> "tuple[TrashedSkill, ...]":
+        """Return every restorable skill, the most recent removal first."""
+        entries = [entry for path in self._operations() if (entry := _read_entry(path))]
+        return tuple(sorted(entries, key=lambda entry: entry.at, reverse=True))
+
+    def latest(self, name: str) -> TrashedSkill:
+        """Return the most recent removal of a name.
+
+        Raises:
+            SkillNotFoundError: If there is none, or it has expired.
+        """
+        entries = self.list()
+        for entry in entries:
+            if entry.name == name:
+                return entry
+        raise SkillNotFoundError(name, near=[entry.name for entry in entries][:3])
+
+    def discard(self, entry: TrashedSkill) -> None:
+        """Remove what is left of a restored entry; on failure the next recovery does it."""
+        with suppress(OSError):
+            remove_tree(self._root / entry.operation)
+
+    def purge(self, keep_seconds: float) -> tuple[int, int]:
+        """Remove expired and incomplete entries; return how many there were of each."""
+        expired = incomplete = 0
+        for path in self._operations():
+            entry = _read_entry(path)
+            if entry is None or time.time() - entry.at > keep_seconds:
+                expired += entry is not None
+                incomplete += entry is None
+                remove_tree(path)
+        return expired, incomplete
+
+    def _operations(self) -> "list[Path]":
+        try:
+            return [*self._root.iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+
+def _read_entry(path: Path) -> TrashedSkill | None:
+    """Read the metadata of an entry; None if it, or the skill folder, is missing or broken."""
+    try:
+        metadata = json.loads((path / _METADATA).read_bytes())
+        name, at = str(metadata["name"]), float(metadata["at"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return TrashedSkill(operation=path.name, name=name, at=at) if (path / name).is_dir() else None
+
+
+@contextmanager
+def _removed_on_error(folder: Path) -> Generator[None]:
+    """Create a folder, and remove it again if the block raises."""
+    folder.mkdir(mode=0o700, parents=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            remove_tree(folder)
+        raise
