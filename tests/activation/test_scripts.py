@@ -267,7 +267,7 @@ async def test_without_any_isolation_nothing_runs_unless_allowed(
                 result = await runtime.script_runner.execute(call)
                 assert (result.stdout, result.isolation) == (b"ran\n", "plain")
                 assert runtime.audit.verify() == 1
-    assert "without isolation" in caplog.text
+    assert "without a sandbox" in caplog.text
 
 
 @pytest.mark.promise("X15")

@@ -40,10 +40,10 @@ def _session(session_id: str = "s") -> Session:
         AssistantMessage(text="z", tool_calls=(ToolCall(id="1", name="Glob", arguments="{"),)),
         ToolMessage(call_id="1", text="no JSON", is_error=True),
     ]
-    session.listed = {"b", "a"}
-    session.apply("pdf", "y", "digest")
-    session.reach.append(Path("/skills/pdf"))
-    session.spent = Usage(input_tokens=3, output_tokens=4)
+    session.announced = {"b", "a"}
+    session.mark_applied("pdf", "y", "digest")
+    session.readable.append(Path("/skills/pdf"))
+    session.usage = Usage(input_tokens=3, output_tokens=4)
     return session
 
 
@@ -63,12 +63,12 @@ def test_a_session_comes_back_as_it_was_left(store: SessionStore) -> None:
     assert store.load(back)
     assert back.messages == session.messages
     assert (back.system, back.turns) == ("Be kind.", 2)
-    assert (back.listed, back.applied, back.reach) == (
-        session.listed,
+    assert (back.announced, back.applied, back.readable) == (
+        session.announced,
         session.applied,
-        session.reach,
+        session.readable,
     )
-    assert back.spent == session.spent
+    assert back.usage == session.usage
     assert not store.load(new_session("other"))
 
 
@@ -233,7 +233,7 @@ def test_a_session_can_be_looked_at_without_taking_it_up(
     seen = store.get("s")
     assert seen is not None
     assert seen.messages == tuple(session.messages)
-    assert (seen.turns, seen.skills, seen.spent) == (2, ("pdf",), session.spent)
+    assert (seen.turns, seen.skills, seen.usage) == (2, ("pdf",), session.usage)
     assert store.get("other") is None
     with sqlite3.connect(tmp_path / "data/sessions.db") as connection:
         connection.execute("UPDATE sessions SET state = '{}'")

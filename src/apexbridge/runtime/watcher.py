@@ -52,7 +52,7 @@ class Watcher:
     def __init__(
         self, catalog: Catalog, index: IndexService, changes: SourceChanges, *, watches: bool
     ) -> None:
-        self._catalog, self._index, self._changes = catalog, index, changes
+        self._catalog, self._index, self.changes = catalog, index, changes
         self._watches = watches
         self._stop = anyio.Event()
         self._scanning: set[str] = set()
@@ -67,7 +67,7 @@ class Watcher:
         remote = {source_id for source_id in ids if source_id.startswith(_REMOTE_PREFIXES)}
         await self._catalog.refresh(ids - remote)
         for source_id in remote:
-            self._changes.notify(source_id)
+            self.changes.notify(source_id)
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -96,9 +96,9 @@ class Watcher:
         """Scan each changed or recovering source in its own task: a slow one delays no other."""
         async with anyio.create_task_group() as tasks:
             while True:
-                await self._changes.wait(_TICK_SECONDS)
+                await self.changes.wait(_TICK_SECONDS)
                 now = time.monotonic()
-                sources = self._changes.take(self._catalog.due(now), except_for=self._scanning)
+                sources = self.changes.take(self._catalog.due(now), except_for=self._scanning)
                 self._scanning |= sources
                 for source_id in sources:
                     tasks.start_soon(self._scan, source_id)
@@ -119,7 +119,7 @@ class Watcher:
             log.warning("Cannot refresh the catalog, retrying: %s", error)
             await anyio.sleep(FIRST_RETRY)
             for source_id in sources:
-                self._changes.notify(source_id)
+                self.changes.notify(source_id)
             return
         if change.added or change.removed or change.changed:
             await self._update_index((*change.added, *change.removed, *change.changed))

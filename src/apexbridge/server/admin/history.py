@@ -112,8 +112,8 @@ def _to_session_schema(found: StoredSession) -> SessionDetail:
         title=found.title,
         turns=found.turns,
         skills=list(found.skills),
-        input_tokens=found.spent.input_tokens,
-        output_tokens=found.spent.output_tokens,
+        input_tokens=found.usage.input_tokens,
+        output_tokens=found.usage.output_tokens,
         messages=to_message_schemas(found.messages),
     )
 
