@@ -98,7 +98,7 @@ def _step(given: Numbers, is_true: Numbers, shares: Numbers, weights: Numbers) -
 
 async def _cases(index: SkillIndex, asked: Sequence[EvalQuery]) -> list[Case]:
     chance = random.Random(2)  # noqa: S311
-    names = index.shelf.names
+    names = index.memory.names
     row_of = {name: row for row, name in enumerate(names)}
     groups = (
         ((query.query, {row_of[name] for name in query.accept}, True) for query in asked),
@@ -107,7 +107,7 @@ async def _cases(index: SkillIndex, asked: Sequence[EvalQuery]) -> list[Case]:
     )
     found = list[Case]()
     for text, accept, is_task in (case for group in groups for case in group):
-        near, small_talk, total = await index.weigh(text)
+        near, small_talk, total = await index.score_all(text)
         is_known = accept is not None or not is_task
         ordered = sorted(accept or (), key=lambda row: -float(total[row]))
         for rows in _libraries(len(names), ordered, chance, is_drawn=is_known):

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import anyio
 
-from apexbridge.retrieval import reference_texts
 from apexbridge.retrieval.base import Embedder
 from apexbridge.retrieval.embedders.default import DefaultEmbedder
 from apexbridge.retrieval.embedders.onnx import OnnxEmbedder
 from apexbridge.retrieval.embedders.use import UseEmbedder
 from apexbridge.retrieval.embedders.validation import embed_validated
+from apexbridge.retrieval.reference_vectors import SKILL_TEXTS
 
 ROUNDS = 60
 LOADS = 5
@@ -31,10 +31,7 @@ REQUESTS = {
     "pages that I can project, with the revenue by region and a chart for each of the products. "
     "每个产品一张图，最后写一页结论。",
 }
-DOCUMENTS = [
-    " ".join(reference_texts.SKILL_TEXTS[at : at + 4])
-    for at in range(len(reference_texts.SKILL_TEXTS) - 3)
-]
+DOCUMENTS = [" ".join(SKILL_TEXTS[at : at + 4]) for at in range(len(SKILL_TEXTS) - 3)]
 """About as long as what is embedded of a skill, in both languages."""
 
 

@@ -168,7 +168,7 @@ def _ours(stack: ExitStack, upstream: int, folder: Path) -> Door:
     }
     program = [sys.executable, "-m", "apexbridge"]
     made = subprocess.run(
-        [*program, "keys", "make", "bench", "--scope", "chat", "--json"],
+        [*program, "keys", "create", "bench", "--scope", "chat", "--json"],
         env={**os.environ, **environment}, cwd=project, capture_output=True, check=True,
     )  # fmt: skip
     key: str = json.loads(made.stdout)["data"]["key"]

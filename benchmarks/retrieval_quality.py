@@ -157,13 +157,13 @@ def _fusing_ranks(index: SkillIndex) -> Find:
 
     async def find(question: Question) -> Sequence[str]:
         vectors = await embed_validated(index.embedder, question.texts, kind="query")
-        total: Matrix = np.zeros(len(index.shelf.names), np.float32)
+        total: Matrix = np.zeros(len(index.memory.names), np.float32)
         for text, vector in zip(question.texts, vectors, strict=True):
-            dense = index.shelf.look(np.arange(len(total)), vector).dense
-            found = index.shelf.lexicon.match(tokenize(text, kind="query")).scores
+            dense = index.memory.rescore(np.arange(len(total)), vector).dense
+            found = index.memory.bm25.match(tokenize(text, kind="query")).scores
             total += _shares(dense, np.ones(len(dense), np.bool_)) + _shares(found, found > 0)
         best: list[int] = top_rows(total, DEPTH).tolist()
-        return [index.shelf.names[row] for row in best]
+        return [index.memory.names[row] for row in best]
 
     return find
 

@@ -206,7 +206,7 @@ async def _ours(library: Library, own: DefaultEmbedder, vectors: Matrix) -> dict
     embedding = await _index(library, own)
     given = SkillIndex(stored, MemoryStore())
     await given.refresh()
-    shelf = given.shelf = embedding.shelf
+    memory = given.memory = embedding.memory
     matrix, numbers = library.matrix, range(len(library.requests))
 
     async def product() -> list[float]:
@@ -214,7 +214,7 @@ async def _ours(library: Library, own: DefaultEmbedder, vectors: Matrix) -> dict
             return _each(lambda number: matrix @ vectors[number], numbers)
 
     async def vector_part() -> list[float]:
-        return _each(lambda number: shelf.nearest(vectors[number], LIMIT), numbers)
+        return _each(lambda number: memory.nearest(vectors[number], LIMIT), numbers)
 
     return {
         PRODUCT: product,
@@ -240,7 +240,7 @@ def _searching(index: SkillIndex, requests: list[str]) -> Contender:
         spans = list[float]()
         fresh = SkillIndex(index.embedder, MemoryStore(index.embedder.id))  # remembers nothing yet
         await fresh.refresh()
-        fresh.shelf = index.shelf
+        fresh.memory = index.memory
         await fresh.search(requests[0], limit=LIMIT)
         for request in requests[1:]:
             start = time.perf_counter()

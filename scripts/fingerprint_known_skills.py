@@ -118,7 +118,7 @@ def numbers_of(name: str, data: bytes) -> set[int]:
     """The numbers of a document's lines."""
     data += b"\n"
     view = read_text_file(ScannedFile(path=PurePosixPath(name), data=data), data)
-    if view is None or view.place_of(1) == "data":
+    if view is None or view.role_of(1) == "data":
         return set()
     return {number for _, number in known_skill_diff.file_fingerprints(view)}
 

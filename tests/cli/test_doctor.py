@@ -15,7 +15,7 @@ import pytest
 from rich.cells import cell_len
 
 from apexbridge import errors
-from apexbridge.cli.commands_catalog import Origins
+from apexbridge.cli.commands.skills import OriginName
 from apexbridge.cli.output import ExitCode, exit_code_for, sanitize
 from apexbridge.skills.model import Origin
 from apexbridge.testing import make_skill
@@ -227,7 +227,7 @@ def test_a_key_that_is_a_value_and_a_table_is_a_usage_error(run: Run) -> None:
 
 
 def test_the_origins_of_the_flag_are_all_there_are() -> None:
-    assert get_args(Origins) == tuple(Origin)
+    assert get_args(OriginName) == tuple(Origin)
 
 
 @pytest.mark.parametrize("words", ["ls", "ls --json", "doctor", "config skills.max_depth"])

@@ -63,12 +63,12 @@ def test_what_is_removed_comes_back(inside: Run, archive: str) -> None:
 
 def test_a_description_is_edited_once(inside: Run, archive: str) -> None:
     sha256 = inside("add", archive, "--yes", "--json").data["sha256"]
-    done = inside("edit-description", "garden", "Tunes violins.", "--seen", sha256)
+    done = inside("edit-description", "garden", "Tunes violins.", "--if-match", sha256)
     assert done.out == "Changed the description of garden\n"
     assert inside("edit-description", "garden", "Tunes violins.").out == (
         "garden already has this description\n"
     )
-    late = inside("edit-description", "garden", "x", "--seen", sha256, "--json")
+    late = inside("edit-description", "garden", "x", "--if-match", sha256, "--json")
     assert late.error["code"] == "skill_changed"
 
 
@@ -122,7 +122,7 @@ def test_what_looks_dangerous_is_told_and_not_installed(inside: Run, tmp_path: P
     refused = inside("add", str(root), "--yes", "--json")
     assert (refused.code, refused.error["code"]) == (5, "skill_dangerous")
     assert "scripts/x.sh" in inside("add", str(root), "--yes").out
-    done = inside("add", str(root), "--yes", "--despite-findings", "--json")
+    done = inside("add", str(root), "--yes", "--allow-findings", "--json")
     assert (done.code, bool(done.data["findings"])) == (0, True)
     assert inside("scan", "evil").code == 8
 

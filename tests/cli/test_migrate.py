@@ -105,7 +105,7 @@ def test_what_is_refused_is_told_in_full_and_keeps_nothing_from_the_others(
     make_skill(old / "other", "garden", description="Another.")
     taken = migrate(str(old / "other"), "--json", "--yes")
     assert (taken.code, taken.data["skills"][0]["fate"]) == (4, "taken")
-    forced = migrate(str(old / "evil"), "--yes", "--despite-findings", "--json")
+    forced = migrate(str(old / "evil"), "--yes", "--allow-findings", "--json")
     assert (forced.code, forced.data["skills"][0]["changed"]) == (0, True)
     assert forced.data["skills"][0]["findings"]
 

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from apexbridge.cli.commands import search
-from apexbridge.cli.output import Output
 from apexbridge.runtime.source_factory import SourceFactory
 from apexbridge.skills.model import Problem
 from apexbridge.sources.base import SkillSource
@@ -107,20 +105,15 @@ def test_what_a_skill_says_cannot_steer_the_terminal(hashed: Run, home: Path) ->
 
 
 def test_without_any_skill_there_is_nothing_to_find(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nowhere(_places: SourceFactory) -> tuple[list[SkillSource], list[Problem]]:
         return [], []
 
     monkeypatch.setattr(SourceFactory, "sources", nowhere)
     monkeypatch.chdir(home)
-    request = search.SearchRequest(query="x", english="", chinese="", limit=5)
-    with pytest.raises(SystemExit) as ended:
-        search.find(
-            Output("find", False, False, {"index": {"embedder": "hash"}}), request, explain=False
-        )
-    assert ended.value.code == 3
-    assert capsys.readouterr().out == "No skills found.\n"
+    done = call("find", "x")
+    assert (done.code, done.out) == (3, "No skills found.\n")
 
 
 def test_on_a_terminal_progress_is_shown_beside_the_output(home: Path, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_without_a_key_nobody_else_can_be_let_in(run: Run, home: Path, host: str
 
 @pytest.mark.promise("S06")
 def test_a_key_that_ended_lets_nobody_in(run: Run) -> None:
-    made = run("keys", "make", "k", "--expires-days", "0", "--json")
+    made = run("keys", "create", "k", "--expires-days", "0", "--json")
     assert made.code == 0
     assert run("serve", "--host", "0.0.0.0", **HASH).code == 2
 
@@ -44,7 +44,7 @@ def test_an_address_that_is_taken_is_told(run: Run, home: Path) -> None:
 def test_keys_are_made_listed_and_revoked(run: Run, home: Path) -> None:
     assert "No API keys" in run("keys", "ls").out
     assert run("keys", "ls", "--json").data == []
-    made = run("keys", "make", "my laptop", "--scope", "exec", "--scope", "chat", "--json").data
+    made = run("keys", "create", "my laptop", "--scope", "exec", "--scope", "chat", "--json").data
     assert made["key"].startswith("apx_")
     assert made["scopes"] == ["chat", "exec"]
     assert made["state"] == "good"
@@ -64,7 +64,7 @@ def test_keys_are_made_listed_and_revoked(run: Run, home: Path) -> None:
 
 
 def test_a_key_is_shown_this_once_and_alone_when_quiet(run: Run, home: Path) -> None:
-    done = run("keys", "make", "k", "--quiet")
+    done = run("keys", "create", "k", "--quiet")
     (text,) = done.out.splitlines()
     (path,) = home.rglob("keys.json")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -74,10 +74,10 @@ def test_a_key_is_shown_this_once_and_alone_when_quiet(run: Run, home: Path) -> 
 
 
 def test_a_key_may_end_by_itself(run: Run) -> None:
-    made = run("keys", "make", "k", "--expires-days", "1.5", "--json").data
+    made = run("keys", "create", "k", "--expires-days", "1.5", "--json").data
     assert made["expires"] - made["created"] == pytest.approx(1.5 * 86_400, abs=5)
     assert "UTC" in run("keys", "ls").out
-    run("keys", "make", "old", "--expires-days", "0")
+    run("keys", "create", "old", "--expires-days", "0")
     assert [key["state"] for key in run("keys", "ls", "--json").data] == ["good", "expired"]
 
 
@@ -97,16 +97,16 @@ async def test_a_person_is_shown_the_first_key_once(home: Path, project: Path) -
 
 
 def test_a_scope_that_there_is_not_is_refused(run: Run, home: Path) -> None:
-    done = run("keys", "make", "k", "--scope", "everything")
+    done = run("keys", "create", "k", "--scope", "everything")
     assert done.code == 2
     assert "no scope: everything" in done.err
     assert not list(home.rglob("keys.json"))
     every = [word for scope in SCOPES for word in ("--scope", scope)]
-    assert run("keys", "make", "k", *every, "--json").data["scopes"] == list(SCOPES)
+    assert run("keys", "create", "k", *every, "--json").data["scopes"] == list(SCOPES)
 
 
 def test_a_name_cannot_steer_the_terminal(run: Run) -> None:
-    run("keys", "make", "a\x1b[2J\nb")
+    run("keys", "create", "a\x1b[2J\nb")
     assert "\x1b" not in run("keys", "ls").out
     assert json.loads(run("keys", "ls", "--json").out)["data"][0]["name"] == "a\x1b[2J\nb"
 

@@ -225,7 +225,7 @@ def test_nobody_is_asked_about_what_is_not_shown(
     def agree(_: Output, key: str, **fields: object) -> bool:
         return bool(key and fields)
 
-    monkeypatch.setattr(Output, "asks", agree)
+    monkeypatch.setattr(Output, "confirm", agree)
     assert inside("trust", "--all", "--quiet").code == 5
     assert inside("trust", "--all").code == 0
 

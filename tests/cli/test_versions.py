@@ -39,7 +39,7 @@ def test_a_skill_is_updated_after_what_is_different_was_shown(inside: Run, tmp_p
     assert (again.code, again.data["changed"]) == (0, False)
     older = inside("update", old, "--yes", "--json")
     assert (older.code, older.error["code"]) == (4, "version_older")
-    assert inside("update", old, "--yes", "--allow-older", "--json").data["changed"]
+    assert inside("update", old, "--yes", "--allow-downgrade", "--json").data["changed"]
     assert inside("update", str(tmp_path / "none.zip"), "--json").code == 3
 
 

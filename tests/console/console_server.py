@@ -66,7 +66,7 @@ class House:
 
     def token(self) -> str:
         """What opens it, once."""
-        return self.portal.call(self.serving.house.sessions.offer)
+        return self.portal.call(self.serving.house.sessions.issue_token)
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-CONSOLE = Path(__file__).parents[2] / "src" / "apexbridge" / "server" / "console"
+CONSOLE = Path(__file__).parents[2] / "src" / "apexbridge" / "server" / "console" / "static"
 SCRIPTS = sorted(CONSOLE.glob("js/*.js"))
 _MAX_LINES = 400
 _MAX_WIDTH = 120

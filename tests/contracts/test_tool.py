@@ -91,7 +91,7 @@ def _context(place: Path) -> ToolContext:
         cwd=place,
         emit=EventLog(),
         spawn=_no_child,
-        reach=PathScope(write=(place,)),
+        scope=PathScope(write=(place,)),
     )
 
 

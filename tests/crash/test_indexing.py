@@ -85,9 +85,9 @@ async def test_a_kill_at_any_moment_leaves_rows_that_are_folders(
             stored = await index.store.fingerprints()
             known = {skill.name: skill for skill in runtime.catalog.snapshot.skills}
             assert status.is_sound, status
-            assert stored.keys() == known.keys() == index.shelf.row_of.keys()
+            assert stored.keys() == known.keys() == index.memory.row_of.keys()
             for name, skill in known.items():
-                assert skill.description in index.shelf.texts[index.shelf.row_of[name]][0]
+                assert skill.description in index.memory.texts[index.memory.row_of[name]][0]
                 if skill.provenance.writable:
                     assert skill.root is not None
                     assert skill.fingerprint is not None

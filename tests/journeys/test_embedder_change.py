@@ -47,7 +47,7 @@ async def test_what_use_indexed_serves_until_our_own_has_indexed_all(
         index = await runtime.index_service.index()
         assert index.embedder.id.startswith("apexbridge-retriever:")
         assert await _found(runtime) == ["pdf-forms", "pdf-forms"]
-        assert index.shelf.dimensions == index.embedder.dimensions
+        assert index.memory.dimensions == index.embedder.dimensions
 
     async with Runtime.open(_load(home, tmp_path)) as runtime:
         assert (await runtime.index_service.sync()).added == ()

@@ -178,7 +178,7 @@ async def test_another_embedder_makes_all_anew_and_the_old_vectors_never_mix(
     async with _open(home, tmp_path) as runtime:
         index = await runtime.index_service.index()
         await index.refresh()
-        assert index.shelf.dimensions == 64
+        assert index.memory.dimensions == 64
         assert list(await index.store.others()) != []
 
 

@@ -111,7 +111,7 @@ class Open:
 
 
 @asynccontextmanager
-async def opened(home: Path, *, page: int = 50, **settings: Any) -> AsyncGenerator[Open]:
+async def opened(home: Path, *, page_size: int = 50, **settings: Any) -> AsyncGenerator[Open]:
     """The door of one home, behind the server's checks, on a real socket."""
     project = home / "project"
     project.mkdir(exist_ok=True)
@@ -119,7 +119,7 @@ async def opened(home: Path, *, page: int = 50, **settings: Any) -> AsyncGenerat
     loaded = load(project=project, environment=environment, flags=settings)
     async with (
         Runtime.open(loaded) as runtime,
-        mcp_mount(runtime, loaded.settings.server, page=page) as app,
+        mcp_mount(runtime, loaded.settings.server, page_size=page_size) as app,
     ):
         keys = ApiKeyStore(loaded.data / "keys.json")
         house = AppState(

@@ -36,7 +36,7 @@ def others(door: Open) -> Client[StreamableHttpTransport]:
 async def test_fastmcp_lists_and_gets_skills_with_their_digests(home: Path) -> None:
     furnish(home)
     put(home, "listed", LISTED)
-    async with opened(home, page=2) as door, others(door) as client:
+    async with opened(home, page_size=2) as door, others(door) as client:
         skills = {skill.frontmatter.name: skill for skill in await client.list_skills()}
         assert {"greet", "farewell", "listed", "csv-report"} <= skills.keys()
         greet = skills["greet"]

@@ -223,7 +223,7 @@ async def test_over_http_nobody_is_asked_so_the_answer_is_no(home: Path) -> None
 
 @pytest.mark.parametrize("name", ["Nothing", "Skill"])
 async def test_a_setting_that_names_no_tool_is_refused(home: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match=f"no tool '{name}', but Bash, Calculate"):
+    with pytest.raises(ConfigError, match=f"unknown tool '{name}'; known tools: Bash, Calculate"):
         async with opened(home, server={"mcp_tools": name}):
             pass  # pragma: no cover
 
@@ -293,7 +293,7 @@ async def test_tricks_in_addresses_lead_nowhere(home: Path) -> None:
 async def test_lists_come_in_pages_that_go_on_behind_a_name(home: Path) -> None:
     for number in range(5):
         put(home, f"one-{number}", words(f"one-{number}"))
-    async with opened(home, page=2) as door, door.client() as client:
+    async with opened(home, page_size=2) as door, door.client() as client:
         names, cursor = list[str](), None
         while True:
             page = await client.list_prompts(cursor=cursor)
@@ -326,7 +326,7 @@ async def test_a_server_that_stops_ends_the_waiting_for_changes(home: Path) -> N
     async with opened(home) as door, door.client() as client:
         with anyio.fail_after(20):
             async with client.listen(prompts_list_changed=True) as changes:
-                door.app.stop_telling()
+                door.app.close_subscriptions()
                 assert [change async for change in changes] == []
 
 

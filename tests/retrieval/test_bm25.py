@@ -46,20 +46,20 @@ class Plain:
         return math.log(1 + (len(self.texts) - having + 0.5) / (having + 0.5))
 
 
-def _add(lexicon: Bm25Index, first: int, texts: Sequence[Sequence[str]]) -> None:
+def _add(index: Bm25Index, first: int, texts: Sequence[Sequence[str]]) -> None:
     counted = [count_terms(text) for text in texts]
-    lexicon.add(first, [terms for terms, _ in counted], [counts for _, counts in counted])
+    index.add(first, [terms for terms, _ in counted], [counts for _, counts in counted])
 
 
 def _filled(*texts: str) -> Bm25Index:
-    lexicon = Bm25Index()
-    _add(lexicon, 0, [text.split() for text in texts])
-    return lexicon
+    index = Bm25Index()
+    _add(index, 0, [text.split() for text in texts])
+    return index
 
 
-def _expect_equal(lexicon: Bm25Index, plain: Plain, size: int) -> None:
+def _expect_equal(index: Bm25Index, plain: Plain, size: int) -> None:
     for words in REQUESTS:
-        matches = lexicon.match(words)
+        matches = index.match(words)
         expected = plain.scores(words)
         assert matches.scores.shape == (size,)
         assert matches.scores.dtype == np.float32
@@ -67,16 +67,16 @@ def _expect_equal(lexicon: Bm25Index, plain: Plain, size: int) -> None:
             assert matches.scores[row] == pytest.approx(expected.get(row, 0), abs=1e-5)
             assert 0 <= matches.scores[row] <= 1
         rows = list(plain.texts)
-        for row, found in zip(rows, matches.words_of(rows), strict=True):
+        for row, found in zip(rows, matches.matched_words(rows), strict=True):
             assert found == pytest.approx(plain.gains(words, row), abs=1e-5)
             assert list(found.values()) == sorted(found.values(), reverse=True)
 
 
 @given(st.lists(TEXTS, max_size=12))
 def test_scores_are_those_of_plain_bm25(texts: list[list[str]]) -> None:
-    lexicon = Bm25Index()
-    _add(lexicon, 0, texts)
-    _expect_equal(lexicon, Plain(dict(enumerate(texts))), len(texts))
+    index = Bm25Index()
+    _add(index, 0, texts)
+    _expect_equal(index, Plain(dict(enumerate(texts))), len(texts))
 
 
 STEPS = st.lists(
@@ -94,40 +94,40 @@ STEPS = st.lists(
 def test_whatever_was_done_the_scores_are_those_of_a_fresh_one(
     steps: list[tuple[str, list[list[str]] | int]],
 ) -> None:
-    lexicon, plain, size = Bm25Index(), Plain(), 0
+    index, plain, size = Bm25Index(), Plain(), 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bm25, "_MAX_SEGMENTS", 2)
         for step, what in steps:
             if isinstance(what, list):
-                _add(lexicon, size, what)
+                _add(index, size, what)
                 plain.texts |= dict(enumerate(what, size))
                 size += len(what)
             elif step == "remove" and what < size:
-                lexicon.remove(what)
+                index.remove(what)
                 plain.texts.pop(what, None)
             elif step == "sweep":
-                lexicon = lexicon.swept()
+                index = index.compacted()
                 plain = Plain(dict(enumerate(plain.texts.values())))
                 size = len(plain.texts)
             elif step == "search":  # what is kept between searches must not outlive a change
-                lexicon.match(["a", "b"])
-    _expect_equal(lexicon, plain, size)
+                index.match(["a", "b"])
+    _expect_equal(index, plain, size)
     fresh = Bm25Index()
     _add(fresh, 0, list(plain.texts.values()))
     rows = list(plain.texts)
     for words in REQUESTS:
-        assert np.array_equal(lexicon.match(words).scores[rows], fresh.match(words).scores)
+        assert np.array_equal(index.match(words).scores[rows], fresh.match(words).scores)
 
 
 def test_many_small_additions_are_merged_and_nothing_is_lost() -> None:
-    lexicon, plain = Bm25Index(), Plain()
+    index, plain = Bm25Index(), Plain()
     for number in range(70):
         text = [f"w{number}", f"w{number // 7}", "all"]
-        _add(lexicon, number, [text])
+        _add(index, number, [text])
         plain.texts[number] = text
     for words in (["all"], ["w3"], ["w69", "w9", "none"]):
         expected = plain.scores(words)
-        found = lexicon.match(words).scores
+        found = index.match(words).scores
         assert found == pytest.approx(np.array([expected[row] for row in range(70)]), abs=1e-5)
 
 
@@ -135,45 +135,45 @@ def test_many_small_additions_are_merged_and_nothing_is_lost() -> None:
 def test_rows_too_far_apart_for_one_segment_are_kept_in_several(
     batches: list[list[list[str]]], dead: set[int]
 ) -> None:
-    lexicon, plain, size = Bm25Index(), Plain(), 0
+    index, plain, size = Bm25Index(), Plain(), 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bm25, "_MAX_SEGMENTS", 2)
         patch.setattr(bm25, "_MAX_SEGMENT_ROWS", 3)
         patch.setattr(bm25, "_CHUNK_KEYS", 2)
         for texts in batches:
-            _add(lexicon, size, texts)
+            _add(index, size, texts)
             plain.texts |= dict(enumerate(texts, size))
             size += len(texts)
         for row in dead:
             if row < size:
-                lexicon.remove(row)
+                index.remove(row)
                 plain.texts.pop(row)
-        _expect_equal(lexicon, plain, size)
+        _expect_equal(index, plain, size)
         swept = Plain(dict(enumerate(plain.texts.values())))
-        _expect_equal(lexicon.swept(), swept, len(swept.texts))
+        _expect_equal(index.compacted(), swept, len(swept.texts))
 
 
 def test_more_rows_than_two_bytes_can_tell_are_told_apart() -> None:
     size = 70_000
-    lexicon = Bm25Index()
+    index = Bm25Index()
     terms, counts = count_terms(["all"])
     rare, often = count_terms(["rare", "all"])
-    lexicon.add(0, [terms] * (size - 1) + [rare], [counts] * (size - 1) + [often])
-    lexicon.add(size, [rare], [often])
-    assert np.flatnonzero(lexicon.match(["rare"]).scores).tolist() == [size - 1, size]
-    assert (lexicon.match(["all"]).scores > 0).all()
-    lexicon.remove(0)
-    assert np.flatnonzero(lexicon.swept().match(["rare"]).scores).tolist() == [size - 2, size - 1]
+    index.add(0, [terms] * (size - 1) + [rare], [counts] * (size - 1) + [often])
+    index.add(size, [rare], [often])
+    assert np.flatnonzero(index.match(["rare"]).scores).tolist() == [size - 1, size]
+    assert (index.match(["all"]).scores > 0).all()
+    index.remove(0)
+    assert np.flatnonzero(index.compacted().match(["rare"]).scores).tolist() == [size - 2, size - 1]
 
 
 def test_nothing_matches_nothing() -> None:
     empty = Bm25Index()
     assert empty.match(["a"]).scores.shape == (0,)
-    assert empty.swept().match(["a"]).scores.shape == (0,)
-    lexicon = _filled("a b", "")
-    assert lexicon.match([]).scores.tolist() == [0, 0]
-    assert lexicon.match([]).words_of([0, 1]) == [{}, {}]
-    assert lexicon.match(["a"]).words_of([]) == []
+    assert empty.compacted().match(["a"]).scores.shape == (0,)
+    index = _filled("a b", "")
+    assert index.match([]).scores.tolist() == [0, 0]
+    assert index.match([]).matched_words([0, 1]) == [{}, {}]
+    assert index.match(["a"]).matched_words([]) == []
 
 
 def test_a_text_without_words_is_never_found_and_disturbs_nobody() -> None:
@@ -183,44 +183,44 @@ def test_a_text_without_words_is_never_found_and_disturbs_nobody() -> None:
 
 
 def test_where_all_are_gone_nothing_is_found_and_more_can_come() -> None:
-    lexicon = _filled("a", "a b")
+    index = _filled("a", "a b")
     for row in (0, 1, 1):
-        lexicon.remove(row)
-    assert lexicon.match(["a"]).scores.tolist() == [0, 0]
-    assert lexicon.match(["a"]).words_of([0, 1]) == [{}, {}]
-    assert lexicon.swept().match(["a"]).scores.tolist() == []
-    _add(lexicon, 2, [["a"]])
-    assert np.flatnonzero(lexicon.match(["a"]).scores).tolist() == [2]
+        index.remove(row)
+    assert index.match(["a"]).scores.tolist() == [0, 0]
+    assert index.match(["a"]).matched_words([0, 1]) == [{}, {}]
+    assert index.compacted().match(["a"]).scores.tolist() == []
+    _add(index, 2, [["a"]])
+    assert np.flatnonzero(index.match(["a"]).scores).tolist() == [2]
 
 
 def test_an_unseen_word_makes_every_match_less_sure() -> None:
-    lexicon = _filled("a b", "c d", "e f")
-    sure, unsure = lexicon.match(["a"]), lexicon.match(["a", "unseen"])
+    index = _filled("a b", "c d", "e f")
+    sure, unsure = index.match(["a"]), index.match(["a", "unseen"])
     assert 0 < unsure.scores[0] < sure.scores[0]
-    assert lexicon.match(["unseen"]).scores.tolist() == [0, 0, 0]
-    assert unsure.words_of([0, 1]) == [{"a": pytest.approx(unsure.scores[0])}, {}]
+    assert index.match(["unseen"]).scores.tolist() == [0, 0, 0]
+    assert unsure.matched_words([0, 1]) == [{"a": pytest.approx(unsure.scores[0])}, {}]
 
 
 def test_a_rare_word_weighs_more_and_a_repeated_one_of_the_request_no_more() -> None:
-    lexicon = _filled("common rare", "common", "common", "common")
-    (found,) = lexicon.match(["common", "rare", "common"]).words_of([0])
+    index = _filled("common rare", "common", "common", "common")
+    (found,) = index.match(["common", "rare", "common"]).matched_words([0])
     assert list(found) == ["rare", "common"]
-    once = lexicon.match(["common", "rare"]).scores
-    assert np.array_equal(lexicon.match(["common", "rare", "common"]).scores, once)
+    once = index.match(["common", "rare"]).scores
+    assert np.array_equal(index.match(["common", "rare", "common"]).scores, once)
 
 
 def test_rows_may_be_asked_for_in_any_order_and_twice() -> None:
     matches = _filled("a", "b", "a b").match(["a", "b"])
-    one = matches.words_of([0, 1, 2])
-    assert matches.words_of([2, 0, 2, 1]) == [one[2], one[0], one[2], one[1]]
+    one = matches.matched_words([0, 1, 2])
+    assert matches.matched_words([2, 0, 2, 1]) == [one[2], one[0], one[2], one[1]]
 
 
 def test_words_with_one_number_count_as_one_text_that_has_them() -> None:
-    lexicon = Bm25Index()
-    _add(lexicon, 0, [["plumless", "buckeroo"]])
+    index = Bm25Index()
+    _add(index, 0, [["plumless", "buckeroo"]])
     assert term_hash("plumless") == term_hash("buckeroo")
-    assert 0 < lexicon.match(["plumless"]).scores[0] <= 1
-    assert lexicon.match(["plumless", "buckeroo"]).words_of([0])[0].keys() == {
+    assert 0 < index.match(["plumless"]).scores[0] <= 1
+    assert index.match(["plumless", "buckeroo"]).matched_words([0])[0].keys() == {
         "plumless",
         "buckeroo",
     }

@@ -72,7 +72,7 @@ async def test_an_index_has_as_many_views_as_its_embedder_is_worth(
         index = SkillIndex(HashEmbedder(), MemoryStore(f"{kind}:1"))
         await sync(index, [IndexItem(name="s", fingerprint="1", read=read)])
         await index.refresh()
-        counts[kind] = index.shelf.texts.count(0)
+        counts[kind] = index.memory.texts.count(0)
     assert counts == {"few": 3, "other": 7}
 
 
@@ -84,7 +84,7 @@ async def test_what_calibration_weighs_is_what_the_confidence_takes() -> None:
 
     await sync(index, [IndexItem(name="pdf-forms", fingerprint="1", read=read)])
     request = "fill in pdf forms"
-    near, small_talk, total = await index.weigh(request)
+    near, small_talk, total = await index.score_all(request)
     found = await index.search(request)
     assert found.confidence == pytest.approx(
         GENERIC_PROFILE.calibration.confidence(float(near[0]), small_talk, 1)
@@ -99,4 +99,4 @@ async def test_without_an_embedder_nothing_is_weighed() -> None:
 
     index = SkillIndex(Gone(), MemoryStore("gone"))
     with pytest.raises(EmbedderUnavailableError):
-        await index.weigh("fill in pdf forms")
+        await index.score_all("fill in pdf forms")

@@ -1,4 +1,4 @@
-"""The shelf is the same whatever was put on it and taken off before."""
+"""The memory is the same whatever was put on it and taken off before."""
 
 import hashlib
 from collections.abc import Sequence
@@ -46,49 +46,49 @@ def _query(seed: str = "query", size: int = SIZE) -> Matrix:
 
 
 def _filled(entries: Sequence[IndexEntry]) -> MemoryIndex:
-    shelf = MemoryIndex()
-    shelf.put(entries)
-    return shelf
+    memory = MemoryIndex()
+    memory.put(entries)
+    return memory
 
 
-def _scan(shelf: MemoryIndex, query: Matrix) -> tuple[Matrix, Matrix]:
-    found = shelf.scan(query)
+def _scan(memory: MemoryIndex, query: Matrix) -> tuple[Matrix, Matrix]:
+    found = memory.scan(query)
     return found.dense, found.view
 
 
 def _look(
-    shelf: MemoryIndex, query: Matrix, rows: Sequence[int] | None = None
+    memory: MemoryIndex, query: Matrix, rows: Sequence[int] | None = None
 ) -> tuple[Matrix, Matrix]:
-    wanted = np.arange(len(shelf.names)) if rows is None else np.array(rows, np.intp)
-    found = shelf.look(wanted, query)
+    wanted = np.arange(len(memory.names)) if rows is None else np.array(rows, np.intp)
+    found = memory.rescore(wanted, query)
     return found.dense, found.view
 
 
-def _expect_same(shelf: MemoryIndex, entries: dict[str, IndexEntry]) -> None:
-    """Over the living rows, all is as on a shelf that never saw anything else."""
-    assert len(shelf) == len(entries)
-    order = sorted(shelf.row_of, key=lambda name: shelf.row_of[name])
+def _expect_same(memory: MemoryIndex, entries: dict[str, IndexEntry]) -> None:
+    """Over the living rows, all is as on a memory that never saw anything else."""
+    assert len(memory) == len(entries)
+    order = sorted(memory.row_of, key=lambda name: memory.row_of[name])
     fresh = _filled([entries[name] for name in order])
-    rows = [shelf.row_of[name] for name in order]
-    assert [shelf.names[row] for row in rows] == fresh.names == order
-    assert [shelf.texts[row] for row in rows] == list(fresh.texts)
-    assert shelf.pending == fresh.pending
-    assert shelf.is_chinese[rows].tolist() == fresh.is_chinese.tolist()
-    assert np.flatnonzero(shelf.is_alive).tolist() == rows
+    rows = [memory.row_of[name] for name in order]
+    assert [memory.names[row] for row in rows] == fresh.names == order
+    assert [memory.texts[row] for row in rows] == list(fresh.texts)
+    assert memory.pending == fresh.pending
+    assert memory.is_chinese[rows].tolist() == fresh.is_chinese.tolist()
+    assert np.flatnonzero(memory.is_alive).tolist() == rows
     query = _query()
-    for mine, theirs in zip(_scan(shelf, query), _scan(fresh, query), strict=True):
+    for mine, theirs in zip(_scan(memory, query), _scan(fresh, query), strict=True):
         assert np.array_equal(mine[rows], theirs)
-    for mine, theirs in zip(_look(shelf, query, rows), _look(fresh, query), strict=True):
+    for mine, theirs in zip(_look(memory, query, rows), _look(fresh, query), strict=True):
         assert mine == pytest.approx(theirs, abs=1e-6)
     words = ["red", "数据", "all"]
-    mine, theirs = shelf.lexicon.match(words), fresh.lexicon.match(words)
+    mine, theirs = memory.bm25.match(words), fresh.bm25.match(words)
     assert np.array_equal(mine.scores[rows], theirs.scores)
-    assert mine.words_of(rows) == theirs.words_of(range(len(rows)))
+    assert mine.matched_words(rows) == theirs.matched_words(range(len(rows)))
     for number, row in enumerate(rows):
-        vectors = entries[shelf.names[row]].vectors
-        assert shelf.vectors_of(row) == pytest.approx(vectors, abs=2e-5)
-        assert shelf.best_view(row, query) == fresh.best_view(number, query)
-        near, expected = shelf.near(row, 3), fresh.near(number, 3)
+        vectors = entries[memory.names[row]].vectors
+        assert memory.vectors_of(row) == pytest.approx(vectors, abs=2e-5)
+        assert memory.best_view(row, query) == fresh.best_view(number, query)
+        near, expected = memory.nearest_to_row(row, 3), fresh.nearest_to_row(number, 3)
         assert [name for name, _ in near] == [name for name, _ in expected]
         # As above: a matrix of another size is added up in another order, which shows near zero.
         known = [score for _, score in expected]
@@ -109,151 +109,151 @@ STEPS = st.lists(
 def test_whatever_was_done_the_shelf_is_as_a_fresh_one(
     steps: list[tuple[str, list[tuple[str, int]]]],
 ) -> None:
-    shelf, held = MemoryIndex(), dict[str, IndexEntry]()
+    memory, held = MemoryIndex(), dict[str, IndexEntry]()
     for step, given_names in steps:
         if step == "put":
             entries = [_entry(name, version) for name, version in given_names]
-            shelf.put(entries)
+            memory.put(entries)
             held |= {entry.name: entry for entry in entries}
         elif step == "drop":
-            shelf.drop([name for name, _ in given_names])
+            memory.drop([name for name, _ in given_names])
             held = {name: held[name] for name in held if name not in dict(given_names)}
         else:
-            shelf = shelf.swept()
-            assert len(shelf.names) == len(shelf)
-    _expect_same(shelf, held)
+            memory = memory.compacted()
+            assert len(memory.names) == len(memory)
+    _expect_same(memory, held)
 
 
 def test_an_empty_shelf_answers_everything() -> None:
-    for shelf in (MemoryIndex(), MemoryIndex().swept()):
-        shelf.put([])
-        shelf.drop(["never"])
-        assert (len(shelf), shelf.dimensions, shelf.is_worn) == (0, 0, False)
-        assert [part.tolist() for part in _scan(shelf, _query())] == [[], []]
-        assert [part.tolist() for part in _look(shelf, _query())] == [[], []]
-        assert shelf.nearest(_query(), 3) == []
+    for memory in (MemoryIndex(), MemoryIndex().compacted()):
+        memory.put([])
+        memory.drop(["never"])
+        assert (len(memory), memory.dimensions, memory.needs_compaction) == (0, 0, False)
+        assert [part.tolist() for part in _scan(memory, _query())] == [[], []]
+        assert [part.tolist() for part in _look(memory, _query())] == [[], []]
+        assert memory.nearest(_query(), 3) == []
 
 
 def test_of_one_name_put_twice_at_once_the_last_is_kept() -> None:
-    shelf = _filled([_entry("a", 1), _entry("b"), _entry("a", 2)])
-    assert (len(shelf), int(shelf.is_alive.sum())) == (2, 2)
-    _expect_same(shelf, {"a": _entry("a", 2), "b": _entry("b")})
+    memory = _filled([_entry("a", 1), _entry("b"), _entry("a", 2)])
+    assert (len(memory), int(memory.is_alive.sum())) == (2, 2)
+    _expect_same(memory, {"a": _entry("a", 2), "b": _entry("b")})
 
 
 def test_what_is_scored_is_the_whole_and_the_best_of_whole_and_views() -> None:
     vectors = np.array([[1, 0], [0, 1], [0.6, 0.8]], np.float32)
     entry = replace(_entry("a"), texts=("whole", "north", "between"), vectors=vectors)
-    shelf = _filled([entry, replace(_entry("b"), texts=("b",), vectors=vectors[:1])])
+    memory = _filled([entry, replace(_entry("b"), texts=("b",), vectors=vectors[:1])])
     north = np.array([0, 1], np.float32)
-    for dense, view in (_look(shelf, north), _scan(shelf, north)):
+    for dense, view in (_look(memory, north), _scan(memory, north)):
         assert dense.tolist() == [0, 0]
         assert view.tolist() == pytest.approx([1, 0])
-    assert shelf.best_view(0, north) == "north"
-    assert shelf.best_view(0, np.array([1, 0], np.float32)) == ""
-    assert shelf.best_view(0, np.array([0.7, 0.7], np.float32)) == "between"
+    assert memory.best_view(0, north) == "north"
+    assert memory.best_view(0, np.array([1, 0], np.float32)) == ""
+    assert memory.best_view(0, np.array([0.7, 0.7], np.float32)) == "between"
 
 
 def test_a_skill_with_views_beside_those_without_keeps_its_own() -> None:
     entries = [_entry("a", views=0), _entry("b", views=5), _entry("c", views=0)]
-    shelf = _filled(entries)
-    dense, view = _look(shelf, _query())
-    rough = shelf.scan(_query())
+    memory = _filled(entries)
+    dense, view = _look(memory, _query())
+    rough = memory.scan(_query())
     for row, entry in enumerate(entries):
         near = entry.vectors @ _query()
         assert dense[row] == pytest.approx(near[0], abs=2e-5)
         assert view[row] == pytest.approx(near.max(), abs=2e-5)
-        assert abs(rough.dense[row] - near[0]) <= rough.off + 2e-5
-        assert abs(rough.view[row] - near.max()) <= rough.off + 2e-5
+        assert abs(rough.dense[row] - near[0]) <= rough.error_bound + 2e-5
+        assert abs(rough.view[row] - near.max()) <= rough.error_bound + 2e-5
 
 
 def test_near_leaves_out_itself_and_the_dead() -> None:
-    shelf = _filled([_entry(name) for name in "abcde"])
-    shelf.drop(["b"])
-    near = shelf.near(shelf.row_of["a"], 10)
+    memory = _filled([_entry(name) for name in "abcde"])
+    memory.drop(["b"])
+    near = memory.nearest_to_row(memory.row_of["a"], 10)
     assert sorted(name for name, _ in near) == ["c", "d", "e"]
     assert [score for _, score in near] == sorted((s for _, s in near), reverse=True)
-    assert shelf.near(shelf.row_of["a"], 0) == []
-    assert _filled([_entry("a")]).near(0, 5) == []
+    assert memory.nearest_to_row(memory.row_of["a"], 0) == []
+    assert _filled([_entry("a")]).nearest_to_row(0, 5) == []
 
 
 def test_without_a_vector_or_with_one_of_another_size_nothing_is_near() -> None:
-    shelf = _filled([_entry("a"), _entry("b")])
+    memory = _filled([_entry("a"), _entry("b")])
     for query in (np.zeros(0, np.float32), _query(size=SIZE + 1)):
-        for part in (*_scan(shelf, query), *_look(shelf, query)):
+        for part in (*_scan(memory, query), *_look(memory, query)):
             assert part.tolist() == [0, 0]
-        assert shelf.best_view(0, query) == ""
+        assert memory.best_view(0, query) == ""
 
 
 def test_rows_without_numbers_lie_in_no_direction_before_and_after_others_come() -> None:
     bare = replace(_entry("w", views=0), vectors=np.zeros((1, 0), np.float32))
-    shelf = _filled([bare])
-    assert shelf.dimensions == 0
-    for part in (*_scan(shelf, _query()), *_look(shelf, _query())):
+    memory = _filled([bare])
+    assert memory.dimensions == 0
+    for part in (*_scan(memory, _query()), *_look(memory, _query())):
         assert part.tolist() == [0]
-    assert shelf.best_view(0, _query()) == ""
-    assert shelf.near(0, 5) == []
-    shelf.put([_entry("a"), _entry("b")])
-    assert shelf.dimensions == SIZE
-    shelf.put([replace(bare, name="x")])
-    for again in (shelf, shelf.swept()):
+    assert memory.best_view(0, _query()) == ""
+    assert memory.nearest_to_row(0, 5) == []
+    memory.put([_entry("a"), _entry("b")])
+    assert memory.dimensions == SIZE
+    memory.put([replace(bare, name="x")])
+    for again in (memory, memory.compacted()):
         dense, view = _look(again, _query())
         for name in ("w", "x"):
             row = again.row_of[name]
             assert (dense[row], view[row], again.vectors_of(row).any()) == (0, 0, False)
         row = again.row_of["a"]
         assert again.vectors_of(row) == pytest.approx(_entry("a").vectors, abs=2e-5)
-        assert again.lexicon.match(["all"]).scores.all()
+        assert again.bm25.match(["all"]).scores.all()
 
 
 @pytest.mark.parametrize("others", [1, 40])
 def test_when_all_are_gone_others_of_another_size_may_come(others: int) -> None:
     names = [f"n{chr(97 + number)}" for number in range(others)]
     for size in (SIZE // 2, SIZE * 2):
-        shelf = _filled([_entry(name) for name in names])
-        shelf.drop(names)
+        memory = _filled([_entry(name) for name in names])
+        memory.drop(names)
         small = _entry("b", size=size)
-        shelf.put([small])
-        assert shelf.dimensions == size
-        dense, _ = _look(shelf, _query(size=size))
+        memory.put([small])
+        assert memory.dimensions == size
+        dense, _ = _look(memory, _query(size=size))
         near = float(small.vectors[0] @ _query(size=size))
-        assert dense[shelf.row_of["b"]] == pytest.approx(near, abs=2e-5)
-        assert shelf.near(shelf.row_of["b"], 5) == []
-        _expect_same_names(shelf.swept(), ["b"])
+        assert dense[memory.row_of["b"]] == pytest.approx(near, abs=2e-5)
+        assert memory.nearest_to_row(memory.row_of["b"], 5) == []
+        _expect_same_names(memory.compacted(), ["b"])
 
 
-def _expect_same_names(shelf: MemoryIndex, names: list[str]) -> None:
-    assert (shelf.names, sorted(shelf.row_of)) == (names, names)
+def _expect_same_names(memory: MemoryIndex, names: list[str]) -> None:
+    assert (memory.names, sorted(memory.row_of)) == (names, names)
 
 
 def test_entries_that_cannot_be_written_to_are_copied() -> None:
     entry = _entry("a")
     for array in (entry.vectors, entry.terms, entry.counts):
         array.flags.writeable = False
-    shelf = _filled([entry])
-    shelf.put([_entry("b")])
-    _expect_same(shelf.swept(), {"a": entry, "b": _entry("b")})
+    memory = _filled([entry])
+    memory.put([_entry("b")])
+    _expect_same(memory.compacted(), {"a": entry, "b": _entry("b")})
 
 
 def test_a_skill_that_changes_for_ever_does_not_fill_the_memory() -> None:
-    shelf = _filled([_entry(f"n{chr(97 + number)}") for number in range(20)])
+    memory = _filled([_entry(f"n{chr(97 + number)}") for number in range(20)])
     most = 0
     for version in range(1_000):
-        shelf.put([_entry("na", version % 7)])
-        if shelf.is_worn:
-            shelf = shelf.swept()
-        most = max(most, len(shelf.names))
-    assert len(shelf) == 20
+        memory.put([_entry("na", version % 7)])
+        if memory.needs_compaction:
+            memory = memory.compacted()
+        most = max(most, len(memory.names))
+    assert len(memory) == 20
     assert most <= 20 + 64 + 1
 
 
 def test_a_few_dead_rows_are_borne_and_many_are_not() -> None:
-    shelf = _filled([_entry(f"n{number}") for number in range(400)])
-    names = list(shelf.row_of)
-    shelf.drop(names[:100])
-    assert not shelf.is_worn
-    shelf.drop(names[100:101])
-    assert shelf.is_worn
-    assert not shelf.swept().is_worn
+    memory = _filled([_entry(f"n{number}") for number in range(400)])
+    names = list(memory.row_of)
+    memory.drop(names[:100])
+    assert not memory.needs_compaction
+    memory.drop(names[100:101])
+    assert memory.needs_compaction
+    assert not memory.compacted().needs_compaction
 
 
 @given(st.lists(st.integers(0, 5), max_size=30), st.integers(-2, 35))
@@ -286,14 +286,17 @@ def test_the_texts_of_many_rows_are_each_their_own() -> None:
     entries = [
         replace(_entry(name), texts=_long(name), vectors=_vectors(name, 3)) for name in names
     ]
-    shelf = MemoryIndex()
+    memory = MemoryIndex()
     for first in range(0, len(entries), 77):
-        shelf.put(entries[first : first + 77])
-    assert list(shelf.texts) == [entry.texts for entry in entries]
-    assert len(shelf.texts) == len(entries)
-    assert [shelf.texts.view(row, 2) for row in (0, 599)] == [entries[0].texts[2], _long("c199")[2]]
-    shelf.drop(names[::2])
-    assert list(shelf.swept().texts) == [entry.texts for entry in entries[1::2]]
+        memory.put(entries[first : first + 77])
+    assert list(memory.texts) == [entry.texts for entry in entries]
+    assert len(memory.texts) == len(entries)
+    assert [memory.texts.view(row, 2) for row in (0, 599)] == [
+        entries[0].texts[2],
+        _long("c199")[2],
+    ]
+    memory.drop(names[::2])
+    assert list(memory.compacted().texts) == [entry.texts for entry in entries[1::2]]
 
 
 def _long(name: str) -> tuple[str, ...]:
@@ -312,14 +315,14 @@ def test_the_nearest_are_those_a_plain_product_finds(seed: int) -> None:
         replace(_entry("a"), name=f"n{row}", texts=("t",), vectors=rows[row : row + 1])
         for row in range(len(rows))
     ]
-    shelf = _filled(entries)
-    shelf.drop(["n7", "n8"])
+    memory = _filled(entries)
+    memory.drop(["n7", "n8"])
     true = rows.astype(np.float64) @ centre.astype(np.float64)
     true[[7, 8]] = -2
-    assert set(top_rows(shelf.scan(centre).dense, 10).tolist()) != set(
+    assert set(top_rows(memory.scan(centre).dense, 10).tolist()) != set(
         np.argsort(-true)[:10].tolist()
     )
-    found = shelf.nearest(centre, 10)
+    found = memory.nearest(centre, 10)
     best = np.sort(true)[::-1][:10]
     assert [near for _, near in found] == pytest.approx(best, abs=1e-5)
     assert [true[row] for row, _ in found] == pytest.approx(best, abs=1e-5)

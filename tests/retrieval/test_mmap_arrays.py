@@ -32,7 +32,7 @@ def test_an_older_answer_stays_what_it_was() -> None:
     column = MmapColumn(np.uint8)
     column.extend([np.ones(3, np.uint8)])
     before = column.values
-    column.more(5_000)[:] = 2
+    column.grow(5_000)[:] = 2
     assert before.tolist() == [1, 1, 1]
     assert column.values.tolist() == [1, 1, 1] + [2] * 5_000
 

@@ -48,7 +48,7 @@ def test_a_rough_look_is_off_by_no_more_than_it_says(seed: int, size: int, peak:
         near, off = vectors.scan(query)
     assert (np.abs(near - true) <= off).all()
     assert 0 < off < 0.2
-    assert (np.abs(vectors.near(np.arange(50), query) - true) <= 1e-4).all()
+    assert (np.abs(vectors.rescore(np.arange(50), query) - true) <= 1e-4).all()
 
 
 def test_with_as_many_numbers_as_an_encoder_gives_cosines_are_right_to_millionths() -> None:
@@ -56,7 +56,7 @@ def test_with_as_many_numbers_as_an_encoder_gives_cosines_are_right_to_millionth
     rows, query = _unit(chance, 5_000, 384), _unit(chance, 1, 384)[0]
     vectors = _held(rows)
     true = rows.astype(np.float64) @ query.astype(np.float64)
-    off = np.abs(vectors.near(np.arange(len(rows)), query) - true)
+    off = np.abs(vectors.rescore(np.arange(len(rows)), query) - true)
     assert off.max() < 1e-5
     rough, bound = vectors.scan(query)
     assert np.abs(rough - true).max() < 4e-3
@@ -78,7 +78,7 @@ def test_rows_come_in_parts_and_of_any_number() -> None:
         few.extend([rows[row : row + 1]])
         assert len(few.scan(rows[0])[0]) == row + 1
     some = np.array([8_999, 0, 4_096])
-    assert vectors.taken(some)[:] == pytest.approx(vectors[some], abs=0)
+    assert vectors.take(some)[:] == pytest.approx(vectors[some], abs=0)
 
 
 def test_zeros_lie_nowhere() -> None:

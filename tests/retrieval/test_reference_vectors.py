@@ -1,4 +1,4 @@
-"""What requests are judged by is kept for our own encoder, and made for any other."""
+"""Reference vectors: precomputed for the default embedder, embedded for any other."""
 
 from pathlib import Path
 
@@ -19,23 +19,23 @@ from apexbridge.testing import HashEmbedder
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_is_kept_is_what_our_encoder_makes() -> None:
+async def test_the_precomputed_vectors_are_those_of_the_embedder() -> None:
     embedder = DefaultEmbedder()
-    kept = load_precomputed(embedder.id)
-    assert kept is not None, "out of date: python -m scripts.keep_company"
-    made = await embed_reference_texts(embedder)
-    # Other processors add in another order, and what is then rounded the other way shows a little.
-    assert (kept * made).sum(axis=1).min() > 0.99
-    assert len(kept) == len(REFERENCE_TEXTS)
+    stored = load_precomputed(embedder.id)
+    assert stored is not None, "out of date: python -m scripts.reference_vectors"
+    vectors = await embed_reference_texts(embedder)
+    # Other CPUs sum in another order, so that int8 rounding differs a little.
+    assert (stored * vectors).sum(axis=1).min() > 0.99
+    assert len(stored) == len(REFERENCE_TEXTS)
 
 
-async def test_another_embedder_makes_its_own() -> None:
+async def test_another_embedder_embeds_the_texts() -> None:
     assert load_precomputed(HashEmbedder().id) is None
-    judges = await ReferenceVectors.of(HashEmbedder())
-    assert judges.skills.shape[1] == judges.small_talk.shape[1] == HashEmbedder().dimensions
+    reference = await ReferenceVectors.load(HashEmbedder())
+    assert reference.skills.shape[1] == reference.small_talk.shape[1] == HashEmbedder().dimensions
 
 
-def test_another_text_makes_what_is_kept_useless(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_texts_invalidate_the_precomputed_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     before = vectors_file_name("a")
     assert vectors_file_name("b") != before
     monkeypatch.setattr(reference_vectors, "REFERENCE_TEXTS", (*REFERENCE_TEXTS, "one more"))
@@ -46,7 +46,7 @@ def test_another_text_makes_what_is_kept_useless(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "content", [None, b"", b"not an array", b"\x93NUMPY\x01\x00 cut off", "fewer", "flat"]
 )
-def test_what_cannot_be_read_is_made_anew(
+def test_an_unreadable_file_is_ignored(
     content: bytes | str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / vectors_file_name(DefaultEmbedder().id)

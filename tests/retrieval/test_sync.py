@@ -125,7 +125,7 @@ async def test_each_is_kept_added_redone_or_dropped(
     assert second.dropped == ("charlie",)
     assert not any("alpha" in text for text in embedder.asked)
     assert await store.fingerprints() == {"alpha": "1", "bravo": "2", "delta": "1"}
-    assert sorted(index.shelf.row_of) == ["alpha", "bravo", "delta"]
+    assert sorted(index.memory.row_of) == ["alpha", "bravo", "delta"]
     embedder.asked.clear()
     third = await sync(index, [*_items("alpha delta"), _item("bravo", "2")])
     assert third.kept == ("alpha", "delta", "bravo")
@@ -260,7 +260,7 @@ async def test_a_pending_skill_that_is_gone_is_found_no_more() -> None:
     report = await sync(index, _items("alpha"))
     assert report.pending == ("alpha",)
     assert await _found(index, "bravo") == []
-    assert sorted(index.shelf.row_of) == ["alpha"]
+    assert sorted(index.memory.row_of) == ["alpha"]
     await sync(index, [])
     assert len(index) == 0
 
@@ -285,7 +285,7 @@ async def test_an_embedder_that_stays_down_does_not_fill_the_memory() -> None:
     for _ in range(20):
         assert len((await sync(index, items)).pending) == 50
     assert len(index) == 50
-    assert len(index.shelf.names) <= 50 + 64 + 50
+    assert len(index.memory.names) <= 50 + 64 + 50
 
 
 async def test_skills_without_vectors_do_not_stand_in_the_way_of_those_with() -> None:
@@ -319,7 +319,7 @@ async def test_a_model_changed_behind_its_name_is_told_and_a_rebuild_mends_it(
     assert await _found(index, "delta") == ["delta"]
     rebuilt = await sync(index, items, again=["alpha", "bravo", "charlie"])
     assert (rebuilt.redone, rebuilt.problem) == (("alpha", "bravo", "charlie"), None)
-    assert index.shelf.dimensions == 32
+    assert index.memory.dimensions == 32
     found = await index.search("bravo", limit=1)
     assert (found.hits[0].name, found.problem) == ("bravo", None)
     assert sorted(await store.fingerprints()) == ["alpha", "bravo", "charlie"]
@@ -333,7 +333,7 @@ async def test_progress_reaches_its_total_and_what_is_told_stored_is_durable() -
 
     async def mark(names: Sequence[str]) -> None:
         held = await index.store.fingerprints()
-        assert all(name in held and name in index.shelf.row_of for name in names)
+        assert all(name in held and name in index.memory.row_of for name in names)
         told.append(list(names))
 
     watch = SyncCallbacks(progress=seen.append, stored=mark)
@@ -351,7 +351,7 @@ async def test_a_store_that_cannot_be_written_is_told_plainly(writes: int) -> No
     with pytest.raises(StorageError, match="disk is full"):
         await sync(index, _items("alpha bravo charlie delta echo foxtrot golf"))
     assert len(await index.store.fingerprints()) == 2 * writes
-    assert sorted(index.shelf.row_of) == ["alpha", "bravo"][: 2 * writes]
+    assert sorted(index.memory.row_of) == ["alpha", "bravo"][: 2 * writes]
 
 
 @pytest.mark.usefixtures("two_a_batch")
@@ -414,7 +414,7 @@ async def test_given_up_in_the_middle_it_leaves_a_store_that_can_be_finished(
     report = await sync(index, _items(names))
     assert set(report.kept) == held.keys()
     assert sorted((*report.kept, *report.added)) == sorted(names.split())
-    assert sorted(index.shelf.row_of) == sorted(names.split())
+    assert sorted(index.memory.row_of) == sorted(names.split())
     assert await _found(index, "foxtrot") == ["foxtrot"]
     await store.close()
 
@@ -447,9 +447,9 @@ async def test_a_thousand_are_stored_whatever_a_batch_holds(
     assert seen[-1] == SyncProgress(done=count, total=count)
     held: Mapping[str, str] = await index.store.fingerprints()
     assert held == {item.name: item.fingerprint for item in items}
-    shelf = index.shelf
+    memory = index.memory
     for name in ("n0", f"n{count - 1}", f"n{count // 2}"):
-        assert name in shelf.texts[shelf.row_of[name]][0]
+        assert name in memory.texts[memory.row_of[name]][0]
     changed = [_item(f"n{number}", str((number + number % 2) % 3)) for number in range(count)]
     again = await sync(index, changed)
     assert len(again.redone) == sum(
@@ -462,8 +462,8 @@ async def test_two_at_once_end_with_every_skill_there() -> None:
     async with anyio.create_task_group() as tasks:
         for _ in range(3):
             tasks.start_soon(sync, index, _items("alpha bravo charlie"))
-    assert sorted(index.shelf.row_of) == ["alpha", "bravo", "charlie"]
-    assert len(index.shelf) == 3
+    assert sorted(index.memory.row_of) == ["alpha", "bravo", "charlie"]
+    assert len(index.memory) == 3
     assert set(await index.store.fingerprints()) == {"alpha", "bravo", "charlie"}
 
 

@@ -34,7 +34,7 @@ def skill(
         path = PurePosixPath(name.replace("__", "/").replace("_DOT_", "."))
         data = content if isinstance(content, bytes) else content.encode("utf-8")
         parts.append(ScannedFile(path=path, data=data))
-    return ScanTarget(folder="table-tool", files=tuple(parts), others=others or {})
+    return ScanTarget(folder="table-tool", files=tuple(parts), known_skills=others or {})
 
 
 def shell(command: str) -> ScanTarget:

@@ -69,7 +69,7 @@ def test_too_many_findings_make_the_report_partial() -> None:
 
 
 def test_a_program_too_large_to_follow_makes_the_report_partial() -> None:
-    report = scan_skill(python("a = 1\n" * 100), limits=ScannerLimits(program_bytes=100))
+    report = scan_skill(python("a = 1\n" * 100), limits=ScannerLimits(script_bytes=100))
     assert why_partial(report) == "data flow of scripts/run.py"
 
 

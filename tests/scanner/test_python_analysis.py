@@ -93,7 +93,7 @@ def test_python_in_a_document_is_followed_and_weighs_less_than_a_program() -> No
 
 def test_a_piece_of_python_too_large_to_follow_makes_the_report_partial() -> None:
     report = scan_skill(
-        skill(f"```python\n{'a = 1' * 50}\n```\n"), limits=ScannerLimits(program_bytes=100)
+        skill(f"```python\n{'a = 1' * 50}\n```\n"), limits=ScannerLimits(script_bytes=100)
     )
     assert report.partial
 

@@ -90,7 +90,7 @@ def test_a_program_too_tangled_to_follow_is_given_up() -> None:
     values = ", ".join(f"a{number}" for number in range(500))
     source = SENDS + "x = " + "load(" * 60 + f"[{values}]" + ")" * 60
     source = source.replace("def load()", "def load(a=0)")
-    assert taint_flows(source, max_steps=20_000) is None
+    assert taint_flows(source, max_visits=20_000) is None
     assert taint_flows(source)
 
 

@@ -14,7 +14,7 @@ from apexbridge.api_keys import Scope
 from apexbridge.messages import ToolMessage, UserMessage
 from apexbridge.models.base import ModelDelta, ModelRequest, Usage
 from apexbridge.runtime import Runtime
-from apexbridge.server.admin import routes
+from apexbridge.server.admin import events, history, operations
 from apexbridge.server.chat import completions
 from apexbridge.settings import Config, load
 from tests.agent.agent_fixture import ModelOf, calls
@@ -98,7 +98,8 @@ def loaded_for(home: Path, **settings: dict[str, Any]) -> Config:
 @asynccontextmanager
 async def recording(home: Path, **settings: dict[str, Any]) -> AsyncGenerator[Recording]:
     """Serve chat and records for the length of the block."""
-    served_routes = (*completions.ROUTES, *routes.ROUTES)
+    admin_routes = (*history.ROUTES, *operations.ROUTES, *events.ROUTES)
+    served_routes = (*completions.ROUTES, *admin_routes)
     async with serving(loaded_for(home, **settings), served_routes) as served:
         chatting = served.house.runtime.chat_service
         chatting.model = replace(chatting.model, client=ModelOf(_reply))

@@ -117,10 +117,10 @@ async def test_a_question_that_was_left_is_heard_of(home: Path) -> None:
 
 
 async def test_of_too_many_events_the_oldest_are_dropped_and_that_is_told() -> None:
-    listener = EventSubscriber(room=3)
+    listener = EventSubscriber(max_queued=3)
     for number in range(5):
-        listener.hear(CatalogChanged(added=(f"s{number}",), cause="disk"))
-    async with aclosing(listener.pieces(keep_alive=0.01)) as pieces:
+        listener.on_event(CatalogChanged(added=(f"s{number}",), cause="disk"))
+    async with aclosing(listener.stream(keep_alive=0.01)) as pieces:
         with anyio.fail_after(MOST_SECONDS):
             assert await anext(pieces) == b": listening\n\n"
             assert b'"event":"dropped"' in (dropped := await anext(pieces))
@@ -128,15 +128,15 @@ async def test_of_too_many_events_the_oldest_are_dropped_and_that_is_told() -> N
             for number in range(2, 5):
                 assert f'"s{number}"'.encode() in await anext(pieces)
             assert await anext(pieces) == b": still here\n\n"
-            listener.hear(CatalogChanged(added=("s5",), cause="disk"))
+            listener.on_event(CatalogChanged(added=("s5",), cause="disk"))
             assert b"s5" in await anext(pieces)
 
 
 async def test_words_of_people_models_and_tools_are_not_told() -> None:
     listener = EventSubscriber()
     for event in (TextDelta(session_id="s", text="x"), ReasoningDelta(session_id="s", text="x")):
-        listener.hear(event)
-    async with aclosing(listener.pieces(keep_alive=0)) as pieces:
+        listener.on_event(event)
+    async with aclosing(listener.stream(keep_alive=0)) as pieces:
         assert [await anext(pieces), await anext(pieces)] == [
             b": listening\n\n",
             b": still here\n\n",

@@ -85,11 +85,11 @@ async def test_a_skill_that_was_invoked_and_a_call_that_failed_are_told(at: Reco
 
 async def test_a_question_to_a_person_is_a_span_of_its_own(at: Recording) -> None:
     text = wants("Write", file_path=str(at.runtime.config.project / "x"), content="")
-    at.serving.house.approvals._seconds, kept = 0.02, at.serving.house.approvals._seconds  # pyright: ignore[reportPrivateUsage]
+    at.serving.house.approvals._timeout, kept = 0.02, at.serving.house.approvals._timeout  # pyright: ignore[reportPrivateUsage]
     try:
         reply = await at.ask(text, session="asked", approvals="wait")
     finally:
-        at.serving.house.approvals._seconds = kept  # pyright: ignore[reportPrivateUsage]
+        at.serving.house.approvals._timeout = kept  # pyright: ignore[reportPrivateUsage]
     turn = await at.get(f"/v1/turns/{reply['turn']}")
     (asked,) = (span for span in turn["spans"] if span["kind"] == "approval")
     (tool,) = (span for span in turn["spans"] if span["kind"] == "tool")

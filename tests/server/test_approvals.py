@@ -170,7 +170,7 @@ async def test_whoever_leaves_while_asked_is_told_to_listeners() -> None:
     asker = approvals.approver_for("k:s", mine.append)
     request = PermissionRequest(tool="Bash", argument="x" * (MAX_ARGUMENT_CHARS + 1))
     found = list[PendingApproval]()
-    with approvals.listen(heard.append):
+    with approvals.subscribe(heard.append):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(partial(asker, request, UNSETTLED))
             await anyio.wait_all_tasks_blocked()
@@ -234,11 +234,11 @@ async def test_a_listener_that_fails_keeps_nobody_from_the_answer(
     async def ask() -> None:
         answers.append(await asker(PermissionRequest(tool="X"), UNSETTLED))
 
-    with approvals.listen(fail):
+    with approvals.subscribe(fail):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
             await anyio.wait_all_tasks_blocked()
             approvals.answer(approvals.pending()[0].id, "always")
     assert answers == ["always"]
     assert [type(event) for event in heard] == [ApprovalAsked, ApprovalSettled]
-    assert caplog.text.count("A listener failed") == 2
+    assert caplog.text.count("An event subscriber failed") == 2

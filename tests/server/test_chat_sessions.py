@@ -158,7 +158,7 @@ async def test_a_turn_that_waits_is_told_what_a_person_answers(
         if isinstance(event, ApprovalSettled):
             settled.append(event)
 
-    with approvals.listen(hear):
+    with approvals.subscribe(hear):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
             with anyio.fail_after(30):

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 class Two(GuardedHttpProtocol):
     """Two connections are all it can do."""
 
-    most = 2
+    max_connections = 2
 
 
 @asynccontextmanager
@@ -77,9 +77,9 @@ async def test_a_client_that_takes_nothing_is_left_after_a_while() -> None:
         with anyio.fail_after(20):
             while not connection.flow.write_paused:  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType]
                 await anyio.sleep(0.01)
-        assert close_stalled(server, head_seconds=0, stuck_seconds=60) == 0
+        assert close_stalled(server, header_seconds=0, stall_seconds=60) == 0
         with anyio.fail_after(20):
-            while not close_stalled(server, head_seconds=60, stuck_seconds=0):
+            while not close_stalled(server, header_seconds=60, stall_seconds=0):
                 await anyio.sleep(0.01)
             await ended.wait()
 

@@ -9,11 +9,11 @@ import httpx
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from apexbridge.server.console.assets import CONTENT_SECURITY_POLICY, ROUTES
+from apexbridge.server.console.routes import CONTENT_SECURITY_POLICY, ROUTES
 from apexbridge.settings import Config, load
 from tests.server.live_server import serving
 
-CONSOLE = Path(__file__).parents[2] / "src" / "apexbridge" / "server" / "console"
+CONSOLE = Path(__file__).parents[2] / "src" / "apexbridge" / "server" / "console" / "static"
 FILES = sorted(str(path.relative_to(CONSOLE)) for path in CONSOLE.rglob("*") if path.is_file())
 
 

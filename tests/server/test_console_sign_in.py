@@ -9,9 +9,9 @@ import pytest
 from starlette.responses import Response
 
 from apexbridge.api_keys import SCOPES, ApiKey
-from apexbridge.server.console import sign_in
+from apexbridge.server.auth import SESSION_SECONDS, TOKEN_SECONDS, ConsoleSessions
+from apexbridge.server.console import routes as console
 from apexbridge.server.routing import RequestContext, Route
-from apexbridge.server.sessions import SESSION_SECONDS, TOKEN_SECONDS, ConsoleSessions
 from apexbridge.settings import load
 from tests.server.live_server import Serving, serving
 from tests.server.raw_http import Answer, ask
@@ -22,13 +22,13 @@ PATH = "/v1/console/session"
 JSON = {"Content-Type": "application/json"}
 
 
-async def _hello(call: RequestContext) -> Response:
-    return Response(call.caller.id)
+async def _hello(ctx: RequestContext) -> Response:
+    return Response(ctx.caller.id)
 
 
 ROUTES = (
     Route(method="GET", path="/hello", endpoint=_hello, summary="", scope="skills:write"),
-    *sign_in.ROUTES,
+    *console.ROUTES,
 )
 
 
@@ -44,7 +44,7 @@ class Clock:
 def test_a_token_works_once_and_not_for_long() -> None:
     clock = Clock()
     sessions = ConsoleSessions(clock)
-    token, late = sessions.offer(), sessions.offer()
+    token, late = sessions.issue_token(), sessions.issue_token()
     cookie = sessions.sign_in(token)
     assert cookie is not None
     assert sessions.sign_in(token) is None
@@ -60,7 +60,7 @@ def test_a_token_works_once_and_not_for_long() -> None:
 def test_a_session_ends_after_its_time_or_when_somebody_leaves() -> None:
     clock = Clock()
     sessions = ConsoleSessions(clock)
-    one, other = (sessions.sign_in(sessions.offer()) for _ in range(2))
+    one, other = (sessions.sign_in(sessions.issue_token()) for _ in range(2))
     assert one is not None
     assert other is not None
     sessions.sign_out(one)
@@ -73,7 +73,7 @@ def test_a_session_ends_after_its_time_or_when_somebody_leaves() -> None:
 def test_sessions_do_not_pile_up() -> None:
     sessions = ConsoleSessions(Clock())
     key = ApiKey(id="k", name="k", scopes=("chat",), sha256="", created=0)
-    cookies = [sessions.sign_in_with(key) for _ in range(1_001)]
+    cookies = [sessions.sign_in_with_key(key) for _ in range(1_001)]
     assert sessions.find(cookies[0]) is None
     assert sessions.find(cookies[-1]) is not None
 
@@ -109,7 +109,7 @@ async def test_who_has_the_token_is_signed_in(server: Serving) -> None:
         "version": "0.1.0",
         "language": "en",
     }
-    token = server.house.sessions.offer()
+    token = server.house.sessions.issue_token()
     answer = await _sign_in(server, token)
     assert answer.status == 200
     assert answer.json["scopes"] == list(SCOPES)
@@ -149,7 +149,7 @@ async def test_a_key_signs_in_too_and_its_end_ends_the_session(server: Serving) 
 async def test_behind_tls_the_cookie_stays_there(server: Serving) -> None:
     host = server.url.removeprefix("http://")
     told = {"Origin": f"http://{host}"}
-    token = server.house.sessions.offer()
+    token = server.house.sessions.issue_token()
     answer = await _sign_in(server, token, **told)
     assert "Secure" not in answer.headers["set-cookie"]
 
@@ -163,7 +163,7 @@ async def test_a_cookie_that_says_nothing_is_nobodys(server: Serving, cookie: st
 async def test_a_clock_that_jumps_signs_nobody_out_and_ends_nothing(
     server: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = await _sign_in(server, server.house.sessions.offer())
+    answer = await _sign_in(server, server.house.sessions.issue_token())
     mine = {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
     real = time.time
     for jump in (-3e8, 3e8):

@@ -33,9 +33,9 @@ async def test_it_lives_and_is_ready_unless_it_begins_or_ends(server: Serving) -
 
     assert await said("/healthz") == (200, "ok")
     assert await said("/readyz") == (200, "ready")
-    server.house.traffic.is_starting = True
+    server.house.concurrency.is_starting = True
     assert await said("/readyz") == (503, "starting")
-    server.house.traffic.stop()
+    server.house.concurrency.stop()
     assert await said("/readyz") == (503, "stopping")
     assert await said("/healthz") == (200, "ok")
     refused = await ask(server.url, "/v1/models")
@@ -74,18 +74,18 @@ async def test_the_sandbox_is_told_once_it_is_known(server: Serving) -> None:
 
 def test_turns_tools_tokens_and_runs_are_counted() -> None:
     metrics = Metrics()
-    metrics.happened(
+    metrics.on_event(
         TurnFinished(
             session_id="s", turn_id="t", finish="stop", text="", input_tokens=7, output_tokens=3
         )
     )
     for fails in (True, False, False):
-        metrics.happened(
+        metrics.on_event(
             ToolFinished(session_id="s", call_id="c", tool="Mine", seconds=1, is_error=fails)
         )
-    metrics.happened(CatalogChanged(added=("very-private",), cause="install"))
-    metrics.ran("timeout")
-    text = metrics.text().decode()
+    metrics.on_event(CatalogChanged(added=("very-private",), cause="install"))
+    metrics.record_run("timeout")
+    text = metrics.render().decode()
     for line in (
         'apexbridge_turns_total{finish="stop"} 1.0',
         'apexbridge_tokens_total{direction="input"} 7.0',

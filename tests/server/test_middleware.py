@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from apexbridge.server import health
-from apexbridge.server.console import sign_in
+from apexbridge.server.console import routes as console
 from apexbridge.server.routing import RequestContext, Route
 from apexbridge.settings import load
 from tests.server.live_server import Serving, serving
@@ -22,26 +22,26 @@ pytestmark = pytest.mark.anyio
 JSON = {"Content-Type": "application/json"}
 
 
-async def _echo(call: RequestContext) -> Response:
-    return Response(await call.request.body(), media_type="application/json")
+async def _echo(ctx: RequestContext) -> Response:
+    return Response(await ctx.request.body(), media_type="application/json")
 
 
-async def _hello(call: RequestContext) -> Response:
+async def _hello(ctx: RequestContext) -> Response:
     return Response(b"{}", media_type="application/json")
 
 
-async def _fails(call: RequestContext) -> Response:
+async def _fails(ctx: RequestContext) -> Response:
     raise ZeroDivisionError("the secret is sk-verysecret0123456789")
 
 
-async def _listen(call: RequestContext) -> Response:
+async def _listen(ctx: RequestContext) -> Response:
     async def events() -> AsyncGenerator[bytes]:
         yield b"data: 1\n\n"
 
     return StreamingResponse(events(), media_type="text/event-stream")
 
 
-async def _late_fault(call: RequestContext) -> Response:
+async def _late_fault(ctx: RequestContext) -> Response:
     async def pieces() -> AsyncGenerator[bytes]:
         yield b"begun"
         raise ZeroDivisionError
@@ -56,13 +56,13 @@ async def _mounted(scope: Scope, receive: Receive, send: Send) -> None:
 ROUTES = (
     Route(method="POST", path="/echo", endpoint=_echo, summary="", scope="chat"),
     Route(method="PATCH", path="/echo", endpoint=_echo, summary="", scope="chat"),
-    Route(method="POST", path="/up", endpoint=_echo, summary="", scope="chat", uploads=True),
+    Route(method="POST", path="/up", endpoint=_echo, summary="", scope="chat", multipart=True),
     Route(method="GET", path="/hello", endpoint=_hello, summary="", scope="chat"),
     Route(method="GET", path="/console/", endpoint=_hello, summary="", scope=None),
     Route(method="GET", path="/fails", endpoint=_fails, summary="", scope=None),
     Route(method="GET", path="/late", endpoint=_late_fault, summary="", scope=None),
     Route(method="GET", path="/events", endpoint=_listen, summary="", scope="chat"),
-    *sign_in.ROUTES,
+    *console.ROUTES,
     *health.ROUTES,
 )
 
@@ -347,7 +347,7 @@ async def test_what_nobody_expected_is_told_to_the_log_alone(
     answer = await ask(server.url, "/fails")
     assert (answer.status, answer.code) == (500, "server_failed")
     assert b"secret" not in answer.body
-    assert "A request failed" in caplog.text
+    assert "Unhandled exception in a request" in caplog.text
 
 
 async def test_a_fault_after_the_beginning_cuts_the_answer_off(server: Serving) -> None:

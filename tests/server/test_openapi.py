@@ -25,7 +25,7 @@ with warnings.catch_warnings():  # it opens a file of its own without an encodin
     from schemathesis.specs.openapi import checks
 
 _ENDLESS = "text/event-stream"
-_TRIED = [route for route in ROUTES if route.media != _ENDLESS]
+_TRIED = [route for route in ROUTES if route.media_type != _ENDLESS]
 _EXAMPLES = 5
 _CHECKS: list[Any] = [
     getattr(common, "not_a_server_error"),  # noqa: B009  # its type is not known in full
@@ -85,7 +85,7 @@ def _tries() -> Iterator[Any]:
     """What can be asked wrongly is asked wrongly, too."""
     for route in _TRIED:
         for mode in ("positive", "negative"):
-            if mode == "positive" or route.takes or route.asks:
+            if mode == "positive" or route.body or route.query:
                 yield pytest.param(route, mode, id=f"{route.method} {route.path} {mode}")
 
 

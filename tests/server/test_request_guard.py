@@ -30,20 +30,20 @@ def test_an_address_is_known_for_what_it_is(host: str, loopback: bool, everywher
 @pytest.mark.promise("S02")
 def test_who_listens_everywhere_answers_for_few_names() -> None:
     names = HostPolicy(ServerSettings(host="0.0.0.0", allowed_hosts=("box.example.org",)))
-    assert names.is_ours(b"127.0.0.1:8484", 8484)
-    assert names.is_ours(b"[::1]:8484", 8484)
-    assert names.is_ours(b"box.example.org:1", 8484)
-    assert not names.is_ours(b"localhost:8484", 8484)
-    assert not names.is_ours(b"10.0.0.1:8484", 8484)
-    assert not names.is_ours(b"0.0.0.0:8484", 8484)
-    assert not names.is_ours(b"127.0.0.1:8484", None)
+    assert names.allows_host(b"127.0.0.1:8484", 8484)
+    assert names.allows_host(b"[::1]:8484", 8484)
+    assert names.allows_host(b"box.example.org:1", 8484)
+    assert not names.allows_host(b"localhost:8484", 8484)
+    assert not names.allows_host(b"10.0.0.1:8484", 8484)
+    assert not names.allows_host(b"0.0.0.0:8484", 8484)
+    assert not names.allows_host(b"127.0.0.1:8484", None)
 
 
 def test_its_own_address_is_a_name_and_a_usual_port_is_left_out() -> None:
     names = HostPolicy(ServerSettings(host="10.0.0.1"))
-    assert names.is_ours(b"10.0.0.1:8484", 8484)
-    assert not names.is_ours(b"10.0.0.1", 8484)
-    assert names.is_ours(b"10.0.0.1", 80)
-    assert HostPolicy(ServerSettings(host="::1")).is_ours(b"[::1]:80", 80)
+    assert names.allows_host(b"10.0.0.1:8484", 8484)
+    assert not names.allows_host(b"10.0.0.1", 8484)
+    assert names.allows_host(b"10.0.0.1", 80)
+    assert HostPolicy(ServerSettings(host="::1")).allows_host(b"[::1]:80", 80)
     assert format_host("::1") == "[::1]"
     assert format_host("[::1]") == "[::1]"

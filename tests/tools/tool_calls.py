@@ -21,7 +21,7 @@ def context(place: Path, *, read: tuple[Path, ...] = (), cwd: Path | None = None
         cwd=cwd or place,
         emit=EventLog(),
         spawn=no_child,
-        reach=PathScope(read=read, write=(place,)),
+        scope=PathScope(read=read, write=(place,)),
     )
 
 

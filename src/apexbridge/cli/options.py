@@ -1,10 +1,16 @@
-"""The flags and arguments that many commands have."""
+"""Options and arguments that several commands share."""
 
 from typing import Annotated
 
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON envelope on stdout.")]
-Name = Annotated[str, typer.Argument(help="The skill's name.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+Name = Annotated[str, typer.Argument(help="The skill's name.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be done, without doing it.")
+]
+AllowFindings = Annotated[
+    bool, typer.Option("--allow-findings", help="Install despite findings of the security scan.")
+]

@@ -1,4 +1,4 @@
-"""What every command shares: one envelope, one way to fail, text that harms no terminal."""
+"""Command output: text or a JSON envelope, exit codes, and terminal escape sanitization."""
 
 import json
 import sys
@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NoReturn
+
+import typer
 
 from apexbridge import errors, locales
 from apexbridge.settings import Config, default_language, load
@@ -20,7 +22,7 @@ Flags = Mapping[str, object]
 
 
 class ExitCode(IntEnum):
-    """What a command's exit code means."""
+    """Exit codes of all commands."""
 
     OK = 0
     FAILURE = 1
@@ -57,7 +59,7 @@ _EXIT_BY_CLASS: tuple[tuple[type[errors.ApexBridgeError], ExitCode], ...] = (
 
 
 def exit_code_for(error: errors.ApexBridgeError) -> ExitCode:
-    """The exit code of an error."""
+    """Exit code for an error, by its code and else by its class."""
     if error.code in _EXIT_BY_CODE:
         return _EXIT_BY_CODE[error.code]
     return next(
@@ -66,7 +68,7 @@ def exit_code_for(error: errors.ApexBridgeError) -> ExitCode:
 
 
 def sanitize(text: object) -> str:
-    r"""Make text from a skill harmless on a terminal: what would steer it is written out.
+    r"""Escape control and invisible characters, against terminal escape injection by a skill.
 
     >>> visible("a\x1b[2Jb")
     'a\\x1b[2Jb'
@@ -89,47 +91,54 @@ def _sanitize_char(char: str) -> str:
 
 @dataclass(slots=True)
 class Output:
-    """One command's way to its reader."""
+    """Output of one command: human-readable text, or one JSON envelope with `--json`."""
 
     command: str
     as_json: bool
     is_quiet: bool
     flags: Flags
     language: locales.Language = "en"
-    _loaded: list[Config] = field(default_factory=list[Config])
+    _config: list[Config] = field(default_factory=list[Config])
 
     @property
-    def loaded(self) -> Config:
-        """The settings, read on first use."""
-        if not self._loaded:
-            self._loaded.append(load(flags=self.flags))
-            self.language = self._loaded[0].language
-        return self._loaded[0]
+    def config(self) -> Config:
+        """The settings, loaded on first use."""
+        if not self._config:
+            self._config.append(load(flags=self.flags))
+            self.language = self._config[0].language
+        return self._config[0]
 
-    def text(self, key: str, *, table: locales.Table = "cli", **fields: object) -> str:
-        """Render a text in the user's language, its fields sanitized for the terminal."""
+    def text(self, key: str, /, **fields: object) -> str:
+        """Render a text of the terminal, its fields sanitized."""
+        return self._render("cli", key, fields)
+
+    def diagnostic(self, key: str, **fields: object) -> str:
+        """Render a text of the diagnostics, its fields sanitized."""
+        return self._render("doctor", key, fields)
+
+    def _render(self, table: locales.Table, key: str, fields: Mapping[str, object]) -> str:
         safe = {name: sanitize(value) for name, value in fields.items()}
         return locales.text(table, key, self.language, **safe)
 
-    def asks(self, key: str, **fields: object) -> bool:
-        """Ask a person to agree; where there is none, the answer is no."""
+    def confirm(self, key: str, **fields: object) -> bool:
+        """Ask the user for confirmation; without a terminal the answer is no."""
         if self.as_json or not sys.stdin.isatty():
             return False
         print(self.text(key, **fields), end=" ", flush=True)
         return sys.stdin.readline().strip().lower() in {"y", "yes", "是", "好"}
 
     def line(self, text: str) -> None:
-        """Print one line of people's text; nowhere when quiet or when JSON was asked for."""
+        """Print a line on stdout, unless `--quiet` or `--json` is given."""
         if not (self.is_quiet or self.as_json):
             print(text)
 
     def note(self, text: str) -> None:
-        """Print one line beside the output, on stderr."""
+        """Print a line on stderr, unless `--quiet` or `--json` is given."""
         if not (self.is_quiet or self.as_json):
             print(text, file=sys.stderr)
 
     def table(self, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-        """Print rows: a table on a terminal, and into a pipe plain lines with tabs, never cut."""
+        """Print rows: a table on a terminal, tab-separated and untruncated into a pipe."""
         if self.is_quiet or self.as_json:
             return
         cells = [[sanitize(cell) for cell in row] for row in rows]
@@ -141,7 +150,7 @@ class Output:
     def finish(
         self, data: object, render: Callable[[], None], code: ExitCode = ExitCode.OK
     ) -> None:
-        """End the command: the envelope for programs, or the rendering for people."""
+        """End the command: print the JSON envelope or the rendered text, and set the exit code."""
         if self.as_json:
             self._envelope(ok=code is ExitCode.OK, data=data, error=None)
         else:
@@ -150,45 +159,51 @@ class Output:
             raise SystemExit(code)
 
     def fail(self, error: errors.ApexBridgeError) -> NoReturn:
-        """End the command with an error, in the reader's language."""
-        said = error.localized(self.language)
+        """End the command with a localized error and its exit code."""
+        localized = error.localized(self.language)
         if self.as_json:
-            body = {"code": error.code, "message": said.message, "hint": said.hint, "param": None}
+            body = {
+                "code": error.code,
+                "message": localized.message,
+                "hint": localized.hint,
+                "param": None,
+            }
             self._envelope(ok=False, data=None, error=body)
-        print(f"{self.text('error')}: {sanitize(said.message)} [{error.code}]", file=sys.stderr)
-        if said.hint:
-            print(f"{self.text('hint')}: {sanitize(said.hint)}", file=sys.stderr)
+        print(
+            f"{self.text('error')}: {sanitize(localized.message)} [{error.code}]", file=sys.stderr
+        )
+        if localized.hint:
+            print(f"{self.text('hint')}: {sanitize(localized.hint)}", file=sys.stderr)
         raise SystemExit(exit_code_for(error))
 
     def _envelope(self, *, ok: bool, data: object, error: object) -> None:
         envelope = {"ok": ok, "command": self.command, "data": data, "error": error}
-        is_wide = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-        print(json.dumps(envelope, ensure_ascii=not is_wide, default=str))
+        is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+        print(json.dumps(envelope, ensure_ascii=not is_utf8, default=str))
 
-    def problem(self, problem: Problem) -> dict[str, object]:
-        """A problem as programs read it."""
-        said = problem.localized(self.language)
+    def problem_to_json(self, problem: Problem) -> dict[str, object]:
+        """Serialize a problem for the JSON envelope."""
+        localized = problem.localized(self.language)
         return {
             "code": problem.code,
             "severity": problem.severity,
             "where": problem.where,
-            "message": said.message,
-            "hint": said.hint,
+            "message": localized.message,
+            "hint": localized.hint,
         }
 
-    def problem_lines(self, problem: Problem) -> None:
-        """A problem as people read it."""
-        said = problem.localized(self.language)
+    def print_problem(self, problem: Problem) -> None:
+        """Print a problem with its location, severity and hint."""
+        localized = problem.localized(self.language)
         severity = self.text(f"severity_{problem.severity}")
-        self.line(
-            f"  {sanitize(problem.where)}  {severity}  {sanitize(said.message)} [{problem.code}]"
-        )
-        if said.hint:
-            self.line(f"      {sanitize(said.hint)}")
+        where, message = sanitize(problem.where), sanitize(localized.message)
+        self.line(f"  {where}  {severity}  {message} [{problem.code}]")
+        if localized.hint:
+            self.line(f"      {sanitize(localized.hint)}")
 
 
 def _draw_table(heads: list[str], rows: list[list[str]]) -> None:
-    """A table that knows how wide Chinese is; only its last column gives way."""
+    """Draw a table with CJK cell widths; only the last column is truncated."""
     from rich import box
     from rich.cells import cell_len
     from rich.console import Console
@@ -197,12 +212,12 @@ def _draw_table(heads: list[str], rows: list[list[str]]) -> None:
 
     console = Console()
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    room = console.width - _GAP * len(heads)
+    available = console.width - _GAP * len(heads)
     for position, head in enumerate(heads):
         widest = max(cell_len(text) for text in (head, *(row[position] for row in rows)))
         width = widest if position == len(heads) - 1 else min(widest, _MAX_COLUMN_WIDTH)
-        width = min(width, max(room, 1))
-        room -= width
+        width = min(width, max(available, 1))
+        available -= width
         grid.add_column(Text(head), no_wrap=True, width=width)
         for row in rows:
             text = Text(row[position])
@@ -214,24 +229,32 @@ def _draw_table(heads: list[str], rows: list[list[str]]) -> None:
 
 
 @contextmanager
-def command_output(
-    command: str, *, as_json: bool, is_quiet: bool, flags: Flags | None
-) -> Generator[Output]:
-    """Run a command's body; our errors end it with their exit code and the reader's words."""
-    out = Output(command, as_json, is_quiet, flags or {}, default_language())
+def command_output(context: typer.Context, *, json: bool, quiet: bool) -> Generator[Output]:
+    """Run a command's body; an `ApexBridgeError` ends it with a message and its exit code."""
+    flags: Flags = context.obj or {}
+    out = Output(_command_name(context), json, quiet, flags, default_language())
     try:
-        out.language = out.loaded.language
+        out.language = out.config.language
         yield out
     except errors.ApexBridgeError as error:
         out.fail(error)
     except BrokenPipeError:
-        raise
+        raise  # an OSError, but `main` handles it: the reader of a pipe went away
     except OSError as error:
         out.fail(_to_storage_error(error))
 
 
+def _command_name(context: typer.Context) -> str:
+    """Name of the command with its group ("keys ls"), without the program's."""
+    names, at = list[str](), context
+    while at.parent is not None:
+        names.append(at.info_name or "")
+        at = at.parent
+    return " ".join(reversed(names))
+
+
 def _to_storage_error(error: OSError) -> errors.StorageError:
-    """What the system refused, in our words."""
+    """Map an OSError to a `StorageError` with a code and the path."""
     path = sanitize(error.filename) if error.filename else "-"
     code = "path_missing" if isinstance(error, FileNotFoundError) else "path_unreadable"
     return errors.StorageError(error.strerror or str(error), code=code, path=path)

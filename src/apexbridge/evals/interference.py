@@ -74,7 +74,7 @@ async def measure_coexistence(
         RetrievalError: If the embedder fails.
     """
     await index.refresh()
-    owned = {name: index.shelf.texts[row] for name, row in sorted(index.shelf.row_of.items())}
+    owned = {name: index.memory.texts[row] for name, row in sorted(index.memory.row_of.items())}
     tally = _Tally()
     for done, (name, texts) in enumerate(owned.items(), 1):
         for query in stated_purposes(texts)[:queries_each]:
@@ -98,8 +98,8 @@ async def measure_coexistence(
 
 async def _compare_neighbours(index: SkillIndex, name: str, alike: float, tally: _Tally) -> None:
     async with index.lock:
-        row = index.shelf.row_of.get(name)
-        near = [] if row is None else index.shelf.near(row, _NEIGHBOURS)
+        row = index.memory.row_of.get(name)
+        near = [] if row is None else index.memory.nearest_to_row(row, _NEIGHBOURS)
     for other, cosine in near:
         if cosine > alike:
             first, second = sorted((name, other))
@@ -205,8 +205,8 @@ def _queries(
 
 
 def _queries_from_index(index: SkillIndex, name: str) -> Sequence[str]:
-    row = index.shelf.row_of.get(name)
-    return () if row is None else stated_purposes(index.shelf.texts[row])
+    row = index.memory.row_of.get(name)
+    return () if row is None else stated_purposes(index.memory.texts[row])
 
 
 def _rank_changes(before: Sequence[Hit], after: Sequence[Hit]) -> Iterator[tuple[str, int]]:

@@ -46,7 +46,7 @@ def scan_folder(root: Path, others: Mapping[str, str] | None = None) -> Report:
         is_partial = True
     known = {name: text for name, text in (others or {}).items() if name != root.name}
     return scan_skill(
-        ScanTarget(folder=root.name, files=tuple(files), others=known, is_partial=is_partial)
+        ScanTarget(folder=root.name, files=tuple(files), known_skills=known, is_partial=is_partial)
     )
 
 

@@ -55,7 +55,7 @@ def localize(code: str, details: Mapping[str, object], language: Language = "en"
     return LocalizedText(template.message.format_map(values), template.hint.format_map(values))
 
 
-def text(table: Table, key: str, language: Language, **fields: object) -> str:
+def text(table: Table, key: str, language: Language, /, **fields: object) -> str:
     """Render one text of a table.
 
     Raises:

@@ -1,1 +1,1 @@
-"""The MCP door: skills as tools, prompts and resources, over standard streams and HTTP."""
+"""MCP server: skills as tools, prompts and resources, over stdio and streamable HTTP."""

@@ -1,4 +1,4 @@
-"""What may be done through this door: the same rules, approvals and hooks as in a conversation."""
+"""MCP authorization: API key scopes, permission rules, and approval by elicitation."""
 
 import hashlib
 import uuid
@@ -31,37 +31,37 @@ from apexbridge.tools.base import (
 )
 
 AsgiScope = MutableMapping[str, Any]
-"""What an ASGI server says of a request."""
+"""ASGI connection scope."""
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 ScopeCheck = Callable[[AsgiScope, Scope], bool]
-"""Whether whoever made a request may do what a scope stands for."""
+"""Returns whether the caller of a request has an API key scope."""
 
 READ: Scope = "skills:read"
 EXEC: Scope = "exec"
 
 
 class Caller(Protocol):
-    """Who made a request, as the server before this door found out."""
+    """Authenticated caller that the HTTP server stores in the ASGI scope."""
 
     @property
     def id(self) -> str:
-        """Empty for one without a key."""
+        """Id of the API key; empty if anonymous."""
         ...
 
-    def may(self, scope: Scope) -> bool:
-        """Whether a scope was given to it."""
+    def has_scope(self, scope: Scope) -> bool:
+        """Return whether the caller has a scope."""
         ...
 
 
 def caller_has_scope(request: AsgiScope, scope: Scope) -> bool:
-    """Ask the caller that the server noted; where it noted none, nothing is allowed."""
+    """Check the scope of the authenticated caller; without one nothing is allowed."""
     caller: Caller | None = request.get("state", {}).get("caller")
-    return caller is not None and caller.may(scope)
+    return caller is not None and caller.has_scope(scope)
 
 
 def scope_error(request: AsgiScope | None, scope: Scope) -> RequestError:
-    """The error for a caller without a scope, or without a key."""
+    """Return the error for a missing scope, or a missing API key."""
     caller: Caller | None = (request or {}).get("state", {}).get("caller")
     is_known = caller is not None and bool(caller.id)
     return RequestError(code="scope_missing" if is_known else "key_missing", scope=scope)
@@ -77,23 +77,23 @@ _ALLOW_SCHEMA: dict[str, Any] = {
 
 
 class ElicitationApprover:
-    """Asks through the client of one call; a yes holds for this call only.
+    """Approver (human in the loop) that elicits the answer from the MCP client.
 
-    A client of the newer kind is never asked meanwhile: the call ends with the questions in place
-    of a result, and is made again with their answers.
+    A client of the stateless protocol cannot be asked during a call: the call returns the
+    elicitation requests in place of a result, and the client repeats it with the responses.
     """
 
     def __init__(
-        self, ctx: Context, given: Mapping[str, Any] | None, language: locales.Language
+        self, ctx: Context, responses: Mapping[str, Any] | None, language: locales.Language
     ) -> None:
-        self._ctx, self._given = ctx, given or {}
+        self._ctx, self._responses = ctx, responses or {}
         self._language: locales.Language = language
         self.turn = anyio.Lock()
-        self.open: dict[str, types.ElicitRequest] = {}
-        """What the client has to ask before the call can be made."""
+        self.requests: dict[str, types.ElicitRequest] = {}
+        """Elicitation requests to return to a client of the stateless protocol."""
 
     async def __call__(self, request: PermissionRequest, decision: Decision) -> Answer:
-        """Answer for a person."""
+        """Ask for approval of a permission request."""
         about = {"tool": request.tool, "argument": request.argument[:_MAX_ARGUMENT_CHARS]}
         message = locales.localize("client_asks", about, self._language).message
         if self._ctx.session.can_send_request:
@@ -101,20 +101,20 @@ class ElicitationApprover:
                 message, _ALLOW_SCHEMA, self._ctx.request_id
             )
             return _to_answer(answer)
-        written = f"{request.tool}\0{request.argument}".encode("utf-8", "surrogatepass")
-        key = f"allow-{hashlib.sha256(written).hexdigest()[:16]}"
-        given = self._given.get(key)
-        if isinstance(given, types.ElicitResult):
-            return _to_answer(given)
+        identity = f"{request.tool}\0{request.argument}".encode("utf-8", "surrogatepass")
+        key = f"allow-{hashlib.sha256(identity).hexdigest()[:16]}"
+        response = self._responses.get(key)
+        if isinstance(response, types.ElicitResult):
+            return _to_answer(response)
         params = types.ElicitRequestFormParams(message=message, requested_schema=_ALLOW_SCHEMA)
-        self.open[key] = types.ElicitRequest(params=params)
+        self.requests[key] = types.ElicitRequest(params=params)
         return "no"
 
 
 def can_elicit(ctx: Context) -> bool:
-    """Whether the client says that it can put a form before a person."""
-    able = ctx.session.client_capabilities
-    return able is not None and able.elicitation is not None
+    """Return whether the client declares the elicitation capability."""
+    capabilities = ctx.session.client_capabilities
+    return capabilities is not None and capabilities.elicitation is not None
 
 
 def _to_answer(result: types.ElicitResult) -> Answer:
@@ -123,19 +123,25 @@ def _to_answer(result: types.ElicitResult) -> Answer:
 
 
 class ToolCaller:
-    """Carries out calls of tools for clients, which have no conversation with us."""
+    """Calls tools for MCP clients, under the same permission rules and hooks as a chat session."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._session_id = f"mcp:{uuid.uuid4().hex}"
 
     def is_denied(self, name: str) -> bool:
+<<<<<<< HEAD
         """Whether a rule forbids a skill: then it is not there for any client."""
         return self._runtime.chat_service.agent.deps.permissions.is_skill_denied(name)
+=======
+        """Return whether a permission rule denies a skill, which then no client can see."""
+        return self._runtime.chat_service.parts.offering.is_denied(name)
+>>>>>>> main
 
-    async def carry_out(
-        self, tool: Tool, call_id: str, written: str, approver: Approver | None
+    async def call(
+        self, tool: Tool, call_id: str, arguments: str, approver: Approver | None
     ) -> ToolCallOutcome:
+<<<<<<< HEAD
         """Call a tool with arguments as JSON; what went wrong stands in the result."""
         chatting, emit = self._runtime.chat_service, self._runtime.events.emit
         # It is never stored: it is there for the hooks of settings, and for tools that look it up.
@@ -143,26 +149,40 @@ class ToolCaller:
         checker = replace(chatting.agent.deps.permissions, approver=approver)
         # The record is not stored: there is no turn.
         permissions = TurnPermissions(checker, session, TurnRecord.new(session.id), emit)
+=======
+        """Call a tool with JSON arguments; errors are part of the outcome."""
+        chatting, emit = self._runtime.chat_service, self._runtime.emit
+        # Never stored: hooks and tools need a session to refer to.
+        session = await chatting.session(self._session_id)
+        guard = replace(chatting.parts.guard, approver=approver)
+        record = TurnRecord.new(session.id)  # required by the guard, and discarded
+>>>>>>> main
         context = ToolContext(
             session_id=session.id,
             call_id=call_id,
             cwd=session.cwd,
             emit=emit,
             spawn=_no_subagent,
+<<<<<<< HEAD
             reach=PathScope(write=(session.cwd,)),
             allow=permissions.allow,
             fire=permissions.fire,
+=======
+            scope=PathScope(write=(session.cwd,)),
+            allow=guard.allow_for(session, record),
+            fire=guard.fire_for(session, emit, record),
+>>>>>>> main
         )
-        only = ToolRegistry()
-        only.add(tool)
-        call = ToolCall(id=call_id, name=tool.spec.name, arguments=written)
-        return await dispatch(call, only, context)
+        registry = ToolRegistry()
+        registry.add(tool)
+        call = ToolCall(id=call_id, name=tool.spec.name, arguments=arguments)
+        return await dispatch(call, registry, context)
 
     async def invoke(self, name: str, arguments: str) -> ToolResult:
-        """Invoke a skill in a conversation of its own, which nobody goes on with.
+        """Invoke a skill in a temporary session.
 
         Raises:
-            ApexBridgeError: If the skill cannot be used.
+            ApexBridgeError: If the skill cannot be invoked.
         """
         session_id = f"mcp:{uuid.uuid4().hex}"
         try:
@@ -173,4 +193,4 @@ class ToolCaller:
 
 
 async def _no_subagent(request: SubagentRequest) -> str:
-    raise ToolFailedError("a client's call has no session to work in", name=request.skill)
+    raise ToolFailedError("MCP tool calls cannot start subagents", name=request.skill)

@@ -1,4 +1,4 @@
-"""Prompts: one for each skill that a user may call, filled in as everywhere else."""
+"""MCP prompts: one for each user-invocable skill."""
 
 import re
 import shlex
@@ -19,7 +19,7 @@ _REQUIRED_ARGUMENT = re.compile(r"<([^<>\[\]]+)>")
 
 
 def to_prompt(skill: Skill, language: locales.Language) -> types.Prompt:
-    """How a client shows the skill: its arguments by the names that its author gave them."""
+    """Convert a skill to an MCP prompt, with the argument names of its frontmatter."""
     hint = (
         skill.manifest.argument_hint or locales.localize("prompt_arguments", {}, language).message
     )
@@ -36,16 +36,16 @@ def to_prompt(skill: Skill, language: locales.Language) -> types.Prompt:
 
 
 def join_arguments(skill: Skill, given: Mapping[str, str]) -> str:
-    """What a user would have typed behind the skill's name.
+    """Join prompt arguments to the text that a user would type after the slash command.
 
     Raises:
-        RequestError: If an argument is unknown, missing or far too long.
+        RequestError: If an argument is unknown, missing or too long.
     """
     prompt = to_prompt(skill, "en").arguments or []
     known = [argument.name for argument in prompt]
     unknown = [name for name in given if name not in known]
     if unknown:
-        detail = f"'{unknown[0][:100]}' is no argument of it; there are: {', '.join(known)}"
+        detail = f"'{unknown[0][:100]}' is not an argument; known arguments: {', '.join(known)}"
         raise RequestError(detail, param=unknown[0][:100])
     if sum(map(len, given.values())) > MAX_ARGUMENT_CHARS:
         raise RequestError(f"the arguments have more than {MAX_ARGUMENT_CHARS} characters")
@@ -63,14 +63,14 @@ def join_arguments(skill: Skill, given: Mapping[str, str]) -> str:
 
 
 def _quote_words(values: Sequence[str]) -> str:
-    """Values as words in turn; empty ones at the end were not given."""
+    """Quote values as shell words; trailing empty ones were not given."""
     while values and not values[-1]:
         values = values[:-1]
     return " ".join(map(shlex.quote, values))
 
 
 def to_prompt_result(skill: Skill, result: ToolResult) -> types.GetPromptResult:
-    """What an invocation came to, as messages of a user."""
+    """Convert the result of an invocation to user messages."""
     texts = [message.text for message in result.messages if isinstance(message, UserMessage)]
     return types.GetPromptResult(
         description=skill.summary[:_MAX_DESCRIPTION],

@@ -1,4 +1,4 @@
-"""Resources: every file of every skill, by `skill://` address, with its digest."""
+"""MCP resources: files of skills by `skill://` URI, with pagination and the skills extension."""
 
 import base64
 import binascii
@@ -27,17 +27,19 @@ from apexbridge.skills.model import Skill
 from apexbridge.sources.mcp.skills_extension import EXTENSION
 
 PAGE_SIZE = 50
-"""Skills on a page."""
+"""Skills per page."""
 _MAX_CURSOR_CHARS = 2_000
 
 
 def paginate(
     skills: Sequence[Skill], cursor: str | None, size: int = PAGE_SIZE
 ) -> tuple[Sequence[Skill], str | None]:
-    """The skills of one page, and how to ask for the next; none where this is the last.
+    """Return a page of skills, and the cursor of the next page; None on the last one.
+
+    The cursor encodes a name and not an offset, so that it survives changes of the list.
 
     Raises:
-        MCPError: If the cursor is none that was given out.
+        MCPError: If the cursor is invalid.
     """
     ordered = sorted(skills, key=lambda skill: skill.name)
     start = (
@@ -56,20 +58,20 @@ def _decode_cursor(cursor: str) -> str:
     try:
         return base64.b64decode(cursor[:_MAX_CURSOR_CHARS], altchars=b"-_", validate=True).decode()
     except (ValueError, binascii.Error):
-        raise MCPError(types.INVALID_PARAMS, "[request_invalid] no such cursor") from None
+        raise MCPError(types.INVALID_PARAMS, "[request_invalid] invalid cursor") from None
 
 
 _MAX_DESCRIPTION = 1_024
 
 
 def resource_templates() -> list[types.ResourceTemplate]:
-    """How an address is made."""
+    """Return the URI template of skill files."""
     description = "A file of a skill; SKILL.md holds its instructions."
     return [types.ResourceTemplate(name="skill", uri_template=TEMPLATE, description=description)]
 
 
 def to_resource(skill: Skill, file: SkillFile) -> types.Resource:
-    """A file as it is listed."""
+    """Convert a skill file to an MCP resource."""
     is_main = file.path == SKILL_MD
     return types.Resource(
         uri=file_uri(skill, file.path),
@@ -81,26 +83,26 @@ def to_resource(skill: Skill, file: SkillFile) -> types.Resource:
     )
 
 
-async def read_resource(shelf: VisibleSkills, uri: str) -> types.ReadResourceResult:
-    """The bytes behind an address.
+async def read_resource(skills: VisibleSkills, uri: str) -> types.ReadResourceResult:
+    """Read a skill file by URI.
 
     Raises:
-        RequestError: If it is no address of ours, or of no file.
-        SkillNotFoundError: With the names that come near.
+        RequestError: If the URI is malformed, or the file does not exist.
+        SkillNotFoundError: With similar names.
         ApexBridgeError: If the file cannot be read.
     """
-    name, skill, path = parse_uri(uri, shelf.find)
+    name, skill, path = parse_uri(uri, skills.find)
     if skill is None:
-        skill = shelf.get(name)
+        skill = skills.get(name)
     if not serves_files(skill):
         raise SkillNotFoundError(skill.name)
-    file = (await shelf.entries.of(skill)).files.get(path)
+    file = (await skills.manifests.get(skill)).files.get(path)
     if file is None:
-        files = (await shelf.entries.of(skill)).files
+        files = (await skills.manifests.get(skill)).files
         near = difflib.get_close_matches(path[:200], files, n=3)
         more = f"; did you mean {' / '.join(near)}?" if near else ""
         raise RequestError(f"{skill.name} has no file '{path[:200]}'{more}", param="uri")
-    data = await shelf.entries.read(skill, path)
+    data = await skills.manifests.read(skill, path)
     return types.ReadResourceResult(contents=[_content(uri, path, data)])
 
 
@@ -127,7 +129,7 @@ _CACHE_HINTS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 class GetSkillParams(types.RequestParams):
-    """Which skill, by the address of its SKILL.md."""
+    """Parameters of `skills/get`: the URI of a SKILL.md."""
 
     uri: str
 
@@ -135,39 +137,39 @@ class GetSkillParams(types.RequestParams):
 GuardedHandler = Callable[
     [Context, Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]
 ]
-"""Answers a caller that may read, and tells our errors as the protocol's."""
+"""Runs a handler for authorized callers, and converts its errors to JSON-RPC errors."""
 
 
 class SkillsExtension(Extension):
-    """Serves what our own source of MCP skills reads, and others' clients."""
+    """MCP extension with the requests `skills/list` and `skills/get`."""
 
     identifier = EXTENSION
 
     def __init__(
-        self, shelf: VisibleSkills, guarded: GuardedHandler, page: int = PAGE_SIZE
+        self, skills: VisibleSkills, guarded: GuardedHandler, page_size: int = PAGE_SIZE
     ) -> None:
-        self._shelf, self._guarded, self._page = shelf, guarded, page
+        self._skills, self._guarded, self._page_size = skills, guarded, page_size
 
     def methods(self) -> Sequence[MethodBinding]:
-        """The two requests that the extension adds."""
+        """Return the requests that the extension adds."""
         return (
-            MethodBinding("skills/list", types.PaginatedRequestParams, self._answer_list),
-            MethodBinding("skills/get", GetSkillParams, self._answer_get),
+            MethodBinding("skills/list", types.PaginatedRequestParams, self._handle_list),
+            MethodBinding("skills/get", GetSkillParams, self._handle_get),
         )
 
-    async def _answer_list(
+    async def _handle_list(
         self, ctx: Context, params: types.PaginatedRequestParams
     ) -> dict[str, Any]:
         return await self._guarded(ctx, lambda: self._list(params.cursor))
 
-    async def _answer_get(self, ctx: Context, params: GetSkillParams) -> dict[str, Any]:
+    async def _handle_get(self, ctx: Context, params: GetSkillParams) -> dict[str, Any]:
         return await self._guarded(ctx, lambda: self._get(params.uri))
 
     async def _list(self, cursor: str | None) -> dict[str, Any]:
-        served = [skill for skill in self._shelf.skills() if serves_files(skill)]
-        page, following = paginate(served, cursor, self._page)
-        entries = [(skill, await self._shelf.entries.of(skill)) for skill in page]
-        skills = [to_extension_json(skill, entry) for skill, entry in entries if entry.frontmatter]
+        served = [skill for skill in self._skills.skills() if serves_files(skill)]
+        page, following = paginate(served, cursor, self._page_size)
+        manifests = [(skill, await self._skills.manifests.get(skill)) for skill in page]
+        skills = [to_extension_json(skill, one) for skill, one in manifests if one.frontmatter]
         return {
             "skills": skills,
             **_CACHE_HINTS,
@@ -175,10 +177,10 @@ class SkillsExtension(Extension):
         }
 
     async def _get(self, uri: str) -> dict[str, Any]:
-        name, skill, path = parse_uri(uri, self._shelf.find)
+        name, skill, path = parse_uri(uri, self._skills.find)
         if skill is None:
-            skill = self._shelf.get(name)
-        entry = await self._shelf.entries.of(skill) if serves_files(skill) else None
+            skill = self._skills.get(name)
+        entry = await self._skills.manifests.get(skill) if serves_files(skill) else None
         if entry is None or not entry.frontmatter:
             raise SkillNotFoundError(skill.name)
         if path != SKILL_MD:

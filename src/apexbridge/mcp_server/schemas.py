@@ -1,4 +1,4 @@
-"""What our tools take and give, as schemas."""
+"""Input and output schemas of the MCP tools."""
 
 from pydantic import BaseModel, Field
 
@@ -11,7 +11,7 @@ _MAX_NAME = 300
 
 
 class SearchArguments(Arguments):
-    """What to look for."""
+    """Arguments of `search_skills`."""
 
     query: str = Field(
         min_length=1, max_length=2_000, description="The task, in English or Chinese."
@@ -20,7 +20,7 @@ class SearchArguments(Arguments):
 
 
 class LoadArguments(Arguments):
-    """Which skill, and what of it."""
+    """Arguments of `load_skill`."""
 
     name: str = Field(min_length=1, max_length=_MAX_NAME, description="The skill's name.")
     file: str = Field(
@@ -31,7 +31,7 @@ class LoadArguments(Arguments):
 
 
 class RunArguments(Arguments):
-    """Which script, with what."""
+    """Arguments of `run_skill`."""
 
     name: str = Field(min_length=1, max_length=_MAX_NAME, description="The skill's name.")
     script: str = Field(
@@ -51,7 +51,7 @@ class RunArguments(Arguments):
 
 
 class SearchHit(BaseModel):
-    """One skill that a search found."""
+    """Search hit."""
 
     name: str
     description: str
@@ -60,7 +60,7 @@ class SearchHit(BaseModel):
 
 
 class SearchResults(BaseModel):
-    """What a search found."""
+    """Output of `search_skills`."""
 
     query: str
     confidence: float = Field(description="How sure it is that any of them fits, from 0 to 1.")
@@ -69,7 +69,7 @@ class SearchResults(BaseModel):
 
 
 class LoadedFile(BaseModel):
-    """One file of a skill."""
+    """File of a skill."""
 
     path: str
     uri: str
@@ -78,24 +78,25 @@ class LoadedFile(BaseModel):
 
 
 class LoadedSkill(BaseModel):
-    """A skill's instructions, or one of its files, and which files there are."""
+    """Output of `load_skill`: instructions or a file, and the list of files."""
 
     name: str
     description: str
     text: str
-    is_cut: bool
+    truncated: bool
+    is_cut: bool = Field(description="Deprecated: use `truncated`.")
     files: list[LoadedFile]
 
 
 class OutputFile(BaseModel):
-    """A file that a script left."""
+    """Output file of a script."""
 
     name: str
     size: int
 
 
 class RunResult(BaseModel):
-    """What a script did."""
+    """Output of `run_skill`."""
 
     name: str
     outcome: str

@@ -1,4 +1,4 @@
-"""The door itself: every request of the protocol, answered from one runtime."""
+"""MCP server: request handlers for tools, prompts and resources of one runtime."""
 
 import difflib
 import json
@@ -54,15 +54,6 @@ from apexbridge.skills.model import Skill
 from apexbridge.tools.base import Tool
 from apexbridge.tools.typed import arguments_schema
 
-
-def to_mcp_error(error: ApexBridgeError, language: locales.Language) -> MCPError:
-    """The error of a request that is no call of a tool."""
-    said = error.localized(language)
-    hint = f"\n{said.hint}" if said.hint else ""
-    data = {"code": error.code, "hint": said.hint}
-    return MCPError(types.INVALID_PARAMS, f"[{error.code}] {said.message}{hint}", data)
-
-
 Context = ServerRequestContext[Any, Any]
 Result = TypeVar("Result")
 _INSTRUCTIONS = (
@@ -75,33 +66,34 @@ _SKILL_TOOLS = frozenset({"Skill", "SkillSearch", "SkillScript", "skills_list", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExposedTool:
-    """A tool as clients see it; it is judged by the name it has among ourselves."""
+    """Tool under its MCP name; permission rules use its internal name."""
 
     name: str
     tool: Callable[[Context], Tool]
     scope: Scope
-    gives: type | None = None
+    output: type | None = None
 
 
 class McpServer:
-    """Answers clients of one runtime."""
+    """MCP server of one runtime, independent of the transport."""
 
     def __init__(
         self,
         runtime: Runtime,
         *,
-        may: ScopeCheck | None = None,
-        asks: bool = False,
-        page: int = PAGE_SIZE,
+        has_scope: ScopeCheck | None = None,
+        elicits: bool = False,
+        page_size: int = PAGE_SIZE,
     ) -> None:
-        self._runtime, self._may, self._asks, self._page = runtime, may, asks, page
-        self._permissions = ToolCaller(runtime)
-        self._shelf = VisibleSkills(
-            runtime, ManifestCache(runtime.catalog), self._permissions.is_denied
+        self._runtime, self._has_scope = runtime, has_scope
+        self._elicits, self._page_size = elicits, page_size
+        self._caller = ToolCaller(runtime)
+        self._skills = VisibleSkills(
+            runtime, ManifestCache(runtime.catalog), self._caller.is_denied
         )
-        self._offered = {offered.name: offered for offered in self._all_offered()}
+        self._tools = {exposed.name: exposed for exposed in self._exposed_tools()}
         self._bus = InMemorySubscriptionBus()
-        self._listening = ListenHandler(self._bus)
+        self._subscriptions = ListenHandler(self._bus)
         self._sessions: list[ServerSession] = []
         self.server = self._server()
 
@@ -117,9 +109,9 @@ class McpServer:
             on_list_resources=self._list_resources,
             on_list_resource_templates=self._list_templates,
             on_read_resource=self._read_resource,
-            on_subscriptions_listen=self._listening,
+            on_subscriptions_listen=self._subscriptions,
         )
-        extension = SkillsExtension(self._shelf, partial(self._answer, READ), self._page)
+        extension = SkillsExtension(self._skills, partial(self._guarded, READ), self._page_size)
         server.extensions[extension.identifier] = extension.settings()
         for binding in extension.methods():
             server.add_request_handler(binding.method, binding.params_type, binding.handler)
@@ -127,34 +119,34 @@ class McpServer:
 
     @property
     def options(self) -> InitializationOptions:
-        """What a client of the older kind is told that stays connected."""
+        """Initialization options of the session-based protocol."""
         changes = NotificationOptions(prompts_changed=True, resources_changed=True)
         return self.server.create_initialization_options(changes)
 
-    def stop_telling(self) -> None:
-        """End every client's waiting for changes, in an orderly way: nothing else ends it."""
-        self._listening.close()
+    def close_subscriptions(self) -> None:
+        """End all subscriptions to list changes, which have no end of their own."""
+        self._subscriptions.close()
 
-    def remember_sessions(self) -> None:
-        """Tell clients of the older kind of changes too; only where one connection is served."""
+    def notify_sessions(self) -> None:
+        """Send list changes to sessions as well; for transports with one connection."""
 
-        async def remember(ctx: Context, params: types.NotificationParams) -> None:
+        async def on_initialized(ctx: Context, params: types.NotificationParams) -> None:
             self._sessions.append(ctx.session)
 
         self.server.add_notification_handler(
-            "notifications/initialized", types.NotificationParams, remember
+            "notifications/initialized", types.NotificationParams, on_initialized
         )
 
     @asynccontextmanager
-    async def telling(self) -> AsyncGenerator[None]:
-        """Tell clients that lists changed, for the length of the block."""
+    async def change_notifications(self) -> AsyncGenerator[None]:
+        """Notify clients of changed prompt and resource lists, for the duration of the block."""
         sender, receiver = anyio.create_memory_object_stream[None](1)
 
-        def hear(event: Event) -> None:
+        def on_event(event: Event) -> None:
             if isinstance(event, CatalogChanged) and not sender.statistics().current_buffer_used:
                 sender.send_nowait(None)
 
-        async def tell() -> None:
+        async def notify() -> None:
             async for _ in receiver:
                 await self._bus.publish(PromptsListChanged())
                 await self._bus.publish(ResourcesListChanged())
@@ -162,74 +154,77 @@ class McpServer:
                     await session.send_prompt_list_changed()
                     await session.send_resource_list_changed()
 
-        with sender, receiver, self._runtime.listen(hear):
-            async with background_tasks(tell):
+        with sender, receiver, self._runtime.listen(on_event):
+            async with background_tasks(notify):
                 yield
 
-    # Who may ask.
+    # Authorization.
 
-    def _can(self, ctx: Context, scope: Scope) -> bool:
-        return self._may is None or (
-            ctx.request is not None and self._may(ctx.request.scope, scope)
+    def _allows(self, ctx: Context, scope: Scope) -> bool:
+        return self._has_scope is None or (
+            ctx.request is not None and self._has_scope(ctx.request.scope, scope)
         )
 
     def _require(self, ctx: Context, scope: Scope) -> None:
-        if not self._can(ctx, scope):
+        if not self._allows(ctx, scope):
             raise scope_error(ctx.request.scope if ctx.request else None, scope)
 
-    async def _answer(
-        self, scope: Scope, ctx: Context, work: Callable[[], Awaitable[Result]]
+    async def _guarded(
+        self, scope: Scope, ctx: Context, handler: Callable[[], Awaitable[Result]]
     ) -> Result:
         try:
             self._require(ctx, scope)
-            return await work()
+            return await handler()
         except ApexBridgeError as error:
             raise to_mcp_error(error, self._runtime.config.language) from None
 
     # Tools.
 
-    def _all_offered(self) -> list[ExposedTool]:
-        def running(ctx: Context) -> Tool:
+    def _exposed_tools(self) -> list[ExposedTool]:
+        def run_tool(ctx: Context) -> Tool:
             async def report(progress: float, message: str) -> None:
                 await ctx.session.report_progress(progress, message=message)
 
-            return RunTool(self._shelf, report)
+            return RunTool(self._skills, report)
 
-        search, load = SearchTool(self._shelf), LoadTool(self._shelf)
+        search, load = SearchTool(self._skills), LoadTool(self._skills)
         own = [
             ExposedTool(
                 name="search_skills",
                 tool=partial(_constant_tool, search),
                 scope=READ,
-                gives=SearchResults,
+                output=SearchResults,
             ),
             ExposedTool(
-                name="load_skill", tool=partial(_constant_tool, load), scope=READ, gives=LoadedSkill
+                name="load_skill",
+                tool=partial(_constant_tool, load),
+                scope=READ,
+                output=LoadedSkill,
             ),
-            ExposedTool(name="run_skill", tool=running, scope=EXEC, gives=RunResult),
+            ExposedTool(name="run_skill", tool=run_tool, scope=EXEC, output=RunResult),
         ]
         return [*own, *self._built_in()]
 
     def _built_in(self) -> list[ExposedTool]:
         tools = {tool.spec.name: tool for tool in self._runtime.chat_service.registry}
-        offered = list[ExposedTool]()
+        exposed = list[ExposedTool]()
         for name in dict.fromkeys(self._runtime.config.settings.server.mcp_tools):
             if name not in tools or name in _SKILL_TOOLS:
-                there = ", ".join(sorted(tools.keys() - _SKILL_TOOLS))
-                raise ConfigError(f"server.mcp_tools: there is no tool '{name}', but {there}")
+                known = ", ".join(sorted(tools.keys() - _SKILL_TOOLS))
+                raise ConfigError(f"server.mcp_tools: unknown tool '{name}'; known tools: {known}")
             scope: Scope = READ if name in _READ_ONLY_TOOLS else EXEC
-            offered.append(
+            exposed.append(
                 ExposedTool(name=name, tool=partial(_constant_tool, tools[name]), scope=scope)
             )
-        return offered
+        return exposed
 
     async def _list_tools(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         tools = [
-            _tool_wire(offered, offered.tool(ctx))
-            for offered in self._offered.values()
-            if self._can(ctx, offered.scope)
+            _to_tool(exposed, exposed.tool(ctx))
+            for exposed in self._tools.values()
+            if self._allows(ctx, exposed.scope)
         ]
         return types.ListToolsResult(tools=tools)
 
@@ -237,61 +232,63 @@ class McpServer:
         self, ctx: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         try:
-            offered = self._find_tool(ctx, params.name)
+            exposed = self._find_tool(ctx, params.name)
         except ApexBridgeError as error:
             raise to_mcp_error(error, self._runtime.config.language) from None
-        asking = None
-        if self._asks and can_elicit(ctx):
-            asking = ElicitationApprover(ctx, params.input_responses, self._runtime.config.language)
-        written = json.dumps(params.arguments or {}, ensure_ascii=False)
-        handled = await self._permissions.carry_out(
-            offered.tool(ctx), str(ctx.request_id), written, asking
+        approver = None
+        if self._elicits and can_elicit(ctx):
+            approver = ElicitationApprover(
+                ctx, params.input_responses, self._runtime.config.language
+            )
+        arguments = json.dumps(params.arguments or {}, ensure_ascii=False)
+        outcome = await self._caller.call(
+            exposed.tool(ctx), str(ctx.request_id), arguments, approver
         )
-        if asking is not None and asking.open:
-            return types.InputRequiredResult(input_requests=dict(asking.open))
-        return _to_result(handled, has_shape=offered.gives is not None)
+        if approver is not None and approver.requests:
+            return types.InputRequiredResult(input_requests=dict(approver.requests))
+        return _to_result(outcome, has_schema=exposed.output is not None)
 
     def _find_tool(self, ctx: Context, name: str) -> ExposedTool:
-        offered = self._offered.get(name)
-        if offered is None:
+        exposed = self._tools.get(name)
+        if exposed is None:
             raise ToolNotFoundError(
-                name[:200], near=difflib.get_close_matches(name[:200], self._offered, n=3)
+                name[:200], near=difflib.get_close_matches(name[:200], self._tools, n=3)
             )
-        self._require(ctx, offered.scope)
-        return offered
+        self._require(ctx, exposed.scope)
+        return exposed
 
     # Prompts.
 
     def _user_skills(self) -> list[Skill]:
-        return [skill for skill in self._shelf.skills() if skill.manifest.user_invocable]
+        return [skill for skill in self._skills.skills() if skill.manifest.user_invocable]
 
     async def _list_prompts(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
-        async def work() -> types.ListPromptsResult:
+        async def handler() -> types.ListPromptsResult:
             cursor = params.cursor if params else None
-            page, following = paginate(self._user_skills(), cursor, self._page)
+            page, following = paginate(self._user_skills(), cursor, self._page_size)
             prompts = [to_prompt(skill, self._runtime.config.language) for skill in page]
             return types.ListPromptsResult(prompts=prompts, next_cursor=following)
 
-        return await self._answer(READ, ctx, work)
+        return await self._guarded(READ, ctx, handler)
 
     async def _get_prompt(
         self, ctx: Context, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
-        async def work() -> types.GetPromptResult:
-            skill = self._shelf.get(params.name)
+        async def handler() -> types.GetPromptResult:
+            skill = self._skills.get(params.name)
             if not skill.manifest.user_invocable:
                 raise SkillNotInvocableError(code="skill_for_models_only", name=skill.name)
-            if await self._acts(skill):
+            if await self._runs_code(skill):
                 self._require(ctx, EXEC)
             arguments = join_arguments(skill, params.arguments or {})
-            return to_prompt_result(skill, await self._permissions.invoke(skill.name, arguments))
+            return to_prompt_result(skill, await self._caller.invoke(skill.name, arguments))
 
-        return await self._answer(READ, ctx, work)
+        return await self._guarded(READ, ctx, handler)
 
-    async def _acts(self, skill: Skill) -> bool:
-        """Whether filling it in does anything: it runs commands, or a model that may use tools."""
+    async def _runs_code(self, skill: Skill) -> bool:
+        """Return whether rendering the prompt runs commands, or a subagent."""
         if skill.manifest.context == "fork":
             return True
         if not skill.may_run_shell:
@@ -304,17 +301,17 @@ class McpServer:
     async def _list_resources(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        async def work() -> types.ListResourcesResult:
-            served = [skill for skill in self._shelf.skills() if serves_files(skill)]
-            page, following = paginate(served, params.cursor if params else None, self._page)
+        async def handler() -> types.ListResourcesResult:
+            served = [skill for skill in self._skills.skills() if serves_files(skill)]
+            page, following = paginate(served, params.cursor if params else None, self._page_size)
             listed = [
                 resources.to_resource(skill, file)
                 for skill in page
-                for file in (await self._shelf.entries.of(skill)).files.values()
+                for file in (await self._skills.manifests.get(skill)).files.values()
             ]
             return types.ListResourcesResult(resources=listed, next_cursor=following)
 
-        return await self._answer(READ, ctx, work)
+        return await self._guarded(READ, ctx, handler)
 
     async def _list_templates(
         self, ctx: Context, params: types.PaginatedRequestParams | None
@@ -324,8 +321,8 @@ class McpServer:
     async def _read_resource(
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        return await self._answer(
-            READ, ctx, lambda: resources.read_resource(self._shelf, str(params.uri))
+        return await self._guarded(
+            READ, ctx, lambda: resources.read_resource(self._skills, str(params.uri))
         )
 
 
@@ -333,24 +330,32 @@ def _constant_tool(tool: Tool, ctx: Context) -> Tool:
     return tool
 
 
-def _tool_wire(offered: ExposedTool, tool: Tool) -> types.Tool:
+def _to_tool(exposed: ExposedTool, tool: Tool) -> types.Tool:
     spec = tool.spec
     return types.Tool(
-        name=offered.name,
+        name=exposed.name,
         description=spec.description,
         input_schema=dict(spec.input_schema),
-        output_schema=arguments_schema(offered.gives) if offered.gives else None,
+        output_schema=arguments_schema(exposed.output) if exposed.output else None,
         annotations=types.ToolAnnotations(read_only_hint=spec.read_only),
     )
 
 
-def _to_result(handled: ToolCallOutcome, *, has_shape: bool) -> types.CallToolResult:
-    """What a call came to; what was refused or failed carries its code."""
-    result = handled.result
-    data: Mapping[str, Any] | None = result.data if has_shape and not handled.code else None
+def _to_result(outcome: ToolCallOutcome, *, has_schema: bool) -> types.CallToolResult:
+    """Convert the outcome of a tool call; a denied or failed call has its error code in `_meta`."""
+    result = outcome.result
+    data: Mapping[str, Any] | None = result.data if has_schema and not outcome.code else None
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=result.text)],
         structured_content=dict(data) if data else None,
         is_error=result.is_error,
-        _meta={"code": handled.code} if handled.code else None,
+        _meta={"code": outcome.code} if outcome.code else None,
     )
+
+
+def to_mcp_error(error: ApexBridgeError, language: locales.Language) -> MCPError:
+    """Convert an error to a JSON-RPC error; tool calls report errors in their result instead."""
+    text = error.localized(language)
+    hint = f"\n{text.hint}" if text.hint else ""
+    data = {"code": error.code, "hint": text.hint}
+    return MCPError(types.INVALID_PARAMS, f"[{error.code}] {text.message}{hint}", data)

@@ -1,4 +1,4 @@
-"""`skill://` addresses: made of a skill and a file, and taken apart without trust. Pure."""
+"""Skill files: `skill://` URIs, and manifests with the SHA-256 digest of each file."""
 
 import hashlib
 import logging
@@ -26,7 +26,7 @@ _FORBIDDEN_CHARS = frozenset("/\\\x7f")
 
 
 def root_uri(skill: Skill) -> str:
-    """Where a skill's files begin; a plugin's skill lies below its plugin.
+    """Return the root URI of a skill's files; a plugin's skill lies below its plugin.
 
     fastmcp and its like want the last part to be the name that SKILL.md declares.
     """
@@ -34,15 +34,15 @@ def root_uri(skill: Skill) -> str:
 
 
 def file_uri(skill: Skill, path: str) -> str:
-    """The address of a file."""
+    """Return the URI of a file."""
     return root_uri(skill) + quote(path, safe="/")
 
 
 def parse_uri(uri: str, find: Callable[[str], Skill | None]) -> tuple[str, Skill | None, str]:
-    """The name that is asked for, its skill if there is one, and the file's path.
+    """Parse a URI into skill name, skill (if it exists) and file path.
 
     Raises:
-        RequestError: If no address of ours looks so: nothing of it is looked up then.
+        RequestError: If it is malformed, or attempts path traversal.
     """
     parts = list(_uri_parts(uri))
     for length in range(len(parts) - 1, 0, -1):
@@ -69,7 +69,7 @@ def _uri_parts(uri: str) -> Iterator[str]:
 
 
 def _invalid_uri(uri: str) -> RequestError:
-    return RequestError(f"'{uri[:200]}' is no address of a skill's file", param="uri")
+    return RequestError(f"'{uri[:200]}' is not the URI of a skill file", param="uri")
 
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ _MAX_COMPATIBILITY = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillFile:
-    """One file of a skill."""
+    """File of a skill."""
 
     path: str
     sha256: str
@@ -90,21 +90,21 @@ class SkillFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileManifest:
-    """A skill's files, and its frontmatter if other programs can take it as it is."""
+    """Manifest of a skill: its files, and its frontmatter if it is valid for other clients."""
 
     files: Mapping[str, SkillFile]
     frontmatter: Mapping[str, Any] | None
 
 
 class ManifestCache:
-    """Entries of skills, kept for as long as the skills stay as they are."""
+    """Cache of manifests, by content hash."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._kept: dict[str, tuple[tuple[str, str], FileManifest]] = {}
 
-    async def of(self, skill: Skill) -> FileManifest:
-        """A skill's entry; what cannot be read now has no files."""
+    async def get(self, skill: Skill) -> FileManifest:
+        """Return the manifest of a skill; one that cannot be read has no files."""
         mark = (skill.provenance.source_id, skill.fingerprint.sha256 if skill.fingerprint else "")
         kept = self._kept.get(skill.name)
         if kept is not None and mark[1] and kept[0] == mark:
@@ -112,7 +112,7 @@ class ManifestCache:
         try:
             entry = await self._make(skill)
         except (ApexBridgeError, OSError) as error:
-            log.info("The files of %s cannot be served: %s", skill.name, error)
+            log.info("Cannot serve the files of %s: %s", skill.name, error)
             return FileManifest(files={}, frontmatter=None)
         known = {known.name for known in self._catalog.skills}
         self._kept = {name: one for name, one in self._kept.items() if name in known}
@@ -120,7 +120,7 @@ class ManifestCache:
         return entry
 
     async def read(self, skill: Skill, path: str) -> bytes:
-        """A file's bytes, through the source that listed the skill.
+        """Read a file through the source of its skill.
 
         Raises:
             ApexBridgeError: If it cannot be read.
@@ -143,28 +143,28 @@ class ManifestCache:
 
 
 def serves_files(skill: Skill) -> bool:
-    """Whether a skill's files are ours to serve: another MCP server's are that server's."""
+    """Return whether a skill's files are served: those of another MCP server are not."""
     return skill.provenance.origin is not Origin.MCP
 
 
-def to_extension_json(skill: Skill, entry: FileManifest) -> dict[str, Any]:
-    """The entry as the extension writes it."""
+def to_extension_json(skill: Skill, manifest: FileManifest) -> dict[str, Any]:
+    """Convert a manifest to the JSON of the skills extension."""
     return {
         "uri": file_uri(skill, SKILL_MD),
-        "frontmatter": entry.frontmatter,
+        "frontmatter": manifest.frontmatter,
         "resources": [
             {
                 "uri": file_uri(skill, file.path),
                 "digest": f"sha256:{file.sha256}",
                 "size": file.size,
             }
-            for file in entry.files.values()
+            for file in manifest.files.values()
         ],
     }
 
 
 def _file_paths(skill: Skill) -> tuple[list[str], bool]:
-    """The plain files of a skill, and whether they are all of it.
+    """Return the regular files of a skill, and whether the list is complete.
 
     Of one that is too large for the extension, or that has no folder, it is SKILL.md alone.
     """
@@ -181,7 +181,7 @@ def _file_paths(skill: Skill) -> tuple[list[str], bool]:
 
 
 def _frontmatter(skill: Skill, data: bytes) -> dict[str, Any] | None:
-    """What SKILL.md declares, in the form that clients take; None if they would refuse it.
+    """Return the frontmatter in the form that clients accept; None if they would refuse it.
 
     One entry that a client refuses costs it the whole page, so that such a skill is left out.
     """

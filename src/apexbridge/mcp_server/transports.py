@@ -1,4 +1,4 @@
-"""MCP over streamable HTTP, as an application that the server mounts behind its own checks."""
+"""MCP transports: stdio, and streamable HTTP as an ASGI application that the server mounts."""
 
 import io
 import sys
@@ -29,26 +29,26 @@ _MB = 1_000_000
 
 
 class McpApp:
-    """The application."""
+    """ASGI application of the streamable HTTP transport."""
 
     def __init__(
-        self, door: McpServer, sessions: StreamableHTTPSessionManager, may: ScopeCheck
+        self, mcp: McpServer, sessions: StreamableHTTPSessionManager, has_scope: ScopeCheck
     ) -> None:
-        self._door, self._sessions, self._may = door, sessions, may
+        self._mcp, self._sessions, self._has_scope = mcp, sessions, has_scope
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Answer a request.
+        """Handle an HTTP request.
 
         Raises:
-            RequestError: If the caller may do nothing here.
+            RequestError: If the caller has neither of the scopes that MCP needs.
         """
-        if not (self._may(scope, READ) or self._may(scope, EXEC)):
+        if not (self._has_scope(scope, READ) or self._has_scope(scope, EXEC)):
             raise scope_error(scope, READ)
         await self._sessions.handle_request(scope, receive, send)
 
-    def stop_telling(self) -> None:
-        """End the requests that wait for changes: a server that stops need not wait for them."""
-        self._door.stop_telling()
+    def close_subscriptions(self) -> None:
+        """End the subscriptions to list changes, so that a graceful shutdown need not wait."""
+        self._mcp.close_subscriptions()
 
 
 @asynccontextmanager
@@ -56,28 +56,28 @@ async def mcp_mount(
     runtime: Runtime,
     settings: ServerSettings,
     *,
-    may: ScopeCheck = caller_has_scope,
-    page: int = PAGE_SIZE,
+    has_scope: ScopeCheck = caller_has_scope,
+    page_size: int = PAGE_SIZE,
 ) -> AsyncGenerator[McpApp]:
-    """The application, for the length of the block; requests that still run then are ended.
+    """Run the streamable HTTP transport for the duration of the block.
 
-    No state is kept between requests: each is judged by the caller that makes it, and one whose
-    client goes away is ended, with whatever it started.
+    Stateless: each request is authorized by its own caller, and cancelled with everything that it
+    started when its client disconnects.
 
     Raises:
-        ConfigError: If settings name a tool that there is not.
+        ConfigError: If the settings name an unknown tool.
     """
-    door = McpServer(runtime, may=may, page=page)
+    mcp = McpServer(runtime, has_scope=has_scope, page_size=page_size)
     sessions = StreamableHTTPSessionManager(
-        door.server, stateless=True, max_request_body_size=int(settings.body_mb * _MB)
+        mcp.server, stateless=True, max_request_body_size=int(settings.body_mb * _MB)
     )
 
-    async with door.telling(), sessions.run():
-        yield McpApp(door, sessions, may)
+    async with mcp.change_notifications(), sessions.run():
+        yield McpApp(mcp, sessions, has_scope)
 
 
 class _CancellableLines(anyio.AsyncFile[str]):
-    """Lines as they come; waiting for one does not keep anybody from stopping."""
+    """Reads lines in a thread that is abandoned on cancellation: stdin cannot be interrupted."""
 
     async def __aiter__(self) -> AsyncGenerator[str]:
         while line := await anyio.to_thread.run_sync(self.wrapped.readline, abandon_on_cancel=True):
@@ -85,16 +85,16 @@ class _CancellableLines(anyio.AsyncFile[str]):
 
 
 async def serve_stdio(runtime: Runtime) -> None:
-    """Answer until the client closes its end; whatever still runs then is ended.
+    """Serve MCP on stdin and stdout until the client closes stdin; running requests are cancelled.
 
-    While serving, standard output belongs to the protocol: what else is printed goes to standard
-    error.
+    Meanwhile stdout carries the protocol only: other output is redirected to stderr.
 
     Raises:
-        ConfigError: If settings name a tool that there is not.
+        ConfigError: If the settings name an unknown tool.
     """
-    door = McpServer(runtime, asks=True)
-    door.remember_sessions()
+    mcp = McpServer(runtime, elicits=True)
+    mcp.notify_sessions()
     text = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
-    async with door.telling(), stdio_server(_CancellableLines(text)) as (incoming, outgoing):
-        await door.server.run(incoming, outgoing, door.options)
+    lines = _CancellableLines(text)
+    async with mcp.change_notifications(), stdio_server(lines) as (incoming, outgoing):
+        await mcp.server.run(incoming, outgoing, mcp.options)

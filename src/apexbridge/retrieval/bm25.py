@@ -1,7 +1,7 @@
-"""Word search in memory: BM25, put into 0..1 by the best score the request could attain.
+"""BM25 inverted index in memory, normalized to 0..1 by the best score a query can attain.
 
-Rows are numbered by the caller. What is added later forms a segment of its own, so that one changed
-skill costs one skill's work; segments are merged when there are many.
+Rows are numbered by the caller. New rows form a segment, so that one changed skill costs the work
+of one; segments are merged when there are many, as in a log-structured merge tree.
 """
 
 import math
@@ -18,17 +18,17 @@ from apexbridge.retrieval.mmap_arrays import MmapColumn, mmap_array
 from apexbridge.retrieval.tokenizer import term_hash
 
 K1 = 0.9
-"""How fast a word's repetition stops counting."""
+"""Term-frequency saturation."""
 B = 0.4
-"""How far long texts are held back."""
+"""Document-length normalization."""
 _MAX_SEGMENTS = 16
 _MAX_SEGMENT_ROWS = 1 << 16
-"""Rows in one segment at most, so that a row takes two bytes there."""
+"""So that 16 bits hold a row within its segment."""
 _TERM, _ROW = np.uint64(24), np.uint64(8)
-"""Where term and row begin in a key, above the count: keys in order are postings in order."""
+"""Bit offsets of term and row in a sort key, above the count: sorted keys are sorted postings."""
 _CHUNK_KEYS = 1 << 17
-_KEPT_WORDS, _FEW_ROWS = 512, 1_024
-"""Requests share words; those of few rows are not weighed again."""
+_CACHED_WORDS, _MAX_CACHED_ROWS = 512, 1_024
+"""Cache of postings: queries share words. Those of many rows are left out, for their size."""
 
 RowArray = NDArray[np.int32]
 TermArray = NDArray[np.uint32]
@@ -38,7 +38,7 @@ _Keys = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostingList:
-    """A word of the request: the rows that have it, rising, and what each of them gets for it."""
+    """Postings of one query word: rows in ascending order, and the score that each gains."""
 
     word: str
     rows: RowArray
@@ -47,14 +47,14 @@ class PostingList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bm25Matches:
-    """What the words of a request come to; `scores` has a place for every row."""
+    """BM25 result for a query; `scores` has an element for every row."""
 
     scores: Matrix
     postings: tuple[PostingList, ...] = ()
 
-    def words_of(self, rows: Sequence[int]) -> list[dict[str, float]]:
-        """For each row the request's words that it has, the weightiest first."""
-        wanted = np.array(rows, np.int32)  # of another kind, all rows of a word would be copied
+    def matched_words(self, rows: Sequence[int]) -> list[dict[str, float]]:
+        """Return the matched query words of each row, by descending gain."""
+        wanted = np.array(rows, np.int32)  # as in the postings, which need no copy then
         found = [dict[str, float]() for _ in rows]
         for posting in self.postings:
             places = posting.rows.searchsorted(wanted).tolist()
@@ -80,12 +80,12 @@ class _Segment:
     counts: CountArray
 
     @classmethod
-    def of(cls, first: int, end: int, keys: _Keys) -> "_Segment":
-        """Put keys in order, in place, and take them apart."""
+    def from_keys(cls, first: int, end: int, keys: _Keys) -> "_Segment":
+        """Build a segment from sort keys, which are sorted in place."""
         keys.sort()
         every, rows = mmap_array(len(keys), np.uint32), mmap_array(len(keys), np.uint16)
         counts = mmap_array(len(keys), np.uint8)
-        for part in _chunks(len(keys)):  # what does not fit into a narrower number falls off
+        for part in _chunks(len(keys)):  # the narrower type drops the bits of term and row
             every[part] = keys[part] >> _TERM
             rows[part] = keys[part] >> _ROW
             counts[part] = keys[part]
@@ -96,7 +96,7 @@ class _Segment:
         )
 
     def keys(self, first: int, out: _Keys) -> None:
-        """Write the postings as they were before, with rows counted from another on."""
+        """Write the postings as sort keys again, with rows relative to another first row."""
         out[:] = 0
         out[self.starts[:-1]] = np.diff(self.terms.astype(np.int64), prepend=0).astype(np.uint64)
         np.cumsum(out, out=out)
@@ -106,7 +106,7 @@ class _Segment:
             out[part] |= self.counts[part]
 
     def find(self, wanted: TermArray) -> list[slice]:
-        """Where each term's postings lie; nowhere is an empty slice."""
+        """Binary search of each term's postings; an empty slice if there are none."""
         places = np.minimum(np.searchsorted(self.terms, wanted), len(self.terms) - 1)
         return [
             slice(int(self.starts[at]), int(self.starts[at + 1])) if is_there else slice(0, 0)
@@ -115,7 +115,7 @@ class _Segment:
 
 
 def _chunks(count: int) -> Iterator[slice]:
-    """So that what is made on the way stays small."""
+    """Yield slices of bounded size, so that temporary arrays stay small."""
     for first in range(0, count, _CHUNK_KEYS):
         yield slice(first, min(first + _CHUNK_KEYS, count))
 
@@ -129,34 +129,34 @@ def _merge_segments(segments: Sequence[_Segment]) -> _Segment:
         end = at + len(segment.rows)
         segment.keys(first, keys[at:end])
         at = end
-    return _Segment.of(first, segments[-1].end, keys)
+    return _Segment.from_keys(first, segments[-1].end, keys)
 
 
 class _WeightedPostings(NamedTuple):
-    """What a word is worth to each row that has it, and to a perfect one."""
+    """Postings of a word with BM25 gains, and the gain of a best_gain document."""
 
     rows: RowArray
     gains: Matrix
-    perfect: float
+    best_gain: float
 
 
 class Bm25Index:
-    """The words of all rows."""
+    """Inverted index over all rows."""
 
     def __init__(self) -> None:
         self._segments: list[_Segment] = []
         self._lengths = MmapColumn(np.float32)
         self._is_alive = MmapColumn(np.bool_)
-        self._living = 0
-        self._damping: Matrix | None = None
-        self._worths = LruCache[_WeightedPostings](_KEPT_WORDS)
+        self._alive_count = 0
+        self._norms: Matrix | None = None
+        self._cache = LruCache[_WeightedPostings](_CACHED_WORDS)
 
     def add(self, first: int, terms: Sequence[TermArray], counts: Sequence[CountArray]) -> None:
-        """Add rows, numbered from `first`, which is one past the last there is."""
-        self._is_alive.more(len(terms))[:] = True
-        self._living += len(terms)
-        self._damping = None
-        self._worths.clear()
+        """Add rows numbered from `first`, which must follow the last row."""
+        self._is_alive.grow(len(terms))[:] = True
+        self._alive_count += len(terms)
+        self._norms = None
+        self._cache.clear()
         for at in range(0, len(terms), _MAX_SEGMENT_ROWS):
             part = slice(at, min(at + _MAX_SEGMENT_ROWS, len(terms)))
             self._add(first + at, terms[part], counts[part])
@@ -165,7 +165,7 @@ class Bm25Index:
         sizes = [len(part) for part in terms]
         rows = np.repeat(np.arange(len(terms), dtype=np.uint64), sizes)
         every = np.concatenate(counts)
-        self._lengths.more(len(terms))[:] = np.bincount(rows.astype(np.intp), every, len(terms))
+        self._lengths.grow(len(terms))[:] = np.bincount(rows.astype(np.intp), every, len(terms))
         if len(rows):
             keys = mmap_array(len(rows), np.uint64)
             keys[:] = np.concatenate(terms)
@@ -173,24 +173,24 @@ class Bm25Index:
             rows <<= _ROW
             keys |= rows
             keys |= every
-            self._segments.append(_Segment.of(first, first + len(terms), keys))
+            self._segments.append(_Segment.from_keys(first, first + len(terms), keys))
             if len(self._segments) > _MAX_SEGMENTS + len(self._lengths) // _MAX_SEGMENT_ROWS:
                 self._merge()
 
     def remove(self, row: int) -> None:
-        """Forget a row; its number is not used again."""
-        self._living -= int(self._is_alive.values[row])
+        """Mark a row as deleted; its number is not reused."""
+        self._alive_count -= int(self._is_alive.values[row])
         self._is_alive.values[row] = False
-        self._damping = None
-        self._worths.clear()
+        self._norms = None
+        self._cache.clear()
 
-    def swept(self) -> "Bm25Index":
-        """The same without its dead rows, the others numbered anew in their order."""
+    def compacted(self) -> "Bm25Index":
+        """Compact: copy without the deleted rows, which renumbers the others in order."""
         fresh = Bm25Index()
         is_alive = self._is_alive.values
         fresh._lengths.extend([self._lengths.values[is_alive]])
-        fresh._living = len(fresh._lengths)
-        fresh._is_alive.more(fresh._living)[:] = True
+        fresh._alive_count = len(fresh._lengths)
+        fresh._is_alive.grow(fresh._alive_count)[:] = True
         number = np.concatenate(([0], np.cumsum(is_alive))).astype(np.uint64)
         for segment in self._segments:
             keys = mmap_array(len(segment.rows), np.uint64)
@@ -201,11 +201,11 @@ class Bm25Index:
             if stays.any():
                 keys &= ~(np.uint64(0xFFFF) << _ROW)
                 keys |= (number[rows] - np.uint64(first)) << _ROW
-                fresh._segments.append(_Segment.of(first, end, keys[stays]))
+                fresh._segments.append(_Segment.from_keys(first, end, keys[stays]))
         return fresh
 
     def _merge(self) -> None:
-        """Make one of many; the largest joins only those that come to half of it together."""
+        """Merge segments; the largest takes part only if the others have half its size in total."""
         largest = max(self._segments, key=lambda segment: len(segment.rows))
         others = [segment for segment in self._segments if segment is not largest]
         if 2 * sum(len(segment.rows) for segment in others) >= len(largest.rows):
@@ -222,44 +222,48 @@ class Bm25Index:
         )
 
     def match(self, words: Sequence[str]) -> Bm25Matches:
-        """Score every row for the words of a request; 1 would be the perfect text for it."""
+        """Score all rows for the words of a query; 1.0 is the best_gain document."""
         scores = np.zeros(len(self._lengths), np.float32)
         unique = list(dict.fromkeys(words))
-        if not unique or not self._living:
+        if not unique or not self._alive_count:
             return Bm25Matches(scores=scores)
-        worths = {word: self._worths.get(word) for word in unique}
-        new = [word for word, worth in worths.items() if worth is None]
+        weighted = {word: self._cache.get(word) for word in unique}
+        new = [word for word, postings_of_word in weighted.items() if postings_of_word is None]
         if new:
-            worths |= zip(new, self._weigh(new), strict=True)
-        found = [(word, worth) for word, worth in worths.items() if worth is not None]
-        perfect = np.float32(sum(worth.perfect for _, worth in found))
+            weighted |= zip(new, self._weighted_postings(new), strict=True)
+        found = [
+            (word, postings_of_word)
+            for word, postings_of_word in weighted.items()
+            if postings_of_word is not None
+        ]
+        best_gain = np.float32(sum(postings_of_word.best_gain for _, postings_of_word in found))
         postings = list[PostingList]()
-        for word, worth in found:
-            if len(worth.rows):
-                gains = worth.gains / perfect
-                scores[worth.rows] += gains
-                postings.append(PostingList(word=word, rows=worth.rows, gains=gains))
+        for word, postings_of_word in found:
+            if len(postings_of_word.rows):
+                gains = postings_of_word.gains / best_gain
+                scores[postings_of_word.rows] += gains
+                postings.append(PostingList(word=word, rows=postings_of_word.rows, gains=gains))
         return Bm25Matches(scores=scores, postings=tuple(postings))
 
-    def _weigh(self, words: Sequence[str]) -> Iterator[_WeightedPostings]:
-        """What words are worth, and to whom; those of few rows are remembered."""
+    def _weighted_postings(self, words: Sequence[str]) -> Iterator[_WeightedPostings]:
+        """Compute the gains of query words; short posting lists are cached."""
         wanted = np.array([term_hash(word) for word in words], np.uint32)
         found = [segment.find(wanted) for segment in self._segments]
         for number, word in enumerate(words):
             rows, counts = self._gather([places[number] for places in found])
-            rarity = math.log(1 + self._living)  # what an unseen word is worth
+            idf = math.log(1 + self._alive_count)  # inverse document frequency of an unseen word
             if len(rows):
-                rarity = math.log(1 + (self._living - len(rows) + 0.5) / (len(rows) + 0.5))
-            perfect = rarity * (K1 + 1)
-            gains = (counts / (counts + self._damp()[rows])).astype(np.float32)
-            gains *= np.float32(perfect)
-            worth = _WeightedPostings(rows, gains, perfect)
-            if len(rows) <= _FEW_ROWS:
-                self._worths.put(word, worth)
-            yield worth
+                idf = math.log(1 + (self._alive_count - len(rows) + 0.5) / (len(rows) + 0.5))
+            best_gain = idf * (K1 + 1)
+            gains = (counts / (counts + self._length_norms()[rows])).astype(np.float32)
+            gains *= np.float32(best_gain)
+            postings_of_word = _WeightedPostings(rows, gains, best_gain)
+            if len(rows) <= _MAX_CACHED_ROWS:
+                self._cache.put(word, postings_of_word)
+            yield postings_of_word
 
     def _gather(self, places: list[slice]) -> tuple[RowArray, Matrix]:
-        """A word's rows in rising order, and how often each has it."""
+        """Collect a word's rows in ascending order, and their term frequencies."""
         pairs = [
             (segment.rows[place] + np.int32(segment.first), segment.counts[place])
             for segment, place in zip(self._segments, places, strict=True)
@@ -272,14 +276,14 @@ class Bm25Index:
             rows = np.concatenate([pair[0] for pair in pairs])
             order = np.argsort(rows)
             rows, counts = rows[order], np.concatenate([pair[1] for pair in pairs])[order]
-        if self._living < len(self._lengths):
+        if self._alive_count < len(self._lengths):
             is_alive = self._is_alive.values[rows]
             rows, counts = rows[is_alive], counts[is_alive]
         return rows, counts.astype(np.float32)
 
-    def _damp(self) -> Matrix:
-        if self._damping is None:
+    def _length_norms(self) -> Matrix:
+        if self._norms is None:
             lengths = self._lengths.values
             average = float(lengths[self._is_alive.values].mean()) or 1.0
-            self._damping = (K1 * (1 - B + B * lengths / average)).astype(np.float32)
-        return self._damping
+            self._norms = (K1 * (1 - B + B * lengths / average)).astype(np.float32)
+        return self._norms

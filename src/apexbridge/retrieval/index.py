@@ -1,4 +1,4 @@
-"""SkillIndex: every skill in memory, found by meaning and by words, each hit with its reasons."""
+"""SkillIndex: hybrid search over all skills in memory; each hit explains its score."""
 
 import time
 from collections.abc import Callable, Hashable, Mapping
@@ -21,26 +21,26 @@ from apexbridge.retrieval.stores.memory import MemoryStore
 
 _NO_VECTOR: Matrix = np.zeros(0, np.float32)
 _MANY_SKILLS = 20_000
-"""Skills so many that walking over them would hold up everything else."""
-_KEPT_VECTORS, _KEPT_RESULTS = 1_000, 200
-"""Requests are asked again: by other clients, in other turns, with other limits."""
-_QUERY_CHARACTERS = 8_000
-"""More of a request is not read: no embedder reads it either, and its words take time."""
+"""From this number on a scan runs on a worker thread, to keep the event loop responsive."""
+_CACHED_VECTORS, _CACHED_RESULTS = 1_000, 200
+"""LRU cache sizes: queries recur in other turns, by other clients, with other limits."""
+_MAX_QUERY_CHARS = 8_000
+"""Longer queries are truncated: no embedder reads more, and tokenizing takes time."""
 
 UsageProvider = Callable[[], Mapping[str, float]]
-"""How much each skill is used, in 0..1."""
+"""Relative usage of each skill, in 0..1."""
 
 
 _NO_USAGE: Mapping[str, float] = {}
 
 
 def no_usage() -> Mapping[str, float]:
-    """No skill is used more than another."""
+    """Provide no usage statistics."""
     return _NO_USAGE
 
 
 class SkillIndex:
-    """Searches what a store keeps; `retrieval.sync` brings the store up to date with the skills."""
+    """Search index over a vector store; `retrieval.sync` updates the store."""
 
     def __init__(
         self,
@@ -53,36 +53,42 @@ class SkillIndex:
     ) -> None:
         self.embedder = embedder
         self.store = store
-        self.shelf = MemoryIndex()
-        tuning = profile_for(store.embedder_id)  # known even where the embedder is not there
-        self._fusion = fusion or tuning.fusion
-        self._calibration = calibration or tuning.calibration
-        self.views = tuning.views
-        """How many views of a skill get a vector of their own."""
+        self.memory = MemoryIndex()
+        # By the store's id, which is known even if the embedder cannot be loaded.
+        profile = profile_for(store.embedder_id)
+        self._fusion = fusion or profile.fusion
+        self._calibration = calibration or profile.calibration
+        self.views = profile.views
+        """Number of views of a skill that are embedded."""
         self._usage = usage
-        self._company: ReferenceVectors | None = None
+        self._reference: ReferenceVectors | None = None
         self.is_loaded = False
-        """Whether the shelf was ever filled; the first search does it, if nobody has before."""
-        self.look_seconds = 0.0
-        """How long a search may do without looking for what other processes changed."""
-        self._look_again = 0.0
-        self._vectors = LruCache[Matrix](_KEPT_VECTORS)
-        self._found = LruCache[SearchResults](_KEPT_RESULTS)
-        self._found_in: tuple[MemoryIndex, int, Mapping[str, float]] = (self.shelf, 0, _NO_USAGE)
+        """Whether the index was loaded; the first search does it at the latest."""
+        self.check_interval_seconds = 0.0
+        """Interval in which a search may skip the check for changes by other processes."""
+        self._next_check = 0.0
+        self._vectors = LruCache[Matrix](_CACHED_VECTORS)
+        self._results = LruCache[SearchResults](_CACHED_RESULTS)
+        self._cache_state: tuple[MemoryIndex, int, Mapping[str, float]] = (
+            self.memory,
+            0,
+            _NO_USAGE,
+        )
         self.lock = anyio.Lock(fast_acquire=True)
-        """Held while the shelf is walked over or changed."""
+        """Held while the in-memory index is scanned or changed."""
 
     def __len__(self) -> int:
-        return len(self.shelf)
+        return len(self.memory)
 
     async def refresh(self) -> None:
-        """Take in what anyone changed in the store since the last time."""
+        """Apply what any process changed in the store since the last call."""
         if self.is_loaded and not self.lock.locked() and not self.store.has_changed():
             return
         async with self.lock:
             has_more = self.store.has_changed()
             while has_more:
-                with anyio.CancelScope(shield=True):  # what is told once is not told again
+                # A store reports each change once, so that a cancellation would lose it.
+                with anyio.CancelScope(shield=True):
                     changes = await self.store.changes()
                     await anyio.to_thread.run_sync(self._apply, changes)
                     has_more = changes.has_more
@@ -90,17 +96,17 @@ class SkillIndex:
 
     def _apply(self, changes: StoreChanges) -> None:
         if changes.is_all:
-            self.shelf = MemoryIndex()
-        self.shelf.drop(changes.gone)
-        self.shelf.put(changes.entries)
-        if self.shelf.is_worn:
-            self.shelf = self.shelf.swept()
+            self.memory = MemoryIndex()
+        self.memory.drop(changes.gone)
+        self.memory.put(changes.entries)
+        if self.memory.needs_compaction:
+            self.memory = self.memory.compacted()
 
     async def with_entry(self, entry: IndexEntry) -> "SkillIndex":
-        """A copy to try things on: one entry is added or replaced there, and nowhere else."""
+        """Copy with one entry added or replaced, for a preview."""
         await self.refresh()
         store = MemoryStore(self.embedder.id)
-        await store.changes()  # the copied shelf is what it told so far
+        await store.changes()  # the copied index has all changes so far
         await store.upsert([entry])
         copy = SkillIndex(
             self.embedder,
@@ -109,9 +115,9 @@ class SkillIndex:
             calibration=self._calibration,
             usage=self._usage,
         )
-        copy._company = self._company
+        copy._reference = self._reference
         async with self.lock:
-            copy.shelf = await anyio.to_thread.run_sync(self.shelf.swept)
+            copy.memory = await anyio.to_thread.run_sync(self.memory.compacted)
         await copy.refresh()
         return copy
 
@@ -124,82 +130,82 @@ class SkillIndex:
         limit: int = 5,
         fusion: FusionWeights | None = None,
     ) -> SearchResults:
-        """Find the skills that fit a request best; other wordings of it help.
+        """Search for the skills that fit a query best; alternative wordings help.
 
-        Without vectors (the embedder is down) the words alone decide, and `problem` says so.
+        Without vectors (the embedder is down) BM25 alone decides, and `problem` is set.
         """
-        await anyio.lowlevel.checkpoint()  # what follows may not wait for anything
-        if (now := time.monotonic()) >= self._look_again or not self.is_loaded:
-            self._look_again = now + self.look_seconds
+        await anyio.lowlevel.checkpoint()  # a cached result needs no other await
+        if (now := time.monotonic()) >= self._next_check or not self.is_loaded:
+            self._next_check = now + self.check_interval_seconds
             await self.refresh()
-        given = (text[:_QUERY_CHARACTERS] for text in (query, query_en, query_zh) if text)
+        given = (text[:_MAX_QUERY_CHARS] for text in (query, query_en, query_zh) if text)
         texts = list(dict.fromkeys(text for text in given if text.strip()))
-        if not texts or not len(self.shelf) or limit < 1:
-            return SearchResults(searched=len(self.shelf))
+        if not texts or not len(self.memory) or limit < 1:
+            return SearchResults(searched=len(self.memory))
         usage, key = self._usage(), (tuple(texts), limit, fusion)
-        known = self._found.get(key) if self._is_the_same(usage) else None
+        known = self._results.get(key) if self._is_cache_valid(usage) else None
         if known is not None:
             return known
-        asked, problem = await self._embed(texts)
+        queries, problem = await self._embed(texts)
         async with self.lock:
-            if not len(self.shelf):  # emptied meanwhile
+            if not len(self.memory):  # emptied meanwhile
                 return SearchResults()
-            if problem is None and self.shelf.dimensions not in {0, len(asked[0].vector)}:
-                asked, problem = self._mismatch(asked)
-            order = RankingRequest(self.shelf, asked, self._company, fusion or self._fusion)
-            if len(self.shelf) > _MANY_SKILLS:
-                ranking = await anyio.to_thread.run_sync(rank, order, usage, limit)
+            if problem is None and self.memory.dimensions not in {0, len(queries[0].vector)}:
+                queries, problem = self._mismatch(queries)
+            request = RankingRequest(self.memory, queries, self._reference, fusion or self._fusion)
+            if len(self.memory) > _MANY_SKILLS:
+                ranking = await anyio.to_thread.run_sync(rank, request, usage, limit)
             else:
-                ranking = rank(order, usage, limit)
+                ranking = rank(request, usage, limit)
             found = self._explain(ranking, limit, problem)
             if problem is None:
-                self._keep(key, found, usage)
+                self._cache(key, found, usage)
             return found
 
-    async def weigh(self, query: str) -> tuple[Matrix, float, Matrix]:
-        """How near each row is, how near small talk is, and each row's score; for calibration.
+    async def score_all(self, query: str) -> tuple[Matrix, float, Matrix]:
+        """Return similarities, small-talk similarity and total scores of a query, for calibration.
 
-        Nearness is told in the embedder's own spread, as the confidence takes it.
+        Similarities are in the embedder's standard deviations, as the confidence takes them.
 
         Raises:
             RetrievalError: If the embedder fails.
         """
-        asked, problem = await self._embed([query])
+        queries, problem = await self._embed([query])
         if problem is not None:
             raise problem
-        company = self._company or await ReferenceVectors.of(self.embedder)
-        order = RankingRequest(self.shelf, asked, company, self._fusion)
-        ranking = rank(order, {}, len(self.shelf))
-        scored, ruler = ranking.scored[0], company.ruler
+        reference = self._reference or await ReferenceVectors.load(self.embedder)
+        request = RankingRequest(self.memory, queries, reference, self._fusion)
+        ranking = rank(request, {}, len(self.memory))
+        scored, scale = ranking.scored[0], reference.scale
         view = self._fusion.view
         near = (scored.dense + view * scored.view) / (1 + view)
-        spread = (near - ruler.mean) / ruler.spread
-        return spread.astype(np.float32), ruler.measure(ranking.small_talk), ranking.total
+        spread = (near - scale.mean) / scale.spread
+        return spread.astype(np.float32), scale.standardize(ranking.small_talk), ranking.total
 
-    def _is_the_same(self, usage: Mapping[str, float]) -> bool:
-        """Whether what was found before would be found again."""
-        shelf, changes, used = self._found_in
-        return shelf is self.shelf and changes == shelf.changes and used == usage
+    def _is_cache_valid(self, usage: Mapping[str, float]) -> bool:
+        """Say whether cached results are still valid."""
+        memory, changes, used = self._cache_state
+        return memory is self.memory and changes == memory.changes and used == usage
 
-    def _keep(self, key: Hashable, found: SearchResults, usage: Mapping[str, float]) -> None:
-        if not self._is_the_same(usage):
-            self._found.clear()
-            self._found_in = (self.shelf, self.shelf.changes, dict(usage))
-        self._found.put(key, found)
+    def _cache(self, key: Hashable, found: SearchResults, usage: Mapping[str, float]) -> None:
+        if not self._is_cache_valid(usage):
+            self._results.clear()
+            self._cache_state = (self.memory, self.memory.changes, dict(usage))
+        self._results.put(key, found)
 
-    def _mismatch(self, asked: list[EmbeddedQuery]) -> tuple[list[EmbeddedQuery], RetrievalError]:
-        """The model behind a name was changed: its vectors say nothing about those stored."""
+    def _mismatch(self, queries: list[EmbeddedQuery]) -> tuple[list[EmbeddedQuery], RetrievalError]:
+        """Report a model that was replaced under its name: its vectors are not comparable."""
         name = self.store.embedder_id
         problem = IndexMismatchError(
-            found=f"{name} with {self.shelf.dimensions} dimensions",
-            expected=f"{name} with {len(asked[0].vector)} dimensions",
+            found=f"{name} with {self.memory.dimensions} dimensions",
+            expected=f"{name} with {len(queries[0].vector)} dimensions",
         )
-        return [EmbeddedQuery(one.text, _NO_VECTOR) for one in asked], problem
+        return [EmbeddedQuery(one.text, _NO_VECTOR) for one in queries], problem
 
     async def _embed(self, texts: list[str]) -> tuple[list[EmbeddedQuery], RetrievalError | None]:
         try:
-            if self._company is None:
-                self._company = await ReferenceVectors.of(self.embedder)
+            if self._reference is None:
+                self._reference = await ReferenceVectors.load(self.embedder)
             new = [text for text in texts if self._vectors.get(text) is None]
             if not new:
                 kept = (self._vectors.get(text) for text in texts)
@@ -219,21 +225,23 @@ class SkillIndex:
     def _explain(
         self, ranking: Ranking, limit: int, problem: RetrievalError | None
     ) -> SearchResults:
-        shelf = ranking.order.shelf
-        rows = [int(row) for row in top_rows(ranking.total, min(limit, len(shelf)))]
+        memory = ranking.request.memory
+        rows = [int(row) for row in top_rows(ranking.total, min(limit, len(memory)))]
         hits, score, talk = list[Hit](), 1.0, ranking.small_talk
         for row, parts in zip(rows, ranking.parts(rows), strict=True):
-            # One that ranks lower is not the likelier one, however near it is.
+            # A lower rank never gets a higher confidence, however similar it is.
             score = min(score, self._confidence(ranking, row, talk))
-            hits.append(Hit(name=shelf.names[row], score=score, parts=parts))
+            hits.append(Hit(name=memory.names[row], score=score, parts=parts))
         return SearchResults(
-            hits=tuple(hits), confidence=hits[0].score, searched=len(shelf), problem=problem
+            hits=tuple(hits), confidence=hits[0].score, searched=len(memory), problem=problem
         )
 
     def _confidence(self, ranking: Ranking, row: int, talk: float) -> float:
-        company = ranking.order.company
-        if company is None or not len(ranking.scored[0].asked.vector):
+        reference = ranking.request.reference
+        if reference is None or not len(ranking.scored[0].query.vector):
             return min(1.0, float(ranking.lexical[row]))
-        near = max(one.near(row, ranking.order.fusion.view) for one in ranking.scored)
-        measure = company.ruler.measure
-        return self._calibration.confidence(measure(near), measure(talk), len(ranking.order.shelf))
+        near = max(one.similarity(row, ranking.request.fusion.view) for one in ranking.scored)
+        standardize = reference.scale.standardize
+        return self._calibration.confidence(
+            standardize(near), standardize(talk), len(ranking.request.memory)
+        )

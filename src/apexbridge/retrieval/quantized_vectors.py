@@ -1,9 +1,9 @@
-"""Unit vectors in two bytes a number: one that every search walks over, one for what it finds.
+"""Scalar quantization: unit vectors as int8 for the scan, with a second int8 for re-scoring.
 
-The first byte tells a number to one in 127 of the row's largest, so that ten thousand skills fit
-into a cache beside the encoder's weights. The second tells the rest: cosines of both together are
-right to a few millionths. How far the first alone can be off is known for certain, so that nothing
-it could have hidden is passed over.
+The coarse byte has 127 steps of the row's largest component, so that ten thousand skills fit into
+the CPU cache beside the encoder's weights. The fine byte refines it: cosines of both are exact to
+a few millionths. The error of the coarse scan has a proven bound, so that re-scoring all rows
+within it gives exactly the result of a full scan.
 """
 
 from collections.abc import Sequence
@@ -17,51 +17,51 @@ from apexbridge.retrieval.mmap_arrays import MmapColumn
 
 _COARSE_STEPS = 127
 _FINE_STEPS = 254
-"""Steps of the second byte in one of the first."""
+"""Steps of the fine byte in one step of the coarse byte."""
 _CHUNK_ROWS = 4_096
-"""Rows taken apart or put together at once, so that what is made on the way stays small."""
+"""Rows converted at once, so that temporary arrays stay small."""
 _ROUNDING = 1e-5
-"""How far single precision can be off, added up over a row."""
+"""Accumulated rounding error of single precision over a row."""
 _FLOAT32_ROWS = 2_000
-"""Rows up to which all are kept in single precision too: they fit into any cache."""
+"""Up to this number the rows are cached in single precision too: they fit into any CPU cache."""
 
 RowIndices = NDArray[np.intp]
 _Bytes = NDArray[np.int8]
 
 
 def dot_products(rows: Matrix, vector: Matrix) -> Matrix:
-    """Each row times a vector, on the thread that asks; for few rows the quickest way there is."""
+    """Multiply each row by a vector on this thread: for few rows faster than BLAS."""
     if not rows.size:
         return np.zeros(len(rows), np.float32)
     return np.asarray(simsimd.cdist(vector[None], rows, metric="dot"))[0].astype(np.float32)
 
 
 class QuantizedVectors:
-    """Rows that are added at the end; one of zeros lies in no direction."""
+    """Append-only quantized rows; a row of zeros has no direction and matches nothing."""
 
     def __init__(self, dimensions: int = 0) -> None:
         self.dimensions = dimensions
         self._coarse = MmapColumn(np.int8)
         self._fine = MmapColumn(np.int8)
         self._steps = MmapColumn(np.float32)
-        """What one of the first byte's steps is worth, of each row."""
-        self._off = 0.0
-        """How far the first byte alone is from any row, at most."""
-        self._whole: Matrix | None = None
-        """All rows in single precision, where they are few."""
+        """Quantization step of each row."""
+        self._max_error = 0.0
+        """Upper bound of the distance between a row and its coarse approximation."""
+        self._float32: Matrix | None = None
+        """All rows in single precision, if they are few."""
 
     def __len__(self) -> int:
         return len(self._steps)
 
     def add_zeros(self, count: int) -> None:
-        """Add rows that lie nowhere."""
-        self._whole = None
-        self._steps.more(count)
+        """Append rows of zeros."""
+        self._float32 = None
+        self._steps.grow(count)
         for column in (self._coarse, self._fine):
-            column.more(count * self.dimensions)
+            column.grow(count * self.dimensions)
 
     def extend(self, parts: Sequence[Matrix]) -> None:
-        """Add rows, all of this size."""
+        """Append rows."""
         every = np.concatenate([np.zeros((0, self.dimensions), np.float32), *parts])
         first = len(self)
         self.add_zeros(len(every))
@@ -72,27 +72,27 @@ class QuantizedVectors:
         place = slice(first, first + len(rows))
         largest = np.abs(rows).max(axis=1, initial=0.0)
         steps = np.where(largest > 0, largest / _COARSE_STEPS, 1.0).astype(np.float32)[:, None]
-        told = rows / steps
-        coarse = np.rint(told)
-        rest = told - coarse
+        scaled = rows / steps
+        coarse = np.rint(scaled)
+        remainder = scaled - coarse
         self._coarse_rows[place] = coarse
-        self._fine_rows[place] = np.rint(rest * _FINE_STEPS)
+        self._fine_rows[place] = np.rint(remainder * _FINE_STEPS)
         self._steps.values[place] = steps[:, 0]
-        off = np.linalg.norm(rest * steps, axis=1).max(initial=0.0)
-        self._off = max(self._off, float(off))
+        error_bound = np.linalg.norm(remainder * steps, axis=1).max(initial=0.0)
+        self._max_error = max(self._max_error, float(error_bound))
 
-    def taken(self, rows: RowIndices) -> "QuantizedVectors":
-        """Some rows, as they are."""
-        fresh = QuantizedVectors(self.dimensions)
-        fresh.add_zeros(len(rows))
-        np.take(self._coarse_rows, rows, axis=0, out=fresh._coarse_rows, mode="clip")
-        np.take(self._fine_rows, rows, axis=0, out=fresh._fine_rows, mode="clip")
-        np.take(self._steps.values, rows, out=fresh._steps.values, mode="clip")
-        fresh._off = self._off
-        return fresh
+    def take(self, rows: RowIndices) -> "QuantizedVectors":
+        """Copy some rows without requantizing them."""
+        copy = QuantizedVectors(self.dimensions)
+        copy.add_zeros(len(rows))
+        np.take(self._coarse_rows, rows, axis=0, out=copy._coarse_rows, mode="clip")
+        np.take(self._fine_rows, rows, axis=0, out=copy._fine_rows, mode="clip")
+        np.take(self._steps.values, rows, out=copy._steps.values, mode="clip")
+        copy._max_error = self._max_error
+        return copy
 
     def __getitem__(self, rows: "slice | RowIndices") -> Matrix:
-        """In single precision."""
+        """Dequantize rows."""
         fine = self._fine_rows[rows].astype(np.float32)
         fine /= _FINE_STEPS
         fine += self._coarse_rows[rows]
@@ -100,29 +100,29 @@ class QuantizedVectors:
         return fine
 
     def scan(self, query: Matrix) -> tuple[Matrix, float]:
-        """Every row's nearness to a query by the first byte, and how far off it can be at most.
+        """Compute approximate cosines of all rows, and a bound of their error.
 
-        Few rows are told by all that is known of them.
+        Few rows are computed exactly.
         """
         if len(self) <= _FLOAT32_ROWS:
-            if self._whole is None:
-                self._whole = self[:]
-            return dot_products(self._whole, query), 0.0
+            if self._float32 is None:
+                self._float32 = self[:]
+            return dot_products(self._float32, query), 0.0
         largest = float(np.abs(query).max())
         if not largest:
             return np.zeros(len(self), np.float32), 0.0
         step = largest / _COARSE_STEPS
         coarse = np.rint(query / step).astype(np.int8)
-        # Whole numbers below 2**53: what the library adds up is exact.
+        # Integers below 2**53, so that the library's sum in doubles is exact.
         found = np.asarray(simsimd.cdist(coarse[None], self._coarse_rows, metric="dot"))[0]
         length = float(np.linalg.norm(query))
-        left_out = float(np.linalg.norm(query - coarse * step))
-        off = length * self._off + left_out * (1 + self._off)
-        near = np.multiply(found, self._steps.values * np.float32(step), dtype=np.float32)
-        return near, off + _ROUNDING * length
+        query_error = float(np.linalg.norm(query - coarse * step))
+        error_bound = length * self._max_error + query_error * (1 + self._max_error)
+        cosines = np.multiply(found, self._steps.values * np.float32(step), dtype=np.float32)
+        return cosines, error_bound + _ROUNDING * length
 
-    def near(self, rows: RowIndices, query: Matrix) -> Matrix:
-        """Some rows' nearness to a query, by all that is known of them."""
+    def rescore(self, rows: RowIndices, query: Matrix) -> Matrix:
+        """Compute the cosines of some rows from both bytes."""
         found = np.empty(len(rows), np.float32)
         for at in range(0, len(rows), _CHUNK_ROWS):
             part = slice(at, at + _CHUNK_ROWS)

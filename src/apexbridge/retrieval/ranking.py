@@ -1,4 +1,4 @@
-"""A request held against every row: roughly all of them, and well those that may be shown."""
+"""Two-stage ranking: approximate scores of all rows, then exact scores of the candidates."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -17,12 +17,12 @@ from apexbridge.retrieval.thread_control import single_threaded_blas
 from apexbridge.retrieval.tokenizer import is_chinese, tokenize
 
 _SINGLE_THREAD_ROWS = 5_000
-"""Rows up to which no product is worth a second thread, and none is taken."""
+"""Up to this number of rows BLAS would not start a second thread anyway."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedQuery:
-    """One wording of a request, with its vector where there is one."""
+    """One wording of a query, with its vector if it could be embedded."""
 
     text: str
     vector: Matrix
@@ -30,29 +30,29 @@ class EmbeddedQuery:
 
 @dataclass(frozen=True, slots=True)
 class QueryScores:
-    """One wording against every row."""
+    """Scores of one wording for every row."""
 
-    asked: EmbeddedQuery
+    query: EmbeddedQuery
     dense: Matrix
     view: Matrix
     meaning: Matrix
     matches: Bm25Matches
     scale: ZScoreScale | None = None
-    """How its nearness is told; None where there is no vector."""
-    off: float = 0.0
-    """How far from the truth what it means can be."""
+    """None if there is no vector."""
+    error_bound: float = 0.0
+    """Error bound of `meaning`."""
 
-    def near(self, row: int, view: float) -> float:
-        """How near a row is, its whole and its best view taken together."""
+    def similarity(self, row: int, view: float) -> float:
+        """Combine the cosines of main text and best view."""
         return (float(self.dense[row]) + view * float(self.view[row])) / (1 + view)
 
-    def look(self, rows: RowIndices, shelf: MemoryIndex, view: float) -> None:
-        """Tell some rows as well as is known."""
+    def rescore(self, rows: RowIndices, memory: MemoryIndex, view: float) -> None:
+        """Replace the approximate scores of some rows by exact ones."""
         if self.scale is not None:
-            near = shelf.look(rows, self.asked.vector)
-            self.dense[rows], self.view[rows] = near.dense, near.view
-            both = _add_view_scores(near.dense, near.view, view)
-            self.meaning[rows] = self.scale.tell(both, shelf.is_chinese[rows])
+            found = memory.rescore(rows, self.query.vector)
+            self.dense[rows], self.view[rows] = found.dense, found.view
+            combined = _add_view_scores(found.dense, found.view, view)
+            self.meaning[rows] = self.scale.standardize(combined, memory.is_chinese[rows])
 
 
 def _add_view_scores(dense: Matrix, views: Matrix, weight: float) -> Matrix:
@@ -61,42 +61,42 @@ def _add_view_scores(dense: Matrix, views: Matrix, weight: float) -> Matrix:
 
 @dataclass(frozen=True, slots=True)
 class RankingRequest:
-    """A request, and all that is needed to answer it on any thread."""
+    """Query and index, with everything a worker thread needs to rank."""
 
-    shelf: MemoryIndex
-    asked: Sequence[EmbeddedQuery]
-    company: ReferenceVectors | None
+    memory: MemoryIndex
+    queries: Sequence[EmbeddedQuery]
+    reference: ReferenceVectors | None
     fusion: FusionWeights
 
     @property
     def language(self) -> float:
-        """A request that is there in both languages favours neither."""
-        languages = {is_chinese(asked.text) for asked in self.asked}
+        """Language weight; 0 for a query that is given in both languages."""
+        languages = {is_chinese(query.text) for query in self.queries}
         return self.fusion.language if len(languages) == 1 else 0.0
 
-    def score(self, asked: EmbeddedQuery) -> QueryScores:
-        """Hold one wording against every row, roughly."""
-        shelf, weight = self.shelf, self.fusion.view
-        near = shelf.scan(asked.vector)
-        matches = shelf.lexicon.match(tokenize(asked.text, kind="query"))
-        if self.company is None or not len(asked.vector):
-            return QueryScores(asked, near.dense, near.view, np.zeros_like(near.dense), matches)
-        both = _add_view_scores(near.dense, near.view, weight)
-        english, chinese = self.company.skills_near(asked.vector)
+    def score(self, query: EmbeddedQuery) -> QueryScores:
+        """Score all rows approximately for one wording."""
+        memory, weight = self.memory, self.fusion.view
+        found = memory.scan(query.vector)
+        matches = memory.bm25.match(tokenize(query.text, kind="query"))
+        if self.reference is None or not len(query.vector):
+            return QueryScores(query, found.dense, found.view, np.zeros_like(found.dense), matches)
+        combined = _add_view_scores(found.dense, found.view, weight)
+        english, chinese = self.reference.skill_similarities(query.vector)
         if weight:
             english, chinese = (1 + weight) * english, (1 + weight) * chinese
-        company = ReferenceScores(members=shelf.members, background=(english, chinese))
-        scale = ZScoreScale.of(both, company, self.language)
-        meaning = scale.tell(both, shelf.is_chinese)
-        off = near.off * (1 + weight) / float(scale.spreads.min())
-        return QueryScores(asked, near.dense, near.view, meaning, matches, scale, off)
+        reference = ReferenceScores(groups=memory.language_masks, scores=(english, chinese))
+        scale = ZScoreScale.fit(combined, reference, self.language)
+        meaning = scale.standardize(combined, memory.is_chinese)
+        error_bound = found.error_bound * (1 + weight) / float(scale.spreads.min())
+        return QueryScores(query, found.dense, found.view, meaning, matches, scale, error_bound)
 
 
 class Ranking:
-    """What every row comes to, and why."""
+    """Total scores of all rows, with their parts."""
 
-    def __init__(self, order: RankingRequest, scored: list[QueryScores], usage: Matrix) -> None:
-        self.order = order
+    def __init__(self, request: RankingRequest, scored: list[QueryScores], usage: Matrix) -> None:
+        self.request = request
         self.scored = scored
         self.usage = usage
         self.meaning = scored[0].meaning
@@ -105,16 +105,16 @@ class Ranking:
             self.lexical = np.max([one.matches.scores for one in scored], axis=0)
             self.meaning = np.zeros_like(self.lexical)
         self.total = np.full(len(usage), -np.inf, np.float32)
-        self.off = order.fusion.dense * max(one.off for one in scored)
-        """How far from the truth a total can be."""
-        self.add_up(slice(None))
-        self.total[~order.shelf.is_alive] = -np.inf
+        self.error_bound = request.fusion.dense * max(one.error_bound for one in scored)
+        """Error bound of a total."""
+        self.fuse(slice(None))
+        self.total[~request.memory.is_alive] = -np.inf
 
-    def add_up(self, rows: RowIndices | slice) -> None:
-        """Take the parts of some rows together."""
+    def fuse(self, rows: RowIndices | slice) -> None:
+        """Fuse the partial scores of some rows."""
         if len(self.scored) > 1:
             self.meaning[rows] = np.mean([one.meaning[rows] for one in self.scored], axis=0)
-        fusion = self.order.fusion
+        fusion = self.request.fusion
         self.total[rows] = (
             fusion.dense * self.meaning[rows]
             + fusion.lexical * self.lexical[rows]
@@ -123,54 +123,55 @@ class Ranking:
 
     @property
     def small_talk(self) -> float:
-        """How near the wording that is least like small talk is to it."""
-        company = self.order.company
-        vectors = [one.asked.vector for one in self.scored if len(one.asked.vector)]
-        if company is None or not vectors:
+        """Small-talk similarity of the wording that is least like small talk."""
+        reference = self.request.reference
+        vectors = [one.query.vector for one in self.scored if len(one.query.vector)]
+        if reference is None or not vectors:
             return 0.0
-        return min(company.small_talk_near(vector) for vector in vectors)
+        return min(reference.small_talk_similarity(vector) for vector in vectors)
 
     def parts(self, rows: Sequence[int]) -> list[ScoreParts]:
-        """What each row's score is made of."""
-        words = [one.matches.words_of(rows) for one in self.scored]
+        """Explain the scores of some rows."""
+        words = [one.matches.matched_words(rows) for one in self.scored]
         return [
             self._parts(row, [found[number] for found in words]) for number, row in enumerate(rows)
         ]
 
     def _parts(self, row: int, words: Sequence[Mapping[str, float]]) -> ScoreParts:
-        """Told by the wording that is nearest, and by the one that shares most words."""
-        shelf, nearest, most = self.order.shelf, self.scored[0], words[0]
+        """Explain by the most similar wording and by the one with most words in common."""
+        memory, nearest, most = self.request.memory, self.scored[0], words[0]
         if len(self.scored) > 1:
             nearest = max(self.scored, key=lambda one: float(one.meaning[row]))
             most = max(words, key=lambda found: sum(found.values()))
-        has_vector = bool(len(nearest.asked.vector))
+        has_vector = bool(len(nearest.query.vector))
         return ScoreParts(
             dense=float(nearest.dense[row]),
             view=float(nearest.view[row]),
-            view_text=shelf.best_view(row, nearest.asked.vector) if has_vector else "",
+            view_text=memory.best_view(row, nearest.query.vector) if has_vector else "",
             lexical=float(self.lexical[row]),
             words=most,
             meaning=float(self.meaning[row]),
             usage=float(self.usage[row]),
-            language="zh" if shelf.is_chinese[row] else "en",
+            language="zh" if memory.is_chinese[row] else "en",
             total=float(self.total[row]),
         )
 
 
-def rank(order: RankingRequest, used: Mapping[str, float], limit: int) -> Ranking:
-    """Look at all rows roughly, and at those that may be among the first so many well."""
-    with single_threaded_blas() if len(order.shelf.names) > _SINGLE_THREAD_ROWS else nullcontext():
-        scored = [order.score(asked) for asked in order.asked]
-    usage = np.zeros(len(order.shelf.names), np.float32)
+def rank(request: RankingRequest, used: Mapping[str, float], limit: int) -> Ranking:
+    """Rank approximately, then re-score all rows that may be among the first `limit`."""
+    is_large = len(request.memory.names) > _SINGLE_THREAD_ROWS
+    with single_threaded_blas() if is_large else nullcontext():
+        scored = [request.score(query) for query in request.queries]
+    usage = np.zeros(len(request.memory.names), np.float32)
     for name, share in used.items():
-        row = order.shelf.row_of.get(name)
+        row = request.memory.row_of.get(name)
         if row is not None:
             usage[row] = min(1.0, max(0.0, share))
-    ranking = Ranking(order, scored, usage)
-    if ranking.off:
-        rows = rows_above_cutoff(ranking.total, limit, 2 * ranking.off)
-        rows = rows[order.shelf.is_alive[rows]]
+    ranking = Ranking(request, scored, usage)
+    if ranking.error_bound:
+        rows = rows_above_cutoff(ranking.total, limit, 2 * ranking.error_bound)
+        rows = rows[request.memory.is_alive[rows]]
         for one in scored:
-            one.look(rows, order.shelf, order.fusion.view)
-        ranking.add_up(rows)
+            one.rescore(rows, request.memory, request.fusion.view)
+        ranking.fuse(rows)
     return ranking

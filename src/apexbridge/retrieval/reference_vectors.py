@@ -1,6 +1,9 @@
-"""The vectors of the company in which requests are judged; our own encoder's come with the package.
+"""Reference vectors: texts of typical skills and small talk that calibrate the scores of a query.
 
-They are the same in every process, and making them would be the most of a first search.
+Cosine scores have no absolute scale. Among thousands of skills their distribution gives one; among
+six there are too few, so that 80 typical descriptions are scored beside them. A query closer to
+small talk than to any skill needs none. Reference texts are never search results. The vectors for
+the default embedder ship with the package: embedding the texts would slow down the first search.
 """
 
 import hashlib
@@ -9,30 +12,37 @@ from pathlib import Path
 
 import numpy as np
 
-from apexbridge.retrieval import reference_texts
 from apexbridge.retrieval.base import Embedder, Matrix
 from apexbridge.retrieval.embedders.validation import embed_validated
 from apexbridge.retrieval.fusion import CosineScale
 from apexbridge.retrieval.quantized_vectors import dot_products
 
-VECTORS_FOLDER = Path(__file__).parent
-"""Where `python -m scripts.keep_company` writes, for one embedder and these very texts."""
-_ENGLISH_ROWS = np.flatnonzero(~np.array(reference_texts.IS_CHINESE_TEXT))
-_CHINESE_ROWS = np.flatnonzero(reference_texts.IS_CHINESE_TEXT)
-REFERENCE_TEXTS = (*reference_texts.SKILL_TEXTS, *reference_texts.SMALL_TALK_TEXTS)
+VECTORS_FOLDER = Path(__file__).parent / "data"
+"""`python -m scripts.reference_vectors` writes there, for one embedder and exactly these texts."""
+
+
+def _lines(name: str) -> tuple[str, ...]:
+    # Not splitlines: the file's name is a hash of these texts, which must not depend on the split.
+    return tuple((VECTORS_FOLDER / name).read_text(encoding="utf-8").strip("\n").split("\n"))
+
+
+_ENGLISH = _lines("reference_skills_en.txt")
+SKILL_TEXTS = (*_ENGLISH, *_lines("reference_skills_zh.txt"))
+SMALL_TALK_TEXTS = _lines("small_talk.txt")
+REFERENCE_TEXTS = (*SKILL_TEXTS, *SMALL_TALK_TEXTS)
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceVectors:
-    """Vectors of texts that requests are judged by."""
+    """Vectors of the reference texts, and the scale of the embedder's cosines."""
 
     skills: Matrix
     small_talk: Matrix
-    ruler: CosineScale
+    scale: CosineScale
 
     @classmethod
-    async def of(cls, embedder: Embedder) -> "ReferenceVectors":
-        """From what is kept, if it is this embedder's; else made now.
+    async def load(cls, embedder: Embedder) -> "ReferenceVectors":
+        """Load the precomputed vectors if they are this embedder's, or else embed the texts.
 
         Raises:
             RetrievalError: If the embedder fails.
@@ -40,46 +50,46 @@ class ReferenceVectors:
         vectors = load_precomputed(embedder.id)
         if vectors is None:
             vectors = await embed_reference_texts(embedder)
-        skills, small_talk = np.split(vectors, [len(reference_texts.SKILL_TEXTS)])
-        return cls(skills, small_talk, CosineScale.of(skills, small_talk))
+        skills, small_talk = np.split(vectors, [len(SKILL_TEXTS)])
+        return cls(skills, small_talk, CosineScale.fit(skills, small_talk))
 
-    def small_talk_near(self, vector: Matrix) -> float:
-        """How near a request is to the small talk it is most like."""
+    def small_talk_similarity(self, vector: Matrix) -> float:
+        """Average the cosines of a query with the three nearest small-talk texts."""
         nearest = np.sort(dot_products(self.small_talk, vector))[-3:]
         return float(nearest.sum()) / len(nearest)
 
-    def skills_near(self, vector: Matrix) -> tuple[Matrix, Matrix]:
-        """How near a request is to what skills say everywhere, in English and in Chinese."""
-        near = dot_products(self.skills, vector)
-        return near[_ENGLISH_ROWS], near[_CHINESE_ROWS]
+    def skill_similarities(self, vector: Matrix) -> tuple[Matrix, Matrix]:
+        """Return the cosines of a query with the typical skills, in English and in Chinese."""
+        english, chinese = np.split(dot_products(self.skills, vector), [len(_ENGLISH)])
+        return english, chinese
 
 
 async def embed_reference_texts(embedder: Embedder) -> Matrix:
-    """Skills are read as documents, and what people say as requests.
+    """Embed the skills as documents and the small talk as queries.
 
     Raises:
         RetrievalError: If the embedder fails.
     """
-    skills = await embed_validated(embedder, reference_texts.SKILL_TEXTS, kind="document")
-    small_talk = await embed_validated(embedder, reference_texts.SMALL_TALK_TEXTS, kind="query")
+    skills = await embed_validated(embedder, SKILL_TEXTS, kind="document")
+    small_talk = await embed_validated(embedder, SMALL_TALK_TEXTS, kind="query")
     return np.concatenate((skills, small_talk))
 
 
 def vectors_file_name(embedder_id: str) -> str:
-    """The file's name: another embedder, or another text, has another."""
-    said = "\n".join((embedder_id, *REFERENCE_TEXTS))
-    return f"company-{hashlib.sha256(said.encode()).hexdigest()[:12]}.npy"
+    """Return the file name for an embedder; it has a hash of the embedder's id and the texts."""
+    hashed = "\n".join((embedder_id, *REFERENCE_TEXTS))
+    return f"reference-{hashlib.sha256(hashed.encode()).hexdigest()[:12]}.npy"
 
 
 def load_precomputed(embedder_id: str) -> Matrix | None:
-    """The vectors that come with the package, if they are this embedder's."""
+    """Load the vectors that ship with the package; None if they are another embedder's."""
     if not embedder_id.startswith("apexbridge-retriever:"):
-        return None  # nothing is read for those that cannot match
+        return None  # without a look at the disk
     try:
-        # Opened here, because numpy leaves what it cannot read open.
+        # Opened here, because np.load leaks the file descriptor of a file it cannot read.
         with (VECTORS_FOLDER / vectors_file_name(embedder_id)).open("rb") as file:
             stored = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError):
-        return None  # it only saves time
+        return None  # only a cache
     vectors: Matrix = stored.astype(np.float32)
     return vectors if vectors.ndim == 2 and len(vectors) == len(REFERENCE_TEXTS) else None

@@ -1,4 +1,4 @@
-"""What a search gives: hits that say why they are there."""
+"""Search results with explained scores, sync reports and index status; imports no numpy."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ Language = Literal["en", "zh"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreParts:
-    """What a hit's score is made of.
+    """Score explanation of a hit.
 
-    `dense` and `view` are cosines, `lexical` a share of the best attainable, `meaning` the vectors'
-    part and `total` everything, in standard deviations from what the request gets elsewhere.
+    `dense` and `view` are cosines, `lexical` a share of the best attainable BM25 score, `meaning`
+    (dense part) and `total` are z-scores over all skills for the same query.
     """
 
     dense: float = 0.0
@@ -31,7 +31,7 @@ class ScoreParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """One skill that was found; `score` is the chance, in 0..1, that it is the one wanted."""
+    """One skill; `score` is the probability, in 0..1, that it is the one that is wanted."""
 
     name: str
     score: float
@@ -40,9 +40,9 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResults:
-    """The hits, best first, and how sure one can be that any skill fits at all.
+    """Hits in descending order, and the confidence that any skill fits at all.
 
-    `problem` is why the search had to do without vectors, where it had to.
+    `problem` is the reason why a search fell back to BM25 alone.
     """
 
     hits: tuple[Hit, ...] = ()
@@ -53,7 +53,7 @@ class SearchResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncProgress:
-    """How far a sync is."""
+    """Progress of a sync."""
 
     done: int
     total: int
@@ -61,10 +61,10 @@ class SyncProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncReport:
-    """What a sync came to, by names.
+    """Result of a sync, by skill names.
 
-    `pending` are found by their words only, because `problem` kept them from being embedded; they
-    are tried again by the next sync. `failed` could not be read at all.
+    `pending` are found by BM25 only, because `problem` kept them from being embedded; the next sync
+    retries them. `failed` could not be read.
     """
 
     kept: tuple[str, ...] = ()
@@ -78,9 +78,9 @@ class SyncReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexStatus:
-    """How an index stands to the skills it is for.
+    """Consistency of an index with its skills.
 
-    `missing` are not in it, `stale` are there in another state, `orphaned` have no skill any more.
+    `missing` are not indexed, `stale` are indexed in another version, `orphaned` no longer exist.
     """
 
     embedder: str
@@ -97,21 +97,21 @@ class IndexStatus:
 
     @property
     def is_sound(self) -> bool:
-        """Say whether index and skills agree and nothing is broken."""
+        """Say whether index and skills agree and nothing is corrupt."""
         return not (self.missing or self.stale or self.orphaned or self.problems)
 
 
 def _ignore_progress(_progress: SyncProgress) -> None:
-    """Nobody watches."""
+    """Default: do nothing."""
 
 
 async def _ignore_stored(_names: Sequence[str]) -> None:
-    """Nobody marks."""
+    """Default: do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncCallbacks:
-    """Who is told while a sync goes on; `stored` is awaited after each batch is durable."""
+    """Callbacks of a sync; `stored` is awaited after each durable batch."""
 
     progress: Callable[[SyncProgress], None] = _ignore_progress
     stored: Callable[[Sequence[str]], Awaitable[None]] = _ignore_stored

@@ -1,8 +1,8 @@
-"""What of a skill is indexed: one text for the whole, a few views of it, and its words.
+"""Indexed document of a skill: main text, views (trigger phrases) and term frequencies.
 
-A view is a sentence someone might well say who needs the skill: a trigger the author quoted, or a
-bullet under "when to use". Each gets a vector of its own, because the vector of a long description
-is near nothing in particular. (Its sentences alone brought nothing and doubled the work.)
+A view is a sentence that a user in need of the skill might type: a trigger the author quoted, or a
+bullet under "when to use". Views are embedded separately, because the embedding of a long text is
+close to nothing in particular. (Embedding all sentences gained nothing and doubled the work.)
 """
 
 import re
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from apexbridge.retrieval.tokenizer import count_text_terms, is_chinese
 
 DOCUMENT_VERSION = 1
-"""Part of every entry's fingerprint: another way of cutting texts makes all entries anew."""
+"""Part of every fingerprint: a new version re-indexes all skills."""
 
 MAX_VIEWS = 8
 MAX_BODY_CHARS = 2_500
@@ -39,25 +39,25 @@ _WHEN_HEADING = re.compile(
     re.IGNORECASE,
 )
 _FENCE = re.compile(r"^(?:```|~~~)", re.MULTILINE)
-# Bounded, so that what is opened a million times and never closed is not searched a million times.
+# Bounded repetitions against ReDoS: an unclosed bracket is not searched to the end of the text.
 _MARKUP = re.compile(r"[*`_|]+|!?\[([^\]\n]{0,300}+)\]\([^)\n]{0,500}+\)|<[^>\n]{1,80}>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillText:
-    """The texts of a skill that search may read."""
+    """Searchable texts of a skill."""
 
     name: str
     summary: str
     body: str = ""
     tags: tuple[str, ...] = ()
     other_language: str = ""
-    """A line in the language the skill is not written in."""
+    """A summary in the other language of the two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillDocument:
-    """What is made of a skill's texts: to be embedded, and to be matched word by word."""
+    """Texts to embed and terms to count, extracted from a skill's texts."""
 
     whole: str
     views: tuple[str, ...]
@@ -66,7 +66,7 @@ class SkillDocument:
 
 
 def build_document(text: SkillText, *, views: int = MAX_VIEWS) -> SkillDocument:
-    """Cut a skill's texts up for the index, with at most so many views."""
+    """Build the document of a skill, with at most `views` views."""
     prose = _Prose(text.body)
     headings = islice(prose.headings(), _MAX_HEADINGS)
     read = (text.summary, *text.tags[:_MAX_TAGS], text.other_language, *headings)
@@ -84,12 +84,12 @@ def build_document(text: SkillText, *, views: int = MAX_VIEWS) -> SkillDocument:
 
 
 def main_text(text: SkillText) -> str:
-    """The one text that stands for the skill."""
+    """Return the main text, which represents the whole skill."""
     return f"{name_as_words(text.name)}. {text.summary}"[:_WHOLE_CHARACTERS]
 
 
 def name_as_words(name: str) -> str:
-    """A name as words.
+    """Split a skill name into words.
 
     >>> name_as_words("pdf-form_filler:v2")
     'pdf form filler v2'
@@ -98,13 +98,13 @@ def name_as_words(name: str) -> str:
 
 
 def trigger_phrases(text: SkillText) -> Iterator[str]:
-    """Sentences people might say who need this skill, the likeliest first, each once."""
+    """Yield the views: phrases that users of the skill might type, the likeliest first."""
     return _trigger_phrases(text, _Prose(text.body))
 
 
 def _trigger_phrases(text: SkillText, prose: "_Prose") -> Iterator[str]:
     candidates = chain(
-        # Made for those who ask in the other language; mined tags would say nothing new.
+        # Made for queries in the other language; mined tags would add nothing.
         (text.other_language, ", ".join(text.tags)) if text.other_language else (),
         (quoted[1] or quoted[2] for quoted in _QUOTED.finditer(text.summary)),
         prose.when_bullets(),
@@ -118,9 +118,9 @@ def _trigger_phrases(text: SkillText, prose: "_Prose") -> Iterator[str]:
 
 
 def stated_purposes(texts: Sequence[str]) -> tuple[str, ...]:
-    """What an indexed skill itself says it is for: its views, then the sentences of its whole text.
+    """Return the purposes that an indexed skill states: its views, then sentences of the main text.
 
-    The first of these sentences is its name, and no claim.
+    The first of these sentences is the name, which is no purpose.
     """
     if not texts:
         return ()
@@ -130,24 +130,24 @@ def stated_purposes(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def strip_markup(markdown: str) -> str:
-    """A line without its markup."""
+    """Strip Markdown from a line."""
     return " ".join(_MARKUP.sub(r"\1 ", markdown).split()).strip(" -:;,，；：")
 
 
 class _Prose:
-    """A body without its code, and where its headings are."""
+    """Markdown body without code blocks, and its headings."""
 
     def __init__(self, body: str) -> None:
         self._text = _strip_code_blocks(body)
         self._headings = list(_HEADING.finditer(self._text))
 
     def headings(self) -> Iterator[str]:
-        """The headings as they are read."""
+        """Yield the headings as plain text."""
         for heading in self._headings:
             yield strip_markup(heading[1][:_WHOLE_CHARACTERS])[:_VIEW_CHARACTERS]
 
     def when_bullets(self) -> Iterator[str]:
-        """The bullets below headings that speak of when to use the skill."""
+        """Yield the bullets below "when to use" headings."""
         end = len(self._text)
         below = list[tuple[int, int]]()
         for heading in reversed(self._headings):
@@ -159,7 +159,7 @@ class _Prose:
 
 
 def _strip_code_blocks(body: str) -> str:
-    """Without what stands between fences; one that is left open goes on to the end."""
+    """Strip fenced code blocks; an unclosed fence extends to the end."""
     kept, start, opened = list[str](), 0, ""
     for fence in _FENCE.finditer(body):
         if not opened:

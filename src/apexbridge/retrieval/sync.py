@@ -1,4 +1,4 @@
-"""Bringing an index up to date: what is new is embedded, what is gone dropped, the rest kept."""
+"""Index synchronization: embed new and changed skills, delete removed ones, keep the rest."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Sequence
@@ -25,15 +25,15 @@ from apexbridge.retrieval.thread_control import shortened_gil_switch_interval
 log = logging.getLogger(__name__)
 
 BATCH_SIZE = 192
-"""Skills that are embedded and stored together: a crash costs two such batches at most."""
+"""Skills embedded and stored together: a crash loses two batches at most."""
 _MAX_REFUSALS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexItem:
-    """A skill to be indexed: `fingerprint` says which state of it, `read` gives its texts.
+    """A skill to index: `fingerprint` identifies its version, `read` returns its texts.
 
-    `read_at_once` gives them on a thread, where nothing must be waited for, and else nothing.
+    `read_at_once` returns them synchronously on a worker thread, or None if it would have to wait.
     """
 
     name: str
@@ -49,14 +49,14 @@ class _SyncState:
     pending: list[str] = field(default_factory=list[str])
     failed: list[str] = field(default_factory=list[str])
     outdated: list[str] = field(default_factory=list[str])
-    """Entries that may be dropped at once, because all are made anew."""
+    """Entries that may be deleted first, because all skills are embedded anew."""
     problem: RetrievalError | None = None
     refused: int = 0
     last_refusal: RetrievalError | None = None
     done: int = 0
 
     def refuse(self, error: RetrievalError) -> None:
-        """Note a skill whose vectors cannot be right; after a few it is the embedder's fault."""
+        """Count a skill with an invalid embedding; after a few, give the embedder up."""
         self.refused += 1
         self.last_refusal = error
         if self.refused >= _MAX_REFUSALS:
@@ -70,18 +70,18 @@ class _Batch:
     failed: list[str]
 
     def apart(self) -> "Iterator[_Batch]":
-        """Each item alone."""
+        """Split into batches of one item."""
         for item, cut in zip(self.items, self.digests, strict=True):
             yield _Batch([item], [cut], [])
 
 
 @dataclass(frozen=True, slots=True)
 class _EmbeddedBatch:
-    """What came of a batch."""
+    """Result of one batch."""
 
     entries: list[IndexEntry]
     left: list[IndexEntry]
-    """Of those that could not be embedded: only their words find them."""
+    """Entries without vectors, which only BM25 finds."""
     size: int
 
 
@@ -93,9 +93,9 @@ async def sync(
     only: Collection[str] | None = None,
     watch: SyncCallbacks = NO_CALLBACKS,
 ) -> SyncReport:
-    """Make the index hold exactly these skills; `again` names those to redo though they fit.
+    """Make the index hold exactly these skills; `again` names unchanged ones to re-embed.
 
-    With `only`, nothing but these names is looked at: what has no item is dropped, the rest stays.
+    With `only`, other names are left alone: those without an item are deleted.
 
     Raises:
         StorageError: If the store cannot be written.
@@ -106,7 +106,7 @@ async def sync(
     wanted = {item.name: item for item in items if only is None or item.name in only}
     dropped = [name for name in stored if name not in wanted]
     await index.store.delete(dropped)
-    if index.is_loaded:  # what nobody has searched yet need not be read to find it unchanged
+    if index.is_loaded:  # to compare fingerprints, an index need not be loaded
         await index.refresh()
     redo = {*again, *await _pending_names(index, wanted, only)}
     todo = [
@@ -133,10 +133,10 @@ async def sync(
 
 
 async def make_entry(index: SkillIndex, item: IndexItem) -> IndexEntry:
-    """Embed one skill and store nothing.
+    """Embed one skill without storing it.
 
     Raises:
-        RetrievalError: If the embedder fails, or what it gives cannot be right.
+        RetrievalError: If the embedder fails or its output is invalid.
     """
     cut = await anyio.to_thread.run_sync(build_document, await item.read())
     (entry,) = await _embed(index, _Batch([item], [cut], []))
@@ -146,13 +146,13 @@ async def make_entry(index: SkillIndex, item: IndexItem) -> IndexEntry:
 async def _pending_names(
     index: SkillIndex, wanted: Collection[str], only: Collection[str] | None
 ) -> set[str]:
-    """Those the last sync could not embed: no store knows them, so here they are dropped."""
+    """Return the skills that the last sync could not embed, and drop those no longer wanted."""
     async with index.lock:
-        shelf = index.shelf
-        pending = set(shelf.pending)
+        memory = index.memory
+        pending = set(memory.pending)
         if only is not None:
             pending.intersection_update(only)
-        shelf.drop([name for name in pending if name not in wanted])
+        memory.drop([name for name in pending if name not in wanted])
     return pending
 
 
@@ -163,10 +163,9 @@ async def _run_pipeline(
     tally: _SyncState,
     watch: SyncCallbacks,
 ) -> None:
-    """One batch is embedded while another is read and cut, or stored.
+    """Run a pipeline: one batch is embedded while another is prepared or stored.
 
-    These two take turns: both need the interpreter all the time, and would only keep it from each
-    other.
+    Preparing and storing alternate by a lock: both hold the GIL and would slow each other down.
     """
     problem: Exception | None = None
     turn = anyio.Lock()
@@ -212,13 +211,13 @@ async def _embed_all(
 
 
 async def _embed_batch(index: SkillIndex, batch: _Batch, tally: _SyncState) -> _EmbeddedBatch:
-    """Embed a batch, or what can be of it."""
+    """Embed a batch, or the part of it that can be embedded."""
     size = len(batch.items) + len(batch.failed)
-    if batch.items and tally.problem is None:  # one that failed once is not waited for again
+    if batch.items and tally.problem is None:  # no retry within a sync
         try:
             return _EmbeddedBatch(await _embed(index, batch), [], size)
         except EmbedderOutputError as error:
-            if len(batch.items) > 1:  # perhaps one text that it cannot take
+            if len(batch.items) > 1:  # perhaps a single text that the model cannot take
                 singles = [await _embed_batch(index, single, tally) for single in batch.apart()]
                 entries = [entry for single in singles for entry in single.entries]
                 return _EmbeddedBatch(
@@ -245,11 +244,11 @@ async def _prepare(items: list[IndexItem], views: int) -> _Batch:
 
 
 _Documents = dict[str, SkillDocument | None]
-"""What was made of each skill's texts; nothing where they cannot be read."""
+"""Document by skill name; None if its texts cannot be read."""
 
 
 def _prepare_synchronously(items: list[IndexItem], views: int) -> _Documents:
-    """Those that nothing must be waited for, all on one thread: a hop for each is half the work."""
+    """Prepare what needs no await on one thread: a thread hop for each would double the work."""
     cuts: _Documents = {}
     for item in items:
         with _log_failure(item, cuts):
@@ -297,13 +296,13 @@ async def _store_batch(
     if left:
         tally.pending += [entry.name for entry in left]
         async with index.lock:
-            index.shelf.put(left)
-            if index.shelf.is_worn:
-                index.shelf = index.shelf.swept()
+            index.memory.put(left)
+            if index.memory.needs_compaction:
+                index.memory = index.memory.compacted()
 
 
 async def _upsert(index: SkillIndex, entries: list[IndexEntry], tally: _SyncState) -> None:
-    """Where all is made anew, vectors of another size take the place of those that are there."""
+    """Upsert; if all skills are embedded anew, vectors of another size replace the stored ones."""
     try:
         await index.store.upsert(entries)
     except IndexMismatchError:
@@ -335,7 +334,7 @@ async def _embed(index: SkillIndex, batch: _Batch) -> list[IndexEntry]:
 
 
 def _lexical_entry(item: IndexItem, cut: SkillDocument) -> IndexEntry:
-    """An entry that only its words find: it lies in no direction."""
+    """Build an entry without a vector, which only BM25 finds."""
     return IndexEntry(
         name=item.name,
         fingerprint="",

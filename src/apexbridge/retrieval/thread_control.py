@@ -1,4 +1,4 @@
-"""One thread for matrix products: on a busy machine two are many times slower than one."""
+"""Thread tuning: single-threaded BLAS, and a shorter GIL switch interval."""
 
 import sys
 import threading
@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from threadpoolctl import ThreadpoolController  # pyright: ignore[reportMissingTypeStubs]
 
-_ = np.__version__  # the libraries to be found are those that numpy has loaded
+_ = np.__version__  # numpy is imported first, because only loaded BLAS libraries are found
 
 
 _discovery_lock = threading.Lock()
@@ -23,9 +23,10 @@ class _BlasLibrary(Protocol):
 
 
 class _BlasThreadLimit:
-    """The limit is the whole process's: the first who asks sets it, the last lifts it again.
+    """Process-wide limit, reference-counted: the first user sets it, the last one restores it.
 
-    The libraries are asked directly: to be told by threadpoolctl takes longer than a small product.
+    The libraries are called directly: threadpoolctl's own context manager takes longer than a small
+    matrix product.
     """
 
     def __init__(self) -> None:
@@ -56,9 +57,10 @@ class _BlasThreadLimit:
 
 
 def _clear_controlling_thread(library: _BlasLibrary) -> None:
-    """Newer versions heed one thread alone, and the last who leaves may be another than the first.
+    """Release the control of a library, which newer versions bind to one thread.
 
-    That thread would otherwise be ignored without a word, and the limit stay for good.
+    The last user may be another thread than the first; its call would be ignored silently, and the
+    limit would stay for good.
     """
     clear = getattr(library, "clear_controlling_thread", None)
     if clear is not None:
@@ -71,10 +73,8 @@ def _blas_thread_limit() -> _BlasThreadLimit:
 
 
 def single_threaded_blas() -> AbstractContextManager[None]:
-    """Inside the block, a matrix product keeps to the thread that asks for it."""
-    with (
-        _discovery_lock
-    ):  # of two limits at once, one would take the other's for what was there before
+    """Keep BLAS to the calling thread: two are many times slower than one on a busy machine."""
+    with _discovery_lock:  # two limits at once would save each other's value as the original
         return _blas_thread_limit()
 
 
@@ -82,7 +82,7 @@ _INTERVAL_SECONDS = 0.0005
 
 
 class _SwitchInterval:
-    """How many want short turns, and what was usual before the first of them."""
+    """Number of users, and the interval before the first of them."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -95,9 +95,9 @@ _switch_interval = _SwitchInterval()
 
 @contextmanager
 def shortened_gil_switch_interval() -> Generator[None]:
-    """Let threads take turns sooner: a model's would wait for the one that reads, text by text.
+    """Shorten the GIL switch interval: inference threads would wait for the one that parses texts.
 
-    It holds for the whole process, so the last of those that want it brings back what was usual.
+    It is process-wide and reference-counted; the last user restores the original.
     """
     with _switch_interval.lock:
         _switch_interval.count += 1

@@ -198,8 +198,163 @@ class ChatService:
             self._is_flushing = False
         try:
             await anyio.to_thread.run_sync(self.store.flush)
+<<<<<<< HEAD
         except StorageError as error:  # a trace is not worth a failed turn
             log.warning("Turn records are lost: %s", error)
+=======
+        except StorageError as error:  # a record is never worth failing for
+            log.warning("Records of turns are lost: %s", error)
+
+    async def session(self, session_id: str, *, system: str = "") -> Session:
+        """The conversation of that id: the one going on, the one that was kept, or a new one."""
+        found = await self.conversations.get(session_id)
+        found.system = system or found.system
+        return found
+
+    async def forget(self, session_id: str) -> bool:
+        """Remove a conversation and the records of its turns; False if there was none.
+
+        Raises:
+            StorageError: If the disk refuses.
+        """
+        return await self.conversations.forget(session_id)
+
+    def _new(self, session_id: str) -> Session:
+        hooks = HookRunner(self._run_hook, _post_hook)
+        hooks.register(self._hooks, root=self._config.project)
+        return Session(
+            id=session_id,
+            cwd=self._config.project,
+            waking=PathActivation(self._config.project),
+            hooks=hooks,
+            tools_mode=self._config.settings.agent.allowed_tools,
+        )
+
+    def _lend_again(self, session: Session) -> None:
+        """Hooks of skills stay for the session, also of one that is taken up again."""
+        for name in session.applied:
+            skill = self._rooms.catalog.snapshot.winner(name)
+            if skill is not None and skill.is_trusted:
+                session.hooks.register(skill.hooks, skill=skill.name, root=skill.root)
+
+    @contextmanager
+    def _child(self, parent: Session, request: SubagentRequest) -> Generator[Session]:
+        """A session below another, known for as long as it is at work."""
+        child = self._new(f"{parent.id}.{uuid.uuid4().hex[:6]}")
+        init_child_session(child, parent, request)
+        with self.conversations.passing(child):
+            yield child
+
+    @property
+    def parts(self) -> AgentDeps:
+        """What turns are made of; built anew only where somebody put another model here."""
+        kept = self._kept_parts
+        if kept is None or kept[0] is not self.model or kept[1] is not self.approver:
+            self._kept_parts = kept = (self.model, self.approver, self._parts())
+        return kept[2]
+
+    def _parts(self) -> AgentDeps:
+        chosen, rooms = self._config.settings, self._rooms
+        return AgentDeps(
+            model=self.model.client,
+            model_name=self.model.name,
+            registry=self.registry,
+            activator=self._activator(),
+            guard=self._guard(),
+            offering=SkillAnnouncer(
+                snapshot=lambda: rooms.catalog.snapshot,
+                find=rooms.catalog.get,
+                search=partial(rooms.search, limit=8),
+                is_denied=self._is_denied,
+                usage=self._used.scores,
+                threshold=chosen.index.threshold,
+                budget=ListingBudget.for_window(self.model.window),
+            ),
+            touch=self._touch,
+            child=self._child,
+            project=self._config.project,
+            limits=TurnLimits(
+                rounds=chosen.agent.rounds,
+                tokens=chosen.agent.tokens,
+                seconds=chosen.agent.seconds,
+                depth=chosen.agent.depth,
+                children=chosen.agent.children,
+                window=self.model.window,
+            ),
+        )
+
+    async def _touch(self, paths: Sequence[Path], session: Session) -> TouchResult:
+        return await self._rooms.touch(paths, session.waking)
+
+    def _activator(self) -> Activator:
+        return Activator(
+            self._rooms.catalog,
+            partial(run_inline_command, self._rooms.script_runner),
+            self._used.record,
+            runs_commands=self._config.settings.agent.inline_commands,
+        )
+
+    def _guard(self) -> PermissionChecker:
+        return PermissionChecker(
+            rules=lambda: self._rules,
+            approvals=self.approvals,
+            ground=self._ground,
+            approver=self.approver,
+            turn=self._asking,
+        )
+
+    def _is_denied(self, name: str) -> bool:
+        request = PermissionRequest(tool="Skill", argument=name, harmless=True)
+        return bool(self._about_skills) and decide(request, self._about_skills).effect == "deny"
+
+    def _may_read(self, path: Path, context: ToolContext) -> bool:
+        if not self._rules:
+            return True
+        request = PermissionRequest(tool="Read", argument=str(path), path=path, harmless=True)
+        standing = PermissionContext(ground=self._ground)
+        return decide(request, self._rules, (), standing).effect != "deny"
+
+    def _situation(self, session_id: str) -> ActivationContext:
+        return activation_context(self.conversations.at_work(session_id), self._config.project)
+
+    def _registry(self) -> ToolRegistry:
+        rooms, registry = self._rooms, ToolRegistry()
+        own = builtin_tools(
+            rooms.script_runner.workshop,
+            limits=rooms.script_runner.limits,
+            may_read=self._may_read,
+            protected=(self._config.data,),
+        )
+        for tool, aliases in own:
+            registry.add(tool, aliases=aliases)
+        registry.add(SkillTool(self._activator(), self._situation))
+        seen = (self._situation, self._is_denied)
+        search = SkillSearchTool(rooms.search, rooms.catalog, *seen)
+        registry.add(search, aliases=("VectorSearch",))
+        registry.add(SkillScriptTool(self._execute, self._find_to_run, self._is_isolated))
+        registry.add(SkillsListTool(lambda: rooms.catalog.skills, *seen))
+        registry.add(SkillsLoadTool(rooms.catalog, *seen))
+        for tool in rooms.tools:
+            registry.add(tool)
+        return registry
+
+    def _find_to_run(self, name: str, session_id: str) -> Skill:
+        """A skill whose script the model may run: one it may invoke, or one that is at work."""
+        catalog, situation = self._rooms.catalog, self._situation(session_id)
+        skill = catalog.get(name)
+        if skill.name in situation.active:
+            return skill
+        if self._is_denied(skill.name):
+            raise SkillNotFoundError(skill.name)
+        return catalog.get_for_model(skill.name, situation.waking)
+
+    async def _execute(self, call: ScriptCall) -> ExecutionResult:
+        executing = self._rooms.script_runner
+        return await executing.execute(replace(call, limits=executing.limits()))
+
+    def _is_isolated(self) -> bool:
+        return not self._config.settings.sandbox.allow_unsandboxed
+>>>>>>> main
 
 
 def _turn_finished(result: TurnResult) -> TurnFinished:

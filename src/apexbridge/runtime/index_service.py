@@ -256,7 +256,7 @@ class IndexService:
             problems += await _check_self_retrieval(index)
         return IndexStatus(
             embedder=_embedder_id(index.embedder, self._config.settings.index),
-            dimensions=index.shelf.dimensions or index.embedder.dimensions,
+            dimensions=index.memory.dimensions or index.embedder.dimensions,
             store=self._config.settings.index.store,
             path=self.path,
             bytes=await to_thread.run_sync(_disk_usage, self.path),
@@ -413,10 +413,10 @@ def _copy_index(path: Path, target: Path) -> None:
 async def _check_self_retrieval(index: "SkillIndex") -> list[str]:
     """Look up some rows by their own vector: one that is not found is stored wrongly."""
     problems = list[str]()
-    shelf = index.shelf
-    names = sorted(shelf.row_of.keys() - shelf.pending)
+    memory = index.memory
+    names = sorted(memory.row_of.keys() - memory.pending)
     for name in names[:: max(1, len(names) // _SAMPLE_SIZE)]:
-        vector = index.shelf.vectors_of(index.shelf.row_of[name])[0]
+        vector = index.memory.vectors_of(index.memory.row_of[name])[0]
         found = await index.store.nearest(vector, text="", limit=1)
         if not found or found[0].score < 1 - 1e-3:
             problems.append(f"{name} is not found by its own vector")

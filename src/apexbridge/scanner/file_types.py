@@ -1,4 +1,7 @@
-"""What lies in a skill's folder: bytecode, machine code, archives, false names, hidden programs."""
+"""File types: bytecode, native executables, archives, mismatched suffixes and misplaced scripts.
+
+Formats are detected by magic numbers, because a suffix can lie.
+"""
 
 import struct
 import zlib
@@ -20,6 +23,9 @@ _EXECUTABLE_MAGIC = (
 _BINARY_SUFFIXES = frozenset(
     {".exe", ".dll", ".so", ".dylib", ".scr", ".com", ".msi", ".node", ".apk", ".jar"}
 )
+_DISGUISED_SUFFIXES = _BINARY_SUFFIXES | {".sh", ".bat", ".cmd", ".ps1", ".vbs", ".js"}
+_DOCUMENT_SUFFIXES = frozenset({".pdf", ".doc", ".docx", ".png", ".jpg", ".txt"})
+"""Second suffixes that disguise an executable, as in `report.pdf.exe`."""
 _ARCHIVE_MAGIC = (
     (b"PK\x03\x04", "zip"),
     (b"\x1f\x8b", "gzip"),
@@ -45,46 +51,18 @@ _MEDIA_MAGIC = (
     (b"%PDF", frozenset({".pdf", ".ai"})),
 )
 _MEDIA_SUFFIXES = frozenset(
-    {
-        ".png",
-        ".jpg",
-        ".jpeg",
-        ".gif",
-        ".pdf",
-        ".webp",
-        ".ico",
-        ".bmp",
-        ".mp3",
-        ".mp4",
-        ".wav",
-        ".ttf",
-        ".woff",
-        ".woff2",
-    }
-)
+    {".png", ".jpg", ".jpeg", ".gif", ".pdf", ".webp", ".ico", ".bmp", ".mp3", ".mp4", ".wav",
+     ".ttf", ".woff", ".woff2"}
+)  # fmt: skip
 _TEXT_SUFFIXES = frozenset(
-    {
-        ".md",
-        ".txt",
-        ".json",
-        ".yaml",
-        ".yml",
-        ".csv",
-        ".toml",
-        ".xml",
-        ".html",
-        ".css",
-        ".py",
-        ".sh",
-        ".js",
-        ".ts",
-    }
-)
+    {".md", ".txt", ".json", ".yaml", ".yml", ".csv", ".toml", ".xml", ".html", ".css", ".py",
+     ".sh", ".js", ".ts"}
+)  # fmt: skip
 _EXECUTABLE_MEMBER_SUFFIXES = (
-    b".py .sh .js .mjs .ps1 .bat .cmd .exe .dll .so .dylib .vbs .rb .pl .php .lua .jar .scr "
-    b".hta .command .bin "
-    b"vbaproject.bin"
-).split()
+    b".py", b".sh", b".js", b".mjs", b".ps1", b".bat", b".cmd", b".exe", b".dll", b".so",
+    b".dylib", b".vbs", b".rb", b".pl", b".php", b".lua", b".jar", b".scr", b".hta", b".command",
+    b".bin", b"vbaproject.bin",
+)  # fmt: skip
 _COMMON_DOT_FOLDERS = frozenset(
     {".github", ".gitlab", ".vscode", ".devcontainer", ".husky", ".circleci", ".storybook"}
 )
@@ -93,17 +71,17 @@ _MAX_UNPACKED = 4 * 1024 * 1024
 
 
 def file_type_hits(file: ScannedFile) -> Iterator[Hit]:
-    """Look at one file as a thing in the folder, whatever it says."""
+    """Match the type, name and location of one file."""
     path, data = file.path, file.data
     suffix = path.suffix.lower()
     if suffix in _BYTECODE_SUFFIXES:
         yield _file_hit("AB040", "warn", suffix)
         return
-    machine = _executable_format(data)
-    if machine or (suffix in _BINARY_SUFFIXES and not _archive_format(data)):
-        yield _file_hit("AB041", "warn", machine or suffix)
+    executable = _executable_format(data)
+    if executable or (suffix in _BINARY_SUFFIXES and not _archive_format(data)):
+        yield _file_hit("AB041", "warn", executable or suffix)
     yield from _archive_hits(path, data)
-    yield from _mismatched_suffix(path, data, machine)
+    yield from _mismatched_suffix(path, data, executable)
     yield from _misplaced_scripts(file)
 
 
@@ -133,24 +111,24 @@ def _archive_hits(path: PurePosixPath, data: bytes) -> Iterator[Hit]:
     kind = _archive_format(data)
     if not kind:
         return
-    names, is_locked = _member_names(kind, data)
-    programs = [name for name in names if _is_executable_member(name)]
-    if is_locked:
+    names, is_encrypted = _member_names(kind, data)
+    scripts = [name for name in names if _is_executable_member(name)]
+    if is_encrypted:
         yield _file_hit("AB042", "warn", f"{kind}: encrypted")
-    elif programs:
+    elif scripts:
         yield _file_hit(
-            "AB042", "warn", f"{kind}: {b', '.join(programs[:5]).decode('utf-8', 'replace')}"
+            "AB042", "warn", f"{kind}: {b', '.join(scripts[:5]).decode('utf-8', 'replace')}"
         )
     elif path.suffix.lower() in _ARCHIVE_SUFFIXES:
         yield _file_hit("AB042", "review", kind)
 
 
 def _is_executable_member(name: bytes) -> bool:
-    return name.lower().endswith(tuple(_EXECUTABLE_MEMBER_SUFFIXES))
+    return name.lower().endswith(_EXECUTABLE_MEMBER_SUFFIXES)
 
 
 def _member_names(kind: str, data: bytes) -> tuple[list[bytes], bool]:
-    """The names an archive lists; nothing is unpacked."""
+    """Return the member names of an archive, and whether it is encrypted; nothing is extracted."""
     if kind == "zip":
         return _zip_member_names(data)
     if kind == "gzip":
@@ -161,7 +139,7 @@ def _member_names(kind: str, data: bytes) -> tuple[list[bytes], bool]:
 
 
 def _gunzip_prefix(data: bytes) -> bytes:
-    """The first part of what was packed; enough for names, too little to fill a memory."""
+    """Decompress the first bytes only: enough for names, and safe against decompression bombs."""
     try:
         return zlib.decompressobj(wbits=31).decompress(data, _MAX_UNPACKED)
     except zlib.error:
@@ -169,7 +147,7 @@ def _gunzip_prefix(data: bytes) -> bytes:
 
 
 def _zip_member_names(data: bytes) -> tuple[list[bytes], bool]:
-    names, is_locked, at = list[bytes](), False, 0
+    names, is_encrypted, at = list[bytes](), False, 0
     while len(names) < _MAX_ENTRIES:
         at = data.find(b"PK\x01\x02", at)
         if at < 0 or at + 46 > len(data):
@@ -178,10 +156,10 @@ def _zip_member_names(data: bytes) -> tuple[list[bytes], bool]:
             struct.unpack_from("<H", data, at + 8)[0],
             struct.unpack_from("<H", data, at + 28)[0],
         )
-        is_locked = is_locked or bool(flags & 1)
+        is_encrypted = is_encrypted or bool(flags & 1)
         names.append(data[at + 46 : at + 46 + length])
         at += 46 + length
-    return names, is_locked
+    return names, is_encrypted
 
 
 def _tar_headers(data: bytes) -> Iterator[int]:
@@ -195,10 +173,10 @@ def _tar_headers(data: bytes) -> Iterator[int]:
         at += 512 + (size + 511) // 512 * 512
 
 
-def _mismatched_suffix(path: PurePosixPath, data: bytes, machine: str) -> Iterator[Hit]:
+def _mismatched_suffix(path: PurePosixPath, data: bytes, executable: str) -> Iterator[Hit]:
     suffix = path.suffix.lower()
-    if machine and suffix in _MEDIA_SUFFIXES | _TEXT_SUFFIXES:
-        yield _file_hit("AB043", "block", f"{suffix}: {machine}")
+    if executable and suffix in _MEDIA_SUFFIXES | _TEXT_SUFFIXES:
+        yield _file_hit("AB043", "block", f"{suffix}: {executable}")
         return
     if suffix in _MEDIA_SUFFIXES and data[:2] == b"#!":
         yield _file_hit("AB043", "block", f"{suffix}: script")
@@ -214,14 +192,7 @@ def _mismatched_suffix(path: PurePosixPath, data: bytes, machine: str) -> Iterat
         if data.startswith(magic) and suffix in _TEXT_SUFFIXES:
             yield _file_hit("AB043", "review", f"{suffix}: {'/'.join(sorted(suffixes))}")
     stem = PurePosixPath(path.stem).suffix.lower()
-    if suffix in _BINARY_SUFFIXES | {".sh", ".bat", ".cmd", ".ps1", ".vbs", ".js"} and stem in {
-        ".pdf",
-        ".doc",
-        ".docx",
-        ".png",
-        ".jpg",
-        ".txt",
-    }:
+    if suffix in _DISGUISED_SUFFIXES and stem in _DOCUMENT_SUFFIXES:
         yield _file_hit("AB043", "warn", path.name)
 
 

@@ -1,4 +1,4 @@
-"""Characters that a reader does not see, or takes for others; and how to show them. Pure."""
+"""Invisible Unicode and homoglyphs: tables, decoding of hidden text, and escaping for display."""
 
 import unicodedata
 from collections.abc import Iterator
@@ -22,27 +22,27 @@ _INVISIBLE_CODEPOINTS = (
     0x061C,
 )
 INVISIBLE = dict.fromkeys(_INVISIBLE_CODEPOINTS)
-"""For `str.translate`: takes every unseen character away."""
+"""Table for `str.translate` that removes every invisible character."""
 
 HOMOGLYPHS = str.maketrans(
     "аеорсхуіјѕһԁԛԝАВЕКМНОРСТХУІЈЅαοινρΑΒΕΖΗΙΚΜΝΟΡΤΥΧɡıⅼ’‘“”",
     "aeopcxyijshdqwABEKMHOPCTXYIJSaoivpABEZHIKMNOPTYXgil''\"\"",
 )
-"""Cyrillic and Greek letters that look like Latin ones, and curly quotes."""
+"""Table for `str.translate`: Cyrillic and Greek homoglyphs of Latin letters, and curly quotes."""
 
 
 def is_tag(char: str) -> bool:
-    """Say whether a character is of the tag block, which mirrors ASCII unseen."""
+    """Return whether a character is in the tag block, an invisible mirror of ASCII."""
     return ord(char) in _TAGS
 
 
 def is_selector(char: str) -> bool:
-    """Say whether a character only chooses how the one before it is drawn."""
+    """Return whether a character is a variation selector."""
     return ord(char) in _SELECTORS or ord(char) in _SUPPLEMENT_SELECTORS
 
 
 def is_emoji(char: str) -> bool:
-    """Say whether a character is drawn as a picture, so that joiners after it are at home."""
+    """Return whether a character is an emoji or symbol, after which joiners are legitimate."""
     number = ord(char)
     return (
         (number >= 0x1F000 and number < 0x1FB00)
@@ -53,7 +53,7 @@ def is_emoji(char: str) -> bool:
 
 
 def decode_hidden(text: str) -> str:
-    """What unseen characters say: tags as ASCII, selectors as bytes, two widths as bits."""
+    """Decode hidden text: tags as ASCII, variation selectors as bytes, zero-width pairs as bits."""
     tags = "".join(chr(ord(char) - 0xE0000) for char in text if is_tag(char))
     if len(tags) > 1:
         return "".join(char for char in tags if char.isprintable())
@@ -82,9 +82,9 @@ def _zero_width_bits(text: str) -> str:
 
 
 def escape_invisible(text: str, limit: int) -> str:
-    """Show a text on one line: unseen characters are escaped, and it is cut to a length."""
-    shown = "".join(_escape_char(char) for char in text[: limit * 2].strip())
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    """Escape invisible characters for display on one line, and truncate."""
+    escaped = "".join(_escape_char(char) for char in text[: limit * 2].strip())
+    return escaped if len(escaped) <= limit else escaped[: limit - 1] + "…"
 
 
 def _escape_char(char: str) -> str:
@@ -97,7 +97,7 @@ def _escape_char(char: str) -> str:
 
 
 def split_words(text: str) -> Iterator[str]:
-    """Runs of letters, without building patterns for every alphabet."""
+    """Split a text into runs of letters of any alphabet."""
     word = ""
     for char in text:
         if char.isalpha():

@@ -1,9 +1,4 @@
-"""Rules that are patterns: a phrase or command, what else its line must hold, and its weight.
-
-Every pattern reads a text about once: repeats are bounded, none lies inside another, and every gap
-is short and ends at a word. What would need long gaps is said with `also`, which looks at the line
-only.
-"""
+"""Pattern matcher: run the regular expressions of the rules over a file and rate each match."""
 
 import itertools
 import re
@@ -18,29 +13,21 @@ from apexbridge.scanner.rules import (
     RuleFileError,
     RulePattern,
     compile_regex,
+    fragment,
     load_rules,
     lower_level,
 )
 from apexbridge.scanner.scan_input import LineRole, TextFile
 
 MAX_MATCHES = 5_000
-"""How many places of one file a pattern is tried at."""
+"""Matches of one pattern in one file; beyond it the scan is reported as partial."""
 
 MAX_MATCHES_PER_LINE = 200
-"""How many places of one line; nobody writes longer ones by hand."""
+"""Matches of one pattern in one line: a defence against crafted, very long lines."""
 
 PARTIAL_SCAN = "AB070"
-"""The rule by which a report says that it does not reach all the way."""
+"""The rule that reports an incomplete scan."""
 
-_EDUCATIONAL = re.compile(
-    r"(?i)\b(?:never|avoid|don't|do not|bad|wrong|unsafe|insecure|vulnerab\w{0,10}|malicious|"
-    r"attack\w{0,5}"
-    r"|detect\w{0,4}|example of|red flags?|anti-?patterns?|exploit\w{0,5}|dangerous|warning|"
-    "block(?:s|ed)?"
-    r"|reject|refuse|suspicious|threat\w{0,3}|injection|flag(?:s|ged)?|pentest|payloads?|forbidden"
-    r"|prohibited|must not|look for|scan(?:s|ner|ning)?)\b"
-    "|[❌✗⚠🚫🚩]|禁止|切勿|恶意|危险|攻击|检测|示例|不要使用"
-)
 _REGEX_SYNTAX = re.compile(r"\\[sbdwS.]|\(\?[:i=!<]|\.\*|\[\^|\.\+|grep -|re\.compile|RegExp")
 _QUOTES = "\"'`“”‘’「」《》|"
 
@@ -62,7 +49,7 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A place where a pattern matches, weighed."""
+    """A match of a rule in a file, with its risk level; line 0 is the file as a whole."""
 
     rule: str
     level: RiskLevel
@@ -72,11 +59,11 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillContext:
-    """What is known about the skill as a whole."""
+    """Facts about the whole skill that change how a match is rated."""
 
     is_about_security: bool = False
     subject: str = ""
-    """Its name and description, in small letters."""
+    """Name, description and folder in lower case."""
 
 
 @cache
@@ -108,94 +95,94 @@ def _compile(rule: Rule, number: int, source: RulePattern) -> Pattern:
 
 
 def match_patterns(
-    view: TextFile, patterns: Sequence[Pattern], setting: SkillContext
+    file: TextFile, patterns: Sequence[Pattern], context: SkillContext
 ) -> Iterator[Hit]:
-    """Try every pattern on a text."""
-    known = dict[str, list[int]]()
-    present = frozenset(view.places)
-    for row in patterns:
-        if row.roles.isdisjoint(present):
+    """Match every pattern whose line roles occur in the file."""
+    hint_lines = dict[str, list[int]]()
+    present = frozenset(file.roles)
+    for pattern in patterns:
+        if pattern.roles.isdisjoint(present):
             continue
-        yield from _match_pattern(view, row, setting, known)
-    if any(len(lines) >= MAX_MATCHES for lines in known.values()):
-        yield Hit(rule=PARTIAL_SCAN, level="review", line=0, matched=f"size of {view.path}")
+        yield from _match_pattern(file, pattern, context, hint_lines)
+    if any(len(lines) >= MAX_MATCHES for lines in hint_lines.values()):
+        yield Hit(rule=PARTIAL_SCAN, level="review", line=0, matched=f"size of {file.path}")
 
 
-def _lines_containing(view: TextFile, hint: str) -> list[int]:
-    """The numbers of the lines in which a hint stands."""
-    found, at = list[int](), view.lower.find(hint)
+def _lines_containing(file: TextFile, hint: str) -> list[int]:
+    """Return the numbers of the lines that contain a hint."""
+    found, at = list[int](), file.lower.find(hint)
     while at >= 0 and len(found) < MAX_MATCHES:
-        line = view.line_at(at)
+        line = file.line_number(at)
         found.append(line)
-        at = view.lower.find(hint, view.end_of(line))
+        at = file.lower.find(hint, file.line_end(line))
     return found
 
 
 def _candidates(
-    view: TextFile, row: Pattern, known: dict[str, list[int]]
+    file: TextFile, pattern: Pattern, hint_lines: dict[str, list[int]]
 ) -> Iterator[re.Match[str]]:
-    """Where a pattern matches; looked for only on lines that hold a hint."""
-    if not row.hints:
-        yield from row.find.finditer(view.text)
+    """Return the matches of a pattern; lines without a hint are skipped, for speed."""
+    if not pattern.hints:
+        yield from pattern.find.finditer(file.text)
         return
-    for hint in row.hints:
-        if hint not in known:
-            known[hint] = _lines_containing(view, hint)
+    for hint in pattern.hints:
+        if hint not in hint_lines:
+            hint_lines[hint] = _lines_containing(file, hint)
     done = 0
-    for line in sorted({line for hint in row.hints for line in known[hint]}):
-        # A sentence may go on in the next line; a command may not.
-        last = min(line + row.is_phrase, len(view.starts))
-        start = max(done, view.starts[line - 1])
-        for match in row.find.finditer(view.text, start, view.end_of(last)):
+    for line in sorted({line for hint in pattern.hints for line in hint_lines[hint]}):
+        # A sentence may continue on the next line; a command may not.
+        last = min(line + pattern.is_phrase, len(file.line_starts))
+        start = max(done, file.line_starts[line - 1])
+        for match in pattern.find.finditer(file.text, start, file.line_end(last)):
             done = match.end()
             yield match
 
 
 def _match_pattern(
-    view: TextFile, row: Pattern, setting: SkillContext, known: dict[str, list[int]]
+    file: TextFile, pattern: Pattern, context: SkillContext, hint_lines: dict[str, list[int]]
 ) -> Iterator[Hit]:
     last, tries = 0, 0
-    for match in itertools.islice(_candidates(view, row, known), MAX_MATCHES):
-        line = view.line_at(match.start())
+    for match in itertools.islice(_candidates(file, pattern, hint_lines), MAX_MATCHES):
+        line = file.line_number(match.start())
         last, tries = line, tries + 1 if line == last else 1
         if tries >= MAX_MATCHES_PER_LINE:
             if tries == MAX_MATCHES_PER_LINE:
-                yield Hit(rule=PARTIAL_SCAN, level="review", line=0, matched=f"size of {view.path}")
+                yield Hit(rule=PARTIAL_SCAN, level="review", line=0, matched=f"size of {file.path}")
             continue
-        place = view.place_of(line)
-        if place not in row.roles:
+        role = file.role_of(line)
+        if role not in pattern.roles:
             continue
-        around = view.around(match.start(), match.end())
-        if row.unless and row.unless.search(around):
+        line_text = file.line_context(match.start(), match.end())
+        if pattern.unless and pattern.unless.search(line_text):
             continue
-        if all(also.search(around) for also in row.also):
-            level = _adjusted_level(view, row, match, around, setting)
-            yield Hit(rule=row.rule, level=level, line=line, matched=match[0])
+        if all(also.search(line_text) for also in pattern.also):
+            level = _adjusted_level(file, pattern, match, line_text, context)
+            yield Hit(rule=pattern.rule, level=level, line=line, matched=match[0])
 
 
 def _adjusted_level(
-    view: TextFile, row: Pattern, match: re.Match[str], around: str, setting: SkillContext
+    file: TextFile, pattern: Pattern, match: re.Match[str], line_text: str, context: SkillContext
 ) -> RiskLevel:
-    """Lower a level for what is elsewhere, quoted, a pattern itself, or taught."""
-    line = view.line_at(match.start())
-    place = view.place_of(line)
-    steps = int(place in {"reference", "data"})
-    if place == "script":
-        steps += int(row.is_phrase) + int(bool(_REGEX_SYNTAX.search(around)) and not row.is_fixed)
-        return lower_level(row.level, steps)
-    if row.is_phrase and is_quoted(view.text, match.start(), match.end()):
+    """Lower the level of a match in a reference, in quotes, in a regex, or in educational text."""
+    line = file.line_number(match.start())
+    role = file.role_of(line)
+    steps = int(role in {"reference", "data"})
+    if role == "script":
+        steps += int(pattern.is_phrase) + int(
+            bool(_REGEX_SYNTAX.search(line_text)) and not pattern.is_fixed
+        )
+        return lower_level(pattern.level, steps)
+    if pattern.is_phrase and is_quoted(file.text, match.start(), match.end()):
         steps += 1
-    if not row.is_fixed:
-        is_taught = _EDUCATIONAL.search(f"{view.before(line, 3)}\n{_without(around, match[0])}")
-        steps += int(bool(is_taught) or setting.is_about_security)
-    return lower_level(row.level, min(steps, 2))
-
-
-def _without(around: str, matched: str) -> str:
-    return around.replace(matched, " ")
+    if not pattern.is_fixed:
+        # The match itself is cut out: its own words must not make it count as educational.
+        text = f"{file.preceding_lines(line, 3)}\n{line_text.replace(match[0], ' ')}"
+        is_educational = bool(fragment("educational").search(text))
+        steps += int(is_educational or context.is_about_security)
+    return lower_level(pattern.level, min(steps, 2))
 
 
 def is_quoted(text: str, start: int, end: int) -> bool:
-    """Say whether a phrase stands in quotes, as a thing that is spoken about."""
+    """Return whether a phrase is in quotes: mentioned, not addressed to a model."""
     before, after = text[max(0, start - 3) : start], text[end : end + 40].split("\n", 1)[0]
     return any(quote in before for quote in _QUOTES) and any(quote in after for quote in _QUOTES)

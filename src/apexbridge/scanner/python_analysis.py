@@ -1,4 +1,4 @@
-"""Work on the side in a Python program: done without being called for, its failures hidden."""
+"""Python analysis: taint flows and hidden side effects, from the AST of scripts and code blocks."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from apexbridge.scanner.rules import RiskLevel, lower_level
 from apexbridge.scanner.scan_input import CodeBlock, TextFile
 from apexbridge.scanner.taint import TaintFlow, analyze_tree, parse_python
 
-SideEffectKind = Literal["writes", "runs", "talks", "grafted"]
+SideEffectKind = Literal["write", "process", "network", "private import"]
 
 _PROCESS_CALLS = frozenset(
     {"system", "popen", "Popen", "check_output", "check_call", "getoutput", "spawn", "execv",
@@ -29,50 +29,105 @@ _SENSITIVE_MODULES = frozenset(
     {"os", "subprocess", "socket", "urllib", "http", "shutil", "ctypes", "base64", "codecs",
      "requests", "httpx", "ftplib", "smtplib", "logging", "tempfile", "importlib"}
 )  # fmt: skip
-"""Modules by which a program reaches out of itself, or hides what it does."""
+"""Modules that access files, processes or the network, or that hide what a script does."""
 _BROAD_EXCEPTIONS = frozenset({"Exception", "BaseException", "OSError"})
+_SUPPRESSION_HINTS = ("except", " as _")
+"""Substrings, one of which is in every script with a hidden side effect: a cheap pre-filter."""
+
+MAX_CODE_BLOCKS = 200
+"""Code blocks of one document that are analysed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideEffect:
-    """Something a program does beside its work."""
+    """An action of a script outside of its control flow, with errors suppressed."""
 
     kind: SideEffectKind
     line: int
     is_at_import: bool
-    """Whether reading the program is enough to start it."""
+    """Whether importing the module is enough to trigger it."""
+
+
+def python_findings(file: TextFile, context: SkillContext, max_bytes: int) -> Iterator[Hit]:
+    """Analyse the Python code of a file; code over the size limit makes the scan partial."""
+    blocks = [block for block in file.code_blocks if block.language == "python"]
+    for block in blocks[:MAX_CODE_BLOCKS]:
+        source = file.raw if block.role == "script" else _dedented_block(file, block)
+        tree = parse_python(source) if len(source) <= max_bytes else None
+        found = analyze_tree(tree) if tree else None
+        if tree is None or found is None:
+            yield Hit(
+                rule=PARTIAL_SCAN, level="review", line=0, matched=f"data flow of {file.path}"
+            )
+            continue
+        steps = _level_reduction(block, context)
+        before = 0 if block.role == "script" else block.first
+        for flow in found:
+            yield _taint_hit(flow, file, before, steps)
+        if block.role == "script" and any(word in source for word in _SUPPRESSION_HINTS):
+            for effect in hidden_side_effects(tree):
+                yield _side_effect_hit(effect, file)
+
+
+def _dedented_block(file: TextFile, block: CodeBlock) -> str:
+    """Return the code between two fences without its common indentation."""
+    lines = file.raw_lines[block.first : block.last - 1]
+    indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    return "\n".join(line[indent:] for line in lines)
+
+
+def _level_reduction(block: CodeBlock, context: SkillContext) -> int:
+    if block.role == "script":
+        return 0
+    return 1 + int(block.role == "reference") + int(context.is_about_security)
+
+
+def _taint_hit(flow: TaintFlow, file: TextFile, before: int, steps: int) -> Hit:
+    if flow.end == "sent":
+        rule, level = "AB021", "block"
+    else:
+        rule, level = ("AB030", "block") if flow.kind == "decoded" else ("AB011", "warn")
+    line = flow.line + before
+    matched = file.raw_lines[line - 1].strip()
+    return Hit(rule=rule, level=lower_level(level, steps), line=line, matched=matched)
+
+
+def _side_effect_hit(effect: SideEffect, file: TextFile) -> Hit:
+    level: RiskLevel = "warn" if effect.is_at_import else "review"
+    matched = file.raw_lines[effect.line - 1].strip()
+    return Hit(rule="AB048", level=level, line=effect.line, matched=matched)
 
 
 def hidden_side_effects(tree: ast.Module) -> Iterator[SideEffect]:
-    """What is done in silence: every failure swallowed, and started by the module itself."""
+    """Return actions that a module starts by itself and whose errors it swallows."""
     functions = {
         node.name: node
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
-    hushed = {name for name, node in functions.items() if _suppresses_errors(node.body)}
+    suppressed = {name for name, node in functions.items() if _suppresses_errors(node.body)}
     for name, line, is_at_import in _module_level_calls(tree):
-        kind = _side_effect_kind(functions[name].body) if name in hushed else None
+        kind = _side_effect_kind(functions[name].body) if name in suppressed else None
         if kind:
             yield SideEffect(kind=kind, line=line, is_at_import=is_at_import)
-    on_top = set(map(id, tree.body))
+    top_level = set(map(id, tree.body))
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Try)
             and _swallows_errors(node)
-            and _side_effect_kind(node.body) == "talks"
+            and _side_effect_kind(node.body) == "network"
         ):
-            is_at_import = id(node) in on_top
+            is_at_import = id(node) in top_level
             if is_at_import or _ignores_result(node):
-                yield SideEffect(kind="talks", line=node.lineno, is_at_import=is_at_import)
+                yield SideEffect(kind="network", line=node.lineno, is_at_import=is_at_import)
         elif isinstance(node, ast.Import) and _has_private_alias(node):
-            yield SideEffect(kind="grafted", line=node.lineno, is_at_import=True)
+            yield SideEffect(kind="private import", line=node.lineno, is_at_import=True)
 
 
 def _has_private_alias(node: ast.Import) -> bool:
-    """Say whether a module is taken in under a hidden name, as in code put into a foreign program.
+    """Return whether a sensitive module is imported under a private alias.
 
-    An author has no need to keep names apart from those of the same program.
+    Injected code does that to avoid name clashes; an author has no need to.
     """
     return any(
         (alias.asname or "").startswith("_") and alias.name.partition(".")[0] in _SENSITIVE_MODULES
@@ -80,31 +135,31 @@ def _has_private_alias(node: ast.Import) -> bool:
     )
 
 
-def _ignores_result(attempt: ast.Try) -> bool:
-    """Say whether something is sent, and neither the answer nor the failure is used."""
+def _ignores_result(node: ast.Try) -> bool:
+    """Return whether a request is sent whose response and errors are both ignored."""
     sends = any(
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Call)
-        and _call_kind(node.value) == "talks"
-        for node in attempt.body
+        and _call_kind(node.value) == "network"
+        for node in node.body
     )
-    return sends and all(isinstance(h.body[0], ast.Pass) for h in attempt.handlers)
+    return sends and all(isinstance(h.body[0], ast.Pass) for h in node.handlers)
 
 
 def _suppresses_errors(body: Sequence[ast.stmt]) -> bool:
-    """Say whether all that counts in a body stands in attempts whose failure nobody hears of."""
-    attempts = [node for node in body if isinstance(node, ast.Try)]
+    """Return whether every action of a body is in a `try` that swallows its errors."""
+    tries = [node for node in body if isinstance(node, ast.Try)]
     return (
-        bool(attempts)
-        and all(map(_swallows_errors, attempts))
+        bool(tries)
+        and all(map(_swallows_errors, tries))
         and not _side_effect_kind([node for node in body if not isinstance(node, ast.Try)])
     )
 
 
-def _swallows_errors(attempt: ast.Try) -> bool:
+def _swallows_errors(node: ast.Try) -> bool:
     return any(
         _is_broad_exception(handler.type) and all(map(_is_no_op, handler.body))
-        for handler in attempt.handlers
+        for handler in node.handlers
     )
 
 
@@ -123,7 +178,7 @@ def _is_no_op(node: ast.stmt) -> bool:
 
 
 def _module_level_calls(tree: ast.Module) -> Iterator[tuple[str, int, bool]]:
-    """The functions that a module calls by itself, for nothing that it would use."""
+    """Return the functions that a module calls at top level, and whether importing it suffices."""
     for node in tree.body:
         if isinstance(node, ast.If):
             yield from ((name, line, False) for name, line in _calls(node.body))
@@ -139,14 +194,14 @@ def _calls(body: Sequence[ast.stmt]) -> Iterator[tuple[str, int]]:
 
 
 def _side_effect_kind(body: Sequence[ast.stmt]) -> SideEffectKind | None:
-    """The gravest thing done in a body."""
+    """Return the most severe kind of action in a body."""
     kinds = {
         kind
         for node in body
         for part in ast.walk(node)
         if isinstance(part, ast.Call) and (kind := _call_kind(part))
     }
-    for kind in ("talks", "runs", "writes"):
+    for kind in ("network", "process", "write"):
         if kind in kinds:
             return kind
     return None
@@ -160,11 +215,11 @@ def _call_kind(call: ast.Call) -> SideEffectKind | None:
     elif isinstance(call.func, ast.Name):
         name = call.func.id
     if name in _NETWORK_CALLS or owner in _NETWORK_MODULES:
-        return "talks"
+        return "network"
     if name in _PROCESS_CALLS or (owner in {"subprocess", "sp"} and name in {"run", "call"}):
-        return "runs"
+        return "process"
     if name in _WRITE_CALLS or (name == "open" and _opens_for_writing(call)):
-        return "writes"
+        return "write"
     return None
 
 
@@ -178,60 +233,3 @@ def _opens_for_writing(call: ast.Call) -> bool:
         and len(value.value) <= 3
         for value in given
     )
-
-
-_SUPPRESSION_HINTS = ("except", " as _")
-"""Without one of these a program hides nothing; a quick look saves a slow one."""
-
-MAX_CODE_BLOCKS = 200
-"""How many pieces of a document are followed."""
-
-
-def python_findings(view: TextFile, setting: SkillContext, max_bytes: int) -> Iterator[Hit]:
-    """Follow every program in a file, as far as it is not too large."""
-    pieces = [unit for unit in view.units if unit.language == "python"]
-    for unit in pieces[:MAX_CODE_BLOCKS]:
-        source = view.raw if unit.place == "script" else _dedented_block(view, unit)
-        tree = parse_python(source) if len(source) <= max_bytes else None
-        found = analyze_tree(tree) if tree else None
-        if tree is None or found is None:
-            yield Hit(
-                rule=PARTIAL_SCAN, level="review", line=0, matched=f"data flow of {view.path}"
-            )
-            continue
-        steps = _level_reduction(unit, setting)
-        before = 0 if unit.place == "script" else unit.first
-        for flow in found:
-            yield _taint_hit(flow, view, before, steps)
-        if unit.place == "script" and any(word in source for word in _SUPPRESSION_HINTS):
-            for aside in hidden_side_effects(tree):
-                yield _side_effect_hit(aside, view)
-
-
-def _dedented_block(view: TextFile, unit: CodeBlock) -> str:
-    """The lines between two fences, moved to the left as a whole."""
-    lines = view.raw_lines[unit.first : unit.last - 1]
-    blank = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
-    return "\n".join(line[blank:] for line in lines)
-
-
-def _level_reduction(unit: CodeBlock, setting: SkillContext) -> int:
-    if unit.place == "script":
-        return 0
-    return 1 + int(unit.place == "reference") + int(setting.is_about_security)
-
-
-def _taint_hit(flow: TaintFlow, view: TextFile, before: int, steps: int) -> Hit:
-    if flow.end == "sent":
-        rule, level = "AB021", "block"
-    else:
-        rule, level = ("AB030", "block") if flow.kind == "decoded" else ("AB011", "warn")
-    line = flow.line + before
-    shown = view.raw_lines[line - 1].strip()
-    return Hit(rule=rule, level=lower_level(level, steps), line=line, matched=shown)
-
-
-def _side_effect_hit(aside: SideEffect, view: TextFile) -> Hit:
-    level: RiskLevel = "warn" if aside.is_at_import else "review"
-    shown = view.raw_lines[aside.line - 1].strip()
-    return Hit(rule="AB048", level=level, line=aside.line, matched=shown)

@@ -32,7 +32,7 @@ _SARIF_SEVERITIES: Mapping[RiskLevel, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something a rule noticed, and where; line 0 is the file as a whole."""
+    """A match of a rule with its location; line 0 is the file as a whole."""
 
     rule: str
     level: RiskLevel
@@ -53,7 +53,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All findings about a skill, the gravest first."""
+    """All findings about a skill, the most severe first."""
 
     findings: tuple[Finding, ...]
     partial: bool
@@ -61,11 +61,11 @@ class Report:
     bytes: int
 
     def worst(self) -> RiskLevel | None:
-        """The gravest level of all findings; None if there are none."""
+        """Return the highest level of all findings; None if there are none."""
         return worst_level(finding.level for finding in self.findings)
 
     def to_json(self, language: Language = "en") -> dict[str, Any]:
-        """Everything, with words in one language."""
+        """Serialize to JSON, with texts in one language."""
         return {
             "worst": self.worst(),
             "partial": self.partial,
@@ -76,7 +76,7 @@ class Report:
         }
 
     def to_sarif(self) -> dict[str, Any]:
-        """A SARIF 2.1.0 log, as code-scanning pages read it."""
+        """Serialize to a SARIF 2.1.0 log, for code-scanning services."""
         used = sorted({finding.rule for finding in self.findings})
         places = {rule: index for index, rule in enumerate(used)}
         run = {
@@ -89,7 +89,7 @@ class Report:
 
 
 def worst_level(levels: Iterable[RiskLevel]) -> RiskLevel | None:
-    """The gravest of some levels."""
+    """Return the highest of some levels; None if there are none."""
     return max(levels, key=RISK_LEVELS.index, default=None)
 
 
@@ -141,7 +141,7 @@ def _sarif_result(finding: Finding, index: int) -> dict[str, Any]:
 
 
 def _uri(path: str) -> str:
-    """A path as a relative address; whatever has a meaning in addresses is escaped."""
+    """Percent-encode a path as a relative URI."""
     safe = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/")
     raw = path.encode("utf-8", "surrogatepass")
     return "".join(chr(byte) if byte in safe else f"%{byte:02X}" for byte in raw)

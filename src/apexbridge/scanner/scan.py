@@ -1,4 +1,4 @@
-"""Look at a skill with every rule, within limits. Nothing is run, written or fetched."""
+"""Static scan of a skill with every rule, within limits; nothing is run, written or fetched."""
 
 import itertools
 from collections import Counter
@@ -47,7 +47,7 @@ _MASKED_RULES = frozenset({"AB024"})
 
 @dataclass(slots=True)
 class _ScanState:
-    """Findings so far, and whether something was left out."""
+    """The findings so far, deduplicated and capped, and the reasons why a scan is partial."""
 
     limits: ScannerLimits
     is_partial: bool
@@ -56,12 +56,12 @@ class _ScanState:
     found: dict[tuple[str, str, int], Finding] = field(
         default_factory=dict[tuple[str, str, int], Finding]
     )
-    views: list[TextFile] = field(default_factory=list[TextFile])
-    """The texts looked at so far."""
+    files: list[TextFile] = field(default_factory=list[TextFile])
+    """The text files scanned so far, for the checks across files."""
     counts: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
     def add(self, finding: Finding) -> None:
-        """Keep a finding, or the graver of two at one place."""
+        """Add a finding; of two for the same rule and line, keep the more severe one."""
         key = (finding.rule, finding.path, finding.line)
         known = self.found.get(key)
         if known:
@@ -69,53 +69,55 @@ class _ScanState:
                 self.found[key] = finding
             return
         if len(self.found) >= self.limits.findings:
-            self.cut("findings")
+            self.mark_partial("findings")
             return
         self.counts[finding.rule, finding.path] += 1
         if self.counts[finding.rule, finding.path] <= self.limits.findings_per_rule:
             self.found[key] = finding
 
-    def cut(self, reason: str) -> None:
-        """Note that something was left out."""
+    def mark_partial(self, reason: str) -> None:
+        """Record why a part of the skill is not scanned."""
         self.is_partial = True
         if reason not in self.reasons and len(self.reasons) < 20:
             self.reasons.append(reason)
 
 
-def scan_skill(material: ScanTarget, *, limits: ScannerLimits = DEFAULT_LIMITS) -> Report:
-    """Look at everything within the limits; what lies behind them makes the report partial."""
-    ledger = _ScanState(limits, is_partial=False)
-    if material.is_partial:
-        ledger.cut("files left out before")
-    front = _manifest(material)
-    setting = SkillContext(
-        is_about_security=front.is_about_security and _total_bytes(material) > SHORT_SKILL_BYTES,
-        subject=f"{front.name} {front.description} {material.folder}".lower(),
+def scan_skill(target: ScanTarget, *, limits: ScannerLimits = DEFAULT_LIMITS) -> Report:
+    """Scan a skill; what exceeds the limits is skipped and makes the report partial."""
+    state = _ScanState(limits, is_partial=False)
+    if target.is_partial:
+        state.mark_partial("files left out before")
+    manifest = _manifest(target)
+    context = SkillContext(
+        is_about_security=manifest.is_about_security and _total_bytes(target) > SHORT_SKILL_BYTES,
+        subject=f"{manifest.name} {manifest.description} {target.folder}".lower(),
     )
     total = 0
-    for file in _files_within_limits(material, ledger):
+    for file in _files_within_limits(target, state):
         total += len(file.data)
-        for hit in _scan_file(file, setting, ledger):
-            ledger.add(hit)
-    of_all = itertools.chain(
-        undocumented_behavior(ledger.views, limits.program_bytes),
-        always_on_instructions(ledger.views, setting),
-        changed_known_skill(ledger.views),
+        for hit in _scan_file(file, context, state):
+            state.add(hit)
+    skill_hits = itertools.chain(
+        undocumented_behavior(state.files, limits.script_bytes),
+        always_on_instructions(state.files, context),
+        changed_known_skill(state.files),
     )
-    for view, hit in of_all:
-        ledger.add(_to_finding(hit, view.path, view))
-    for hit in manifest_hits(front, dict(itertools.islice(material.others.items(), limits.others))):
-        ledger.add(_to_finding(hit, SKILL_MD, None))
-    for finding in correlate(tuple(ledger.found.values()), front, _total_bytes(material)):
-        ledger.add(finding)
-    if ledger.is_partial:
-        shown = escape_invisible(", ".join(ledger.reasons), MAX_EXCERPT)
-        last = Finding(rule=PARTIAL_SCAN, level="review", path=SKILL_MD, excerpt=shown)
-        ledger.found[PARTIAL_SCAN, SKILL_MD, 0] = last
+    for text, hit in skill_hits:
+        state.add(_to_finding(hit, text.path, text))
+    for hit in manifest_hits(
+        manifest, dict(itertools.islice(target.known_skills.items(), limits.known_skills))
+    ):
+        state.add(_to_finding(hit, SKILL_MD, None))
+    for finding in correlate(tuple(state.found.values()), manifest, _total_bytes(target)):
+        state.add(finding)
+    if state.is_partial:
+        reasons = escape_invisible(", ".join(state.reasons), MAX_EXCERPT)
+        finding = Finding(rule=PARTIAL_SCAN, level="review", path=SKILL_MD, excerpt=reasons)
+        state.found[PARTIAL_SCAN, SKILL_MD, 0] = finding
     return Report(
-        findings=tuple(sorted(ledger.found.values(), key=_sort_key)),
-        partial=ledger.is_partial,
-        files=len(material.files),
+        findings=tuple(sorted(state.found.values(), key=_sort_key)),
+        partial=state.is_partial,
+        files=len(target.files),
         bytes=total,
     )
 
@@ -124,27 +126,27 @@ def _sort_key(finding: Finding) -> tuple[int, str, str, int]:
     return (-RISK_LEVELS.index(finding.level), finding.rule, finding.path, finding.line)
 
 
-def _manifest(material: ScanTarget) -> SkillManifest:
-    for file in material.files:
+def _manifest(target: ScanTarget) -> SkillManifest:
+    for file in target.files:
         if file.path.as_posix() == SKILL_MD:
             return read_manifest(file.data)
     return SkillManifest()
 
 
-def _total_bytes(material: ScanTarget) -> int:
-    return sum(len(file.data) for file in material.files)
+def _total_bytes(target: ScanTarget) -> int:
+    return sum(len(file.data) for file in target.files)
 
 
-def _files_within_limits(material: ScanTarget, ledger: _ScanState) -> Iterator[ScannedFile]:
-    """The files that are looked at, SKILL.md and programs first."""
+def _files_within_limits(target: ScanTarget, state: _ScanState) -> Iterator[ScannedFile]:
+    """Return the files to scan, SKILL.md and scripts first, so that limits cut the others."""
     total = 0
-    for count, file in enumerate(sorted(material.files, key=_scan_priority)):
-        if count >= ledger.limits.files:
-            ledger.cut("number of files")
+    for count, file in enumerate(sorted(target.files, key=_scan_priority)):
+        if count >= state.limits.files:
+            state.mark_partial("number of files")
             return
         total += len(file.data)
-        if total > ledger.limits.total_bytes:
-            ledger.cut("size of all files")
+        if total > state.limits.total_bytes:
+            state.mark_partial("size of all files")
             return
         yield file
 
@@ -155,50 +157,51 @@ def _scan_priority(file: ScannedFile) -> tuple[bool, bool, str]:
     return (not is_skill_md, not runs, str(file.path))
 
 
-def _scan_file(file: ScannedFile, setting: SkillContext, ledger: _ScanState) -> Iterator[Finding]:
+def _scan_file(file: ScannedFile, context: SkillContext, state: _ScanState) -> Iterator[Finding]:
     path = str(file.path)
     for hit in file_type_hits(file):
         yield _to_finding(hit, path, None)
-    limit = min(ledger.limits.file_bytes, ledger.limits.text_bytes - ledger.text_bytes)
-    view = read_text_file(file, file.data[:limit])
-    if view is None:
+    limit = min(state.limits.file_bytes, state.limits.text_bytes - state.text_bytes)
+    text = read_text_file(file, file.data[:limit])
+    if text is None:
         return
-    ledger.text_bytes += min(len(file.data), limit)
-    ledger.views.append(view)
+    state.text_bytes += min(len(file.data), limit)
+    state.files.append(text)
     if len(file.data) > limit:
-        ledger.cut(f"size of {path}")
-    found = itertools.chain(
-        hidden_content(view, setting),
-        match_patterns(view, compiled_patterns(), setting),
-        secret_exfiltration(view, setting),
-        exfiltration_requests(view, setting),
-        undeclared_hosts(view, setting),
-        multi_step_shell(view, setting),
-        typosquatted_names(view, setting),
-        agent_file_writes(view),
-        python_findings(view, setting, ledger.limits.program_bytes),
+        state.mark_partial(f"size of {path}")
+    hits = itertools.chain(
+        hidden_content(text, context),
+        match_patterns(text, compiled_patterns(), context),
+        secret_exfiltration(text, context),
+        exfiltration_requests(text, context),
+        undeclared_hosts(text, context),
+        multi_step_shell(text, context),
+        typosquatted_names(text, context),
+        agent_file_writes(text),
+        python_findings(text, context, state.limits.script_bytes),
     )
-    for hit in found:
+    for hit in hits:
         if hit.rule == PARTIAL_SCAN:
-            ledger.cut(hit.matched)
+            state.mark_partial(hit.matched)
         else:
-            yield _to_finding(hit, path, view)
+            yield _to_finding(hit, path, text)
 
 
-def _to_finding(hit: Hit, path: str, view: TextFile | None) -> Finding:
-    shown = hit.matched
-    if view is not None and hit.line and not (hit.rule in _DECODED_RULES and hit.matched):
-        line = view.raw_lines[hit.line - 1]
+def _to_finding(hit: Hit, path: str, file: TextFile | None) -> Finding:
+    excerpt = hit.matched
+    if file is not None and hit.line and not (hit.rule in _DECODED_RULES and hit.matched):
+        line = file.raw_lines[hit.line - 1]
         at = max(0, line.find(hit.matched[:40])) if hit.matched else 0
-        shown = line[max(0, at - 40) :]
+        excerpt = line[max(0, at - 40) :]
     if hit.rule in _MASKED_RULES:
-        shown = shown.replace(hit.matched, f"{hit.matched[:6]}…")
+        # A report must not leak the secret that it warns of.
+        excerpt = excerpt.replace(hit.matched, f"{hit.matched[:6]}…")
     finding = Finding(
         rule=hit.rule,
         level=hit.level,
         path=path,
         line=hit.line,
-        excerpt=escape_invisible(shown, MAX_EXCERPT),
+        excerpt=escape_invisible(excerpt, MAX_EXCERPT),
     )
     if hit.rule in _DECODED_RULES and hit.matched:
         return replace(finding, details={"decoded": escape_invisible(hit.matched, MAX_EXCERPT)})

@@ -1,4 +1,8 @@
-"""What is vetted: the bytes of a skill, and how much of them is looked at."""
+"""Scanner input: the files of a skill, limits, and normalized text with a role for each line.
+
+Normalization undoes what hides words (invisible characters, full-width letters, homoglyphs) and
+joins continued shell lines, but keeps every line where it is, so that line numbers stay correct.
+"""
 
 import re
 import unicodedata
@@ -16,7 +20,7 @@ SKILL_MD = "SKILL.md"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedFile:
-    """One file of a skill, by its path inside the folder."""
+    """A file of a skill, with its path relative to the skill folder."""
 
     path: PurePosixPath
     data: bytes
@@ -25,42 +29,42 @@ class ScannedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTarget:
-    """A skill as it was found."""
+    """A skill to scan."""
 
     folder: str
     files: tuple[ScannedFile, ...]
-    others: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Names and descriptions of the skills already known."""
+    known_skills: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Descriptions of the installed skills by name, to detect clones and typosquatting."""
     is_partial: bool = False
-    """Whether files were left out before they came here."""
+    """Whether files were already left out when the skill was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannerLimits:
-    """Where looking stops; what lies behind makes a report partial."""
+    """Bounds of a scan; exceeding one makes the report partial."""
 
     files: int = 2_000
     file_bytes: int = 1024 * 1024
     total_bytes: int = 64 * 1024 * 1024
     text_bytes: int = 8 * 1024 * 1024
-    """How much text is read in all, SKILL.md and programs first."""
+    """Text read in all, SKILL.md and scripts first."""
     findings: int = 10_000
     findings_per_rule: int = 20
-    """In one file; the others would say the same again."""
-    program_bytes: int = 256 * 1024
-    """The largest Python file whose data flow is followed."""
-    others: int = 20_000
-    """How many known skills names and descriptions are compared with."""
+    """Findings of one rule in one file; more of them add no information."""
+    script_bytes: int = 256 * 1024
+    """The largest Python file that is parsed for taint analysis."""
+    known_skills: int = 20_000
+    """Installed skills to compare names and descriptions with."""
 
 
 DEFAULT_LIMITS = ScannerLimits()
 
 
 LineRole = Literal["instruction", "command", "script", "reference", "data"]
-"""Prose of SKILL.md, code in it, a program, other documents, everything else."""
+"""Prose of SKILL.md, code blocks in it, scripts, other documents, everything else."""
 
 MAX_LINE = 800
-"""How much of a line is looked at around a match."""
+"""Characters of a line that are examined on each side of a match."""
 
 _SCRIPT_SUFFIXES = frozenset(
     {".py", ".pyw", ".sh", ".bash", ".zsh", ".fish", ".ksh", ".js", ".mjs", ".cjs", ".ts",
@@ -76,89 +80,104 @@ _DATA_SUFFIXES = frozenset(
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 _PROSE_FENCES = frozenset({"markdown", "md", "text", "txt", "plaintext", "mdx"})
 _FENCE = re.compile(r"[ \t]{0,8}(?:[-*>][ \t]{1,4})?(`{3,}|~{3,})[ \t]*([\w+#.!-]{0,40})")
+_SUFFIXES_BY_LANGUAGE = {
+    "python": (".py", ".pyw"),
+    "shell": (".sh", ".bash", ".zsh", ".ksh"),
+    "javascript": (".js", ".mjs", ".cjs", ".ts", ".mts", ".tsx", ".jsx"),
+    "powershell": (".ps1", ".psm1"),
+    "batch": (".bat", ".cmd"),
+}
+_LANGUAGES = {s: language for language, names in _SUFFIXES_BY_LANGUAGE.items() for s in names}
+_FENCES_BY_LANGUAGE = {
+    "python": ("python", "py", "python3"),
+    "shell": ("sh", "bash", "shell", "zsh", "console", "terminal", "", "!"),
+    "javascript": ("javascript", "js", "typescript", "ts", "node"),
+    "powershell": ("powershell", "ps1", "pwsh"),
+}
+_FENCE_LANGUAGES = {s: language for language, names in _FENCES_BY_LANGUAGE.items() for s in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeBlock:
-    """Lines that run together: a code block, or a whole program."""
+    """A fenced code block, or a whole script."""
 
     first: int
     last: int
     language: str
-    place: LineRole
+    role: LineRole
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextFile:
-    """One text file."""
+    """A decoded text file with normalized text and a role for each line."""
 
     path: str
     raw: str
-    folded: str
-    places: Sequence[LineRole]
-    units: Sequence[CodeBlock]
+    normalized: str
+    roles: Sequence[LineRole]
+    code_blocks: Sequence[CodeBlock]
     is_skill_md: bool = False
 
     @cached_property
     def text(self) -> str:
-        """The folded text with continued lines joined; as long as before, so places stay true."""
-        return self.folded.replace("\\\n", "  ")
+        """The normalized text with continued lines joined by blanks, so that offsets stay valid."""
+        return self.normalized.replace("\\\n", "  ")
 
     @cached_property
     def lower(self) -> str:
-        """The folded text in small letters, for quick looks."""
+        """The text in lower case, for substring pre-filters."""
         return self.text.lower()
 
     @cached_property
-    def starts(self) -> list[int]:
-        """Where each line of the folded text begins."""
-        return [0, *(match.end() for match in re.finditer("\n", self.folded))]
+    def line_starts(self) -> list[int]:
+        """The offset of each line."""
+        return [0, *(match.end() for match in re.finditer("\n", self.normalized))]
 
     @cached_property
     def raw_lines(self) -> list[str]:
-        """The lines as their author wrote them."""
+        """The lines as written, for excerpts."""
         return self.raw.split("\n")
 
     @cached_property
     def lines(self) -> list[str]:
-        """The folded lines."""
-        return self.folded.split("\n")
+        """The normalized lines."""
+        return self.normalized.split("\n")
 
     @cached_property
-    def front_end(self) -> int:
-        """The number of the line that ends the frontmatter; 0 if there is none."""
+    def frontmatter_end(self) -> int:
+        """The number of the line that closes the frontmatter; 0 if there is none."""
         if not self.is_skill_md or self.lines[0].strip() != "---":
             return 0
         rest = enumerate(self.lines[1:], 2)
         return next((number for number, line in rest if line.strip() == "---"), 0)
 
-    def line_at(self, offset: int) -> int:
-        """The number of the line, from 1, in which a place of the folded text lies."""
-        return bisect_right(self.starts, offset)
+    def line_number(self, offset: int) -> int:
+        """Return the 1-based number of the line at an offset."""
+        return bisect_right(self.line_starts, offset)
 
-    def end_of(self, line: int) -> int:
-        """Where a line ends; one that is continued ends with the last of those joined to it."""
-        end = self.text.find("\n", self.starts[line - 1])
+    def line_end(self, line: int) -> int:
+        """Return the end offset of a line, including the lines that continue it."""
+        end = self.text.find("\n", self.line_starts[line - 1])
         return end if end >= 0 else len(self.text)
 
-    def place_of(self, line: int) -> LineRole:
-        """What a line is for."""
-        return self.places[min(line, len(self.places)) - 1]
+    def role_of(self, line: int) -> LineRole:
+        """Return the role of a line."""
+        return self.roles[min(line, len(self.roles)) - 1]
 
-    def around(self, start: int, end: int) -> str:
-        """The line around a match, but no more of a very long one than can be read."""
+    def line_context(self, start: int, end: int) -> str:
+        """Return the line around a match, cut to a bounded length on both sides."""
         line_start = self.text.rfind("\n", max(0, start - MAX_LINE), start) + 1
         line_end = self.text.find("\n", end, end + MAX_LINE)
         line_end = line_end if line_end >= 0 else end + MAX_LINE
         return self.text[max(line_start, start - MAX_LINE) : line_end]
 
-    def before(self, line: int, count: int) -> str:
-        """Some lines in front of a line."""
+    def preceding_lines(self, line: int, count: int) -> str:
+        """Return some lines before a line."""
         return "\n".join(row[:MAX_LINE] for row in self.lines[max(0, line - 1 - count) : line - 1])
 
 
 def normalize_text(text: str) -> str:
-    """Take away what hides words; lines stay where they are."""
+    """Remove invisible characters, apply NFKC and replace homoglyphs; keep line breaks."""
     text = text.replace("\r", " ").replace("\0", "").translate(INVISIBLE)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).translate(HOMOGLYPHS)
@@ -166,36 +185,40 @@ def normalize_text(text: str) -> str:
 
 
 def read_text_file(file: ScannedFile, data: bytes) -> TextFile | None:
-    """Read a file as text; None if it is none."""
+    """Decode a file and classify its lines; return None for a binary file."""
     if b"\0" in data and not data.startswith(_UTF16_BOMS) and not _has_text_suffix(file.path):
         return None
     raw = _decode(data)
     text = normalize_text(raw)
     count = text.count("\n") + 1
-    name = file.path.name.lower()
-    is_skill_md = file.path.as_posix() == SKILL_MD
+    is_skill_md = False
+    roles: list[LineRole]
     if is_script(file.path, data, executable=file.executable):
-        unit = CodeBlock(
-            first=1, last=count, language=_script_language(file.path, raw), place="script"
-        )
-        places: list[LineRole] = ["script"] * count
-        return TextFile(path=str(file.path), raw=raw, folded=text, places=places, units=(unit,))
-    data_places: list[LineRole] = ["data"] * count
-    if file.path.suffix.lower() not in _PROSE_SUFFIXES or name.startswith("license"):
-        return TextFile(path=str(file.path), raw=raw, folded=text, places=data_places, units=())
-    places, units = _classify_lines(text, is_skill_md=is_skill_md)
+        language = _script_language(file.path, raw)
+        roles = ["script"] * count
+        blocks = [CodeBlock(first=1, last=count, language=language, role="script")]
+    elif file.path.suffix.lower() in _PROSE_SUFFIXES and not _is_license(file.path):
+        is_skill_md = file.path.as_posix() == SKILL_MD
+        roles, blocks = _classify_lines(text, is_skill_md=is_skill_md)
+    else:
+        roles = ["data"] * count
+        blocks = []
     return TextFile(
         path=str(file.path),
         raw=raw,
-        folded=text,
-        places=places,
-        units=units,
+        normalized=text,
+        roles=roles,
+        code_blocks=blocks,
         is_skill_md=is_skill_md,
     )
 
 
+def _is_license(path: PurePosixPath) -> bool:
+    return path.name.lower().startswith("license")
+
+
 def _has_text_suffix(path: PurePosixPath) -> bool:
-    """Say whether a name promises text; shells read on behind a NUL, and so do we."""
+    """Return whether a text file is expected; a shell runs one despite a NUL byte."""
     return (
         path.suffix.lower() in _SCRIPT_SUFFIXES | _PROSE_SUFFIXES | _DATA_SUFFIXES
         and path.suffix != ""
@@ -203,7 +226,7 @@ def _has_text_suffix(path: PurePosixPath) -> bool:
 
 
 def is_script(path: PurePosixPath, data: bytes, *, executable: bool = False) -> bool:
-    """Say whether a file is one that can be run as it is."""
+    """Return whether a file can be executed as it is."""
     if path.suffix.lower() in _SCRIPT_SUFFIXES or path.name.lower() in _SCRIPT_NAMES:
         return True
     return data.startswith(b"#!") or (executable and path.suffix == "")
@@ -222,48 +245,6 @@ def _decode(data: bytes) -> str:
         return data.decode("utf-8", "replace")
 
 
-_LANGUAGES = {
-    ".py": "python",
-    ".pyw": "python",
-    ".sh": "shell",
-    ".bash": "shell",
-    ".zsh": "shell",
-    ".ksh": "shell",
-    ".js": "javascript",
-    ".mjs": "javascript",
-    ".cjs": "javascript",
-    ".ts": "javascript",
-    ".mts": "javascript",
-    ".tsx": "javascript",
-    ".jsx": "javascript",
-    ".ps1": "powershell",
-    ".psm1": "powershell",
-    ".bat": "batch",
-    ".cmd": "batch",
-}
-_FENCE_LANGUAGES = {
-    "python": "python",
-    "py": "python",
-    "python3": "python",
-    "sh": "shell",
-    "bash": "shell",
-    "shell": "shell",
-    "zsh": "shell",
-    "console": "shell",
-    "terminal": "shell",
-    "": "shell",
-    "!": "shell",
-    "javascript": "javascript",
-    "js": "javascript",
-    "typescript": "javascript",
-    "ts": "javascript",
-    "node": "javascript",
-    "powershell": "powershell",
-    "ps1": "powershell",
-    "pwsh": "powershell",
-}
-
-
 def _script_language(path: PurePosixPath, text: str) -> str:
     known = _LANGUAGES.get(path.suffix.lower())
     if known:
@@ -277,28 +258,28 @@ def _script_language(path: PurePosixPath, text: str) -> str:
 
 
 def _classify_lines(text: str, *, is_skill_md: bool) -> tuple[list[LineRole], list[CodeBlock]]:
-    """Tell prose from code by its fences."""
+    """Distinguish prose from code by Markdown fences."""
     prose: LineRole = "instruction" if is_skill_md else "reference"
     code: LineRole = "command" if is_skill_md else "reference"
-    places, units = list[LineRole](), list[CodeBlock]()
+    roles, blocks = list[LineRole](), list[CodeBlock]()
     fence, language, first = "", "", 0
     for number, line in enumerate(text.split("\n"), 1):
         mark = _FENCE.match(line)
         if fence:
-            places.append(prose if language in _PROSE_FENCES else code)
+            roles.append(prose if language in _PROSE_FENCES else code)
             if mark and mark[1].startswith(fence) and not mark[2]:
-                units.append(_code_block(first, number, language, code))
+                blocks.append(_code_block(first, number, language, code))
                 fence = ""
         elif mark:
             fence, language, first = mark[1], mark[2].lower(), number
-            places.append(code)
+            roles.append(code)
         else:
-            places.append(prose)
+            roles.append(prose)
     if fence:
-        units.append(_code_block(first, len(places), language, code))
-    return places, units
+        blocks.append(_code_block(first, len(roles), language, code))
+    return roles, blocks
 
 
-def _code_block(first: int, last: int, language: str, place: LineRole) -> CodeBlock:
+def _code_block(first: int, last: int, language: str, role: LineRole) -> CodeBlock:
     known = _FENCE_LANGUAGES.get(language, language)
-    return CodeBlock(first=first, last=last, language=known, place=place)
+    return CodeBlock(first=first, last=last, language=known, role=role)

@@ -1,7 +1,7 @@
-"""How data moves through a Python program: from secrets to the network, from codes to running.
+"""Taint analysis of Python code: secrets that reach the network, payloads that reach `exec`.
 
-Names are followed per function, without order, a few rounds. That is coarse; it finds what is
-written plainly, and never runs anything.
+Names are tracked per function, flow-insensitively, in a few rounds. That is coarse, but finds what
+is written plainly, and never runs anything.
 """
 
 import ast
@@ -19,7 +19,7 @@ SinkKind = Literal["sent", "run"]
 MAX_ROUNDS = 4
 MAX_NODES = 60_000
 MAX_VISITS = 1_000_000
-"""How often a node may be looked at in all; nested calls are looked at again and again."""
+"""Visits of AST nodes in all: a budget, because nested calls are visited repeatedly."""
 
 _SECRET_PATHS = (
     "{{credential_paths}}",
@@ -36,7 +36,7 @@ _SECRET_NAME = re.compile(
     r"HUGGINGFACE|HF)_(?:\w{1,24}_)?(?:TOKEN|KEY|KEY_ID|SECRET|PASSWORD|URL|URI|PASS)"
 )
 MIN_SECRET_NAMES = 3
-"""A list of as many variables that hold secrets is a search for secrets."""
+"""Names of secret variables in one list that make it a search for secrets."""
 _DECODERS = frozenset(
     {"b64decode", "b32decode", "b16decode", "b85decode", "a85decode", "urlsafe_b64decode",
      "standard_b64decode", "unhexlify", "a2b_base64", "fromhex", "decompress", "unescape"}
@@ -81,12 +81,12 @@ _PROPAGATING_NODES = (
     ast.Return,
     ast.Call,
 )
-"""What moves data from one name to another."""
+"""AST nodes that move data from one name to another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaintFlow:
-    """Data of a kind that reaches a place where it does harm."""
+    """Tainted data that reaches a dangerous sink."""
 
     kind: TaintLabel
     end: SinkKind
@@ -94,43 +94,43 @@ class TaintFlow:
 
 
 class _AnalysisBudgetError(Exception):
-    """The program is too tangled to follow."""
+    """The visit budget is exhausted."""
 
 
 @dataclass(slots=True)
 class _TaintState:
-    """What is known about names so far; the key is the function and the name in it."""
+    """The taint labels found so far, keyed by function and variable name."""
 
-    partly: set[int]
-    """The mentions of `os.environ` that only take one variable."""
-    max_steps: int
-    steps: int = 0
+    single_items: set[int]
+    """Ids of the `os.environ` nodes that are read for a single variable."""
+    max_visits: int
+    visits: int = 0
     labels: dict[tuple[str, str], set[TaintLabel]] = field(
         default_factory=dict[tuple[str, str], set[TaintLabel]]
     )
     functions: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
-    def of(self, scope: str, name: str) -> set[TaintLabel]:
-        """The kinds of data a name may hold."""
+    def labels_of(self, scope: str, name: str) -> set[TaintLabel]:
+        """Return the labels of a name, in its function or global."""
         return self.labels.get((scope, name), set()) | self.labels.get(("", name), set())
 
     def add(self, scope: str, name: str, labels: set[TaintLabel]) -> None:
-        """Note that a name may hold data of some kinds."""
+        """Add labels to a name."""
         if labels:
             self.labels.setdefault((scope, name), set()).update(labels)
 
 
-def taint_flows(source: str, *, max_steps: int = MAX_VISITS) -> tuple[TaintFlow, ...] | None:
-    """Follow the data of a program; None if it is too large or tangled for that.
+def taint_flows(source: str, *, max_visits: int = MAX_VISITS) -> tuple[TaintFlow, ...] | None:
+    """Parse and analyse a program; return None if it is too large or complex.
 
-    What cannot be read as Python has no flows.
+    Code that is not valid Python has no flows.
     """
     tree = parse_python(source)
-    return analyze_tree(tree, max_steps=max_steps) if tree else None
+    return analyze_tree(tree, max_visits=max_visits) if tree else None
 
 
 def parse_python(source: str) -> ast.Module | None:
-    """Read a program; an empty one if it is no Python, None if it is too tangled."""
+    """Parse Python; return an empty module for a syntax error, None for code nested too deeply."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -141,37 +141,37 @@ def parse_python(source: str) -> ast.Module | None:
         return None
 
 
-def analyze_tree(tree: ast.Module, *, max_steps: int = MAX_VISITS) -> tuple[TaintFlow, ...] | None:
-    """Follow the data of a program that was read."""
+def analyze_tree(tree: ast.Module, *, max_visits: int = MAX_VISITS) -> tuple[TaintFlow, ...] | None:
+    """Return the taint flows of a parsed program; None if it exceeds the budget."""
     nodes = list(_nodes_with_scope(tree))
     if len(nodes) >= MAX_NODES:
         return None
     if not _has_source_and_sink(nodes):
         return ()
-    partly = {id(part) for _, node in nodes for part in _single_item_access(node)}
-    program = _TaintState(partly=partly, max_steps=max_steps)
+    single_items = {id(part) for _, node in nodes for part in _single_item_access(node)}
+    state = _TaintState(single_items=single_items, max_visits=max_visits)
     for _, node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            program.functions[node.name] = _parameters(node)
-    telling = [(scope, node) for scope, node in nodes if isinstance(node, _PROPAGATING_NODES)]
+            state.functions[node.name] = _parameters(node)
+    propagating = [(scope, node) for scope, node in nodes if isinstance(node, _PROPAGATING_NODES)]
     try:
         for _ in range(MAX_ROUNDS):
-            for scope, node in telling:
-                _propagate(program, scope, node)
-        found = {flow for scope, node in telling for flow in _sink_flows(program, scope, node)}
+            for scope, node in propagating:
+                _propagate(state, scope, node)
+        found = {flow for scope, node in propagating for flow in _sink_flows(state, scope, node)}
     except (RecursionError, _AnalysisBudgetError):
         return None
     return tuple(sorted(found, key=lambda flow: (flow.line, flow.kind, flow.end)))
 
 
 def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    """What a call gives a value to; a method gets its object without being given it."""
+    """Return the parameters that positional arguments bind to, without `self` and `cls`."""
     names = [arg.arg for arg in function.args.args]
     return names[1:] if names[:1] in (["self"], ["cls"]) else names
 
 
 def _nodes_with_scope(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
-    """Every node with the name of the function it stands in."""
+    """Return every node with the name of its enclosing function."""
     pending: list[tuple[str, ast.AST]] = [("", tree)]
     count = 0
     while pending and count < MAX_NODES:
@@ -184,7 +184,7 @@ def _nodes_with_scope(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _has_source_and_sink(nodes: Sequence[tuple[str, ast.AST]]) -> bool:
-    """Say whether there is anything to follow, and an end it could reach; most have neither."""
+    """Return whether a source and a matching sink exist; most programs lack one and are skipped."""
     starts, ends = set[SinkKind](), set[SinkKind]()
     for _, node in nodes:
         if isinstance(node, ast.Call):
@@ -202,7 +202,7 @@ def _has_source_and_sink(nodes: Sequence[tuple[str, ast.AST]]) -> bool:
 
 
 def _sink_kinds(name: str) -> Iterator[SinkKind]:
-    """What becomes of the data given to a function."""
+    """Return the kinds of sinks that a function is."""
     if name in _EXEC_SINKS:
         yield "run"
     if name in _NETWORK_SINKS or name.endswith(_NETWORK_METHODS):
@@ -211,12 +211,12 @@ def _sink_kinds(name: str) -> Iterator[SinkKind]:
 
 def _is_decoder(name: str, call: ast.Call) -> bool:
     end = name.rpartition(".")[2]
-    is_told = name == "codecs.decode" and len(call.args) > 1
-    return end in _DECODERS or is_told or (end == "join" and _joins_chr_calls(call))
+    is_codec = name == "codecs.decode" and len(call.args) > 1
+    return end in _DECODERS or is_codec or (end == "join" and _joins_chr_calls(call))
 
 
 def _joins_chr_calls(call: ast.Call) -> bool:
-    """Say whether a text is joined from the numbers of its characters."""
+    """Return whether a string is joined from `chr()` calls."""
     given = call.args[0] if call.args else None
     if isinstance(given, ast.GeneratorExp | ast.ListComp):
         parts = [given.elt]
@@ -230,7 +230,7 @@ def _is_secret_path(value: object) -> bool:
 
 
 def _lists_secret_names(node: ast.AST) -> bool:
-    """Say whether a list names secrets of several kinds."""
+    """Return whether a list names secrets of several providers."""
     if not isinstance(node, ast.List | ast.Tuple | ast.Set):
         return False
     names = {
@@ -243,66 +243,66 @@ def _lists_secret_names(node: ast.AST) -> bool:
     return len(names) >= MIN_SECRET_NAMES
 
 
-def _propagate(program: _TaintState, scope: str, node: ast.AST) -> None:
+def _propagate(state: _TaintState, scope: str, node: ast.AST) -> None:
     if isinstance(node, ast.Assign):
         for target in node.targets:
-            _bind(program, scope, target, _labels(program, scope, node.value))
+            _bind(state, scope, target, _labels(state, scope, node.value))
     elif isinstance(node, ast.AnnAssign | ast.AugAssign | ast.NamedExpr) and node.value:
-        _bind(program, scope, node.target, _labels(program, scope, node.value))
+        _bind(state, scope, node.target, _labels(state, scope, node.value))
     elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
-        _bind(program, scope, node.target, _labels(program, scope, node.iter))
+        _bind(state, scope, node.target, _labels(state, scope, node.iter))
     elif isinstance(node, ast.withitem) and node.optional_vars:
-        _bind(program, scope, node.optional_vars, _labels(program, scope, node.context_expr))
+        _bind(state, scope, node.optional_vars, _labels(state, scope, node.context_expr))
     elif isinstance(node, ast.Return) and node.value:
-        program.add("", f"{scope}()", _labels(program, scope, node.value))
+        state.add("", f"{scope}()", _labels(state, scope, node.value))
     elif isinstance(node, ast.Call):
-        _propagate_call(program, scope, node)
+        _propagate_call(state, scope, node)
 
 
-def _bind(program: _TaintState, scope: str, target: ast.expr, labels: set[TaintLabel]) -> None:
+def _bind(state: _TaintState, scope: str, target: ast.expr, labels: set[TaintLabel]) -> None:
     for node in ast.walk(target):
         if isinstance(node, ast.Name):
-            program.add(scope, node.id, labels)
+            state.add(scope, node.id, labels)
         elif isinstance(node, ast.Attribute):
-            program.add("", f".{node.attr}", labels)
+            state.add("", f".{node.attr}", labels)
 
 
-def _propagate_call(program: _TaintState, scope: str, call: ast.Call) -> None:
-    """Arguments become parameters; what is appended belongs to the list."""
+def _propagate_call(state: _TaintState, scope: str, call: ast.Call) -> None:
+    """Propagate labels from arguments to parameters, and from appended values to containers."""
     name = _dotted_name(call.func)
     end = name.rpartition(".")[2]
-    for parameter, argument in zip(program.functions.get(end, ()), call.args, strict=False):
-        program.add(end, parameter, _labels(program, scope, argument))
+    for parameter, argument in zip(state.functions.get(end, ()), call.args, strict=False):
+        state.add(end, parameter, _labels(state, scope, argument))
     if end in {"append", "extend", "update", "add", "write", "insert"} and "." in name:
         owner = name.split(".", 1)[0]
         for argument in call.args:
-            program.add(scope, owner, _labels(program, scope, argument))
+            state.add(scope, owner, _labels(state, scope, argument))
 
 
-def _labels(program: _TaintState, scope: str, value: ast.AST) -> set[TaintLabel]:
-    """The kinds of data that an expression may hold."""
+def _labels(state: _TaintState, scope: str, value: ast.AST) -> set[TaintLabel]:
+    """Return the labels of an expression."""
     labels = set[TaintLabel]()
     for node in ast.walk(value):
-        program.steps += 1
-        if program.steps > program.max_steps:
+        state.visits += 1
+        if state.visits > state.max_visits:
             raise _AnalysisBudgetError
         if isinstance(node, ast.Name):
-            labels |= program.of(scope, node.id)
+            labels |= state.labels_of(scope, node.id)
         elif isinstance(node, ast.Attribute):
-            labels |= program.of("", f".{node.attr}")
-            if node.attr == "environ" and id(node) not in program.partly:
+            labels |= state.labels_of("", f".{node.attr}")
+            if node.attr == "environ" and id(node) not in state.single_items:
                 labels.add("environment")
         elif isinstance(node, ast.Constant):
             labels |= {"secret"} if _is_secret_path(node.value) else set()
         elif isinstance(node, ast.Call):
-            labels |= _call_labels(program, node)
+            labels |= _call_labels(state, node)
         elif _lists_secret_names(node):
             labels.add("secret")
     return labels
 
 
 def _single_item_access(node: ast.AST) -> Iterator[ast.AST]:
-    """What a node takes only one thing out of."""
+    """Return the values from which a node takes a single item."""
     if isinstance(node, ast.Subscript) or (
         isinstance(node, ast.Attribute) and node.attr not in {"items", "copy", "values"}
     ):
@@ -311,10 +311,10 @@ def _single_item_access(node: ast.AST) -> Iterator[ast.AST]:
         yield from node.comparators
 
 
-def _call_labels(program: _TaintState, call: ast.Call) -> set[TaintLabel]:
+def _call_labels(state: _TaintState, call: ast.Call) -> set[TaintLabel]:
     name = _dotted_name(call.func)
     end = name.rpartition(".")[2]
-    labels = set(program.of("", f"{end}()"))
+    labels = set(state.labels_of("", f"{end}()"))
     if _is_decoder(name, call):
         labels.add("decoded")
     if name in _REMOTE_SOURCES:
@@ -322,7 +322,7 @@ def _call_labels(program: _TaintState, call: ast.Call) -> set[TaintLabel]:
     return labels
 
 
-def _sink_flows(program: _TaintState, scope: str, node: ast.AST) -> Iterator[TaintFlow]:
+def _sink_flows(state: _TaintState, scope: str, node: ast.AST) -> Iterator[TaintFlow]:
     if not isinstance(node, ast.Call):
         return
     name = _dotted_name(node.func)
@@ -330,14 +330,14 @@ def _sink_flows(program: _TaintState, scope: str, node: ast.AST) -> Iterator[Tai
     if not ends:
         return
     given = [*node.args, *(keyword.value for keyword in node.keywords)]
-    labels = set[TaintLabel]().union(*(_labels(program, scope, value) for value in given))
+    labels = set[TaintLabel]().union(*(_labels(state, scope, value) for value in given))
     for end in ends:
         for kind in labels & _DANGEROUS_LABELS[end]:
             yield TaintFlow(kind=kind, end=end, line=node.lineno)
 
 
 def _dotted_name(node: ast.expr) -> str:
-    """The dotted name of a function; calls in between are left out."""
+    """Return the dotted name of a function, without the calls in between."""
     parts = list[str]()
     while True:
         if isinstance(node, ast.Attribute):

@@ -1,102 +1,21 @@
-"""How far two names are apart."""
+"""Typosquatting: names of packages, hosts and skills that imitate well-known ones."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 
 from apexbridge.scanner.pattern_matcher import Hit, SkillContext
-from apexbridge.scanner.rules import lower_level
+from apexbridge.scanner.rules import lower_level, word_list
 from apexbridge.scanner.scan_input import TextFile
 
-
-def edit_distance(one: str, other: str) -> int:
-    """How many letters were changed, left out, put in or swapped; more than one counts as two."""
-    start = 0
-    while start < min(len(one), len(other)) and one[start] == other[start]:
-        start += 1
-    a, b = one[start:], other[start:]
-    if a == b:
-        return 0
-    if a[1:] == b[1:] or a[1:] == b or a == b[1:]:
-        return 1
-    return 1 if a[:2] == b[:2][::-1] and a[2:] == b[2:] else 2
-
-
 MIN_WORD_LENGTH = 6
-"""Letters below which two words are easily alike by chance."""
-
-_POPULAR_WORDS = frozenset(
-    {"airtable", "amazon", "analytics", "angular", "ansible", "anthropic", "assistant",
-     "atlassian", "backup", "binance", "bitcoin", "browser", "calculator", "calendar",
-     "chatgpt", "cloudflare", "coinbase", "confluence", "converter", "crypto", "dashboard",
-     "database", "databricks", "datadog", "deployment", "discord", "docker", "document",
-     "dropbox", "elasticsearch", "ethereum", "evernote", "facebook", "figma", "finance",
-     "firebase", "formatter", "gemini", "generator", "github", "gitlab", "google", "grafana",
-     "helper", "heroku", "hubspot", "huggingface", "instagram", "invoice", "javascript",
-     "jenkins", "kubernetes", "lambda", "langchain", "linear", "linkedin", "mailchimp",
-     "manager", "markdown", "metamask", "mongodb", "monitor", "netlify", "notification",
-     "notion", "obsidian", "openai", "outlook", "pandas", "payment", "paypal", "playwright",
-     "polymarket", "postgres", "postgresql", "powerpoint", "presentation", "prometheus",
-     "puppeteer", "python", "pytorch", "reddit", "redis", "research", "salesforce", "scanner",
-     "scheduler", "security", "selenium", "sendgrid", "sentry", "shopify", "slack",
-     "snowflake", "solana", "spotify", "spreadsheet", "stripe", "summarizer", "supabase",
-     "telegram", "tensorflow", "terraform", "todoist", "translator", "trello", "twilio",
-     "twitter", "typescript", "vercel", "wallet", "weather", "whatsapp", "wikipedia",
-     "youtube", "zendesk"}
-)  # fmt: skip
-_REAL_WORDS = frozenset(
-    {"analytic", "angularj", "bowser", "browse", "browserx", "datalog", "docked", "fiance",
-     "linearis", "manage", "managed", "openapi", "openpi", "openui", "postgrest", "posture",
-     "schedule", "scheduled", "stride", "strike", "striped", "strive", "summarise",
-     "summariser", "summarize", "todolist", "translate", "translated", "trelli", "walled"}
-)  # fmt: skip
-"""Words that are near a known one and mean something else."""
-_POPULAR_STEMS = {word.rstrip("s"): word for word in sorted(_POPULAR_WORDS)}
-_NAME_WORD = re.compile(r"[a-z0-9]+")
-
-
-def misspelled_words(name: str) -> Iterator[tuple[str, str]]:
-    """The words of a name that are one slip away from a well-known one, with that one."""
-    for whole in _NAME_WORD.findall(name.lower())[:20]:
-        word = whole.rstrip("0123456789s")  # several of them, or another version
-        if len(word) < MIN_WORD_LENGTH or word in _REAL_WORDS or word in _POPULAR_STEMS:
-            continue
-        for bare, known in _POPULAR_STEMS.items():
-            if (
-                len(bare) >= MIN_WORD_LENGTH
-                and word[0] == bare[0]
-                and edit_distance(word, bare) == 1
-            ):
-                yield whole, known
-                break
-
+"""Letters below which words are similar by chance."""
 
 MAX_NAMES = 2_000
-"""How many names of one file are compared."""
+"""Names of one file that are compared, to bound the scan time."""
 
-_POPULAR_PACKAGES = frozenset(
-    {"requests", "urllib3", "numpy", "pandas", "scipy", "matplotlib", "django", "flask",
-     "fastapi", "pydantic", "sqlalchemy", "boto3", "botocore", "cryptography", "pyyaml",
-     "pillow", "setuptools", "tensorflow", "pytorch", "torchvision", "transformers",
-     "langchain", "openai", "anthropic", "selenium", "playwright", "beautifulsoup4", "scrapy",
-     "celery", "redis", "psycopg2", "pymongo", "jinja2", "werkzeug", "gunicorn", "uvicorn",
-     "pytest", "certifi", "chardet", "colorama", "tqdm", "httpx", "aiohttp", "paramiko",
-     "opencv-python", "scikit-learn", "python-dateutil", "python-dotenv", "typing-extensions",
-     "discord.py", "telethon", "web3", "streamlit", "gradio", "pdfplumber", "reportlab",
-     "openpyxl", "react", "react-dom", "lodash", "express", "axios", "chalk", "commander",
-     "webpack", "typescript", "eslint", "prettier", "moment", "underscore", "jquery", "next",
-     "nodemon", "mongoose", "socket.io", "jsonwebtoken", "bcrypt", "dotenv", "puppeteer",
-     "cheerio", "sequelize", "electron", "angular", "svelte", "tailwindcss", "postcss",
-     "rollup", "esbuild", "cross-env", "node-fetch", "discord.js", "ethers", "mocha", "jest",
-     "babel", "zod", "prisma"}
-)  # fmt: skip
-_BRANDS = (
-    "anthropic", "openai", "github", "google", "googleapis", "microsoft", "paypal", "amazon",
-    "cloudflare", "dropbox", "facebook", "instagram", "linkedin", "netflix", "pypi", "npmjs",
-    "huggingface", "telegram", "coinbase", "binance", "metamask", "stripe", "docker", "gitlab",
-    "atlassian", "bitbucket", "icloud", "office365", "outlook", "whatsapp", "youtube",
-)  # fmt: skip
 _RESERVED_TLDS = frozenset({"invalid", "test", "example", "localhost", "local", "internal", "lan"})
-"""Nobody can own a name that ends so."""
+"""Top-level domains that nobody can register."""
 _UNRELATED_DOMAINS = frozenset({"google-analytics", "finance", "githubnext", "github-readme-stats"})
 _INSTALL_COMMAND = re.compile(
     r"\b(?:pip3?|uv pip|uv|pipx|poetry|npm|pnpm|yarn|bun)\s+(?:install|add|i)\s+([^\n;&|`#]{2,300})"
@@ -110,15 +29,54 @@ _DEPENDENCY_LINE = re.compile(
 _PACKAGE_NAME = re.compile(r"@?[a-z0-9][\w.-]{2,40}(?:/[\w.-]{2,40})?", re.IGNORECASE)
 _HOST = re.compile(r"https?://((?:[a-z0-9-]{1,63}\.){1,5}[a-z]{2,12})", re.IGNORECASE)
 _DEPENDENCY_FILES = ("requirements", "package.json", "pyproject.toml", "package.template.json")
+_NAME_WORD = re.compile(r"[a-z0-9]+")
 
 
-def typosquatted_names(view: TextFile, setting: SkillContext) -> Iterator[Hit]:
-    """Packages and hosts in a file that people may take for others."""
-    for line, name in _package_names(view):
+def edit_distance(one: str, other: str) -> int:
+    """Return the Damerau-Levenshtein distance of two names, capped at 2.
+
+    Only 0, 1 and "more" matter here, so that a full distance matrix is not computed.
+    """
+    start = 0
+    while start < min(len(one), len(other)) and one[start] == other[start]:
+        start += 1
+    a, b = one[start:], other[start:]
+    if a == b:
+        return 0
+    if a[1:] == b[1:] or a[1:] == b or a == b[1:]:
+        return 1
+    return 1 if a[:2] == b[:2][::-1] and a[2:] == b[2:] else 2
+
+
+@cache
+def _popular_stems() -> Mapping[str, str]:
+    return {word.rstrip("s"): word for word in sorted(word_list("popular_words"))}
+
+
+def misspelled_words(name: str) -> Iterator[tuple[str, str]]:
+    """Return the words of a name that are one edit away from a popular word, with that word."""
+    stems = _popular_stems()
+    for whole in _NAME_WORD.findall(name.lower())[:20]:
+        word = whole.rstrip("0123456789s")  # a plural or a version is no misspelling
+        if len(word) < MIN_WORD_LENGTH or word in word_list("real_words") or word in stems:
+            continue
+        for bare, known in stems.items():
+            if (
+                len(bare) >= MIN_WORD_LENGTH
+                and word[0] == bare[0]
+                and edit_distance(word, bare) == 1
+            ):
+                yield whole, known
+                break
+
+
+def typosquatted_names(file: TextFile, context: SkillContext) -> Iterator[Hit]:
+    """Match packages one edit away from a popular one, and hosts that impersonate a brand."""
+    for line, name in _package_names(file):
         known = _typosquatted_package(name)
         if known:
-            is_told = view.place_of(line) == "reference" and not _is_dependency_file(view)
-            steps = int(setting.is_about_security) + int(is_told)
+            is_reference = file.role_of(line) == "reference" and not _is_dependency_file(file)
+            steps = int(context.is_about_security) + int(is_reference)
             yield Hit(
                 rule="AB013",
                 level=lower_level("warn", steps),
@@ -126,74 +84,69 @@ def typosquatted_names(view: TextFile, setting: SkillContext) -> Iterator[Hit]:
                 matched=f"{name} ~ {known}",
             )
     seen = set[str]()
-    for match in _HOST.finditer(view.text):
+    for match in _HOST.finditer(file.text):
         host = match[1].lower()
         if host in seen or len(seen) >= MAX_NAMES:
             continue
         seen.add(host)
         if impersonates_brand(host):
-            line = view.line_at(match.start())
-            steps = int(setting.is_about_security)
+            line = file.line_number(match.start())
+            steps = int(context.is_about_security)
             yield Hit(rule="AB058", level=lower_level("warn", steps), line=line, matched=host)
 
 
-def _package_names(view: TextFile) -> Iterator[tuple[int, str]]:
-    """The packages that a file installs or lists, with their lines."""
+def _package_names(file: TextFile) -> Iterator[tuple[int, str]]:
+    """Return the packages that a file installs or lists, with line numbers."""
     count = 0
-    is_installing = any(word in view.lower for word in _INSTALL_WORDS)
-    for match in _INSTALL_COMMAND.finditer(view.text) if is_installing else ():
-        line = view.line_at(match.start())
+    is_installing = any(word in file.lower for word in _INSTALL_WORDS)
+    for match in _INSTALL_COMMAND.finditer(file.text) if is_installing else ():
+        line = file.line_number(match.start())
         for name in _PACKAGE_NAME.findall(match[1] or match[2]):
             count += 1
             if count > MAX_NAMES:
                 return
             yield line, name
-    if _is_dependency_file(view):
-        for match in _DEPENDENCY_LINE.finditer(view.text):
+    if _is_dependency_file(file):
+        for match in _DEPENDENCY_LINE.finditer(file.text):
             count += 1
             if count > MAX_NAMES:
                 return
-            yield view.line_at(match.start(1)), match[1]
+            yield file.line_number(match.start(1)), match[1]
 
 
-def _is_dependency_file(view: TextFile) -> bool:
-    return any(part in view.path.lower() for part in _DEPENDENCY_FILES)
+def _is_dependency_file(file: TextFile) -> bool:
+    return any(part in file.path.lower() for part in _DEPENDENCY_FILES)
 
 
 def _typosquatted_package(name: str) -> str | None:
-    """The well-known package that a name is one slip away from."""
+    """Return the popular package that a name is one edit away from."""
+    packages = word_list("popular_packages")
     plain = name.lower().split("@")[0]
-    if (
-        len(plain) < 5
-        or plain in {"https", "fetch"}
-        or plain in _POPULAR_PACKAGES
-        or plain.replace("_", "-") in _POPULAR_PACKAGES
-    ):
+    if len(plain) < 5 or plain in {"https", "fetch"}:
         return None
-    for known in _POPULAR_PACKAGES:
-        if (
-            len(known) >= 5
-            and abs(len(known) - len(plain)) <= 1
-            and edit_distance(plain, known) == 1
-        ):
+    if plain in packages or plain.replace("_", "-") in packages:
+        return None
+    for known in packages:
+        is_similar = len(known) >= 5 and abs(len(known) - len(plain)) <= 1
+        if is_similar and edit_distance(plain, known) == 1:
             return None if _is_version_variant(plain, known) else known
     return None
 
 
 def _is_version_variant(one: str, other: str) -> bool:
-    """Say whether two names differ by a digit or a plural only: a relative, not a slip."""
+    """Return whether two names differ by digits or a plural only: a relative, not a typosquat."""
     return re.sub(r"\d", "", one) == re.sub(r"\d", "", other) or one == f"{other}s"
 
 
 def impersonates_brand(host: str) -> bool:
-    """Say whether a host carries a brand in a name that is not the brand's own."""
+    """Return whether a host contains a brand or misspells one, and is not the brand's domain."""
     labels = host.split(".")
-    own, top = labels[-2], labels[-1]
-    if own in _BRANDS or top in _RESERVED_TLDS or own in _UNRELATED_DOMAINS:
+    domain, tld = labels[-2], labels[-1]
+    brands = word_list("brands")
+    if domain in brands or tld in _RESERVED_TLDS or domain in _UNRELATED_DOMAINS:
         return False
-    words = own.split("-")
-    if len(words) > 1 and not set(words).isdisjoint(_BRANDS):
+    words = domain.split("-")
+    if len(words) > 1 and not brands.isdisjoint(words):
         return True
-    return any(len(brand) > 5 and edit_distance(own, brand) == 1 for brand in _BRANDS) or any(
-        f"{brand}-com" in host for brand in _BRANDS
-    )
+    is_misspelled = any(len(brand) > 5 and edit_distance(domain, brand) == 1 for brand in brands)
+    return is_misspelled or any(f"{brand}-com" in host for brand in brands)

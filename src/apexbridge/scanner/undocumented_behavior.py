@@ -1,8 +1,8 @@
-"""What the programs of a skill do and none of its documents speaks of.
+"""Undocumented behavior: what the scripts of a skill do and its documents do not mention.
 
-A reader learns from the documents what a skill does. A program that keeps a record, writes a hidden
-file, talks to others, reads the environment or decodes something, where no document has a word of
-it, does more than the reader was told.
+Users decide by the documents. A script that appends to a log, writes a dotfile, uses the network,
+reads environment variables or decodes data, and no document mentions it, does more than they agreed
+to.
 """
 
 import ast
@@ -15,11 +15,11 @@ from apexbridge.scanner.scan_input import TextFile
 from apexbridge.scanner.taint import parse_python
 
 RULE = "AB064"
-MAX_PROGRAMS = 100
-"""How many programs of one skill are held against its documents."""
+MAX_SCRIPTS = 100
+"""Scripts of one skill that are compared with its documents."""
 
 MAX_NAME_LOOKUPS = 12
-"""How many names are followed from a call to the text of a file's name."""
+"""Variables that are resolved from a call to the literal file name."""
 
 _FILE_NAME = re.compile(
     r"[\w./~-]{0,60}?([\w-][\w.-]{0,40}\.(?:jsonl?|log|txt|csv|ya?ml|md|db|conf|env|ini|toml)|"
@@ -31,28 +31,28 @@ _COMMON_DOTFILES = frozenset(
      ".editorconfig", ".gitattributes", ".markdown", ".parquet", ".sqlite", ".backup",
      ".gitkeep", ".nojekyll", ".npmrc", ".prettierrc"}
 )  # fmt: skip
-"""Hidden files that a project has anyway, and ends of names."""
+"""Dotfiles that projects commonly have, and file suffixes."""
 _TEST_PATH = re.compile(
     r"(?:^|/)(?:tests?|testing|examples?|fixtures|evals?)/|(?:^|/)test_|_test\.\w+$"
 )
-"""Where a project tries itself out."""
+"""Tests and examples, which users do not run."""
 _ARGUMENTS = re.compile(r"add_argument\([^)\n]{0,400}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Behavior:
-    """Something a program does, and the words a document would have for it."""
+    """A kind of call in a script, and the words with which a document would mention it."""
 
-    done: re.Pattern[str]
-    said: re.Pattern[str]
+    call: re.Pattern[str]
+    mention: re.Pattern[str]
 
 
 @dataclass(frozen=True, slots=True)
 class _PathParts:
-    """What an expression is made of, as far as it matters here."""
+    """The literal file names and the variables in a path expression."""
 
     files: tuple[str, ...]
-    others: tuple[str, ...]
+    variables: tuple[str, ...]
 
 
 _BEHAVIORS = (
@@ -97,51 +97,54 @@ _BEHAVIORS = (
 
 
 def undocumented_behavior(
-    views: Sequence[TextFile], max_bytes: int
+    files: Sequence[TextFile], max_bytes: int
 ) -> Iterator[tuple[TextFile, Hit]]:
-    """Hold every program against all documents of the skill."""
-    programs = [
-        view for view in views if view.place_of(1) == "script" and not _TEST_PATH.search(view.path)
+    """Match behavior of scripts that no document of the skill mentions."""
+    scripts = [
+        file for file in files if file.role_of(1) == "script" and not _TEST_PATH.search(file.path)
     ]
-    documents = [view for view in views if view.place_of(1) in {"instruction", "reference"}]
-    told = "\n".join(view.lower for view in documents)
-    for view in programs[:MAX_PROGRAMS] if told else []:
-        for line in (*_undocumented_calls(view, told), *_undocumented_files(view, told, max_bytes)):
-            shown = view.raw_lines[line - 1].strip()
-            yield view, Hit(rule=RULE, level="warn", line=line, matched=shown)
+    documents = [file for file in files if file.role_of(1) in {"instruction", "reference"}]
+    documentation = "\n".join(file.lower for file in documents)
+    for file in scripts[:MAX_SCRIPTS] if documentation else []:
+        for line in (
+            *_undocumented_calls(file, documentation),
+            *_undocumented_files(file, documentation, max_bytes),
+        ):
+            matched = file.raw_lines[line - 1].strip()
+            yield file, Hit(rule=RULE, level="warn", line=line, matched=matched)
 
 
-def _undocumented_calls(view: TextFile, told: str) -> Iterator[int]:
-    """The first line of each kind of deed that nobody was told of."""
-    for deed in _BEHAVIORS:
-        match = deed.done.search(view.text)
-        if match and not deed.said.search(told):
-            yield view.line_at(match.start())
+def _undocumented_calls(file: TextFile, documentation: str) -> Iterator[int]:
+    """Return the first line of each kind of undocumented call."""
+    for behavior in _BEHAVIORS:
+        match = behavior.call.search(file.text)
+        if match and not behavior.mention.search(documentation):
+            yield file.line_number(match.start())
 
 
-def _undocumented_files(view: TextFile, told: str, max_bytes: int) -> Iterator[int]:
-    """Where a program adds to a record, or writes a hidden file, whose name nobody was told."""
-    unit = view.units[0]
-    if unit.language != "python" or len(view.raw) > max_bytes or not _may_write(view.lower):
+def _undocumented_files(file: TextFile, documentation: str, max_bytes: int) -> Iterator[int]:
+    """Return the lines that append to a file or write a dotfile with an undocumented name."""
+    block = file.code_blocks[0]
+    if block.language != "python" or len(file.raw) > max_bytes or not _may_write(file.lower):
         return
-    tree = parse_python(view.raw)
+    tree = parse_python(file.raw)
     if tree is None:
         return
-    told += "\n".join(_ARGUMENTS.findall(view.lower))
-    for name, is_added_to, line in _written_files(tree):
+    documentation += "\n".join(_ARGUMENTS.findall(file.lower))
+    for name, is_appended, line in _written_files(tree):
         base = name.rsplit("/", 1)[-1].lower()
         is_hidden = base.startswith(".") and base not in _COMMON_DOTFILES
-        if (is_added_to or is_hidden or base.endswith(_LOG_SUFFIXES)) and base not in told:
+        if (is_appended or is_hidden or base.endswith(_LOG_SUFFIXES)) and base not in documentation:
             yield line
 
 
 def _may_write(source: str) -> bool:
-    """A quick look that saves a slow one."""
+    """Return whether a script may write files: a cheap check before the AST is built."""
     return "open(" in source or "write_" in source
 
 
 def _written_files(tree: ast.Module) -> Iterator[tuple[str, bool, int]]:
-    """The files that a program names and writes, and whether it adds to them."""
+    """Return the names of files that a script writes, whether it appends, and the line."""
     known = {
         node.targets[0].id: _path_parts(node.value)
         for node in ast.walk(tree)
@@ -150,14 +153,14 @@ def _written_files(tree: ast.Module) -> Iterator[tuple[str, bool, int]]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
-        place, mode = _path_and_mode(node)
-        if place is not None and mode[:1] in {"w", "a", "x"}:
-            for name in _resolve_names(_path_parts(place), known):
+        path, mode = _path_and_mode(node)
+        if path is not None and mode[:1] in {"w", "a", "x"}:
+            for name in _resolve_names(_path_parts(path), known):
                 yield name, mode[:1] == "a", node.lineno
 
 
 def _path_and_mode(call: ast.Call) -> tuple[ast.expr | None, str]:
-    """What is opened or written, and in which way."""
+    """Return the path expression and the mode of a call that opens or writes a file."""
     if isinstance(call.func, ast.Name) and call.func.id == "open" and len(call.args) > 1:
         return call.args[0], _string_value(call.args[1])
     if isinstance(call.func, ast.Attribute):
@@ -172,25 +175,25 @@ def _string_value(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def _path_parts(place: ast.expr) -> _PathParts:
-    """The file names in an expression, and the other names it is made of."""
-    files, others = list[str](), list[str]()
-    for node in ast.walk(place):
+def _path_parts(path: ast.expr) -> _PathParts:
+    """Split a path expression into literal file names and variables."""
+    files, variables = list[str](), list[str]()
+    for node in ast.walk(path):
         if isinstance(node, ast.Constant) and _FILE_NAME.fullmatch(_string_value(node)):
             files.append(_string_value(node))
         elif isinstance(node, ast.Name):
-            others.append(node.id)
-    return _PathParts(tuple(files), tuple(others))
+            variables.append(node.id)
+    return _PathParts(tuple(files), tuple(variables))
 
 
 def _resolve_names(parts: _PathParts, known: Mapping[str, _PathParts]) -> Iterator[str]:
-    """The file names in an expression and in what its names stand for, a few names deep."""
+    """Return the file names in an expression and in the values of its variables."""
     yield from parts.files
     seen = set[str]()
-    waiting = list(parts.others)
-    while waiting and len(seen) < MAX_NAME_LOOKUPS:
-        name = waiting.pop()
+    pending = list(parts.variables)
+    while pending and len(seen) < MAX_NAME_LOOKUPS:
+        name = pending.pop()
         if name in known and name not in seen:
             seen.add(name)
             yield from known[name].files
-            waiting += known[name].others[:MAX_NAME_LOOKUPS]
+            pending += known[name].variables[:MAX_NAME_LOOKUPS]

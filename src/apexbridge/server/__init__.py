@@ -1,1 +1,1 @@
-"""The HTTP door: chat, skills, records and the console, for clients that people already use."""
+"""HTTP server: OpenAI-compatible chat, the skills API, administration and the web console."""

@@ -1,20 +1,21 @@
-"""The application: every route behind the same checks, and every fault in the same words."""
+"""ASGI application: routes behind one middleware, with every exception as a JSON error."""
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+from starlette import routing as starlette_routing
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Router
-from starlette.routing import Route as Served
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from apexbridge.errors import ApexBridgeError, RequestError
-from apexbridge.server.error_responses import negotiated_error, unwrap_group
+from apexbridge.server.auth import Caller
+from apexbridge.server.error_responses import error_response, unwrap_group
 from apexbridge.server.middleware import GatewayMiddleware, TrackedSend
 from apexbridge.server.request_guard import is_multipart, unsupported_media_type
-from apexbridge.server.routing import AppState, Caller, RequestContext, Route
+from apexbridge.server.routing import AppState, RequestContext, Route
 
 log = logging.getLogger(__name__)
 
@@ -22,37 +23,37 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def build_app(
-    house: AppState, routes: Iterable[Route], mounts: Mapping[str, ASGIApp] | None = None
+    state: AppState, routes: Iterable[Route], mounts: Mapping[str, ASGIApp] | None = None
 ) -> ASGIApp:
-    """Everything a server answers; `mounts` are whole applications, such as MCP's, by path.
+    """Build the ASGI application; `mounts` are sub-applications by path, such as MCP's.
 
-    A mounted application gets nobody who has no key; what each caller may do there it finds out
-    by itself.
+    A mounted application gets authenticated requests only; it checks scopes itself.
     """
     served = [
-        Served(route.path, _handler(house, route), methods=[route.method]) for route in routes
+        starlette_routing.Route(route.path, _handler(state, route), methods=[route.method])
+        for route in routes
     ]
-    whole = list[BaseRoute]()
-    for path, mounted in (mounts or {}).items():
-        guarded = _RequireKey(mounted, path)
-        # A mount has what lies below its path; the path itself is another route.
-        whole += [Served(path, guarded), Mount(path, app=guarded)]
-    router = Router([*served, *whole], redirect_slashes=False)
-    return GatewayMiddleware(_ExceptionMiddleware(_StaticPathRouter(served, router)), house)
+    mounted = list[BaseRoute]()
+    for path, app in (mounts or {}).items():
+        guarded = _RequireKey(app, path)
+        # A starlette mount covers only what is below its path; the path itself needs a route.
+        mounted += [starlette_routing.Route(path, guarded), Mount(path, app=guarded)]
+    router = Router([*served, *mounted], redirect_slashes=False)
+    return GatewayMiddleware(_ExceptionMiddleware(_StaticPathRouter(served, router)), state)
 
 
-def _handler(house: AppState, route: Route) -> Handler:
-    async def answer(request: Request) -> Response:
-        scope = request.scope
-        scope["state"]["route"] = route.path
-        caller: Caller = scope["state"]["caller"]
-        if not route.opens_to(caller):
-            raise _auth_error(scope, route.scope or "")
-        if not route.uploads and is_multipart(scope["state"]["seen"]):
+def _handler(state: AppState, route: Route) -> Handler:
+    async def handle(request: Request) -> Response:
+        shared = request.scope["state"]
+        shared["route"] = route.path
+        caller: Caller = shared["caller"]
+        if not route.allows(caller):
+            raise _auth_error(request.scope, route.scope or "")
+        if not route.multipart and is_multipart(shared["headers"]):
             raise unsupported_media_type("multipart/form-data")
-        return await route.endpoint(RequestContext(request, house, caller))
+        return await route.endpoint(RequestContext(request, state, caller))
 
-    return answer
+    return handle
 
 
 def _auth_error(scope: Scope, wanted: str = "") -> RequestError:
@@ -62,40 +63,43 @@ def _auth_error(scope: Scope, wanted: str = "") -> RequestError:
 
 
 class _StaticPathRouter:
-    """Looks up the addresses that have no part which varies; the router looks for all others."""
+    """Dictionary lookup for paths without parameters; starlette's router handles the others.
 
-    def __init__(self, served: Sequence[Served], router: ASGIApp) -> None:
+    Starlette tries the regular expression of each route in turn, which the chat route need not pay.
+    """
+
+    def __init__(self, served: Sequence[starlette_routing.Route], router: ASGIApp) -> None:
         self._router = router
-        self._by_address: dict[tuple[str, str], Handler] = {}
+        self._handlers: dict[tuple[str, str], Handler] = {}
         for route in served:
             for method in route.methods or ():
-                # Of several that fit an address, the router takes the first.
-                fitting = (
-                    one
-                    for one in served
-                    if method in (one.methods or ()) and one.path_regex.match(route.path)
+                # Of several routes that match a path, starlette takes the first.
+                matching = (
+                    other
+                    for other in served
+                    if method in (other.methods or ()) and other.path_regex.match(route.path)
                 )
-                if not route.param_convertors and next(fitting) is route:
-                    self._by_address[method, route.path] = route.endpoint
+                if not route.param_convertors and next(matching) is route:
+                    self._handlers[method, route.path] = route.endpoint
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-        answer = self._by_address.get((scope["method"], scope["path"]))
-        if answer is None:
+        """Route one request."""
+        handler = self._handlers.get((scope["method"], scope["path"]))
+        if handler is None:
             await self._router(scope, receive, send)
             return
-        response = await answer(Request(scope, receive, send))
+        response = await handler(Request(scope, receive, send))
         await response(scope, receive, send)
 
 
 class _RequireKey:
-    """Stands before a whole application."""
+    """Authentication in front of a mounted application."""
 
     def __init__(self, app: ASGIApp, path: str) -> None:
         self._app, self._path = app, path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, if somebody known sent it."""
+        """Pass on an authenticated request."""
         scope["state"]["route"] = self._path
         if not scope["state"]["caller"].id:
             raise _auth_error(scope)
@@ -103,20 +107,23 @@ class _RequireKey:
 
 
 class _ExceptionMiddleware:
-    """Answers what could not be answered; what nobody expected is told to the log alone."""
+    """Turns exceptions into error responses; details of unexpected ones go to the log only."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-        scope["app"] = self  # so that starlette raises what it finds, instead of saying it
+        """Handle one request."""
+        # With an "app" in scope starlette's router raises its 404 and 405 instead of sending text.
+        scope["app"] = self
         try:
             await self._app(scope, receive, send)
-        except Exception as raised:  # whatever it is, the server goes on
+        except Exception as raised:
             error = unwrap_group(raised)
             if not isinstance(error, ApexBridgeError | HTTPException):
-                log.exception("A request failed")
+                log.exception("Unhandled exception in a request")
             if isinstance(send, TrackedSend) and send.is_started:
-                return  # the connection is closed, so that nobody takes a part for the whole
-            await negotiated_error(error, scope)(scope, receive, send)
+                # Too late for a status: the connection is closed, so that the client does not take
+                # a truncated response for a complete one.
+                return
+            await error_response(error, scope)(scope, receive, send)

@@ -1,4 +1,4 @@
-"""Questions that wait for a person who looks at the console, or at the list of them."""
+"""Human-in-the-loop approvals: permission requests of running turns that wait for an answer."""
 
 import logging
 import time
@@ -18,15 +18,15 @@ log = logging.getLogger(__name__)
 
 DEFAULT_TIMEOUT_SECONDS = 120.0
 MAX_EVENT_CHARS = 2_000
-"""Of a longer argument an event tells the beginning, and how long it is."""
+"""Longer arguments are truncated in events, which carry their full length."""
 MAX_ARGUMENT_CHARS = 100_000
-"""Nobody can read more before an answer is due."""
+"""Longer arguments are truncated: nobody can review more before the deadline."""
 _MAX_SETTLED = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingApproval:
-    """A question that nobody has answered yet."""
+    """A permission request that nobody has answered yet."""
 
     id: str
     session: str
@@ -34,16 +34,16 @@ class PendingApproval:
     argument: str
     argument_chars: int
     reason: str
-    asked: float
+    created_at: float
     deadline: float
     choices: tuple[Answer, ...]
     rule: str
-    """What `always` would allow from then on; empty where it would be asked again all the same."""
+    """The permission rule that `always` would add; empty where it would have no effect."""
 
 
 @dataclass(slots=True)
 class _OpenApproval:
-    """A pending question, and the place where its turn waits."""
+    """A pending approval, and the event that its turn waits for."""
 
     pending: PendingApproval
     answered: anyio.Event = field(default_factory=anyio.Event)
@@ -51,76 +51,75 @@ class _OpenApproval:
 
 
 class ApprovalQueue:
-    """Questions of running turns, each with a deadline after which the answer is no."""
+    """Pending approvals of all turns, each denied when its deadline passes."""
 
-    def __init__(self, seconds: float = DEFAULT_TIMEOUT_SECONDS) -> None:
-        self._seconds = seconds
+    def __init__(self, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> None:
+        self._timeout = timeout
         self._open: dict[str, _OpenApproval] = {}
         self._settled: deque[str] = deque(maxlen=_MAX_SETTLED)
         self._sinks: list[EventSink] = []
 
     def approver_for(self, session_id: str, emit: EventSink) -> Approver:
-        """Who answers for a person in one turn; `emit` is told of its questions and answers."""
+        """Create the approver of one turn; `emit` receives its approval events."""
         return _TurnApprover(self, session_id, emit)
 
     def pending(self) -> tuple[PendingApproval, ...]:
-        """What waits, the oldest first."""
-        return tuple(question.pending for question in self._open.values())
+        """Return the pending approvals, oldest first."""
+        return tuple(approval.pending for approval in self._open.values())
 
     def answer(self, approval_id: str, answer: Answer) -> bool:
-        """Settle a question; False if there is none of that id that still waits."""
-        question = self._open.pop(approval_id, None)
-        if question is None:
+        """Settle an approval; return False if no approval of that id is pending."""
+        approval = self._open.pop(approval_id, None)
+        if approval is None:
             return False
         self._settled.append(approval_id)
-        question.answer = answer
-        question.answered.set()
+        approval.answer = answer
+        approval.answered.set()
         return True
 
     def is_settled(self, approval_id: str) -> bool:
-        """Whether there was such a question not long ago, and it waits no more."""
+        """Return whether an approval was settled recently."""
         return approval_id in self._settled
 
     @contextmanager
-    def listen(self, sink: EventSink) -> Generator[None]:
-        """Be told of every question and of what came of it, also where a turn was left."""
+    def subscribe(self, sink: EventSink) -> Generator[None]:
+        """Receive the approval events of all turns, including those whose client disconnected."""
         self._sinks.append(sink)
         try:
             yield
         finally:
             self._sinks.remove(sink)
 
-    async def ask(self, pending: PendingApproval, emit: EventSink) -> Answer:
-        """Wait for an answer, at most until the deadline; whoever leaves withdraws the question."""
-        question = _OpenApproval(pending)
-        self._open[pending.id] = question
-        settlement: ApprovalOutcome = "withdrawn"
+    async def wait(self, pending: PendingApproval, emit: EventSink) -> Answer:
+        """Wait for an answer until the deadline; cancellation withdraws the approval."""
+        approval = _OpenApproval(pending)
+        self._open[pending.id] = approval
+        outcome: ApprovalOutcome = "withdrawn"
         try:
-            self._tell(_asked_event(pending, self._seconds), emit)
-            with anyio.move_on_after(self._seconds):
-                await question.answered.wait()
-            settlement = question.answer if question.answered.is_set() else "expired"
+            self._publish(_asked_event(pending, self._timeout), emit)
+            with anyio.move_on_after(self._timeout):
+                await approval.answered.wait()
+            outcome = approval.answer if approval.answered.is_set() else "expired"
         finally:
             if self._open.pop(pending.id, None) is not None:
                 self._settled.append(pending.id)
             settled = ApprovalSettled(
-                session_id=pending.session, approval_id=pending.id, answer=settlement
+                session_id=pending.session, approval_id=pending.id, answer=outcome
             )
-            self._tell(settled, emit)
-        return question.answer
+            self._publish(settled, emit)
+        return approval.answer
 
-    def _tell(self, event: Event, emit: EventSink) -> None:
-        """Tell everybody; one who fails, or is gone, keeps nothing from the others."""
+    def _publish(self, event: Event, emit: EventSink) -> None:
         for sink in (*self._sinks, emit):
             try:
                 sink(event)
-            except Exception:
-                log.warning("A listener failed", exc_info=True)
+            except Exception:  # one failing subscriber must not keep the event from the others
+                log.warning("An event subscriber failed", exc_info=True)
 
-    def new(
+    def create(
         self, session_id: str, request: PermissionRequest, decision: Decision
     ) -> PendingApproval:
-        """A question, put into the words that a person is shown."""
+        """Create a pending approval from a permission request."""
         now, rule = time.time(), _always_rule(request, decision)
         argument = request.argument or request.summary
         return PendingApproval(
@@ -130,27 +129,27 @@ class ApprovalQueue:
             argument=argument[:MAX_ARGUMENT_CHARS],
             argument_chars=len(argument),
             reason=_reason(decision),
-            asked=now,
-            deadline=now + self._seconds,
+            created_at=now,
+            deadline=now + self._timeout,
             choices=("once", "always", "no") if rule else ("once", "no"),
             rule=rule,
         )
 
 
 class _TurnApprover:
-    """Asks in the name of one turn; its questions wait for one another, not for other turns'."""
+    """Approver of one turn; its lock makes the turn's requests wait for one another."""
 
-    def __init__(self, house: ApprovalQueue, session_id: str, emit: EventSink) -> None:
-        self._house, self._session_id, self._emit = house, session_id, emit
+    def __init__(self, queue: ApprovalQueue, session_id: str, emit: EventSink) -> None:
+        self._queue, self._session_id, self._emit = queue, session_id, emit
         self.turn = anyio.Lock()
 
     async def __call__(self, request: PermissionRequest, decision: Decision) -> Answer:
-        """Ask, and wait."""
-        house = self._house
-        return await house.ask(house.new(self._session_id, request, decision), self._emit)
+        """Ask for approval and wait for the answer."""
+        pending = self._queue.create(self._session_id, request, decision)
+        return await self._queue.wait(pending, self._emit)
 
 
-def _asked_event(pending: PendingApproval, seconds: float) -> ApprovalAsked:
+def _asked_event(pending: PendingApproval, timeout: float) -> ApprovalAsked:
     return ApprovalAsked(
         session_id=pending.session,
         approval_id=pending.id,
@@ -158,12 +157,12 @@ def _asked_event(pending: PendingApproval, seconds: float) -> ApprovalAsked:
         argument=pending.argument[:MAX_EVENT_CHARS],
         argument_chars=pending.argument_chars,
         reason=pending.reason,
-        seconds=seconds,
+        seconds=timeout,
     )
 
 
 def _always_rule(request: PermissionRequest, decision: Decision) -> str:
-    """What an `always` would keep: a skill's state, or the rule that is suggested."""
+    """Return the rule that `always` would add: a skill's content hash, or the suggested rule."""
     if decision.rule is not None or (request.tool == "Skill" and not request.sha256):
         return ""
     if request.sha256:
@@ -172,7 +171,7 @@ def _always_rule(request: PermissionRequest, decision: Decision) -> str:
 
 
 def _reason(decision: Decision) -> str:
-    """Why a person is asked: the rule that asks, or that no rule settles it."""
+    """Return the rule that requires approval, or the reason why no rule decides."""
     if decision.rule is not None:
         return f"ask: {decision.rule.pattern}"
     return decision.about or decision.why

@@ -1,7 +1,8 @@
-"""Connections of clients that take their time, or more than their share.
+"""Slowloris protection: close connections that miss the header deadline or stop reading.
 
-The parser of requests waits for ever, and takes whatever comes. So each connection knows since
-when it owes something, and the one that owes it for too long is closed.
+uvicorn's HTTP parser waits without limit and buffers any header. So each connection records when
+its client began to send or stopped to receive, and a sweep closes the ones that take too long.
+Subclasses uvicorn internals: `tests/server/test_uvicorn_internals.py` names what is relied on.
 """
 
 import time
@@ -18,132 +19,133 @@ _BUSY_RESPONSE = (
     b"retry-after: 1\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s"
 )
 _BUSY_BODY = (
-    b'{"error":{"message":"The server has all it can do","type":"server_error","param":null,'
-    b'"code":"server_busy","hint":"Try again in 1 seconds."}}'
+    b'{"error":{"message":"The server is at its connection limit","type":"server_error",'
+    b'"param":null,"code":"server_busy","hint":"Try again in 1 second."}}'
 )
 
 
 class Transport(Protocol):
-    """What is used of a transport here, whichever loop it belongs to."""
+    """The part of an asyncio or uvloop transport that is used here."""
 
     def write(self, data: bytes) -> None:
-        """Send something."""
+        """Send data."""
         ...
 
     def close(self) -> None:
-        """Close it when everything is sent."""
+        """Close after all data is sent."""
         ...
 
     def is_closing(self) -> bool:
-        """Whether it is closed, or about to be."""
+        """Return whether it is closed or closing."""
         ...
 
 
 CallSoon = Callable[[Callable[[], None]], object]
-"""Calls something as soon as others have had their turns."""
+"""Schedules a callback for the next iteration of the event loop."""
 
 
 class CoalescingTransport:
-    """A transport that sends what is written in one go in one go: a head goes with its body.
+    """Transport that joins the writes of one event loop iteration into one system call.
 
-    To the system, and to the client that it wakes, each piece costs as much as a whole answer.
+    uvicorn writes response head and body separately: two packets, and two wake-ups of the client.
     """
 
-    __slots__ = ("_later", "_pieces", "_size", "_transport", "is_closing")
+    __slots__ = ("_call_soon", "_chunks", "_size", "_transport", "is_closing")
 
-    def __init__(self, transport: Transport, later: CallSoon) -> None:
-        self._transport, self._later = transport, later
-        self._pieces, self._size = list[bytes](), 0
+    def __init__(self, transport: Transport, call_soon: CallSoon) -> None:
+        self._transport, self._call_soon = transport, call_soon
+        self._chunks, self._size = list[bytes](), 0
         self.is_closing = transport.is_closing
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send something, as soon as whoever writes lets others go on."""
-        if not self._pieces:
-            self._later(self._send)
-        self._pieces.append(data)
+        """Buffer data until the next iteration of the event loop."""
+        if not self._chunks:
+            self._call_soon(self._flush)
+        self._chunks.append(data)
         self._size += len(data)
         if self._size > _MAX_COALESCED_BYTES:
-            self._send()  # or a client that reads slowly would never hold its writer up
+            self._flush()  # or the transport's flow control would never pause the writer
 
     def close(self) -> None:
-        """Close it when everything is sent."""
-        self._send()
+        """Close after all data is sent."""
+        self._flush()
         self._transport.close()
 
-    def _send(self) -> None:
-        pieces, self._pieces, self._size = self._pieces, list[bytes](), 0
-        if pieces and not self.is_closing():
-            self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+    def _flush(self) -> None:
+        chunks, self._chunks, self._size = self._chunks, list[bytes](), 0
+        if chunks and not self.is_closing():
+            self._transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
 
 
 class GuardedHttpProtocol(HttpToolsProtocol):
-    """One connection; patient, but not without end."""
+    """HTTP/1.1 connection with a header size limit, a connection limit and deadlines."""
 
-    most: ClassVar[int] = 4_096
-    """How many there may be at a time."""
+    max_connections: ClassVar[int] = 4_096
 
-    owing: float | None = None
-    """Since when the client owes the rest of what it began to send."""
-    stuck: float | None = None
-    """Since when it takes nothing of what it is sent."""
-    _is_in_head = True
-    _head = 0
+    request_started: float | None = None
+    """When the client began to send a request that is not complete, on the monotonic clock."""
+    write_stalled: float | None = None
+    """Since when the client does not read the response."""
+    _is_in_headers = True
+    _header_bytes = 0
 
     def connection_made(self, transport: Transport) -> None:
-        """Somebody came."""
-        gathering = CoalescingTransport(transport, self.loop.call_soon)
-        super().connection_made(gathering)  # pyright: ignore[reportArgumentType]
-        self.owing = time.monotonic()
-        if len(self.connections) > self.most:
+        """Accept a connection, or answer HTTP 503 beyond the connection limit."""
+        coalescing = CoalescingTransport(transport, self.loop.call_soon)
+        super().connection_made(coalescing)  # pyright: ignore[reportArgumentType]
+        self.request_started = time.monotonic()
+        if len(self.connections) > self.max_connections:
             self.transport.write(_BUSY_RESPONSE % (len(_BUSY_BODY), _BUSY_BODY))
             self.transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Something came; a head that does not end is too much."""
+        """Feed the parser, and answer HTTP 400 to headers beyond the limit."""
         if self.transport.is_closing():
             return
-        if self.owing is None:
-            self.owing = time.monotonic()
-        if self._is_in_head:
-            self._head += len(data)
+        if self.request_started is None:
+            self.request_started = time.monotonic()
+        if self._is_in_headers:
+            self._header_bytes += len(data)
         super().data_received(data)
-        if self._is_in_head and self._head > _MAX_HEADER_BYTES and not self.transport.is_closing():
-            self.send_400_response("The head of the request is too large.")
+        is_too_large = self._is_in_headers and self._header_bytes > _MAX_HEADER_BYTES
+        if is_too_large and not self.transport.is_closing():
+            self.send_400_response("The request headers are too large.")
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
-        self._is_in_head, self._head = False, 0
+        """Stop counting header bytes."""
+        self._is_in_headers, self._header_bytes = False, 0
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """All of a request is there, and the next head may come."""
-        self._is_in_head = True
+        """Expect the headers of the next request."""
+        self._is_in_headers = True
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """It was answered, and nothing is owed until it says more."""
-        self.owing = None
+        """Clear the deadline until the client sends again: idle keep-alive is uvicorn's matter."""
+        self.request_started = None
         super().on_response_complete()
 
-    def is_late(self, now: float, *, head_seconds: float, stuck_seconds: float) -> bool:
-        """Whether its time is over; during a request, only who takes nothing is late."""
-        self.stuck = (self.stuck or now) if self.flow.write_paused else None
-        if self.stuck is not None and now - self.stuck > stuck_seconds:
+    def is_stalled(self, now: float, *, header_seconds: float, stall_seconds: float) -> bool:
+        """Return whether it missed the header deadline, or stopped to read its response."""
+        self.write_stalled = (self.write_stalled or now) if self.flow.write_paused else None
+        if self.write_stalled is not None and now - self.write_stalled > stall_seconds:
             return True
-        is_answered = self.cycle is None or self.cycle.response_complete  # pyright: ignore[reportUnnecessaryComparison]
-        return is_answered and self.owing is not None and now - self.owing > head_seconds
+        is_idle = self.cycle is None or self.cycle.response_complete  # pyright: ignore[reportUnnecessaryComparison]
+        started = self.request_started
+        return is_idle and started is not None and now - started > header_seconds
 
 
-def close_stalled(server: uvicorn.Server, *, head_seconds: float, stuck_seconds: float) -> int:
-    """Close every connection whose time is over; how many those were."""
-    now, late = time.monotonic(), 0
+def close_stalled(server: uvicorn.Server, *, header_seconds: float, stall_seconds: float) -> int:
+    """Abort every stalled connection; return how many."""
+    now, count = time.monotonic(), 0
     for connection in tuple(server.server_state.connections):
-        if isinstance(connection, GuardedHttpProtocol) and connection.is_late(
-            now, head_seconds=head_seconds, stuck_seconds=stuck_seconds
+        if isinstance(connection, GuardedHttpProtocol) and connection.is_stalled(
+            now, header_seconds=header_seconds, stall_seconds=stall_seconds
         ):
             connection.transport.abort()
-            late += 1
-    return late
+            count += 1
+    return count

@@ -1,7 +1,8 @@
-"""Errors as clients get them: a status, and a body that every vendor's client can read."""
+"""Error responses: HTTP status and JSON body of each error, in the format of vendors' clients."""
 
 import errno
 from collections.abc import Mapping
+from http import HTTPStatus
 
 import orjson
 from starlette.exceptions import HTTPException
@@ -98,30 +99,27 @@ _SERVER_ERROR = 500
 
 
 def http_status(error: ApexBridgeError) -> int:
-    """The status that says best what happened."""
+    """Map an error to an HTTP status: by its code, an upstream's status, or its class."""
     if error.code in _STATUS_BY_CODE:
         return _STATUS_BY_CODE[error.code]
-    told = error.details.get("status")
-    if isinstance(error, ModelError) and isinstance(told, int):
-        return told
+    upstream = error.details.get("status")
+    if isinstance(error, ModelError) and isinstance(upstream, int):
+        return upstream
     cause = error.__cause__
     if isinstance(error, StorageError) and isinstance(cause, OSError) and cause.errno in _DISK_FULL:
         return 507
-    return next(
-        (status for kind, status in _STATUS_BY_CLASS if isinstance(error, kind)), _SERVER_ERROR
-    )
+    by_class = (status for kind, status in _STATUS_BY_CLASS if isinstance(error, kind))
+    return next(by_class, _SERVER_ERROR)
 
 
 def error_body(error: ApexBridgeError, language: locales.Language = "en") -> dict[str, object]:
-    """What vendors' clients and ours read alike; the code is never translated."""
+    """Build the JSON body, readable by OpenAI's and Anthropic's SDKs; codes are not translated."""
     phrase, status = error.localized(language), http_status(error)
-    kind = _ERROR_TYPES.get(
-        status, "invalid_request_error" if status < _SERVER_ERROR else "server_error"
-    )
+    default = "invalid_request_error" if status < _SERVER_ERROR else "server_error"
     return {
         "error": {
             "message": redact(phrase.message),
-            "type": kind,
+            "type": _ERROR_TYPES.get(status, default),
             "param": error.details.get("param") or None,
             "code": error.code,
             "hint": redact(phrase.hint),
@@ -131,36 +129,44 @@ def error_body(error: ApexBridgeError, language: locales.Language = "en") -> dic
 
 
 def _details(error: ApexBridgeError, language: locales.Language) -> dict[str, object]:
-    """What a skill was refused for, one by one."""
+    """List the scanner findings or validation problems for which a skill was refused."""
     if isinstance(error, SkillDangerousError):
         return {"findings": error.report.to_json(language)["findings"]}
     if isinstance(error, SkillInvalidError):
         rules = [(problem, problem.localized(language)) for problem in error.problems]
         return {
             "problems": [
-                {"code": rule.code, "where": rule.where, "message": said.message, "hint": said.hint}
-                for rule, said in rules
+                {"code": rule.code, "where": rule.where, "message": text.message, "hint": text.hint}
+                for rule, text in rules
                 if isinstance(rule, Problem)
             ]
         }
     return {}
 
 
-def json_error(error: ApexBridgeError, language: locales.Language = "en") -> Response:
-    """The refusal, whole."""
-    headers = dict[str, str]()
-    status = http_status(error)
-    if status == 401:  # a status is its own name
+def error_response(error: Exception, scope: Scope) -> Response:
+    """Build the response to a failed request, in the language of `Accept-Language`."""
+    known = to_apexbridge_error(error, scope)
+    status, headers = http_status(known), dict[str, str]()
+    if status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = 'Bearer realm="apexbridge"'
-    after = error.details.get("retry_after")
-    if after is not None:
-        headers["Retry-After"] = str(after)
-    body = orjson.dumps(error_body(error, language))
+    retry_after = known.details.get("retry_after")
+    if retry_after is not None:
+        headers["Retry-After"] = str(retry_after)
+    if isinstance(error, HTTPException):
+        headers.update(error.headers or {})
+    body = orjson.dumps(error_body(known, _accept_language(scope)))
     return Response(body, status, headers, media_type="application/json")
 
 
+def sse_error(error: ApexBridgeError, scope: Scope) -> bytes:
+    """Encode an error as the last server-sent events of a stream whose status was already sent."""
+    body = orjson.dumps(error_body(error, _accept_language(scope)))
+    return b"data: " + body + b"\n\ndata: [DONE]\n\n"
+
+
 def unwrap_group(error: Exception) -> Exception:
-    """The one error of a group of one: task groups wrap what happens in them."""
+    """Return the only error of an exception group: task groups wrap what their tasks raise."""
     match error:
         case ExceptionGroup(exceptions=[Exception() as only]):
             return unwrap_group(only)
@@ -169,7 +175,7 @@ def unwrap_group(error: Exception) -> Exception:
 
 
 def to_apexbridge_error(error: Exception, scope: Scope) -> ApexBridgeError:
-    """An error in our words; of one that nobody expected nothing is told."""
+    """Convert any exception; of an unexpected one nothing is disclosed."""
     match error:
         case ApexBridgeError():
             return error
@@ -183,20 +189,6 @@ def to_apexbridge_error(error: Exception, scope: Scope) -> ApexBridgeError:
             return RequestError(str(error.detail))
         case _:
             return ApexBridgeError(code="server_failed")
-
-
-def negotiated_error(error: Exception, scope: Scope) -> Response:
-    """The answer, in the language that the client asks for."""
-    answer = json_error(to_apexbridge_error(error, scope), _accept_language(scope))
-    if isinstance(error, HTTPException):
-        answer.headers.update(error.headers or {})
-    return answer
-
-
-def sse_error(error: ApexBridgeError, scope: Scope) -> bytes:
-    """How a stream of events ends that has begun well."""
-    body = orjson.dumps(error_body(error, _accept_language(scope)))
-    return b"data: " + body + b"\n\ndata: [DONE]\n\n"
 
 
 def _accept_language(scope: Scope) -> locales.Language:

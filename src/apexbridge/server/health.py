@@ -1,67 +1,62 @@
-"""Whether the server lives, whether it is ready, and what it counted; open to everybody."""
+"""Health endpoints: liveness, readiness and Prometheus metrics; public."""
 
 from typing import Literal
 
-import orjson
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from apexbridge.errors import StorageError
 from apexbridge.server.metrics import MEDIA_TYPE
-from apexbridge.server.routing import AppState, RequestContext, Route
+from apexbridge.server.routing import AppState, RequestContext, Route, json_response
 
 _OK, _UNAVAILABLE = 200, 503
 
 
 class Health(BaseModel):
-    """That it lives."""
+    """Liveness."""
 
     status: Literal["ok"] = "ok"
 
 
 class Readiness(BaseModel):
-    """Whether it takes requests, and if not, why."""
+    """Readiness, and the reason if the server is not ready."""
 
     status: Literal["ready", "starting", "stopping", "broken"]
 
 
-async def healthz(call: RequestContext) -> Response:
-    """It answers, so it lives."""
-    return _json(Health())
+async def healthz(ctx: RequestContext) -> Response:
+    """Liveness probe."""
+    return json_response(Health())
 
 
-async def readyz(call: RequestContext) -> Response:
-    """It takes requests from its first breath on, but sends nobody here before it is warm."""
-    status = _readiness(call.house)
-    return _json(Readiness(status=status), _OK if status == "ready" else _UNAVAILABLE)
+async def readyz(ctx: RequestContext) -> Response:
+    """Readiness probe: HTTP 503 until warm-up ends, although requests are served before that."""
+    status = _readiness(ctx.state)
+    return json_response(Readiness(status=status), _OK if status == "ready" else _UNAVAILABLE)
 
 
-def _readiness(house: AppState) -> Literal["ready", "starting", "stopping", "broken"]:
-    if house.traffic.is_stopping:
+def _readiness(state: AppState) -> Literal["ready", "starting", "stopping", "broken"]:
+    if state.concurrency.is_stopping:
         return "stopping"
-    if house.traffic.is_starting:
+    if state.concurrency.is_starting:
         return "starting"
     try:
-        house.keys.check()
+        state.keys.check()
     except StorageError:
         return "broken"
     return "ready"
 
 
-async def metrics(call: RequestContext) -> Response:
-    """Everything that is counted."""
-    house, runtime = call.house, call.runtime
-    house.metrics.stands(
-        going=len(house.traffic),
+async def metrics(ctx: RequestContext) -> Response:
+    """Metrics in the Prometheus text format."""
+    state, runtime = ctx.state, ctx.runtime
+    state.metrics.set_gauges(
+        in_progress=len(state.concurrency),
         skills=len(runtime.catalog.skills),
         index=runtime.index_service.size,
         sandbox=runtime.script_runner.sandbox_kind,
     )
-    return Response(house.metrics.text(), media_type=MEDIA_TYPE)
-
-
-def _json(model: BaseModel, status: int = _OK) -> Response:
-    return Response(orjson.dumps(model.model_dump()), status, media_type="application/json")
+    return Response(state.metrics.render(), media_type=MEDIA_TYPE)
 
 
 ROUTES = (
@@ -69,25 +64,25 @@ ROUTES = (
         method="GET",
         path="/healthz",
         endpoint=healthz,
-        summary="Whether the server lives.",
+        summary="Liveness probe",
         scope=None,
-        gives=Health,
+        response=Health,
     ),
     Route(
         method="GET",
         path="/readyz",
         endpoint=readyz,
-        summary="Whether the server takes requests.",
+        summary="Readiness probe",
         scope=None,
-        gives=Readiness,
+        response=Readiness,
         errors=(_UNAVAILABLE,),
     ),
     Route(
         method="GET",
         path="/metrics",
         endpoint=metrics,
-        summary="What the server counted, for Prometheus.",
+        summary="Prometheus metrics",
         scope=None,
-        media="text/plain",
+        media_type="text/plain",
     ),
 )

@@ -1,4 +1,4 @@
-"""What is worked on at a time, how often a key may ask, and how a server comes to rest."""
+"""Rate limiter, concurrency limiter, and limits on the size and duration of request bodies."""
 
 import math
 import time
@@ -12,153 +12,156 @@ from apexbridge.errors import ApexBridgeError, RequestError
 
 _MINUTE = 60.0
 RETRY_AFTER_SECONDS = 1
-"""Seconds after which it is worth trying a busy server again."""
+"""`Retry-After` of a response that refuses a request because the server is busy."""
 
 
 def shutdown_error() -> RequestError:
-    """What is said to whoever comes, or still waits, when the server stops."""
+    """Return the error for requests that arrive, or still run, when the server shuts down."""
     return RequestError(code="server_stopping", retry_after=5)
 
 
 @dataclass(slots=True, eq=False)
 class InFlightRequest:
-    """A request that is worked on."""
+    """A request in progress, with the cancel scope that ends it."""
 
     scope: anyio.CancelScope = field(default_factory=lambda: anyio.move_on_after(None))
-    is_listener: bool = False
-    """Whether it only listens to what happens: nothing is lost when it ends."""
-    due: float = math.inf
-    """When its body must be there, by the clock that nobody can set."""
-    refusal: ApexBridgeError | None = None
-    is_abandoned: bool = False
-    """Whether its client went away: there is nobody to tell anything."""
+    is_event_stream: bool = False
+    """Whether it is an endless event stream: shutdown cancels it instead of draining it."""
+    body_deadline: float = math.inf
+    """When its body must be complete, on the monotonic clock."""
+    error: ApexBridgeError | None = None
+    is_disconnected: bool = False
+    """Whether its client disconnected: there is nobody to send an error to."""
 
-    def stop(self, why: ApexBridgeError) -> None:
-        """End it, wherever it is; the first reason is the one that is told."""
-        self.refusal = self.refusal or why
+    def cancel(self, error: ApexBridgeError) -> None:
+        """Cancel it; the first error given is the one that is sent."""
+        self.error = self.error or error
         self.scope.cancel()
 
-    def abandon(self) -> None:
-        """End it, for nobody waits for it any more."""
-        self.is_abandoned = True
+    def disconnect(self) -> None:
+        """Cancel it because its client disconnected."""
+        self.is_disconnected = True
         self.scope.cancel()
 
 
 class ConcurrencyLimiter:
-    """Every request that is worked on."""
+    """Limits the requests in progress, and drains them on graceful shutdown."""
 
     def __init__(self) -> None:
-        self._flights: set[InFlightRequest] = set()
+        self._requests: set[InFlightRequest] = set()
         self._idle = anyio.Event()
         self.is_starting = False
         self.is_stopping = False
 
     def __len__(self) -> int:
-        return len(self._flights)
+        return len(self._requests)
 
-    def admit(self, most: int | None) -> InFlightRequest:
-        """Take in one more, if there are fewer than so many; it must `leave`.
+    def acquire(self, limit: int | None) -> InFlightRequest:
+        """Admit a request unless `limit` are in progress; `release` must follow.
 
         Raises:
-            RequestError: If there are as many as there may be.
+            RequestError: `server_busy` (HTTP 503) at the limit.
         """
-        if most is not None and len(self._flights) >= most:
+        if limit is not None and len(self._requests) >= limit:
             raise RequestError(code="server_busy", retry_after=RETRY_AFTER_SECONDS)
-        flight = InFlightRequest()
-        self._flights.add(flight)
-        return flight
+        request = InFlightRequest()
+        self._requests.add(request)
+        return request
 
-    def leave(self, flight: InFlightRequest) -> None:
-        """It has ended."""
-        self._flights.discard(flight)
-        if self.is_stopping and not self._flights:
+    def release(self, request: InFlightRequest) -> None:
+        """Remove a request that has ended."""
+        self._requests.discard(request)
+        if self.is_stopping and not self._requests:
             self._idle.set()
 
-    def listens(self, flight: InFlightRequest) -> None:
-        """It turned out to be one that would never end by itself."""
-        flight.is_listener = True
+    def mark_event_stream(self, request: InFlightRequest) -> None:
+        """Mark a request as an endless event stream."""
+        request.is_event_stream = True
         if self.is_stopping:
-            flight.stop(shutdown_error())
+            request.cancel(shutdown_error())
 
     def stop(self) -> None:
-        """Take in no more, and let go of those that only listen."""
+        """Begin a graceful shutdown: admit nothing, and cancel endless event streams."""
         self.is_stopping = True
-        for flight in tuple(self._flights):
-            if flight.is_listener:
-                flight.stop(shutdown_error())
-        if not self._flights:
+        for request in tuple(self._requests):
+            if request.is_event_stream:
+                request.cancel(shutdown_error())
+        if not self._requests:
             self._idle.set()
 
-    def stop_late(self, now: float) -> None:
-        """End those whose bodies should be there by now; a timer for each would cost more."""
-        for flight in tuple(self._flights):
-            if flight.due < now:
-                flight.stop(RequestError(code="request_slow"))
+    def cancel_slow_bodies(self, now: float) -> None:
+        """Cancel requests whose body missed its deadline (HTTP 408)."""
+        # A periodic sweep over all, because a timer for each request costs more.
+        for request in tuple(self._requests):
+            if request.body_deadline < now:
+                request.cancel(RequestError(code="request_slow"))
 
-    def cut_off(self) -> None:
-        """End all that is still worked on."""
-        for flight in tuple(self._flights):
-            flight.stop(shutdown_error())
+    def cancel_all(self) -> None:
+        """Cancel everything that is still in progress."""
+        for request in tuple(self._requests):
+            request.cancel(shutdown_error())
 
-    async def rest(self, seconds: float) -> bool:
-        """Wait until nothing is worked on, but no longer than that; whether it came to it."""
-        with anyio.move_on_after(seconds):
+    async def drain(self, timeout: float) -> bool:  # noqa: ASYNC109  # the bound is its purpose
+        """Wait at most `timeout` seconds for requests to end; return whether all have."""
+        with anyio.move_on_after(timeout):
             await self._idle.wait()
-        return not self._flights
+        return not self._requests
 
 
 class RateLimiter:
-    """How often each key may ask: as often as it likes for a moment, so often in a minute."""
+    """Token bucket per API key: bursts up to a minute's worth, refilled continuously."""
 
-    def __init__(self, each_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._each_minute, self._clock = each_minute, clock
-        self._left: dict[str, tuple[float, float]] = {}
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_minute, self._clock = per_minute, clock
+        self._buckets: dict[str, tuple[float, float]] = {}
 
-    def take(self, key: str) -> None:
-        """Count one request of a key.
+    def acquire(self, key: str) -> None:
+        """Take one token from a key's bucket.
 
         Raises:
-            RequestError: If it was one too many; when to come back is in it.
+            RequestError: `rate_limited` (HTTP 429) with `Retry-After` if the bucket is empty.
         """
-        if not self._each_minute:
+        if not self._per_minute:
             return
-        now, most = self._clock(), float(self._each_minute)
-        left, since = self._left.get(key, (most, now))
-        left = min(most, left + (now - since) * most / _MINUTE)
-        if left < 1:
-            self._left[key] = (left, now)
-            wait = math.ceil((1 - left) * _MINUTE / most)
+        now, capacity = self._clock(), float(self._per_minute)
+        tokens, updated = self._buckets.get(key, (capacity, now))
+        tokens = min(capacity, tokens + (now - updated) * capacity / _MINUTE)
+        if tokens < 1:
+            self._buckets[key] = (tokens, now)
+            wait = math.ceil((1 - tokens) * _MINUTE / capacity)
             raise RequestError(code="rate_limited", retry_after=max(1, wait))
-        self._left[key] = (left - 1, now)
+        self._buckets[key] = (tokens - 1, now)
 
 
 class LimitedReceive:
-    """Receives for an application, and ends its request when the client asks too much."""
+    """ASGI `receive` that cancels a request whose body is too large or too slow."""
 
-    __slots__ = ("_flight", "_is_begun", "_is_whole", "_limit", "_receive", "_seconds", "_size")
+    __slots__ = ("_in_flight", "_is_complete", "_is_started", "_limit", "_receive", "_seconds",
+                 "_size")  # fmt: skip
 
     def __init__(
-        self, receive: Receive, flight: InFlightRequest, *, limit: int, seconds: float
+        self, receive: Receive, in_flight: InFlightRequest, *, limit: int, seconds: float
     ) -> None:
-        self._receive, self._flight = receive, flight
+        self._receive, self._in_flight = receive, in_flight
         self._limit, self._seconds = limit, seconds
         self._size = 0
-        self._is_begun = self._is_whole = False
+        self._is_started = self._is_complete = False
 
     async def __call__(self) -> Message:
-        """The next message, as an application gets it."""
-        if self._is_whole:
+        """Receive the next ASGI message."""
+        if self._is_complete:
             return await self._receive()
-        if not self._is_begun:
-            # From now on somebody waits; a body that nobody reads may come when it likes.
-            self._is_begun = True
-            self._flight.due = time.monotonic() + self._seconds
+        if not self._is_started:
+            # The deadline runs from the first read: a body that no endpoint reads may be slow.
+            self._is_started = True
+            self._in_flight.body_deadline = time.monotonic() + self._seconds
         message = await self._receive()
         self._size += len(message.get("body", b""))
         if self._size > self._limit:
-            self._flight.stop(RequestError(code="body_too_large", limit=self._limit))
-            await anyio.sleep_forever()  # it ends here, also where errors are swallowed
+            self._in_flight.cancel(RequestError(code="body_too_large", limit=self._limit))
+            # Not an exception, which an endpoint could swallow: the cancel scope ends it here.
+            await anyio.sleep_forever()
         if not message.get("more_body", False):
-            self._is_whole = True
-            self._flight.due = math.inf
+            self._is_complete = True
+            self._in_flight.body_deadline = math.inf
         return message

@@ -1,4 +1,4 @@
-"""Lines of the log: one JSON object each, with no secret in it, and nothing a terminal obeys."""
+"""JSON logs: one object per line, with secrets redacted and control characters escaped."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import orjson
 
 REQUEST_ID: ContextVar[str] = ContextVar("request", default="")
-"""The id of the request that is worked on."""
+"""Request id of the current context."""
 REDACTED = "[hidden]"
 _ENCODER = json.JSONEncoder(default=str)
 _MAX_CHARS = 20_000
@@ -33,7 +33,7 @@ _SECRET_PATTERN = re.compile(
 
 
 def redact(text: str) -> str:
-    """A text without what looks like a key, a password or a token.
+    """Replace API keys, passwords and tokens in a text.
 
     >>> redact("Incorrect API key provided: sk-proj-0123456789.")
     'Incorrect API key provided: [hidden].'
@@ -42,10 +42,10 @@ def redact(text: str) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line; what is not plain ASCII is escaped, so it can harm nothing."""
+    """Log formatter: one line of ASCII JSON, so that input cannot inject terminal escapes."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Format a record as a line."""
         line: dict[str, Any] = {
             "at": _timestamp(record.created),
             "level": record.levelname.lower(),
@@ -63,11 +63,11 @@ class JsonFormatter(logging.Formatter):
 
 
 _redacted = lru_cache(maxsize=256)(redact)
-"""Addresses are the same again and again."""
+"""Cached, because few distinct paths make up most requests."""
 
 
 def _timestamp(created: float) -> str:
-    """In universal time, whatever the place says."""
+    """Format a timestamp in UTC."""
     return f"{_second(int(created))}.{int(created % 1 * 1000):03d}Z"
 
 
@@ -77,41 +77,41 @@ def _second(whole: int) -> str:
 
 
 class BatchedHandler(logging.Handler):
-    """Writes many lines at once: those of requests may wait a moment, a warning waits for nothing.
+    """Log handler that buffers lines; a warning flushes at once.
 
-    Writing each by itself would cost as much as all else that is done for a small request.
+    A write per line would cost as much as the rest of a short request.
     """
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self._stream, self._lines = stream, list[str]()
 
-    def take(self, line: str) -> None:
-        """Take a line as it is."""
+    def append(self, line: str) -> None:
+        """Buffer a formatted line."""
         self._lines.append(line)
         if len(self._lines) >= _MAX_LINES:
             self.flush()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take a line."""
+        """Format and buffer a record."""
         self._lines.append(self.format(record) + "\n")
         if record.levelno >= logging.WARNING or len(self._lines) >= _MAX_LINES:
             self.flush()
 
     def flush(self) -> None:
-        """Write what there is."""
+        """Write the buffered lines."""
         with self.lock or nullcontext():
             lines, self._lines = self._lines, []
             if lines:
                 try:
                     self._stream.write("".join(lines))
                     self._stream.flush()
-                except (OSError, ValueError):  # nobody reads any more
+                except (OSError, ValueError):  # the stream is closed
                     return
 
 
 def log_request(log: logging.Logger, request_id: str, fields: Mapping[str, object]) -> None:
-    """One line of a request; made here, for the common way costs as much as all the checks."""
+    """Write an access log line, past `logging` records, whose cost equals all request checks."""
     if not log.isEnabledFor(logging.INFO):
         return
     first = log.root.handlers[0] if log.root.handlers else None
@@ -129,21 +129,21 @@ def log_request(log: logging.Logger, request_id: str, fields: Mapping[str, objec
     if lines is None or not written.isascii() or b"\x7f" in written:
         log.info("request", extra={"fields": fields})
     else:
-        lines.take(written.decode("ascii") + "\n")
+        lines.append(written.decode("ascii") + "\n")
 
 
 def flush_logs() -> None:
-    """Let lines that wait be written."""
+    """Flush all log handlers."""
     for lines in logging.getLogger().handlers:
         lines.flush()
 
 
 def configure_logging(stream: TextIO, level: int = logging.INFO) -> None:
-    """Let the whole program log to a stream, and in no other way."""
+    """Make JSON lines on a stream the only log output of the process."""
     lines = BatchedHandler(stream)
     lines.setFormatter(JsonFormatter())
     logging.basicConfig(handlers=[lines], level=level, force=True)
-    # What it says of its own comings and goings is said by us, once.
+    # uvicorn's start and stop messages would duplicate ours.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     for chatty in ("mcp", "httpx", "httpx2", "watchfiles"):
         logging.getLogger(chatty).setLevel(logging.WARNING)

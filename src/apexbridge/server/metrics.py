@@ -1,4 +1,4 @@
-"""What is counted, in the form that Prometheus reads; nothing in it names a person or a skill."""
+"""Prometheus metrics: counters, gauges and a latency histogram, without personal labels."""
 
 from collections import defaultdict
 
@@ -15,68 +15,78 @@ from apexbridge.events import Event, TextDelta, ToolFinished, TurnFinished
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 UNMATCHED_ROUTE = "other"
-"""The route of a request that had none: an address that somebody made up is no label."""
+"""Route label of a request that matched none: client-made paths would make labels unbounded."""
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _INPUT, _OUTPUT = ("input",), ("output",)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"})
 
 
 class Metrics:
-    """The counters of one server, apart from those of any other in the process."""
+    """Metrics of one server, in a registry of its own instead of the process-wide default."""
 
     def __init__(self) -> None:
         self._registry = on = CollectorRegistry()
         self._tallies: dict[tuple[Counter, tuple[str, ...]], int] = defaultdict(int)
-        """What was counted since somebody looked last: to count on is cheap, to count is not."""
-        self._known: dict[tuple[str, str, int], tuple[tuple[str, ...], Histogram]] = {}
+        """Counts since the last scrape: adding to a dict is cheaper than to a labelled counter."""
+        self._series: dict[tuple[str, str, int], tuple[tuple[str, ...], Histogram]] = {}
         ProcessCollector(registry=on)
         self._requests = Counter(
             "apexbridge_requests", "Requests answered.", ("method", "route", "status"), registry=on
         )
         self._seconds = Histogram(
             "apexbridge_request_seconds",
-            "How long requests took, to the end of their answers.",
+            "Duration of requests, to the end of the response.",
             ("route",),
             buckets=_BUCKETS,
             registry=on,
         )
-        self._turns = Counter("apexbridge_turns", "Turns, by their ends.", ("finish",), registry=on)
+        self._turns = Counter(
+            "apexbridge_turns", "Turns, by finish reason.", ("finish",), registry=on
+        )
         self._tools = Counter(
-            "apexbridge_tool_calls", "Tool calls, by how they went.", ("outcome",), registry=on
+            "apexbridge_tool_calls", "Tool calls, by outcome.", ("outcome",), registry=on
         )
         self._tokens = Counter(
-            "apexbridge_tokens", "Tokens that models told of.", ("direction",), registry=on
+            "apexbridge_tokens", "Tokens that models reported.", ("direction",), registry=on
         )
         for direction in (_INPUT, _OUTPUT):
             self._tokens.labels(*direction)
         self._runs = Counter(
             "apexbridge_runs",
-            "Scripts that were run, by their outcomes.",
+            "Script runs, by outcome.",
             ("outcome",),
             registry=on,
         )
-        self._going = Gauge("apexbridge_requests_going", "Requests worked on now.", registry=on)
-        self._skills = Gauge("apexbridge_skills", "Skills that can be used.", registry=on)
-        self._index = Gauge("apexbridge_index_entries", "Skills in the index.", registry=on)
+        self._in_progress = Gauge(
+            "apexbridge_requests_in_progress", "Requests in progress.", registry=on
+        )
+        # The former name, for dashboards that read it.
+        self._going = Gauge(
+            "apexbridge_requests_going",
+            "Deprecated: use apexbridge_requests_in_progress.",
+            registry=on,
+        )
+        self._skills = Gauge("apexbridge_skills", "Enabled skills.", registry=on)
+        self._index = Gauge("apexbridge_index_entries", "Skills in the search index.", registry=on)
         self._sandbox = Gauge(
-            "apexbridge_sandbox", "The sandbox that scripts run in.", ("kind",), registry=on
+            "apexbridge_sandbox", "Sandbox backend in use.", ("kind",), registry=on
         )
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request came to its end; `route` is the pattern of its address."""
-        counts = self._known.get((method, route, status))
+    def record_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a response; `route` is the path pattern, such as `/v1/skills/{id}`."""
+        counts = self._series.get((method, route, status))
         if counts is None:
-            known = method if method in _METHODS else UNMATCHED_ROUTE
-            counts = ((known, route, str(status)), self._seconds.labels(route))
-            self._known[known, route, status] = counts
+            label = method if method in _METHODS else UNMATCHED_ROUTE
+            counts = ((label, route, str(status)), self._seconds.labels(route))
+            self._series[label, route, status] = counts
         self._tallies[self._requests, counts[0]] += 1
         counts[1].observe(seconds)
 
-    def happened(self, event: Event) -> None:
-        """Something happened, whoever asked for it."""
+    def on_event(self, event: Event) -> None:
+        """Count an event of the runtime."""
         match event:
             case TextDelta():
-                pass  # by far the most frequent
+                pass  # first, because it is by far the most frequent
             case TurnFinished():
                 self._tallies[self._turns, (event.finish,)] += 1
                 self._tallies[self._tokens, _INPUT] += event.input_tokens
@@ -86,21 +96,22 @@ class Metrics:
             case _:
                 pass
 
-    def ran(self, outcome: str) -> None:
-        """A script was run."""
+    def record_run(self, outcome: str) -> None:
+        """Count a script run."""
         self._runs.labels(outcome).inc()
 
-    def stands(self, *, going: int, skills: int, index: int | None, sandbox: str) -> None:
-        """How things stand now."""
-        self._going.set(going)
+    def set_gauges(self, *, in_progress: int, skills: int, index: int | None, sandbox: str) -> None:
+        """Update the gauges; called on each scrape."""
+        self._in_progress.set(in_progress)
+        self._going.set(in_progress)
         self._skills.set(skills)
         if index is not None:
             self._index.set(index)
         if sandbox:
             self._sandbox.labels(sandbox).set(1)
 
-    def text(self) -> bytes:
-        """Everything, as it is read."""
+    def render(self) -> bytes:
+        """Render all metrics in the Prometheus text format."""
         for (counter, labels), count in self._tallies.items():
             counter.labels(*labels).inc(count)
         self._tallies.clear()

@@ -1,4 +1,4 @@
-"""The way back to a client: what every reply carries, and what is known of it afterwards."""
+"""ASGI middleware: request guard, authentication, rate limit, security headers, access log."""
 
 import itertools
 import logging
@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from apexbridge.errors import ApexBridgeError, RequestError
-from apexbridge.server.auth import ANONYMOUS, Authenticator
-from apexbridge.server.error_responses import negotiated_error, sse_error
+from apexbridge.server.auth import ANONYMOUS, Authenticator, Caller
+from apexbridge.server.error_responses import error_response, sse_error
 from apexbridge.server.limits import InFlightRequest, LimitedReceive, RateLimiter, shutdown_error
 from apexbridge.server.logs import REQUEST_ID, log_request
 from apexbridge.server.metrics import UNMATCHED_ROUTE
 from apexbridge.server.request_guard import GuardHeaders, RequestGuard, select_headers
-from apexbridge.server.routing import AppState, Caller
+from apexbridge.server.routing import AppState
+
+log = logging.getLogger("apexbridge.requests")
 
 _SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -30,144 +32,144 @@ _DEFAULT_HEADERS = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
 _EVENT_STREAM = b"text/event-stream"
+_VALID_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_EXEMPT_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+_MAX_LOGGED_PATH = 500
+_CLIENT_CLOSED_REQUEST = 499
+_PROCESS_ID, _REQUEST_COUNTER = secrets.token_hex(6), itertools.count(1)
+"""Together a request id: cheaper than random bytes from the OS for every request."""
 
 
 class TrackedSend:
-    """Sends, and remembers how far it came."""
+    """ASGI `send` that adds security headers and records the progress of the response."""
 
-    __slots__ = ("_request_id", "_send", "is_ended", "is_events", "on_events", "status")
+    __slots__ = ("_request_id", "_send", "is_complete", "is_event_stream", "on_event_stream",
+                 "status")  # fmt: skip
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send, self._request_id = send, request_id.encode()
         self.status = 0
-        self.is_events = self.is_ended = False
-        self.on_events: Callable[[], None] | None = None
-        """Is called when it turns out to be a stream of events."""
+        self.is_event_stream = self.is_complete = False
+        self.on_event_stream: Callable[[], None] | None = None
+        """Called when the response turns out to be an event stream."""
 
     @property
     def is_started(self) -> bool:
-        """Whether a status was sent; another cannot be."""
+        """Whether the status line was sent, after which no other can be."""
         return self.status != 0
 
     async def __call__(self, message: Message) -> None:
-        """Send one message, as an application does."""
+        """Send one ASGI message."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message["headers"] = self._headers(message.get("headers", ()))
         elif message["type"] == "http.response.body":
-            self.is_ended = not message.get("more_body", False)
+            self.is_complete = not message.get("more_body", False)
         await self._send(message)
 
     def _headers(self, given: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         headers = list(given)
-        said = dict(headers)
-        if said.get(b"content-type", b"").startswith(_EVENT_STREAM):
-            self.is_events = True
-            if self.on_events is not None:
-                self.on_events()
+        names = dict(headers)
+        if names.get(b"content-type", b"").startswith(_EVENT_STREAM):
+            self.is_event_stream = True
+            if self.on_event_stream is not None:
+                self.on_event_stream()
         headers += _SECURITY_HEADERS
-        headers += [pair for pair in _DEFAULT_HEADERS if pair[0] not in said]
+        headers += [pair for pair in _DEFAULT_HEADERS if pair[0] not in names]
         headers.append((b"x-request-id", self._request_id))
         return headers
 
 
-log = logging.getLogger("apexbridge.requests")
-
-_VALID_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_EXEMPT_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
-_MAX_LOGGED_PATH = 500
-_PROCESS_ID, _REQUEST_COUNTER = secrets.token_hex(6), itertools.count(1)
-"""Together they make an id, and asking the system for randomness each time takes its time."""
-
-
 class GatewayMiddleware:
-    """Lets through what may come in, and sees to it that it ends."""
+    """Outermost middleware: admits a request, bounds it, and logs and counts its response.
 
-    def __init__(self, app: ASGIApp, house: AppState) -> None:
-        self._app, self._house = app, house
-        self._settings = house.settings
-        zip_mb = house.runtime.config.settings.install.zip_mb
-        self._examiner = RequestGuard(house.settings, zip_mb)
-        self._callers = Authenticator(house.keys, house.sessions)
-        self._rates = RateLimiter(house.settings.rate)
+    One class and not a stack of them: each layer would wrap `receive` and `send` once more, and
+    every chunk of a stream would pass through all of them.
+    """
+
+    def __init__(self, app: ASGIApp, state: AppState) -> None:
+        self._app, self._state = app, state
+        self._settings = state.settings
+        zip_mb = state.runtime.config.settings.install.zip_mb
+        self._guard = RequestGuard(state.settings, zip_mb)
+        self._authenticator = Authenticator(state.keys, state.sessions)
+        self._rate_limiter = RateLimiter(state.settings.rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, with its caller."""
+        """Handle one ASGI connection."""
         if scope["type"] != "http":
             await _reject_non_http(scope, receive, send)
             return
-        began = time.perf_counter()
-        seen, is_twice = select_headers(scope["headers"])
-        request_id = _request_id(seen)
+        start = time.perf_counter()
+        headers, has_duplicate = select_headers(scope["headers"])
+        request_id = _request_id(headers)
         REQUEST_ID.set(request_id)
-        state = scope.setdefault("state", {})
-        state["caller"], state["request_id"], state["seen"] = ANONYMOUS, request_id, seen
-        reply = TrackedSend(send, request_id)
+        shared = scope.setdefault("state", {})
+        shared["caller"], shared["request_id"], shared["headers"] = ANONYMOUS, request_id, headers
+        tracked = TrackedSend(send, request_id)
         try:
-            if is_twice:
-                raise RequestError("a header stands twice")
-            flight = self._admit(scope, seen)
+            if has_duplicate:  # request smuggling: two parsers could each use another one
+                raise RequestError("duplicate header")
+            in_flight = self._admit(scope, headers)
         except ApexBridgeError as error:
-            await negotiated_error(error, scope)(scope, receive, reply)
+            await error_response(error, scope)(scope, receive, tracked)
         else:
-            state["flight"] = flight
-            seconds = self._settings.body_seconds
-            body = LimitedReceive(
-                receive, flight, limit=self._examiner.limit(seen), seconds=seconds
-            )
-            await self._work(flight, scope, body, reply)
+            shared["in_flight"] = in_flight
+            limit, seconds = self._guard.max_body_bytes(headers), self._settings.body_seconds
+            limited = LimitedReceive(receive, in_flight, limit=limit, seconds=seconds)
+            await self._run(in_flight, scope, limited, tracked)
         finally:
-            self._note(scope, reply, time.perf_counter() - began)
+            self._log(scope, tracked, time.perf_counter() - start)
 
-    def _admit(self, scope: Scope, seen: GuardHeaders) -> InFlightRequest:
-        """Hold a request against everything.
+    def _admit(self, scope: Scope, headers: GuardHeaders) -> InFlightRequest:
+        """Apply guard, authentication, rate limit and concurrency limit.
 
         Raises:
-            ApexBridgeError: If it may not come in.
+            ApexBridgeError: If one of them refuses the request.
         """
-        house, is_open = self._house, scope["path"] in _EXEMPT_PATHS
-        if house.traffic.is_stopping and not is_open:
+        concurrency, is_exempt = self._state.concurrency, scope["path"] in _EXEMPT_PATHS
+        if concurrency.is_stopping and not is_exempt:
             raise shutdown_error()
-        self._examiner.check(scope, seen)
-        caller, has_key = self._callers.of(seen)
+        self._guard.check(scope, headers)
+        caller, has_key = self._authenticator.authenticate(headers)
         scope["state"]["caller"], scope["state"]["has_key"] = caller, has_key
         if has_key and caller.id:
-            self._rates.take(caller.id)
-        return house.traffic.admit(None if is_open else self._settings.concurrency)
+            self._rate_limiter.acquire(caller.id)
+        return concurrency.acquire(None if is_exempt else self._settings.concurrency)
 
-    async def _work(
-        self, flight: InFlightRequest, scope: Scope, body: Receive, reply: TrackedSend
+    async def _run(
+        self, in_flight: InFlightRequest, scope: Scope, receive: Receive, send: TrackedSend
     ) -> None:
-        traffic = self._house.traffic
+        concurrency = self._state.concurrency
         if scope["method"] == "GET":
-            reply.on_events = lambda: traffic.listens(flight)
+            send.on_event_stream = lambda: concurrency.mark_event_stream(in_flight)
         try:
-            with flight.scope:
-                await self._app(scope, body, reply)
-            if flight.scope.cancelled_caught:
-                await self._cut_off(flight, scope, body, reply)
+            with in_flight.scope:
+                await self._app(scope, receive, send)
+            if in_flight.scope.cancelled_caught:
+                await self._send_cancelled(in_flight, scope, receive, send)
         finally:
-            traffic.leave(flight)
+            concurrency.release(in_flight)
 
-    async def _cut_off(
-        self, flight: InFlightRequest, scope: Scope, body: Receive, reply: TrackedSend
+    async def _send_cancelled(
+        self, in_flight: InFlightRequest, scope: Scope, receive: Receive, send: TrackedSend
     ) -> None:
-        """Say why it ended, as far as that can still be said."""
-        if flight.is_abandoned:
+        """Report the reason of a cancellation, as far as the response can still carry it."""
+        if in_flight.is_disconnected:
             return
-        error = flight.refusal or shutdown_error()
-        if not reply.is_started:
-            await negotiated_error(error, scope)(scope, body, reply)
-        elif reply.is_events and not reply.is_ended:
-            last = b"" if flight.is_listener else sse_error(error, scope)
-            await reply({"type": "http.response.body", "body": last})
+        error = in_flight.error or shutdown_error()
+        if not send.is_started:
+            await error_response(error, scope)(scope, receive, send)
+        elif send.is_event_stream and not send.is_complete:
+            last = b"" if in_flight.is_event_stream else sse_error(error, scope)
+            await send({"type": "http.response.body", "body": last})
 
-    def _note(self, scope: Scope, reply: TrackedSend, seconds: float) -> None:
-        """One line, and one count."""
-        state, status = scope["state"], reply.status or 499  # nobody was there to take a reply
-        route: str = state.get("route", UNMATCHED_ROUTE)
-        self._house.metrics.answered(scope["method"], route, status, seconds)
-        caller: Caller = state["caller"]
+    def _log(self, scope: Scope, send: TrackedSend, seconds: float) -> None:
+        """Write the access log line and update the metrics."""
+        shared, status = scope["state"], send.status or _CLIENT_CLOSED_REQUEST
+        route: str = shared.get("route", UNMATCHED_ROUTE)
+        self._state.metrics.record_request(scope["method"], route, status, seconds)
+        caller: Caller = shared["caller"]
         fields = {
             "method": scope["method"],
             "path": scope["path"][:_MAX_LOGGED_PATH],
@@ -175,21 +177,19 @@ class GatewayMiddleware:
             "seconds": round(seconds, 6),
             "key": caller.id,
         }
-        log_request(log, state["request_id"], fields)
+        log_request(log, shared["request_id"], fields)
 
 
 async def _reject_non_http(scope: Scope, receive: Receive, send: Send) -> None:
-    """There are no web sockets here, and nothing has to be begun or ended."""
+    """Close WebSockets, which are not supported; the ASGI lifespan protocol is off."""
     if scope["type"] == "websocket":
         await receive()
         await send({"type": "websocket.close", "code": 1008, "reason": ""})
 
 
-def _request_id(seen: GuardHeaders) -> str:
-    """The client's own name for its request, if it is sane."""
-    given = seen.get(b"x-request-id", b"")
-    return (
-        given.decode()
-        if _VALID_REQUEST_ID.fullmatch(given)
-        else f"{_PROCESS_ID}-{next(_REQUEST_COUNTER):x}"
-    )
+def _request_id(headers: GuardHeaders) -> str:
+    """Return the client's `X-Request-ID` if it is well-formed, else a generated one."""
+    given = headers.get(b"x-request-id", b"")
+    if _VALID_REQUEST_ID.fullmatch(given):
+        return given.decode()
+    return f"{_PROCESS_ID}-{next(_REQUEST_COUNTER):x}"

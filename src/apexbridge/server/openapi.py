@@ -1,4 +1,4 @@
-"""The OpenAPI document: every route as it says of itself what it takes and gives."""
+"""OpenAPI 3.1 document, generated from the routes and their pydantic schemas."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,17 +34,17 @@ _ERROR: Schema = {
                 "message": {"type": "string"},
                 "type": {"type": "string"},
                 "param": {"type": ["string", "null"]},
-                "code": {"type": "string", "description": "Stable, and never translated."},
-                "hint": {"type": "string", "description": "How to mend it."},
+                "code": {"type": "string", "description": "Stable error code, never translated."},
+                "hint": {"type": "string", "description": "How to fix it."},
                 "findings": {
                     "type": "array",
                     "items": {"type": "object"},
-                    "description": "What a skill was refused for.",
+                    "description": "Scanner findings for which a skill was refused.",
                 },
                 "problems": {
                     "type": "array",
                     "items": {"type": "object"},
-                    "description": "Every rule that a skill breaks.",
+                    "description": "Validation problems of a skill.",
                 },
             },
         }
@@ -55,38 +55,42 @@ _FORM: Schema = {
     "required": ["files"],
     "properties": {
         "files": {
-            "description": "One zip, or the files of a folder, each named `folder/path`.",
+            "description": "One zip archive, or the files of a folder, each named `folder/path`.",
             "type": "array",
             "items": {"type": "string", "format": "binary"},
         },
         "default": {
-            "description": "Of a version: whether it is used from now on.",
+            "description": "For a new version: whether it becomes the default version.",
             "type": "boolean",
         },
     },
 }
 _SECURITY: Schema = {
-    "key": {"type": "http", "scheme": "bearer", "description": "A key of `apexbridge keys`."},
+    "key": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "API key, created with `apexbridge keys`.",
+    },
     "api_key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
     "console": {"type": "apiKey", "in": "cookie", "name": "apexbridge_session"},
 }
 
 
 def openapi_route(routes: Iterable[Route]) -> Route:
-    """The route that serves the document of all others, and of itself."""
+    """Create the route that serves the document, itself included."""
 
     @cache
-    def written() -> bytes:
+    def rendered() -> bytes:
         return orjson.dumps(build_document((*routes, route)))
 
-    async def give(call: RequestContext) -> Response:
-        return Response(written(), media_type=_JSON)
+    async def show(ctx: RequestContext) -> Response:
+        return Response(rendered(), media_type=_JSON)
 
     route = Route(
         method="GET",
         path="/openapi.json",
-        endpoint=give,
-        summary="This document",
+        endpoint=show,
+        summary="OpenAPI document",
         scope=None,
     )
     routes = tuple(routes)
@@ -94,22 +98,22 @@ def openapi_route(routes: Iterable[Route]) -> Route:
 
 
 def build_document(routes: Sequence[Route]) -> Schema:
-    """Describe routes, as OpenAPI 3.1 wants it."""
+    """Build the document of a set of routes."""
     models = _models(routes)
     refs, definitions = models_json_schema(
         [(model, mode) for model, mode in models], ref_template=_REF
     )
-    shapes = {key: refs[key] for key in models}
+    schemas = {key: refs[key] for key in models}
     paths: dict[str, Schema] = {}
     for route in routes:
         operations = paths.setdefault(_PATH_PARAMETER.sub(r"{\1}", route.path), {})
-        operations[route.method.lower()] = _operation(route, shapes)
+        operations[route.method.lower()] = _operation(route, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "ApexBridge",
             "version": version("apexbridge"),
-            "description": "Skills, chat and records of one server.",
+            "description": "Skills, chat and administration of one server.",
         },
         "paths": paths,
         "components": {
@@ -124,18 +128,18 @@ Key = tuple[type[BaseModel], Mode]
 
 
 def _models(routes: Iterable[Route]) -> dict[Key, None]:
-    """Every model once, in the order in which routes name them."""
+    """Collect each schema once, in the order of the routes."""
     found = dict[Key, None]()
     for route in routes:
-        if route.takes:
-            found[route.takes, "validation"] = None
-        if route.gives:
-            found[route.gives, "serialization"] = None
+        if route.body:
+            found[route.body, "validation"] = None
+        if route.response:
+            found[route.response, "serialization"] = None
     return found
 
 
-def _operation(route: Route, shapes: Mapping[Key, Schema]) -> Schema:
-    told: Schema = {
+def _operation(route: Route, schemas: Mapping[Key, Schema]) -> Schema:
+    operation: Schema = {
         "summary": route.summary,
         "operationId": _operation_id(route),
         "tags": [_tag(route)],
@@ -144,15 +148,15 @@ def _operation(route: Route, shapes: Mapping[Key, Schema]) -> Schema:
             *_query_parameters(route),
             *_header_parameters(route),
         ],
-        "responses": _responses(route, shapes),
+        "responses": _responses(route, schemas),
     }
-    body = _request_body(route, shapes)
+    body = _request_body(route, schemas)
     if body is not None:
-        told["requestBody"] = body
+        operation["requestBody"] = body
     if route.scope is not None:
-        told["security"] = [{name: []} for name in _SECURITY]
-        told["description"] = f"Needs the scope `{route.scope}`."
-    return told
+        operation["security"] = [{name: []} for name in _SECURITY]
+        operation["description"] = f"Requires the scope `{route.scope}`."
+    return operation
 
 
 def _operation_id(route: Route) -> str:
@@ -173,15 +177,15 @@ def _path_parameters(route: Route) -> list[Schema]:
 
 
 def _query_parameters(route: Route) -> list[Schema]:
-    if route.asks is None:
+    if route.query is None:
         return []
-    schema = route.asks.model_json_schema()
-    needed = schema.get("required", [])
+    schema = route.query.model_json_schema()
+    required = schema.get("required", [])
     return [
         {
             "name": name,
             "in": "query",
-            "required": name in needed,
+            "required": name in required,
             "schema": {key: value for key, value in field.items() if key != "title"},
             **({"description": field["description"]} if "description" in field else {}),
         }
@@ -196,35 +200,35 @@ def _header_parameters(route: Route) -> list[Schema]:
     ]
 
 
-def _request_body(route: Route, shapes: Mapping[Key, Schema]) -> Schema | None:
-    if route.uploads:
+def _request_body(route: Route, schemas: Mapping[Key, Schema]) -> Schema | None:
+    if route.multipart:
         return {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}
-    if route.takes is None:
+    if route.body is None:
         return None
-    has_needed = any(field.is_required() for field in route.takes.model_fields.values())
-    schema = shapes[route.takes, "validation"]
-    return {"required": has_needed, "content": {_JSON: {"schema": schema}}}
+    has_required = any(field.is_required() for field in route.body.model_fields.values())
+    schema = schemas[route.body, "validation"]
+    return {"required": has_required, "content": {_JSON: {"schema": schema}}}
 
 
-def _responses(route: Route, shapes: Mapping[Key, Schema]) -> Schema:
-    good: Schema = {"description": HTTPStatus(route.status).phrase}
-    if route.gives is not None:
-        good["content"] = {_JSON: {"schema": shapes[route.gives, "serialization"]}}
-    elif route.media and route.status not in _REDIRECTS:
-        is_text = route.media.startswith(("text/", _JSON))
+def _responses(route: Route, schemas: Mapping[Key, Schema]) -> Schema:
+    success: Schema = {"description": HTTPStatus(route.status).phrase}
+    if route.response is not None:
+        success["content"] = {_JSON: {"schema": schemas[route.response, "serialization"]}}
+    elif route.media_type and route.status not in _REDIRECTS:
+        is_text = route.media_type.startswith(("text/", _JSON))
         schema: Schema = {} if is_text else {"type": "string", "format": "binary"}
-        good["content"] = {route.media: {"schema": schema}}
+        success["content"] = {route.media_type: {"schema": schema}}
     statuses = {*_COMMON_ERRORS, *route.errors}
-    if route.takes is not None or route.uploads or route.method in {"POST", "PATCH"}:
+    if route.body is not None or route.multipart or route.method in {"POST", "PATCH"}:
         statuses |= {*_BODY_ERRORS}
     return {
-        str(route.status): good,
+        str(route.status): success,
         **{str(status): _error_response(status) for status in sorted(statuses)},
     }
 
 
 def _error_response(status: int) -> Schema:
-    told: Schema = {"description": HTTPStatus(status).phrase}
+    response: Schema = {"description": HTTPStatus(status).phrase}
     if status not in _BODILESS_STATUSES:
-        told["content"] = {_JSON: {"schema": {"$ref": _REF.format(model="Error")}}}
-    return told
+        response["content"] = {_JSON: {"schema": {"$ref": _REF.format(model="Error")}}}
+    return response

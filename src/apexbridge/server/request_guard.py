@@ -1,4 +1,8 @@
-"""By which names a server may be called, and by whose pages."""
+"""Request guard: reject requests by Host, Origin, URL length and content type before any is read.
+
+DNS rebinding: a web page can point a host name of its own at this machine, and its scripts then
+reach the server as same-origin. So the Host header decides, and an unknown name is refused.
+"""
 
 import ipaddress
 from collections.abc import Iterable, Mapping
@@ -8,85 +12,10 @@ from starlette.types import Scope
 from apexbridge.errors import RequestError
 from apexbridge.settings import ServerSettings
 
+MAX_URL_BYTES = 8_192
 _LOOPBACK = ("127.0.0.1", "[::1]")
 _HTTP_PORT, _HTTPS_PORT = 80, 443
 _MAX_HOST_BYTES = 300
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address to listen at can be reached from this machine alone."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def is_unspecified(host: str) -> bool:
-    """Whether it is no address of its own, but all that the machine has."""
-    try:
-        return not host or ipaddress.ip_address(host.strip("[]")).is_unspecified
-    except ValueError:
-        return False
-
-
-def format_host(host: str) -> str:
-    """A host as it stands in an address."""
-    return f"[{host}]" if ":" in host and not host.startswith("[") else host
-
-
-class HostPolicy:
-    """The names that a server answers for.
-
-    A page can give any name of its own the address of this machine, and then speak to it as if
-    it were its own: so the name decides, and a name that nobody chose is refused.
-    """
-
-    def __init__(self, settings: ServerSettings) -> None:
-        own = list(_LOOPBACK)
-        if not is_unspecified(settings.host):
-            own += ["localhost", format_host(settings.host.lower())]
-        self._own = tuple(own)
-        self._chosen = frozenset(name.lower() for name in settings.allowed_hosts)
-        self._origins = frozenset(name.lower().rstrip("/") for name in settings.allowed_origins)
-        self._by_port: dict[int, frozenset[bytes]] = {}
-
-    def is_ours(self, host: bytes, port: int | None) -> bool:
-        """Whether a client's `Host` is a name of this server, which was reached at a port."""
-        if port is not None:
-            names = self._by_port.get(port)
-            if names is None:
-                names = self._by_port[port] = frozenset(self._with_port(port))
-            if host in names:
-                return True
-        return self._is_chosen(host)
-
-    def may_call(self, origin: bytes, host: bytes, scheme: str) -> bool:
-        """Whether a page may call: it is our own, or somebody allowed it."""
-        text = origin.decode("latin-1").lower()
-        given, sign, authority = text.partition("://")
-        if text in self._origins:
-            return True
-        if not sign or authority != host.decode("latin-1").lower():
-            return False
-        # A proxy that is called by a chosen name may speak TLS for us.
-        return given == scheme or (given == "https" and self._is_chosen(host))
-
-    def _with_port(self, port: int) -> list[bytes]:
-        bare = self._own if port in {_HTTP_PORT, _HTTPS_PORT} else ()
-        return [name.encode() for name in (*(f"{name}:{port}" for name in self._own), *bare)]
-
-    def _is_chosen(self, host: bytes) -> bool:
-        if len(host) > _MAX_HOST_BYTES:
-            return False
-        text = host.decode("latin-1").lower()
-        name, sign, port = text.rpartition(":")
-        is_port = bool(sign) and port.isdigit()
-        return text in self._chosen or (is_port and name in self._chosen)
-
-
-MAX_URL_BYTES = 8_192
 _MB = 1_000_000
 _MULTIPART_OVERHEAD = 65_536
 _JSON, _FORM = b"application/json", b"multipart/form-data"
@@ -103,88 +32,158 @@ _GUARD_HEADERS = frozenset(
 GuardHeaders = Mapping[bytes, bytes]
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether a bind address is reachable from this machine only."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def is_unspecified(host: str) -> bool:
+    """Return whether a bind address means all interfaces, as 0.0.0.0 and :: do."""
+    try:
+        return not host or ipaddress.ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return False
+
+
+def format_host(host: str) -> str:
+    """Format a host for a URL: IPv6 addresses go in brackets."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
 def select_headers(headers: Iterable[tuple[bytes, bytes]]) -> tuple[GuardHeaders, bool]:
-    """The headers that decide something, and whether one of them stands twice."""
+    """Select the security-relevant headers, and return whether one of them is duplicated."""
     pairs = [pair for pair in headers if pair[0] in _GUARD_HEADERS]
-    seen = dict(pairs)
-    return seen, len(seen) != len(pairs)
+    selected = dict(pairs)
+    return selected, len(selected) != len(pairs)
 
 
-def is_multipart(seen: GuardHeaders) -> bool:
-    """Whether a form with files comes."""
-    return seen.get(b"content-type", b"")[: len(_FORM)].lower() == _FORM
+def is_multipart(headers: GuardHeaders) -> bool:
+    """Return whether the request body is a multipart form."""
+    return headers.get(b"content-type", b"")[: len(_FORM)].lower() == _FORM
+
+
+class HostPolicy:
+    """Allow-lists of Host names and CORS origins."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        own = list(_LOOPBACK)
+        if not is_unspecified(settings.host):
+            own += ["localhost", format_host(settings.host.lower())]
+        self._own = tuple(own)
+        self._hosts = frozenset(name.lower() for name in settings.allowed_hosts)
+        self._origins = frozenset(name.lower().rstrip("/") for name in settings.allowed_origins)
+        self._by_port: dict[int, frozenset[bytes]] = {}
+
+    def allows_host(self, host: bytes, port: int | None) -> bool:
+        """Return whether a Host header names this server, which listens on `port`."""
+        if port is not None:
+            names = self._by_port.get(port)
+            if names is None:
+                names = self._by_port[port] = frozenset(self._with_port(port))
+            if host in names:
+                return True
+        return self._is_configured(host)
+
+    def allows_origin(self, origin: bytes, host: bytes, scheme: str) -> bool:
+        """Return whether an Origin is same-origin, or allowed by the settings."""
+        text = origin.decode("latin-1").lower()
+        origin_scheme, separator, authority = text.partition("://")
+        if text in self._origins:
+            return True
+        if not separator or authority != host.decode("latin-1").lower():
+            return False
+        # A reverse proxy in front, reached by a configured name, may terminate TLS.
+        return origin_scheme == scheme or (origin_scheme == "https" and self._is_configured(host))
+
+    def _with_port(self, port: int) -> list[bytes]:
+        bare = self._own if port in {_HTTP_PORT, _HTTPS_PORT} else ()
+        return [name.encode() for name in (*(f"{name}:{port}" for name in self._own), *bare)]
+
+    def _is_configured(self, host: bytes) -> bool:
+        if len(host) > _MAX_HOST_BYTES:
+            return False
+        text = host.decode("latin-1").lower()
+        name, separator, port = text.rpartition(":")
+        has_port = bool(separator) and port.isdigit()
+        return text in self._hosts or (has_port and name in self._hosts)
 
 
 class RequestGuard:
-    """Looks at what a client says of its request, before a byte of a body is read."""
+    """Checks request line and headers before a byte of the body is read."""
 
     def __init__(self, settings: ServerSettings, zip_mb: float) -> None:
-        self._addresses = HostPolicy(settings)
-        self._most = int(settings.body_mb * _MB)
-        self._most_upload = max(self._most, int(zip_mb * _MB) + _MULTIPART_OVERHEAD)
+        self._hosts = HostPolicy(settings)
+        self._max_body = int(settings.body_mb * _MB)
+        self._max_upload = max(self._max_body, int(zip_mb * _MB) + _MULTIPART_OVERHEAD)
 
-    def check(self, scope: Scope, seen: GuardHeaders) -> None:
-        """Refuse what may not come in.
+    def check(self, scope: Scope, headers: GuardHeaders) -> None:
+        """Check a request.
 
         Raises:
-            RequestError: With the reason.
+            RequestError: If it is refused.
         """
         if len(scope["raw_path"]) + len(scope["query_string"]) > MAX_URL_BYTES:
             raise RequestError(code="address_too_long", limit=MAX_URL_BYTES)
-        host = seen.get(b"host", b"").lower()
+        host = headers.get(b"host", b"").lower()
         server = scope.get("server")
-        if not self._addresses.is_ours(host, server[1] if server else None):
+        if not self._hosts.allows_host(host, server[1] if server else None):
             raise RequestError(code="host_unknown", host=_printable(host))
-        if b"origin" in seen or b"sec-fetch-site" in seen:
-            self._check_page(scope, seen, host)
-        if b"upgrade" in seen and seen[b"upgrade"].lower() == b"websocket":
+        if b"origin" in headers or b"sec-fetch-site" in headers:
+            self._check_origin(scope, headers, host)
+        if b"upgrade" in headers and headers[b"upgrade"].lower() == b"websocket":
             raise RequestError(code="websocket_refused")
-        if b"content-length" in seen or b"transfer-encoding" in seen or b"content-type" in seen:
-            self._check_body(scope["method"], seen)
+        has_length = b"content-length" in headers or b"transfer-encoding" in headers
+        if has_length or b"content-type" in headers:
+            self._check_body(scope["method"], headers)
 
-    def limit(self, seen: GuardHeaders) -> int:
-        """How many bytes a body may have."""
-        return self._most_upload if is_multipart(seen) else self._most
+    def max_body_bytes(self, headers: GuardHeaders) -> int:
+        """Return the size limit of the request body."""
+        return self._max_upload if is_multipart(headers) else self._max_body
 
-    def _check_page(self, scope: Scope, seen: GuardHeaders, host: bytes) -> None:
-        """A browser says which page a request comes from."""
-        origin = seen.get(b"origin")
+    def _check_origin(self, scope: Scope, headers: GuardHeaders, host: bytes) -> None:
+        """CSRF protection: refuse what a page of another origin makes a browser send."""
+        origin = headers.get(b"origin")
         if origin is not None:
-            if not self._addresses.may_call(origin, host, scope["scheme"]):
+            if not self._hosts.allows_origin(origin, host, scope["scheme"]):
                 raise RequestError(code="origin_refused", origin=_printable(origin))
             return
-        if seen.get(b"sec-fetch-site") in _CROSS_ORIGIN and not _is_navigation(scope, seen):
+        if headers.get(b"sec-fetch-site") in _CROSS_ORIGIN and not _is_navigation(scope, headers):
             raise RequestError(code="origin_refused", origin="?")
 
-    def _check_body(self, method: str, seen: GuardHeaders) -> None:
-        length = seen.get(b"content-length", b"0")
-        if method not in _BODILESS_METHODS and (length != b"0" or b"transfer-encoding" in seen):
-            kind = seen.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    def _check_body(self, method: str, headers: GuardHeaders) -> None:
+        length = headers.get(b"content-length", b"0")
+        if method not in _BODILESS_METHODS and (length != b"0" or b"transfer-encoding" in headers):
+            kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
             if kind not in {_JSON, _FORM}:
                 raise unsupported_media_type(_printable(kind))
-        coding = seen.get(b"content-encoding", b"identity").strip().lower()
-        if coding != b"identity":
-            raise unsupported_media_type(_printable(coding), wanted="it unpacked")
-        limit = self.limit(seen)
+        encoding = headers.get(b"content-encoding", b"identity").strip().lower()
+        if encoding != b"identity":
+            raise unsupported_media_type(_printable(encoding), wanted="no content encoding")
+        limit = self.max_body_bytes(headers)
         if length.isdigit() and int(length[:20]) > limit:
             raise RequestError(code="body_too_large", limit=limit)
 
 
 def unsupported_media_type(kind: str, *, wanted: str = "application/json") -> RequestError:
-    """The refusal of a body that is not of the kind that is taken."""
+    """Return the error for a content type that is not accepted (HTTP 415)."""
     return RequestError(code="content_type_unsupported", kind=kind, wanted=wanted)
 
 
-def _is_navigation(scope: Scope, seen: GuardHeaders) -> bool:
-    """Somebody follows a link to the console; the cookie stays at home then."""
+def _is_navigation(scope: Scope, headers: GuardHeaders) -> bool:
+    # Following a link to the console is harmless: a SameSite=Strict cookie is not sent with it.
     return (
         scope["method"] in {"GET", "HEAD"}
-        and seen.get(b"sec-fetch-mode") == b"navigate"
-        and seen.get(b"sec-fetch-dest") == b"document"
+        and headers.get(b"sec-fetch-mode") == b"navigate"
+        and headers.get(b"sec-fetch-dest") == b"document"
         and (scope["path"] == "/" or scope["path"].startswith("/console"))
     )
 
 
 def _printable(value: bytes) -> str:
-    """Something that a stranger wrote, short and on one line."""
+    """Escape and truncate client input, so that it cannot forge log lines."""
     return value[:200].decode("ascii", "backslashreplace").encode("unicode_escape").decode()

@@ -1,4 +1,4 @@
-"""Bodies of requests, read within limits and taken only where they make sense."""
+"""Routes and the request context: path, scope, JSON schemas and handler of each endpoint."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -7,6 +7,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive
@@ -15,137 +16,62 @@ from apexbridge.api_keys import ApiKeyStore, Scope
 from apexbridge.errors import RequestError
 from apexbridge.runtime import Runtime
 from apexbridge.server.approvals import ApprovalQueue
+from apexbridge.server.auth import Caller, ConsoleSessions
 from apexbridge.server.disconnect import DisconnectMonitor
 from apexbridge.server.limits import ConcurrencyLimiter, InFlightRequest
 from apexbridge.server.metrics import Metrics
-from apexbridge.server.sessions import ConsoleSessions
 from apexbridge.settings import ServerSettings
-
-
-async def read_json(request: Request) -> object:
-    """The body as JSON, as strictly as the format is written: no NaN, no name twice.
-
-    Raises:
-        RequestError: If it is none.
-    """
-    return parse_json(await _read_body(request.receive))
-
-
-async def _read_body(receive: Receive) -> bytes:
-    """All of a body: most come in one piece."""
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body", False):
-        return message.get("body", b"")
-    pieces = list[bytes]()
-    while message["type"] == "http.request":
-        pieces.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(pieces)
-        message = await receive()
-    raise ClientDisconnect
-
-
-def parse_json(data: bytes) -> object:
-    """Bytes as JSON.
-
-    Raises:
-        RequestError: If they are none.
-    """
-    try:
-        value = _STRICT_DECODER.decode(data.decode("utf-8"))
-        if b"\\u" in data:
-            orjson.loads(data)  # half a character, written as an escape, is refused by this one
-    except (ValueError, RecursionError) as error:
-        raise RequestError(str(error) or "it is nested too deep") from None
-    return value
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name stands twice in one object")
-    return found
-
-
-def _reject_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError("a number is too large")
-    return value
-
-
-_STRICT_DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique_keys, parse_constant=_reject_constant, parse_float=_finite
-)
-
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """Who asks: a key, or the console of the person who started the server."""
-
-    id: str
-    name: str
-    scopes: frozenset[Scope]
-
-    def may(self, scope: Scope) -> bool:
-        """Whether a scope was given to it; `admin` is given none of the others."""
-        return scope in self.scopes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AppState:
-    """What the routes of one server share."""
+    """Application state: the services that all routes of one server share."""
 
     runtime: Runtime
     keys: ApiKeyStore
     approvals: ApprovalQueue
     settings: ServerSettings
-    leaving: DisconnectMonitor = field(default_factory=DisconnectMonitor)
+    disconnects: DisconnectMonitor = field(default_factory=DisconnectMonitor)
     sessions: ConsoleSessions = field(default_factory=ConsoleSessions)
-    traffic: ConcurrencyLimiter = field(default_factory=ConcurrencyLimiter)
+    concurrency: ConcurrencyLimiter = field(default_factory=ConcurrencyLimiter)
     metrics: Metrics = field(default_factory=Metrics)
 
 
 class RequestContext:
-    """One request on its way through a route."""
+    """Request context of an endpoint: the HTTP request, its caller and the application state."""
 
-    def __init__(self, request: Request, house: AppState, caller: Caller) -> None:
-        self.request, self.house, self.caller = request, house, caller
+    def __init__(self, request: Request, state: AppState, caller: Caller) -> None:
+        self.request, self.state, self.caller = request, state, caller
 
     @property
     def runtime(self) -> Runtime:
-        """Everything there is."""
-        return self.house.runtime
+        """The runtime that the server exposes."""
+        return self.state.runtime
 
     @property
-    def flight(self) -> InFlightRequest:
-        """The request as one of those that are worked on."""
-        return self.request.scope["state"]["flight"]
+    def in_flight(self) -> InFlightRequest:
+        """This request's entry in the concurrency limiter."""
+        return self.request.scope["state"]["in_flight"]
 
-    def at(self, name: str) -> str:
-        """A part of the address by its name in the route's path."""
+    def path_param(self, name: str) -> str:
+        """Return a path parameter, such as `id` of `/v1/skills/{id}`."""
         return self.request.path_params[name]
 
     async def body(self, model: type[Model]) -> Model:
-        """What the client sent, read strictly.
+        """Parse the JSON request body and validate it against a schema.
 
         Raises:
-            RequestError: If it is no JSON, or not what the route takes.
+            RequestError: If it is not JSON, or does not match the schema.
         """
         return parse_model(model, await read_json(self.request))
 
     def query(self, model: type[Model]) -> Model:
-        """What stands behind the question mark; a repeated name is taken once.
+        """Validate the query string against a schema; of a repeated parameter the last counts.
 
         Raises:
-            RequestError: If it is not what the route takes.
+            RequestError: If it does not match the schema.
         """
         return parse_model(model, dict(self.request.query_params))
 
@@ -155,45 +81,56 @@ Endpoint = Callable[[RequestContext], Awaitable[Response]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """An address, what it takes and gives, and who may use it; OpenAPI is made of it."""
+    """An endpoint with its method, path, scope and schemas; the OpenAPI document is built of it."""
 
     method: Literal["GET", "POST", "PATCH", "DELETE"]
     path: str
-    """As starlette writes it: `/v1/skills/{id}`."""
+    """In starlette's syntax: `/v1/skills/{id}`."""
     endpoint: Endpoint
     summary: str
     scope: Scope | None
-    """None for what is open to everybody, keyless."""
-    also: Scope | None = None
-    """Another scope that opens it as well."""
-    takes: type[BaseModel] | None = None
-    """The JSON body."""
-    asks: type[BaseModel] | None = None
-    """The query parameters."""
-    gives: type[BaseModel] | None = None
-    """The JSON reply."""
+    """The API key scope that is required; None for a public route."""
+    alternative_scope: Scope | None = None
+    """A second scope that is accepted as well."""
+    body: type[BaseModel] | None = None
+    """Schema of the JSON request body."""
+    query: type[BaseModel] | None = None
+    """Schema of the query parameters."""
+    response: type[BaseModel] | None = None
+    """Schema of the JSON response."""
     headers: tuple[str, ...] = ()
-    """The headers of a request that it heeds."""
-    uploads: bool = False
-    """Whether it takes files, as a form."""
-    media: str = "application/json"
-    """What the reply is, where it is no JSON."""
+    """Names of the request headers that the endpoint reads."""
+    multipart: bool = False
+    """Whether the request body is a `multipart/form-data` upload."""
+    media_type: str = "application/json"
+    """Media type of a response that has no JSON schema."""
     status: int = 200
     errors: tuple[int, ...] = ()
-    """The refusals it has beyond 400, 401, 403, 429 and 500."""
+    """HTTP error statuses beyond those that every route can return."""
 
-    def opens_to(self, caller: Caller) -> bool:
-        """Whether somebody may use it."""
-        if self.scope is None or caller.may(self.scope):
+    def allows(self, caller: Caller) -> bool:
+        """Return whether a caller has a scope that this route accepts."""
+        if self.scope is None or caller.has_scope(self.scope):
             return True
-        return self.also is not None and caller.may(self.also)
+        return self.alternative_scope is not None and caller.has_scope(self.alternative_scope)
+
+
+def json_response(model: BaseModel, status: int = 200, **headers: str) -> Response:
+    """Serialize a schema as a JSON response; `_` in a header's keyword stands for `-`."""
+    try:
+        text = model.model_dump_json()
+    except PydanticSerializationError:
+        # A lone surrogate, as of a file name that is not UTF-8, has no UTF-8 form: escape it.
+        text = json.dumps(model.model_dump(mode="python"))
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Response(text, status, named, media_type="application/json")
 
 
 def parse_model(model: type[Model], value: object) -> Model:
-    """A value as a model.
+    """Validate a value against a schema.
 
     Raises:
-        RequestError: With the first field that is wrong.
+        RequestError: With the path of the first invalid field.
     """
     try:
         return model.model_validate(value)
@@ -203,3 +140,66 @@ def parse_model(model: type[Model], value: object) -> Model:
         raise RequestError(
             f"{where}: {first['msg']}" if where else first["msg"], param=where
         ) from None
+
+
+async def read_json(request: Request) -> object:
+    """Read the request body and parse it as strict JSON: no NaN, no duplicate keys.
+
+    Raises:
+        RequestError: If it is not valid JSON.
+    """
+    return parse_json(await _read_body(request.receive))
+
+
+async def _read_body(receive: Receive) -> bytes:
+    # Nearly every body is one ASGI message, so the join of several is avoided.
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body", False):
+        return message.get("body", b"")
+    chunks = list[bytes]()
+    while message["type"] == "http.request":
+        chunks.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+        message = await receive()
+    raise ClientDisconnect
+
+
+def parse_json(data: bytes) -> object:
+    """Parse bytes as strict JSON.
+
+    Raises:
+        RequestError: If they are not valid JSON.
+    """
+    try:
+        # The standard library's decoder and not orjson: only it reports duplicate keys, by which
+        # two parsers can be made to read one body differently.
+        value = _STRICT_DECODER.decode(data.decode("utf-8"))
+        if b"\\u" in data:
+            orjson.loads(data)  # rejects an escaped lone surrogate, which the decoder accepts
+    except (ValueError, RecursionError) as error:
+        raise RequestError(str(error) or "the JSON is nested too deeply") from None
+    return value
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("duplicate key in a JSON object")
+    return found
+
+
+def _reject_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not valid JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError("number out of range")
+    return value
+
+
+_STRICT_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique_keys, parse_constant=_reject_constant, parse_float=_finite
+)

@@ -1,4 +1,4 @@
-"""A server's life: it listens, it works, it comes to rest, and nothing of it is left."""
+"""uvicorn server: bind, warm up, serve, and shut down gracefully on a signal."""
 
 import gc
 import logging
@@ -30,7 +30,7 @@ from apexbridge.settings import ServerSettings
 log = logging.getLogger(__name__)
 
 MountedApp = ASGIApp
-"""A whole application at a path of the server."""
+"""A sub-application at a path of the server."""
 
 _MAX_HEADER_SECONDS = 10.0
 _STALL_SECONDS = 60.0
@@ -44,23 +44,23 @@ _GC_THRESHOLD = (100_000, 20, 100)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAddress:
-    """Where a server listens, and the token that opens its console once."""
+    """URL of a running server, and the one-time token that signs in to its console."""
 
     url: str
     token: str
 
     @property
     def console(self) -> str:
-        """The console, opened."""
+        """URL that opens the console signed in; a fragment, so that no log records the token."""
         return f"{self.url}/console/#token={self.token}"
 
 
 class _SignalFreeServer(uvicorn.Server):
-    """Signals are ours."""
+    """uvicorn server that leaves signals to `serve`."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Leave them alone."""
+        """Install no signal handlers."""
         yield
 
 
@@ -72,104 +72,115 @@ async def serve(
     announce: Callable[[ServerAddress], None],
     at_stop: Sequence[Callable[[], None]] = (),
 ) -> signal.Signals | None:
-    """Serve until a signal says to stop, and all that was begun is done.
+    """Serve HTTP until SIGTERM or SIGINT, then shut down gracefully.
 
-    `at_stop` are called at the first signal: mounts let go of those that only listen.
+    `at_stop` are called at the first signal, so that mounted applications end their event streams.
 
-    A second signal ends what is still going on at once, and is what this gives.
+    Returns:
+        The second signal, if one cut the graceful shutdown short.
 
     Raises:
-        ConfigError: `bind_failed` if the address cannot be had.
+        ConfigError: `bind_failed` if the address cannot be bound.
     """
-    house = AppState(
+    state = AppState(
         runtime=runtime,
         keys=ApiKeyStore(runtime.config.data / "keys.json"),
         approvals=ApprovalQueue(settings.approval_seconds),
         settings=settings,
     )
-    hearing = runtime.listen(house.metrics.happened)
-    with _bound_socket(settings) as listener, hearing, _relaxed_gc():
-        server = _SignalFreeServer(_uvicorn_config(build_app(house, ROUTES, mounts), settings))
-        life = _ServerTasks(house, server, at_stop)
-        runtime.script_runner.runs.listener = house.metrics.ran
-        house.traffic.is_starting = True
+    subscription = runtime.listen(state.metrics.on_event)
+    with _bound_socket(settings) as listener, subscription, _relaxed_gc():
+        server = _SignalFreeServer(_uvicorn_config(build_app(state, ROUTES, mounts), settings))
+        background = _ServerTasks(state, server, at_stop)
+        runtime.script_runner.runs.listener = state.metrics.record_run
+        state.concurrency.is_starting = True
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(life.warm)
-            tasks.start_soon(life.sweep)
-            await tasks.start(life.heed, tasks)
-            announce(
-                ServerAddress(url=_local_url(listener, settings), token=house.sessions.offer())
-            )
+            tasks.start_soon(background.warm_up)
+            tasks.start_soon(background.sweep)
+            await tasks.start(background.handle_signals, tasks)
+            url, token = _local_url(listener, settings), state.sessions.issue_token()
+            announce(ServerAddress(url=url, token=token))
             await server.serve([listener])
             tasks.cancel_scope.cancel()
-    return life.second
+    return background.second_signal
 
 
 class _ServerTasks:
-    """What goes on beside the answering of requests."""
+    """Background tasks of a server: warm-up, sweep of slow clients, signal handling."""
 
     def __init__(
-        self, house: AppState, server: uvicorn.Server, at_stop: Sequence[Callable[[], None]]
+        self, state: AppState, server: uvicorn.Server, at_stop: Sequence[Callable[[], None]]
     ) -> None:
-        self._house, self._server, self._at_stop = house, server, at_stop
-        self.second: signal.Signals | None = None
+        self._state, self._server, self._at_stop = state, server, at_stop
+        self.second_signal: signal.Signals | None = None
 
+<<<<<<< HEAD
     async def warm(self) -> None:
         """Do beforehand what the first requests would wait for; a failure is told again then."""
         runtime = self._house.runtime
         for make in (runtime.script_runner.select_sandbox, self._warm_index):
+=======
+    async def warm_up(self) -> None:
+        """Select the sandbox and load the index before the first request needs them."""
+        runtime = self._state.runtime
+        for step in (runtime.script_runner.choose_sandbox, self._warm_index):
+>>>>>>> main
             try:
-                await make()
+                await step()
             except ApexBridgeError as error:
-                log.warning("Not ready as it should be: %s", error)
-        self._house.traffic.is_starting = False
-        # What is there by now stays: to look for garbage among it takes longer than requests do.
+                # Not fatal: the request that needs it reports the same error.
+                log.warning("Warm-up failed: %s", error)
+        self._state.concurrency.is_starting = False
+        # Objects alive now are permanent: a garbage collection over them takes longer than a
+        # request does.
         gc.collect()
         gc.freeze()
 
     async def _warm_index(self) -> None:
-        index = await self._house.runtime.index_service.index()
-        index.look_seconds = _INDEX_POLL_SECONDS
+        index = await self._state.runtime.index_service.index()
+        index.check_interval_seconds = _INDEX_POLL_SECONDS
 
     async def sweep(self) -> None:
-        """Close the connections of clients that are late."""
-        head = min(_MAX_HEADER_SECONDS, self._house.settings.body_seconds)
+        """Close stalled connections, and flush the access log."""
+        deadline = min(_MAX_HEADER_SECONDS, self._state.settings.body_seconds)
         while True:
-            await anyio.sleep(min(1.0, head / 2))
+            await anyio.sleep(min(1.0, deadline / 2))
             flush_logs()
-            self._house.traffic.stop_late(time.monotonic())
-            late = close_stalled(self._server, head_seconds=head, stuck_seconds=_STALL_SECONDS)
-            if late:
-                log.info("Closed %d connections that were late", late)
+            self._state.concurrency.cancel_slow_bodies(time.monotonic())
+            count = close_stalled(
+                self._server, header_seconds=deadline, stall_seconds=_STALL_SECONDS
+            )
+            if count:
+                log.info("Closed %d stalled connections", count)
 
-    async def heed(self, tasks: TaskGroup, *, task_status: TaskStatus[None]) -> None:
-        """At the first signal begin to stop, at the second be done with it."""
+    async def handle_signals(self, tasks: TaskGroup, *, task_status: TaskStatus[None]) -> None:
+        """Shut down gracefully at the first signal, at once at the second."""
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            task_status.started()  # before anybody is told of the server, who could stop it
+            task_status.started()  # before the URL is announced: a reader of it may send a signal
             async for number in signals:
-                if self._house.traffic.is_stopping:
-                    self.second = number
-                    self._house.traffic.cut_off()
-                    return  # a third one finds the system's own answer
-                log.info("Stopping: %s", number.name)
-                self._house.traffic.stop()
-                for let_go in self._at_stop:
-                    let_go()
+                if self._state.concurrency.is_stopping:
+                    self.second_signal = number
+                    self._state.concurrency.cancel_all()
+                    return  # leaves the third signal to the default handler, which kills
+                log.info("Shutting down: %s", number.name)
+                self._state.concurrency.stop()
+                for callback in self._at_stop:
+                    callback()
                 tasks.start_soon(self._drain)
 
     async def _drain(self) -> None:
-        """Let requests come to their ends; those that do not are ended."""
-        traffic = self._house.traffic
-        if not await traffic.rest(self._house.settings.drain_seconds):
-            log.warning("Cutting off %d requests", len(traffic))
-            traffic.cut_off()
-            await traffic.rest(_SHUTDOWN_SECONDS)
+        """Wait for requests in progress, and cancel those that outlast the drain period."""
+        concurrency = self._state.concurrency
+        if not await concurrency.drain(self._state.settings.drain_seconds):
+            log.warning("Cancelling %d requests", len(concurrency))
+            concurrency.cancel_all()
+            await concurrency.drain(_SHUTDOWN_SECONDS)
         self._server.should_exit = True
 
 
 @contextmanager
 def _relaxed_gc() -> Generator[None]:
-    """Requests leave little that goes round in circles: look for it less often."""
+    # Requests create few reference cycles, so the cyclic garbage collector may run less often.
     before = gc.get_threshold()
     gc.set_threshold(*_GC_THRESHOLD)
     try:
@@ -180,12 +191,12 @@ def _relaxed_gc() -> Generator[None]:
 
 
 def _uvicorn_config(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
-    class Bounded(GuardedHttpProtocol):
-        most = _max_connections(settings.concurrency)
+    class BoundedProtocol(GuardedHttpProtocol):
+        max_connections = _max_connections(settings.concurrency)
 
     return uvicorn.Config(
         app,
-        http=Bounded,
+        http=BoundedProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -199,7 +210,8 @@ def _uvicorn_config(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
 
 
 def _max_connections(concurrency: int) -> int:
-    """More than are worked on, so that the others are told to come back; fewer than files."""
+    """Return the connection limit, below the limit of open file descriptors (`RLIMIT_NOFILE`)."""
+    # Above the concurrency limit, so that excess requests get HTTP 503 and not a closed connection.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED_FDS if hard == resource.RLIM_INFINITY else min(hard, _WANTED_FDS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -224,9 +236,9 @@ def _bound_socket(settings: ServerSettings) -> Generator[socket.socket]:
 
 
 def _local_url(listener: socket.socket, settings: ServerSettings) -> str:
-    """How somebody on this machine reaches it."""
+    """Return the URL by which a client on this machine reaches the server."""
     port = listener.getsockname()[1]
-    is_six = listener.family == socket.AF_INET6
-    anywhere = "[::1]" if is_six else "127.0.0.1"
-    host = anywhere if is_unspecified(settings.host) else format_host(settings.host)
+    is_ipv6 = listener.family == socket.AF_INET6
+    loopback = "[::1]" if is_ipv6 else "127.0.0.1"
+    host = loopback if is_unspecified(settings.host) else format_host(settings.host)
     return f"http://{host}:{port}"

@@ -1,4 +1,4 @@
-"""`@tool`: a typed Python function as a tool."""
+"""`@tool`: turn a typed Python function into a tool, its signature into a JSON schema."""
 
 import functools
 import inspect
@@ -26,7 +26,7 @@ _ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:[(（][^)）]*[)）])?\s*[:：]\s*(.*)")
 
 
 def parse_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The description, up to the first section, and the parameters' own lines."""
+    """Parse a Google-style docstring: the description, and the text of each parameter."""
     lines = (inspect.getdoc(function) or "").splitlines()
     sections, current = dict[str, list[str]](), "description"
     for line in lines:
@@ -40,7 +40,7 @@ def parse_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
 
 
 def _parse_entries(lines: Iterable[str]) -> dict[str, str]:
-    """`name: text` or `name (type): text`; lines further in go on with the text before."""
+    """Parse `name: text` or `name (type): text`; deeper indented lines continue the text before."""
     entries, name, depth = dict[str, str](), "", 0
     for line in lines:
         text = line.strip()
@@ -58,7 +58,7 @@ Permission = (
     Literal["ask", "harmless"]
     | Callable[[Mapping[str, Any], ToolContext], Sequence[PermissionRequest]]
 )
-"""`ask` under the tool's name, `harmless`: allowed unless a rule says otherwise, or your own."""
+"""`ask` under the tool's name, `harmless` (allowed unless a rule denies it), or a callable."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,7 +68,7 @@ _SUPPORTED_KINDS = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.K
 
 
 class FunctionTool(Generic[P, R]):
-    """A function that a model can call; for everybody else it is still that function."""
+    """A function that a model can call; Python code can still call it as that function."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class FunctionTool(Generic[P, R]):
         read_only: bool = False,
         permission: Permission = "ask",
     ) -> None:
-        """Read the function's types and docstring.
+        """Build the JSON schema from the function's annotations and docstring.
 
         Raises:
             TypeError: If a parameter has no type, or none that JSON can carry.
@@ -98,13 +98,13 @@ class FunctionTool(Generic[P, R]):
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself."""
+        """Call the wrapped function."""
         return self._function(*args, **kwargs)
 
     def permissions(
         self, arguments: Mapping[str, Any], context: ToolContext
     ) -> Sequence[PermissionRequest]:
-        """Say what the call is about to do.
+        """List the permission requests of a call.
 
         Raises:
             ToolInputError: If the arguments do not fit the function's types.
@@ -119,7 +119,7 @@ class FunctionTool(Generic[P, R]):
         return (PermissionRequest(tool=name, summary=summary, harmless=is_harmless),)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
-        """Call the function, in a thread if it is not async.
+        """Validate the arguments and call the function, in a worker thread if it is not async.
 
         Raises:
             ToolInputError: If the arguments do not fit the function's types.
@@ -155,7 +155,7 @@ class FunctionTool(Generic[P, R]):
 
 
 async def _call_function(function: Callable[..., Any], given: Mapping[str, Any]) -> object:
-    """The function's value; one that is not async is left behind in its thread if cancelled."""
+    """Call the function; a sync one is left to its thread when the call is cancelled."""
     if inspect.iscoroutinefunction(_annotated_callable(function)):
         return await function(**given)
     call = functools.partial(function, **given)
@@ -166,7 +166,7 @@ async def _call_function(function: Callable[..., Any], given: Mapping[str, Any])
 def _arguments_model(
     function: Callable[..., Any], described: Mapping[str, str]
 ) -> tuple[str, type[BaseModel]]:
-    """The parameter that gets the context, if any, and the others as a model."""
+    """Build the pydantic model of the parameters, and find the one that takes the context."""
     name = getattr(function, "__name__", "function")
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -196,7 +196,7 @@ def _arguments_model(
 
 
 def _annotated_callable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Where the types stand: an object that can be called has them on its method."""
+    """Return what carries the annotations: for a callable object, its `__call__` method."""
     return function if inspect.isroutine(function) else type(function).__call__
 
 
@@ -231,7 +231,7 @@ def tool(
     read_only: bool = False,
     permission: Permission = "ask",
 ) -> Any:
-    """Make a tool of a typed function, sync or async.
+    """Make a tool from a typed function, sync or async.
 
     The docstring becomes the description, its `Args:` lines those of the parameters. A parameter
     of type `ToolContext` is filled in and not shown to the model. It may return text, a

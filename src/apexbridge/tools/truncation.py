@@ -1,11 +1,11 @@
-"""One cap for what tools give the model: what is left out is always told, and how to get it."""
+"""Truncate tool output for the model's context window, with a notice of what is missing."""
 
 from typing import Literal
 
 MAX_CHARS = 30_000
 """About 7,500 tokens of English, 30,000 of Chinese."""
 MIN_CHARS = 400
-"""What a cap leaves room for at least, the line that tells of it included."""
+"""Smallest limit: the truncation notice must fit."""
 
 _HEAD_FRACTION = 2 / 3
 
@@ -17,12 +17,12 @@ def truncate_text(
     keeps: Literal["start", "ends"] = "ends",
     hint: str = "",
 ) -> str:
-    """Shorten a text to at most `limit` characters, with a line that says what is missing.
+    """Truncate a text to at most `limit` characters, with a notice of how much is missing.
 
     `start` keeps the beginning, `ends` the beginning and the last third. The hint says how to
     get the rest.
 
-    >>> cap_text("short")
+    >>> truncate_text("short")
     'short'
     """
     limit = max(limit, MIN_CHARS)

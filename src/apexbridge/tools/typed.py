@@ -1,4 +1,4 @@
-"""Tools whose arguments are a type: the schema for the model, and arguments it can mend."""
+"""Typed tools: arguments as a pydantic model, its JSON schema, and validation errors."""
 
 import difflib
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ _MAX_ERRORS = 20
 
 
 class Arguments(BaseModel):
-    """The arguments of one tool. Unknown ones are refused; a number may be written as text."""
+    """Base of tool arguments. Unknown arguments are rejected; a number is accepted as text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
 
@@ -28,46 +28,55 @@ ArgumentsT = TypeVar("ArgumentsT", bound=BaseModel)
 
 
 class TypedTool(ABC, Generic[ArgumentsT]):
-    """A tool that sees its arguments only after they were checked."""
+    """Base class of tools that receive validated arguments."""
 
-    def __init__(self, spec: ToolSpec, arguments: type[ArgumentsT]) -> None:
-        self.spec = spec
+    def __init__(
+        self, name: str, description: str, arguments: type[ArgumentsT], *, read_only: bool = False
+    ) -> None:
+        schema = arguments_schema(arguments)
+        self.spec = ToolSpec(
+            name=name, description=description, input_schema=schema, read_only=read_only
+        )
         self._arguments = arguments
 
     def permissions(
         self, arguments: Mapping[str, Any], context: ToolContext
     ) -> Sequence[PermissionRequest]:
-        """Say what the call is about to do.
+        """Validate the arguments and list the permission requests of a call.
 
         Raises:
             ToolInputError: If the arguments do not fit.
         """
-        return self.asks(validate_arguments(self._arguments, arguments, self.spec.name), context)
+        return self.required_permissions(
+            validate_arguments(self._arguments, arguments, self.spec.name), context
+        )
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
-        """Do it.
+        """Validate the arguments and execute the call.
 
         Raises:
             ToolInputError: If the arguments do not fit.
             ToolFailedError: If it could not be done.
         """
         read = validate_arguments(self._arguments, arguments, self.spec.name)
-        return await self.act(read, context)
+        return await self.run(read, context)
 
     @abstractmethod
-    def asks(self, arguments: ArgumentsT, context: ToolContext) -> Sequence[PermissionRequest]:
-        """What must be allowed before `act`."""
+    def required_permissions(
+        self, arguments: ArgumentsT, context: ToolContext
+    ) -> Sequence[PermissionRequest]:
+        """List what must be allowed before `run`."""
         ...
 
     @abstractmethod
-    async def act(self, arguments: ArgumentsT, context: ToolContext) -> ToolResult:
-        """Do it."""
+    async def run(self, arguments: ArgumentsT, context: ToolContext) -> ToolResult:
+        """Execute the call."""
         ...
 
 
 @cache
 def arguments_schema(arguments: type[BaseModel]) -> dict[str, Any]:
-    """The JSON schema that a model is shown: no titles, which cost tokens and say nothing."""
+    """Return the JSON schema without titles, which cost tokens and carry no information."""
     return _without_titles(arguments.model_json_schema())
 
 
@@ -95,10 +104,10 @@ def _without_nested_titles(value: Any) -> Any:
 def validate_arguments(
     model: type[ArgumentsT], arguments: Mapping[str, Any], name: str
 ) -> ArgumentsT:
-    """Check what a model sent; null stands for an optional argument that is not given.
+    """Validate arguments from the model; null means that an optional argument is absent.
 
     Raises:
-        ToolInputError: With every argument that does not fit, in words that help to mend it.
+        ToolInputError: With every invalid argument, worded so that the model can correct it.
     """
     fields = model.model_fields
     optional = {
@@ -121,7 +130,7 @@ def validate_arguments(
 
 
 def _accepted_keys(field: str, facts: FieldInfo) -> list[str]:
-    """The names an argument may be given by, the one of the schema first."""
+    """List the names an argument is accepted by, the one in the schema first."""
     alias = facts.validation_alias
     if isinstance(alias, AliasChoices):
         return [choice for choice in alias.choices if isinstance(choice, str)]

@@ -257,7 +257,7 @@ async def test_the_folder_must_be_one(ground: Path) -> None:
 async def test_a_system_folder_is_no_workspace(ground: Path, folder: str) -> None:
     sandbox = RecordingSandbox()
     facts = context(Path(folder))
-    assert facts.reach == PathScope(write=(Path(folder),))
+    assert facts.scope == PathScope(write=(Path(folder),))
     with pytest.raises(ToolFailedError, match="cannot be a workspace"):
         await use(_tool(sandbox, ground), facts, {"command": "ls"})
     assert sandbox.requests == []

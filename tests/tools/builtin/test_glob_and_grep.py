@@ -260,7 +260,7 @@ def test_a_walk_is_bounded_in_entries_and_depth(tmp_path: Path) -> None:
         walk = FileWalk(deadline=float("inf"))
         assert [found.path for found in walk.files(top)] == [f"f{number}" for number in range(5)]
         assert walk.unreadable == 1
-        walk = FileWalk(deadline=float("inf"), most_entries=66)
+        walk = FileWalk(deadline=float("inf"), max_entries=66)
         assert len(list(walk.files(top))) == 1
         assert walk.stopped == "after 66 entries"
     finally:

@@ -106,7 +106,7 @@ async def test_without_a_reach_nothing_can_be_reached(work: Path) -> None:
     )
     with pytest.raises(ToolInputError, match="nothing"):
         await use(ReadTool(), bare, {"path": "sub"})
-    assert bare.reach == PathScope()
+    assert bare.scope == PathScope()
 
 
 async def test_a_name_too_long_for_the_disk_is_told(work: Path) -> None:
@@ -196,7 +196,7 @@ async def test_a_folder_swapped_for_a_link_after_the_check_leads_nowhere(work: P
     (work.parent / "outside/deep/a.txt").write_text(SECRET, encoding="utf-8")
     with pytest.raises(ToolFailedError), open_parent(place):
         pass
-    with pytest.raises(ToolFailedError), open_directory(folder, makes=True):
+    with pytest.raises(ToolFailedError), open_directory(folder, create=True):
         pass
 
 

@@ -132,7 +132,7 @@ async def test_other_encodings_are_read_told_and_kept(
 ) -> None:
     (tmp_path / "a.txt").write_bytes(data)
     decoded = text_encoding.decode(data)
-    assert (decoded.encoding, decoded.told) == (encoding, told)
+    assert (decoded.encoding, decoded.label) == (encoding, told)
     assert decoded.encode(decoded.text) == data
     text = await _read(tmp_path, path="a.txt")
     assert (f"[The file is written in {told}]" in text) is bool(told)

@@ -1,25 +1,83 @@
-"""`audit` and `runs`: what was changed, and what scripts did."""
+"""`audit`, `runs` and `explain`: the audit log, script runs and traces of chat turns."""
 
 from contextlib import closing
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
+import typer
 
 from apexbridge.audit import AuditLog
-from apexbridge.cli.output import ExitCode, Output, sanitize
+from apexbridge.cli.options import Json, Quiet
+from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.run_store import RunStore, ScriptRun
 
+app = typer.Typer()
+audit_app = typer.Typer(
+    help="Show and verify the audit log of all changes.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(audit_app, name="audit")
 
-def _log(out: Output) -> AuditLog:
-    return AuditLog(out.loaded.data / "audit.jsonl")
+
+@app.command()
+def explain(
+    context: typer.Context,
+    turn: Annotated[str, typer.Argument(help="The turn's id, or its prefix [the last].")] = "",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Trace a chat turn: skills found, listed and refused, tool calls, tokens, times."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        _explain_turn(out, turn)
 
 
-def ls(out: Output, limit: int) -> None:
+@app.command()
+def runs(
+    context: typer.Context,
+    run: Annotated[str, typer.Argument(help="The run's id [list the latest].")] = "",
+    limit: Annotated[
+        int, typer.Option(min=1, max=1_000, help="Number of runs, latest first.")
+    ] = 20,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """List the latest script runs, or show one with the end of its output."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        _show_runs(out, run, limit)
+
+
+@audit_app.command("ls")
+def audit_ls(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Number of records.")] = 20,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """List the latest audit records."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        _list_records(out, limit)
+
+
+@audit_app.command("verify")
+def audit_verify(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
+    """Verify the hash chain of the audit log."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        count = _open_log(out).verify()
+        line = out.text("audit_sound", count=count)
+        out.finish({"records": count}, lambda: out.line(line))
+
+
+def _open_log(out: Output) -> AuditLog:
+    return AuditLog(out.config.data / "audit.jsonl")
+
+
+def _list_records(out: Output, limit: int) -> None:
     """The latest records, the newest last."""
-    records = _log(out).latest(limit)
+    records = _open_log(out).latest(limit)
 
     def render() -> None:
         heads = [out.text("when"), out.text("what"), out.text("facts")]
@@ -36,16 +94,9 @@ def ls(out: Output, limit: int) -> None:
     out.finish({"records": data}, render)
 
 
-def verify(out: Output) -> None:
-    """Say whether the chain holds."""
-    count = _log(out).verify()
-    line = out.text("audit_sound", count=count)
-    out.finish({"records": count}, lambda: out.line(line))
-
-
-def runs(out: Output, run_id: str, limit: int) -> None:
+def _show_runs(out: Output, run_id: str, limit: int) -> None:
     """The latest runs of scripts, the newest first; or one of them, whole."""
-    with closing(RunStore(out.loaded.data / "runs.db")) as store:
+    with closing(RunStore(out.config.data / "runs.db")) as store:
         if not run_id:
             found = store.latest(limit)
             data = {"runs": [asdict(run) for run in found]}
@@ -93,11 +144,11 @@ def _format_time(run: ScriptRun) -> str:
     return datetime.fromtimestamp(run.at).astimezone().isoformat(sep=" ", timespec="seconds")
 
 
-def explain(out: Output, turn: str) -> None:
+def _explain_turn(out: Output, turn: str) -> None:
     """Show the record of a turn; without an id, of the last one."""
 
     async def record() -> dict[str, Any] | None:
-        async with Runtime.open(out.loaded) as runtime:
+        async with Runtime.open(out.config) as runtime:
             return await anyio.to_thread.run_sync(runtime.chat_service.store.turn, turn)
 
     found = anyio.run(record)

@@ -1,4 +1,4 @@
-"""`chat`: one question, or a conversation on the terminal."""
+"""`chat`: one question, or an interactive session on the terminal."""
 
 import signal
 import sys
@@ -6,11 +6,13 @@ import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from typing import Annotated
 
 import anyio
 import typer
 
-from apexbridge.cli.output import ExitCode, Output, sanitize
+from apexbridge.cli.options import Json, Quiet
+from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
 from apexbridge.cli.terminal import ApprovalPrompt, LineReader, TurnDisplay
 from apexbridge.errors import ApexBridgeError
 from apexbridge.runtime import Runtime
@@ -19,6 +21,25 @@ from apexbridge.runtime.watcher import background_tasks
 
 _MAX_CHARS = 1_000_000
 _EXIT_BY_FINISH = {"time": ExitCode.TIMEOUT, "blocked": ExitCode.DENIED}
+
+
+app = typer.Typer()
+
+
+@app.command()
+def chat(
+    context: typer.Context,
+    text: Annotated[str, typer.Argument(help="The question [start a conversation].")] = "",
+    session: Annotated[str, typer.Option(metavar="ID", help="Continue this session.")] = "",
+    model: Annotated[str, typer.Option(help="Use another model than the configured one.")] = "",
+    skill: Annotated[list[str] | None, typer.Option(help="A skill to use; repeatable.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Ask the model, which calls tools and skills until it has the answer."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        options = ChatOptions(text=text, session=session, model=model, skills=tuple(skill or ()))
+        _chat(out, options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +52,7 @@ class ChatOptions:
     skills: tuple[str, ...]
 
 
-def chat(out: Output, order: ChatOptions) -> None:
+def _chat(out: Output, order: ChatOptions) -> None:
     """Answer one question, or talk until the person ends it."""
     is_person = sys.stdin.isatty()
     if order.text or out.as_json or not is_person:
@@ -59,7 +80,7 @@ class _ChatSession:
 async def _open_chat(out: Output, order: ChatOptions) -> AsyncGenerator[_ChatSession]:
     session = order.session or uuid.uuid4().hex[:12]
     screen = TurnDisplay(out, session)
-    async with Runtime.open(out.loaded) as runtime:
+    async with Runtime.open(out.config) as runtime:
         runtime.chat_service.approver = ApprovalPrompt(out, screen)
         yield _ChatSession(runtime=runtime, screen=screen, session=session, order=order)
 
@@ -111,7 +132,7 @@ async def _turn(talk: _ChatSession, text: str) -> signal.Signals | None:
 
 async def _chat_loop(out: Output, order: ChatOptions) -> None:
     async with _open_chat(out, order) as talk:
-        lines = LineReader(out.loaded.data / "chat_history")
+        lines = LineReader(out.config.data / "chat_history")
         out.line(out.text("chat_hello", model=talk.runtime.chat_service.model.name))
         if talk.runtime.chat_service.model.name == EMBEDDED_MODEL:
             out.note(out.text("chat_embedded"))

@@ -1,13 +1,16 @@
-"""`eval`: how well skills are found, whether they trigger, and who is in whose way."""
+"""`eval`: retrieval metrics, trigger checks, skill overlap and description previews."""
 
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
 import anyio
+import typer
 
-from apexbridge.cli.output import ExitCode, Output, sanitize
+from apexbridge.cli.options import Json, Name, Quiet
+from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
 from apexbridge.cli.progress import progress_bar
 from apexbridge.errors import SkillInvalidError
 from apexbridge.evals import interference as coexisting
@@ -29,8 +32,69 @@ from apexbridge.skills.parser import read_skill
 from apexbridge.sources.base import SkillSource
 from apexbridge.sources.folders import FolderSource
 
+app = typer.Typer()
+eval_app = typer.Typer(
+    help="Evaluate retrieval quality; no language model is called.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(eval_app, name="eval")
 
-def retrieval(out: Output, corpus: Path, queries: Path, *, limit: int) -> None:
+
+@eval_app.command("retrieval")
+def eval_retrieval(
+    context: typer.Context,
+    corpus: Annotated[
+        Path, typer.Option(help="Skills as JSON lines: id, name, description, body; .gz, .xz too.")
+    ],
+    queries: Annotated[
+        Path, typer.Option(help="Queries as JSON lines: query, accept (a list of ids), lang.")
+    ],
+    limit: Annotated[
+        int, typer.Option(min=1, max=1_000, help="Rank cutoff for MRR; at least 10.")
+    ] = 10,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure hit rate, recall and MRR on a corpus of skills."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        _evaluate_retrieval(out, corpus, queries, limit=limit)
+
+
+@eval_app.command("triggers")
+def eval_triggers(
+    context: typer.Context,
+    skills: Annotated[list[str], typer.Argument(help="Names of skills, or their folders.")],
+    limit: Annotated[int, typer.Option(min=1, max=50, help="Rank that counts as triggered.")] = 5,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Check skills against their evals/eval_queries.json; exit 8 if a query fails."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        _evaluate_triggers(out, skills, limit=limit)
+
+
+@eval_app.command("coexistence")
+def eval_coexistence(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
+    """Find skills that outrank others on their own queries, and near duplicates."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        _evaluate_coexistence(out)
+
+
+@eval_app.command("preview")
+def eval_preview(
+    context: typer.Context,
+    skill: Name,
+    description: Annotated[str, typer.Option(metavar="TEXT", help="The description to try.")],
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Preview how another description changes the ranks; nothing is saved."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        print_preview(out, skill, description)
+
+
+def _evaluate_retrieval(out: Output, corpus: Path, queries: Path, *, limit: int) -> None:
     """Measure the search that settings choose, on someone's skills and queries."""
     skills = read_corpus(corpus)
     asked = read_queries(queries, {skill.id for skill in skills})
@@ -59,7 +123,7 @@ def retrieval(out: Output, corpus: Path, queries: Path, *, limit: int) -> None:
 async def _measure(
     out: Output, skills: Sequence[CorpusSkill], queries: Sequence[EvalQuery], limit: int
 ) -> RetrievalReport:
-    embedder = create_embedder(out.loaded.settings.index, out.loaded)
+    embedder = create_embedder(out.config.settings.index, out.config)
     try:
         with progress_bar(out) as watch:
             index = await build_index(skills, embedder, watch=watch)
@@ -90,7 +154,7 @@ def _figures(figures: Metrics) -> dict[str, object]:
     }
 
 
-def triggers(out: Output, wanted: Sequence[str], *, limit: int) -> None:
+def _evaluate_triggers(out: Output, wanted: Sequence[str], *, limit: int) -> None:
     """Check each skill against the queries in its own folder."""
     reports = anyio.run(_try_all, out, wanted, limit)
     failed = any(not one.passed for report in reports for one in report.queries)
@@ -141,8 +205,8 @@ def _number(value: float | None) -> str:
 async def _try_all(
     out: Output, wanted: Sequence[str], limit: int
 ) -> list[triggering.TriggerReport]:
-    threshold = out.loaded.settings.index.threshold
-    async with Runtime.open(out.loaded) as runtime:
+    threshold = out.config.settings.index.threshold
+    async with Runtime.open(out.config) as runtime:
         index = await _index(out, runtime)
         reports = list[triggering.TriggerReport]()
         for written in wanted:
@@ -190,7 +254,7 @@ def _in_folder(runtime: Runtime, folder: Path) -> tuple[Skill, SkillSource]:
     return reading.skill, source
 
 
-def coexistence(out: Output) -> None:
+def _evaluate_coexistence(out: Output) -> None:
     """Show who takes whose queries, and who is nearly the same."""
     found = anyio.run(_coexist, out)
 
@@ -221,13 +285,13 @@ def _thefts(found: coexisting.CoexistenceReport) -> Iterator[Sequence[str]]:
 
 
 async def _coexist(out: Output) -> coexisting.CoexistenceReport:
-    async with Runtime.open(out.loaded) as runtime:
+    async with Runtime.open(out.config) as runtime:
         index = await _index(out, runtime)
         with progress_bar(out, "comparing") as watch:
             return await coexisting.measure_coexistence(index, watch=watch)
 
 
-def preview(out: Output, name: str, description: str) -> None:
+def print_preview(out: Output, name: str, description: str) -> None:
     """Show what another description would do."""
     found = anyio.run(_preview, out, name, description)
 
@@ -248,6 +312,6 @@ def preview(out: Output, name: str, description: str) -> None:
 
 
 async def _preview(out: Output, name: str, description: str) -> previewing.DescriptionPreview:
-    async with Runtime.open(out.loaded) as runtime:
+    async with Runtime.open(out.config) as runtime:
         with progress_bar(out) as watch:
             return await runtime.index_service.preview_description(name, description, watch=watch)

@@ -1,4 +1,4 @@
-"""`ls --long`: skills with version, state, size and findings, by pages."""
+"""`ls --long` and `ls --budget`: paginated details, and the listing budget of a model."""
 
 import time
 
@@ -16,7 +16,7 @@ def ls_long(out: Output, *, text: str, origin: str, after: str, limit: int) -> N
     """Show one page."""
 
     async def asked() -> SkillPage:
-        async with Runtime.open(out.loaded) as runtime:
+        async with Runtime.open(out.config) as runtime:
             wanted = ListFilter(text=text, origin=origin, after=after, limit=limit)
             return await runtime.manager.list(wanted)
 
@@ -105,8 +105,8 @@ def ls_budget(out: Output, *, window: int, request: str) -> None:
 
 
 async def _listing(out: Output, budget: ListingBudget, request: str) -> Listing:
-    async with Runtime.open(out.loaded) as runtime:
-        awake = PathActivation(out.loaded.project).visible(runtime.catalog.snapshot.skills)
+    async with Runtime.open(out.config) as runtime:
+        awake = PathActivation(out.config.project).visible(runtime.catalog.snapshot.skills)
         usage = await anyio.to_thread.run_sync(runtime.usage.scores, time.time())
         relevance = dict[str, float]()
         if request:

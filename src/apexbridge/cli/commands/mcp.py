@@ -1,4 +1,4 @@
-"""`mcp`: the door for MCP clients, on standard streams. Standard output is the protocol's."""
+"""`mcp`: MCP server over stdio. Standard output belongs to the protocol."""
 
 import logging
 import os
@@ -6,13 +6,24 @@ import signal
 import sys
 
 import anyio
+import typer
 
-from apexbridge.cli.output import Output
+from apexbridge.cli.options import Quiet
+from apexbridge.cli.output import Output, command_output
 from apexbridge.mcp_server.transports import serve_stdio
 from apexbridge.runtime import Runtime
 
+app = typer.Typer()
 
-def mcp(out: Output) -> None:
+
+@app.command()
+def mcp(context: typer.Context, quiet: Quiet = False) -> None:
+    """Serve skills to an MCP client over stdio."""
+    with command_output(context, json=False, quiet=quiet) as out:
+        _serve_stdio(out)
+
+
+def _serve_stdio(out: Output) -> None:
     """Serve until the client goes, or until this process is asked to end."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     if sys.stdin.isatty():
@@ -37,7 +48,7 @@ async def _serve(out: Output) -> bool:
 
         tasks.start_soon(stop)
         try:
-            async with Runtime.open(out.loaded, lives=True) as runtime:
+            async with Runtime.open(out.config, lives=True) as runtime:
                 await serve_stdio(runtime)
         except Exception as error:  # noqa: BLE001  # raised below, where no group wraps it
             failures.append(error)

@@ -1,16 +1,19 @@
-"""`migrate`: skills that lie in other layouts become installed ones."""
+"""`migrate`: install skills from other clients' and older versions' folders."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import anyio
 import anyio.to_thread
+import typer
 
 from apexbridge.cli.commands.scan import print_findings
-from apexbridge.cli.output import ExitCode, Output, sanitize
+from apexbridge.cli.options import AllowFindings, DryRun, Json, Quiet, Yes
+from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
 from apexbridge.cli.progress import progress_bar
 from apexbridge.errors import PermissionDeniedError, StorageError
 from apexbridge.lifecycle.migration import (
@@ -43,33 +46,54 @@ _EXITS: dict[MigrationOutcome, ExitCode] = {
 }
 
 
+app = typer.Typer()
+
+
+@app.command()
+def migrate(
+    context: typer.Context,
+    places: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FOLDER]...", help="Folders of skills, skills, or zips [the default folders]."
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    allow_findings: AllowFindings = False,
+    yes: Yes = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Install skills from other layouts; the originals are not changed."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        options = MigrateOptions(
+            places=tuple(places or ()), dry_run=dry_run, allow_findings=allow_findings, yes=yes
+        )
+        for place in options.places:
+            if not place.exists():
+                raise StorageError(code="path_missing", path=place)
+        anyio.run(_migrate, out, options)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrateOptions:
     """Where to look, and how readily to install what is found."""
 
     places: tuple[Path, ...]
     dry_run: bool
-    despite_findings: bool
+    allow_findings: bool
     yes: bool
 
 
-def migrate(out: Output, order: MigrateOptions) -> None:
-    """Say what would become of each skill, ask, and install those that can be."""
-    for place in order.places:
-        if not place.exists():
-            raise StorageError(code="path_missing", path=place)
-    anyio.run(_migrate, out, order)
-
-
 async def _migrate(out: Output, order: MigrateOptions) -> None:
-    async with Runtime.open(out.loaded) as runtime:
+    async with Runtime.open(out.config) as runtime:
         places = order.places or default_folders(runtime)
         verdicts = await _evaluate_candidates(out, runtime, order, places)
         is_to_do = any(verdict.fate in INSTALLABLE for verdict in verdicts) and not order.dry_run
         if is_to_do and not order.yes:
             _print_report(out, verdicts)
             count = sum(verdict.fate in INSTALLABLE for verdict in verdicts)
-            if not out.asks("migrate_ask", count=count):
+            if not out.confirm("migrate_ask", count=count):
                 raise PermissionDeniedError(code="not_agreed")
         if is_to_do:
             with progress_bar(out, "migrating") as watch:
@@ -82,7 +106,7 @@ async def _migrate(out: Output, order: MigrateOptions) -> None:
 async def _evaluate_candidates(
     out: Output, runtime: Runtime, order: MigrateOptions, places: Sequence[Path]
 ) -> tuple[MigrationResult, ...]:
-    chosen = out.loaded.settings.skills
+    chosen = out.config.settings.skills
     limits = ScanLimits(max_depth=chosen.max_depth, max_folders=chosen.max_folders)
     terms = MigrationRules(
         store=runtime.store,
@@ -151,7 +175,7 @@ def _exit(verdicts: Sequence[MigrationResult]) -> ExitCode:
 
 
 def _block_level(runtime: Runtime, order: MigrateOptions) -> RiskLevel | None:
-    return None if order.despite_findings else runtime.manager.policy.blocks_at
+    return None if order.allow_findings else runtime.manager.policy.blocks_at
 
 
 def _hidden(runtime: Runtime, verdicts: Sequence[MigrationResult]) -> Iterator[str]:
@@ -176,7 +200,7 @@ def _print_report(out: Output, verdicts: Sequence[MigrationResult]) -> None:
         if verdict.fate in {"invalid", "failed"}:
             out.line(f"{sanitize(verdict.candidate.path)}:")
             for problem in verdict.problems:
-                out.problem_lines(problem)
+                out.print_problem(problem)
         elif verdict.fate == "dangerous" and verdict.report is not None:
             out.line(f"{sanitize(verdict.candidate.path)}:")
             print_findings(out, verdict.name, verdict.report)
@@ -219,7 +243,7 @@ def _to_json(out: Output, verdict: MigrationResult) -> dict[str, object]:
         "other": verdict.other or None,
         "sha256": verdict.sha256 or None,
         "holds": list(verdict.holds),
-        "problems": [out.problem(problem) for problem in verdict.problems],
+        "problems": [out.problem_to_json(problem) for problem in verdict.problems],
         "findings": [f"{f.rule} {f.level} {f.path}:{f.line}" for f in report.findings]
         if report
         else [],

@@ -1,21 +1,105 @@
-"""`init`, `validate` and `pack`: what skill authors do."""
+"""`init`, `validate` and `pack`: author, check and package a skill."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Annotated, Literal
 
-from apexbridge.cli import scaffold
-from apexbridge.cli.output import ExitCode, Output, sanitize
+import typer
+
+from apexbridge import locales
+from apexbridge.cli.options import DryRun, Json, Quiet
+from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
 from apexbridge.errors import ArchiveError, SkillInvalidError, StorageError
 from apexbridge.lifecycle.zip import archive
+from apexbridge.locales import Language
 from apexbridge.paths import commit_dir, create_bytes, replace_bytes
 from apexbridge.skills import names
 from apexbridge.skills.document import SKILL_MD
-from apexbridge.skills.editor import edit_description
+from apexbridge.skills.editor import edit_description, quote
 from apexbridge.skills.model import Problem
-from apexbridge.skills.validator import Level, Package, open_folder
+from apexbridge.skills.validator import PLACEHOLDER, Level, Package, open_folder
 from apexbridge.skills.validator import validate as check
+
+_SCRIPTS = {
+    "python": (
+        "scripts/main.py",
+        '#!/usr/bin/env python3\n"""{title}."""\n\nimport sys\n\n\n'
+        "def main(arguments: list[str]) -> int:\n"
+        '    """Print what was asked for."""\n'
+        '    print("{name}:", *arguments)\n    return 0\n\n\n'
+        'if __name__ == "__main__":\n    sys.exit(main(sys.argv[1:]))\n',
+    ),
+    "bash": (
+        "scripts/main.sh",
+        '#!/usr/bin/env bash\n# {title}.\nset -euo pipefail\n\necho "{name}: $*"\n',
+    ),
+    "node": (
+        "scripts/main.mjs",
+        '#!/usr/bin/env node\n// {title}.\n\nconsole.log("{name}:", ...process.argv.slice(2));\n',
+    ),
+}
+
+app = typer.Typer()
+
+
+@app.command()
+def init(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The new skill's name.")],
+    into: Annotated[Path, typer.Option("--in", help="The parent folder.")] = Path(),
+    description: Annotated[str, typer.Option(help="What it does and when to use it.")] = "",
+    script: Annotated[
+        Literal["none", "python", "bash", "node"], typer.Option(help="Add a script template.")
+    ] = "none",
+    dry_run: DryRun = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Create a new skill from a template."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        new = NewSkill(name=name, into=into, description=description, script=script)
+        _init(out, new, dry_run=dry_run)
+
+
+@app.command()
+def validate(
+    context: typer.Context,
+    paths: Annotated[list[Path], typer.Argument(help="Skill folders, folders of them, or zips.")],
+    level: Annotated[
+        Literal["compat", "spec"],
+        typer.Option(help="compat: what ApexBridge accepts; spec: the Agent Skills format alone."),
+    ] = "compat",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Validate skills and report every problem."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        _validate(out, paths, level)
+
+
+@app.command()
+def pack(
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(help="The skill's folder.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The zip file to write [NAME.zip].")
+    ] = None,
+    with_evals: Annotated[bool, typer.Option(help="Include the evals folder.")] = False,
+    dry_run: DryRun = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Overwrite an existing file without asking.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Pack a skill into a zip, reproducibly: equal folders give equal bytes."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        options = PackOptions(
+            root=path, output=output, with_evals=with_evals, dry_run=dry_run, replace=yes
+        )
+        _pack(out, options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +112,7 @@ class NewSkill:
     script: str
 
 
-def init(out: Output, request: NewSkill, *, dry_run: bool) -> None:
+def _init(out: Output, request: NewSkill, *, dry_run: bool) -> None:
     """Make a new skill folder, whole or not at all."""
     name = names.normalise(request.name)
     broken = names.name_problems(name, SKILL_MD)
@@ -39,7 +123,7 @@ def init(out: Output, request: NewSkill, *, dry_run: bool) -> None:
     target = request.into / name
     if target.exists() or target.is_symlink():
         raise StorageError(code="path_exists", path=target)
-    made = scaffold.files(name, request.script, out.language)
+    made = _scaffold_files(name, request.script, out.language)
     contents = {path: (text.encode(), mode) for path, (text, mode) in made.items()}
     if request.description:
         data, mode = contents[SKILL_MD]
@@ -57,6 +141,21 @@ def init(out: Output, request: NewSkill, *, dry_run: bool) -> None:
     out.finish({"path": target, "files": list(contents), "dry_run": dry_run}, render)
 
 
+def _scaffold_files(name: str, script: str, language: Language) -> dict[str, tuple[str, int]]:
+    """Files of a new skill: text and permission bits by path."""
+    title = name.replace("-", " ").capitalize()
+    made = dict[str, tuple[str, int]]()
+    run = ""
+    if script in _SCRIPTS:
+        path, source = _SCRIPTS[script]
+        made[path] = (source.format(title=title, name=name), 0o755)
+        run = locales.text("scaffold", "run_step", language, path=path)
+    description = locales.text("scaffold", "description", language, placeholder=PLACEHOLDER)
+    fields = {"name": name, "title": title, "description": quote(description), "script": run}
+    text = locales.text("scaffold", "skill_md", language, **fields)
+    return {"SKILL.md": (text, 0o644), **made}
+
+
 def _write(target: Path, contents: dict[str, tuple[bytes, int]]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".apexbridge-", dir=target.parent) as place:
@@ -67,7 +166,7 @@ def _write(target: Path, contents: dict[str, tuple[bytes, int]]) -> None:
         commit_dir(built, target)
 
 
-def validate(out: Output, paths: Sequence[Path], level: Level) -> None:
+def _validate(out: Output, paths: Sequence[Path], level: Level) -> None:
     """Check every skill that the paths lead to."""
     reports = [
         (str(place), _problems(place, level)) for path in paths for place in _skills_at(path)
@@ -81,13 +180,13 @@ def validate(out: Output, paths: Sequence[Path], level: Level) -> None:
             warnings = len(found) - errors
             out.line(out.text(key, name=place, errors=errors, warnings=warnings))
             for problem in found:
-                out.problem_lines(problem)
+                out.print_problem(problem)
 
     data = [
         {
             "path": place,
             "ok": not any(problem.severity == "error" for problem in found),
-            "problems": [out.problem(problem) for problem in found],
+            "problems": [out.problem_to_json(problem) for problem in found],
         }
         for place, found in reports
     ]
@@ -140,7 +239,7 @@ class PackOptions:
     replace: bool
 
 
-def pack(out: Output, order: PackOptions) -> None:
+def _pack(out: Output, order: PackOptions) -> None:
     """Validate, then pack; a skill with errors is not packed."""
     if not order.root.is_dir():
         raise StorageError(code="path_missing", path=order.root)
@@ -159,13 +258,13 @@ def pack(out: Output, order: PackOptions) -> None:
     def render() -> None:
         out.line(out.text(key, count=len(files), path=target, size=len(data)))
         for problem in found:
-            out.problem_lines(problem)
+            out.print_problem(problem)
 
     report = {
         "path": target,
         "bytes": len(data),
         "files": [str(entry.path) for entry in files],
-        "problems": [out.problem(problem) for problem in found],
+        "problems": [out.problem_to_json(problem) for problem in found],
         "dry_run": order.dry_run,
     }
     out.finish(report, render)

@@ -1,18 +1,74 @@
-"""`run`: a skill's script, in the sandbox, with its output as it comes."""
+"""`run`: execute a skill's script in the sandbox and stream its output."""
 
 import os
 import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import anyio
+import typer
 
 from apexbridge.activation.scripts import ScriptCall
-from apexbridge.cli.output import ExitCode, Output
+from apexbridge.cli.options import Json, Name, Quiet
+from apexbridge.cli.output import ExitCode, Output, command_output
 from apexbridge.errors import PermissionDeniedError
 from apexbridge.paths import create_bytes, safe_join
 from apexbridge.runtime import Runtime
 from apexbridge.sandbox.base import ExecutionResult
+
+app = typer.Typer()
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def run(
+    context: typer.Context,
+    name: Name,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SCRIPT] [-- ARGUMENTS]", help="The script and its arguments."),
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--input", "-i", help="Copy a file into the workspace; repeatable."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Save the files it creates in a folder.")
+    ] = None,
+    timeout: Annotated[float | None, typer.Option(help="Timeout in seconds.")] = None,
+    network: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HOST", help="Allow network access to this host; repeatable."),
+    ] = None,
+    unsafe: Annotated[
+        bool,
+        typer.Option("--unsafe-no-sandbox", help="Run it without isolation; this is audited."),
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a skill's script in the sandbox: apexbridge run [OPTIONS] SKILL [SCRIPT] [-- ARGS]."""
+    script, arguments = _split_arguments(words or [])
+    with command_output(context, json=json, quiet=quiet) as out:
+        options = RunOptions(
+            name=name,
+            script=script,
+            arguments=tuple(arguments),
+            inputs=tuple(file or ()),
+            output=output,
+            timeout=timeout,
+            hosts=tuple(network or ()),
+            is_unsafe=unsafe,
+        )
+        _run(out, options)
+
+
+def _split_arguments(words: list[str]) -> tuple[str, list[str]]:
+    """Split at `--`: the script before it, the script's arguments behind it."""
+    mark = words.index("--") if "--" in words else len(words)
+    if mark > 1:
+        raise typer.BadParameter("put '--' before the script's arguments")
+    return (words[0] if mark else ""), words[mark + 1 :]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +85,7 @@ class RunOptions:
     is_unsafe: bool
 
 
-def run(out: Output, order: RunOptions) -> None:
+def _run(out: Output, order: RunOptions) -> None:
     """Run the script; its output goes through as it comes, unless JSON or quiet was asked for."""
     result = anyio.run(_run_until_signal, out, order)
     saved = _save(result, order.output)
@@ -73,7 +129,7 @@ async def _run_until_signal(out: Output, order: RunOptions) -> ExecutionResult:
 
 
 async def _execute(out: Output, order: RunOptions) -> ExecutionResult:
-    async with Runtime.open(out.loaded) as runtime:
+    async with Runtime.open(out.config) as runtime:
         limits = runtime.script_runner.limits()
         if order.timeout is not None:
             limits = replace(limits, wall_seconds=order.timeout)

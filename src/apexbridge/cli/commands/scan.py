@@ -1,12 +1,15 @@
-"""`scan`: what looks dangerous in skills."""
+"""`scan`: run the security scanner over skills."""
 
 import json
 import tempfile
 from pathlib import Path
+from typing import Annotated, Literal
 
 import anyio
+import typer
 
-from apexbridge.cli.output import ExitCode, Output, sanitize
+from apexbridge.cli.options import Json, Quiet
+from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
 from apexbridge.errors import SkillNotFoundError
 from apexbridge.lifecycle.scan_results import scan_folder
 from apexbridge.lifecycle.zip.archive import extract_archive
@@ -17,7 +20,29 @@ from apexbridge.scanner.rules import RISK_LEVELS, RiskLevel
 Known = dict[str, tuple[str, Path | None]]
 
 
-def scan(out: Output, targets: list[str], *, fail_at: RiskLevel, as_sarif: bool) -> None:
+app = typer.Typer()
+
+
+@app.command()
+def scan(
+    context: typer.Context,
+    targets: Annotated[list[str], typer.Argument(help="Skills by name, folders, or zips.")],
+    fail_at: Annotated[
+        Literal["info", "review", "warn", "block"],
+        typer.Option(help="Fail on findings of this level or higher."),
+    ] = "warn",
+    sarif: Annotated[
+        bool, typer.Option("--sarif", help="Print a SARIF log; one target only.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Scan skills for prompt injection, exfiltration and malicious code. Nothing is executed."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        _scan(out, targets, fail_at=fail_at, as_sarif=sarif)
+
+
+def _scan(out: Output, targets: list[str], *, fail_at: RiskLevel, as_sarif: bool) -> None:
     """Look at each target, and fail if one is as bad as `fail_at` or worse."""
     known = anyio.run(_installed_skills, out)
     reports = {target: _report(target, known) for target in targets}
@@ -39,7 +64,7 @@ def scan(out: Output, targets: list[str], *, fail_at: RiskLevel, as_sarif: bool)
 
 
 async def _installed_skills(out: Output) -> Known:
-    async with Runtime.open(out.loaded) as runtime:
+    async with Runtime.open(out.config) as runtime:
         return {skill.name: (skill.summary, skill.root) for skill in runtime.catalog.skills}
 
 

@@ -1,12 +1,15 @@
-"""`find` and `index`: which skill fits, why, and how the index stands."""
+"""`find` and `index`: hybrid search, score explanations and index maintenance."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Annotated
 
 import anyio
+import typer
 
-from apexbridge.cli.output import ExitCode, Output, sanitize
+from apexbridge.cli.options import Json, Quiet
+from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
 from apexbridge.cli.progress import progress_bar
 from apexbridge.errors import RetrievalError
 from apexbridge.retrieval.results import Hit, IndexStatus, ScoreParts, SearchResults, SyncReport
@@ -14,6 +17,56 @@ from apexbridge.runtime import Runtime
 
 _BAR = 8
 _NAMES_SHOWN = 10
+
+
+app = typer.Typer()
+index_app = typer.Typer(
+    help="Inspect and rebuild the search index.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(index_app, name="index")
+
+
+@app.command()
+def find(
+    context: typer.Context,
+    query: Annotated[str, typer.Argument(help="The task, in natural language.")],
+    en: Annotated[str, typer.Option(metavar="TEXT", help="The query in English.")] = "",
+    zh: Annotated[str, typer.Option(metavar="TEXT", help="The query in Chinese.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Number of skills to show.")] = 5,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the components of each score.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Search skills by meaning and keywords, in English or Chinese."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        request = SearchRequest(query=query, english=en, chinese=zh, limit=limit)
+        _find(out, request, explain=explain)
+
+
+@index_app.command("status")
+def index_status(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
+    """Compare the index with the skills by name and hash."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        found = anyio.run(_status, out, False)
+        out.finish(asdict(found), lambda: _print_status(out, found))
+
+
+@index_app.command("verify")
+def index_verify(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
+    """Read every index entry and compare it with the skills; exit 8 on a mismatch."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        found = anyio.run(_status, out, True)
+        code = ExitCode.OK if found.is_sound else ExitCode.FINDINGS
+        out.finish(asdict(found), lambda: _print_status(out, found), code)
+
+
+@index_app.command("rebuild")
+def index_rebuild(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
+    """Rebuild every index entry."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        _rebuild_index(out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +79,10 @@ class SearchRequest:
     limit: int
 
 
-def find(out: Output, request: SearchRequest, *, explain: bool) -> None:
+def _find(out: Output, request: SearchRequest, *, explain: bool) -> None:
     """Show the skills that fit best; that none fits is an answer, not a failure."""
-    results, descriptions = anyio.run(_find, out, request)
-    threshold = out.loaded.settings.index.threshold
+    results, descriptions = anyio.run(_search, out, request)
+    threshold = out.config.settings.index.threshold
 
     def render() -> None:
         if results.problem is not None:
@@ -68,8 +121,8 @@ def find(out: Output, request: SearchRequest, *, explain: bool) -> None:
     out.finish(found, render, ExitCode.OK if results.searched else ExitCode.NOT_FOUND)
 
 
-async def _find(out: Output, request: SearchRequest) -> tuple[SearchResults, Mapping[str, str]]:
-    async with Runtime.open(out.loaded) as runtime:
+async def _search(out: Output, request: SearchRequest) -> tuple[SearchResults, Mapping[str, str]]:
+    async with Runtime.open(out.config) as runtime:
         with progress_bar(out) as watch:
             await runtime.index_service.sync(watch)
         results = await runtime.search(
@@ -157,25 +210,12 @@ def _as_json(out: Output, problem: RetrievalError | None) -> dict[str, str] | No
     return {"code": problem.code, "message": said.message, "hint": said.hint}
 
 
-def status(out: Output) -> None:
-    """Show how the index stands; whatever it is, telling it is no failure."""
-    found = anyio.run(_status, out, False)
-    out.finish(asdict(found), lambda: _status_lines(out, found))
-
-
-def verify(out: Output) -> None:
-    """Show how the index stands after reading all of it."""
-    found = anyio.run(_status, out, True)
-    code = ExitCode.OK if found.is_sound else ExitCode.FINDINGS
-    out.finish(asdict(found), lambda: _status_lines(out, found), code)
-
-
 async def _status(out: Output, is_thorough: bool) -> IndexStatus:
-    async with Runtime.open(out.loaded) as runtime:
+    async with Runtime.open(out.config) as runtime:
         return await runtime.index_service.status(is_thorough=is_thorough)
 
 
-def _status_lines(out: Output, found: IndexStatus) -> None:
+def _print_status(out: Output, found: IndexStatus) -> None:
     out.line(out.text("index_embedder", name=found.embedder, dimensions=found.dimensions))
     out.line(out.text("index_store", store=found.store, path=found.path, bytes=found.bytes))
     out.line(out.text("index_rows", rows=found.rows, skills=found.skills))
@@ -199,7 +239,7 @@ def _first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
 
 
-def rebuild(out: Output) -> None:
+def _rebuild_index(out: Output) -> None:
     """Make every entry anew; skills that could not be embedded are a failure."""
     report = anyio.run(_rebuild, out)
 
@@ -223,7 +263,7 @@ def rebuild(out: Output) -> None:
 
 
 async def _rebuild(out: Output) -> SyncReport:
-    async with Runtime.open(out.loaded) as runtime:
+    async with Runtime.open(out.config) as runtime:
         with progress_bar(out) as watch:
             report = await runtime.index_service.sync(watch, everything=True)
         # A command that ends at once leaves the model's tags to a server; this one may wait.

@@ -1,16 +1,19 @@
-"""`serve`: the HTTP door, and MCP's beside it."""
+"""`serve`: HTTP server with the MCP endpoint mounted."""
 
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Annotated
 
 import anyio
+import typer
 
 from apexbridge.api_keys import create_first_key
 from apexbridge.cli.commands.keys import open_key_store
-from apexbridge.cli.output import Output
+from apexbridge.cli.options import Json, Quiet
+from apexbridge.cli.output import Output, command_output
 from apexbridge.errors import ConfigError
 from apexbridge.mcp_server.transports import mcp_mount
 from apexbridge.runtime import Runtime
@@ -19,11 +22,34 @@ from apexbridge.server.error_responses import unwrap_group
 from apexbridge.server.logs import configure_logging
 from apexbridge.server.request_guard import is_loopback
 
+app = typer.Typer()
 
-def serve(out: Output) -> None:
+
+@app.command()
+def serve(
+    context: typer.Context,
+    host: Annotated[str, typer.Option(help="The address to bind [server.host].")] = "",
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="The port; 0 for any free one [server.port]."),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Serve chat, skills, MCP and the console over HTTP."""
+    given = {"host": host} if host else {}
+    if port is not None:
+        given["port"] = str(port)
+    if given:
+        context.obj = {**context.obj, "server": {**context.obj.get("server", {}), **given}}
+    with command_output(context, json=json, quiet=quiet) as out:
+        _serve_http(out)
+
+
+def _serve_http(out: Output) -> None:
     """Serve until told to stop."""
-    settings = out.loaded.settings.server
-    if not is_loopback(settings.host) and not open_key_store(out.loaded).has_any():
+    settings = out.config.settings.server
+    if not is_loopback(settings.host) and not open_key_store(out.config).has_any():
         raise ConfigError(code="bind_needs_key", host=settings.host)
     configure_logging(sys.stderr)
     fast = {"use_uvloop": sys.platform != "win32"}
@@ -37,7 +63,7 @@ def serve(out: Output) -> None:
 
 
 async def _serve(out: Output) -> signal.Signals | None:
-    loaded, mounts = out.loaded, dict[str, uvicorn_server.MountedApp]()
+    loaded, mounts = out.config, dict[str, uvicorn_server.MountedApp]()
     settings = loaded.settings.server
     async with (
         Runtime.open(loaded, lives=True, is_server=True) as runtime,
@@ -48,7 +74,7 @@ async def _serve(out: Output) -> signal.Signals | None:
         at_stop = list[Callable[[], None]]()
         if settings.mcp:
             mounts["/mcp"] = mcp = await stack.enter_async_context(mcp_mount(runtime, settings))
-            at_stop.append(mcp.stop_telling)
+            at_stop.append(mcp.close_subscriptions)
         return await uvicorn_server.serve(
             runtime,
             settings,

@@ -1,20 +1,94 @@
-"""`ls` and `show`: which skills there are, and what one of them is."""
+"""`ls` and `show`: list the catalog, and show one skill with its precedence."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import anyio
+import typer
 
 from apexbridge.catalog.prompt_formats import available_skills_xml
 from apexbridge.catalog.snapshot import Snapshot, matches_text
-from apexbridge.cli.output import Output, sanitize
+from apexbridge.cli.commands import listing
+from apexbridge.cli.options import Json, Name, Quiet
+from apexbridge.cli.output import Output, command_output, sanitize
 from apexbridge.runtime import Runtime
 from apexbridge.skills import tree
 from apexbridge.skills.model import Problem, Skill
 
 _NOT_CALLABLE = frozenset({"asleep", "users_only"})
 """What keeps the model from calling a skill; one that nobody approved can be called and read."""
+
+
+app = typer.Typer()
+
+OriginName = Literal[
+    "managed", "user", "project", "installed", "additional", "bundled", "plugin", "mcp", "remote",
+    "legacy",
+]  # fmt: skip
+
+
+@app.command()
+def ls(
+    context: typer.Context,
+    origin: Annotated[OriginName | None, typer.Option(help="Only skills of this origin.")] = None,
+    every: Annotated[
+        bool, typer.Option("--all", "-a", help="Include shadowed and disabled skills.")
+    ] = False,
+    text: Annotated[
+        str, typer.Option("--filter", help="Only skills with this in their name or description.")
+    ] = "",
+    long: Annotated[
+        bool, typer.Option("--long", "-l", help="Show version, size and findings, paginated.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="With --long: page size.")] = 50,
+    after: Annotated[
+        str, typer.Option(metavar="NAME", help="With --long: start after this skill.")
+    ] = "",
+    problems: Annotated[bool, typer.Option("--problems", help="List the problems.")] = False,
+    xml: Annotated[
+        bool, typer.Option("--xml", help="Print the <available_skills> block for a prompt.")
+    ] = False,
+    budget: Annotated[
+        bool, typer.Option("--budget", help="Show how the listing budget is spent.")
+    ] = False,
+    window: Annotated[
+        int, typer.Option(min=1, help="With --budget: the model's context window, in tokens.")
+    ] = 200_000,
+    request: Annotated[
+        str, typer.Option("--for", metavar="REQUEST", help="With --budget: rank for this request.")
+    ] = "",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """List the available skills."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        if budget:
+            listing.ls_budget(out, window=window, request=request)
+        elif long:
+            listing.ls_long(out, text=text, origin=origin or "", after=after, limit=limit)
+        else:
+            query = SkillQuery(
+                origin=origin or "", text=text, every=every, problems=problems, xml=xml
+            )
+            _list_skills(out, query)
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    name: Name,
+    body: Annotated[bool, typer.Option("--body", help="Print the instructions too.")] = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="Explain precedence and who can invoke the skill.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show one skill: fields, files, hash, problems."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        _show_skill(out, name, body=body, why=why)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +107,7 @@ class SkillQuery:
         return self.origin in ("", skill.provenance.origin) and matches_text(skill, self.text)
 
 
-def ls(out: Output, look: SkillQuery) -> None:
+def _list_skills(out: Output, look: SkillQuery) -> None:
     """List the skills, or what is wrong with them."""
     catalog = anyio.run(_load_snapshot, out)
     skills = [s for s in catalog.skills if look.shows(s)]
@@ -55,13 +129,13 @@ def ls(out: Output, look: SkillQuery) -> None:
         "skills": [_as_json(skill) for skill in skills],
         "shadowed": [_as_json(skill, is_shadowed=True) for skill in hidden],
         "disabled": [_as_json(skill) for skill in off],
-        "problems": [out.problem(problem) for problem in catalog.problems],
+        "problems": [out.problem_to_json(problem) for problem in catalog.problems],
     }
     out.finish(data, render)
 
 
 async def _load_snapshot(out: Output) -> Snapshot:
-    async with Runtime.open(out.loaded) as runtime:
+    async with Runtime.open(out.config) as runtime:
         return runtime.catalog.snapshot
 
 
@@ -115,7 +189,7 @@ def _print_problems(out: Output, problems: Sequence[Problem]) -> None:
     if not problems:
         out.line(out.text("no_problems"))
     for problem in problems:
-        out.problem_lines(problem)
+        out.print_problem(problem)
 
 
 def _as_json(skill: Skill, *, is_shadowed: bool = False) -> dict[str, object]:
@@ -132,7 +206,7 @@ def _as_json(skill: Skill, *, is_shadowed: bool = False) -> dict[str, object]:
     }
 
 
-def show(out: Output, name: str, *, body: bool, why: bool) -> None:
+def _show_skill(out: Output, name: str, *, body: bool, why: bool) -> None:
     """Everything that is known of one skill."""
     found = anyio.run(_load_details, out, name, body)
     skill, files = found.skill, list(_list_files(found.skill))
@@ -146,7 +220,7 @@ def show(out: Output, name: str, *, body: bool, why: bool) -> None:
         for entry in files:
             out.line(f"    {sanitize(entry.path)}  {entry.size}")
         for problem in found.problems:
-            out.problem_lines(problem)
+            out.print_problem(problem)
         if why:
             _print_precedence(out, found)
         if found.body is not None:
@@ -156,11 +230,11 @@ def show(out: Output, name: str, *, body: bool, why: bool) -> None:
         **_as_json(skill),
         "manifest": fields,
         "files": [{"path": e.path, "bytes": e.size, "executable": e.executable} for e in files],
-        "problems": [out.problem(problem) for problem in found.problems],
+        "problems": [out.problem_to_json(problem) for problem in found.problems],
         "body": found.body,
         "why": {
             "wins_over": [_as_json(other, is_shadowed=True) for other in found.rivals],
-            "precedence": list(out.loaded.settings.skills.precedence),
+            "precedence": list(out.config.settings.skills.precedence),
             "model_may_call": _NOT_CALLABLE.isdisjoint(skill_states(skill)),
         },
     }
@@ -222,7 +296,7 @@ class SkillDetails:
 
 
 async def _load_details(out: Output, name: str, body: bool) -> SkillDetails:
-    async with Runtime.open(out.loaded) as runtime:
+    async with Runtime.open(out.config) as runtime:
         skill = runtime.catalog.get(name)
         text = (await runtime.catalog.content(skill)).body if body else None
         folded = skill.name.casefold()

@@ -1,20 +1,46 @@
-"""`sources`: where skills come from, what came of reading them, and what remote ones became."""
+"""`sources`: list skill sources by precedence, and accept changes of pinned remote skills."""
 
 import difflib
 from collections.abc import Sequence
+from typing import Annotated
 
 import anyio
+import typer
 
 from apexbridge.catalog.catalog import SourceState
-from apexbridge.cli.output import ExitCode, Output, sanitize
+from apexbridge.cli.options import Json, Quiet
+from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.source_factory import pins_dir
 
+app = typer.Typer()
 
-def sources(out: Output) -> None:
+
+@app.command()
+def sources(
+    context: typer.Context,
+    accept: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help="Show the diff of a changed remote skill, and pin the new content."
+        ),
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --accept: do not ask.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """List the sources of skills by precedence, with their state."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        if accept:
+            _accept_change(out, accept, yes=yes)
+        else:
+            _list_sources(out)
+
+
+def _list_sources(out: Output) -> None:
     """Every source in the order in which their skills win."""
     states = anyio.run(_states, out)
-    precedence = list(out.loaded.settings.skills.precedence)
+    precedence = list(out.config.settings.skills.precedence)
     states = sorted(states, key=lambda state: _rank(state, precedence))
 
     def draw() -> None:
@@ -32,7 +58,7 @@ def sources(out: Output) -> None:
         out.table(heads, rows)
         for state in states:
             for problem in state.scan.problems if state.is_down else ():
-                out.problem_lines(problem)
+                out.print_problem(problem)
 
     data = [
         {
@@ -40,7 +66,7 @@ def sources(out: Output) -> None:
             "origin": _origin(state),
             "state": _state(state),
             "skills": len(state.scan.skills),
-            "problems": [out.problem(problem) for problem in state.scan.problems],
+            "problems": [out.problem_to_json(problem) for problem in state.scan.problems],
         }
         for state in states
     ]
@@ -65,16 +91,16 @@ def _state(state: SourceState) -> str:
 
 
 async def _states(out: Output) -> Sequence[SourceState]:
-    async with Runtime.open(out.loaded) as runtime:
+    async with Runtime.open(out.config) as runtime:
         return runtime.catalog.states
 
 
-def accept(out: Output, url: str, *, yes: bool) -> None:
+def _accept_change(out: Output, url: str, *, yes: bool) -> None:
     """Show what an address gives now beside what it gave first, ask, and hold it to the new."""
     from apexbridge.sources.remote.download_cache import PinStore
 
     anyio.run(_states, out)  # asks every address for what it gives now
-    pins = PinStore(pins_dir(out.loaded))
+    pins = PinStore(pins_dir(out.config))
     offered = pins.offered(url)
     if offered is None:
         line = out.text("remote_unchanged", url=url)
@@ -85,7 +111,7 @@ def accept(out: Output, url: str, *, yes: bool) -> None:
     diff = list(difflib.unified_diff(old, new, "before", "after", lineterm=""))
     for line in diff:
         out.line(sanitize(line))
-    is_agreed = (yes or out.asks("remote_ask", url=url)) and pins.accept_change(url)
+    is_agreed = (yes or out.confirm("remote_ask", url=url)) and pins.accept_change(url)
     word = out.text("remote_accepted" if is_agreed else "remote_refused", url=url)
     data = {"url": url, "changed": is_agreed, "diff": diff}
     out.finish(data, lambda: out.line(word), ExitCode.OK if is_agreed else ExitCode.DENIED)

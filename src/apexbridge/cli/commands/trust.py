@@ -1,19 +1,46 @@
-"""`trust`: whose skills may act."""
+"""`trust`: human approval of the scripts, hooks and tool grants of untrusted skills."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Annotated
 
 import anyio
+import typer
 
 from apexbridge.catalog.snapshot import casefold_name
-from apexbridge.cli.output import ExitCode, Output, sanitize
+from apexbridge.cli.options import DryRun, Json, Quiet, Yes
+from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
 from apexbridge.errors import PermissionDeniedError
 from apexbridge.runtime import Runtime
 from apexbridge.skills import tree
 from apexbridge.skills.model import Skill
 
 _SCRIPT_SUFFIXES = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".bash", ".ps1"})
+
+
+app = typer.Typer()
+
+
+@app.command()
+def trust(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Skills to approve [list those not approved].")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All skills not yet approved.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke approvals.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Approve the scripts, hooks and tool grants of project, plugin and server skills."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        options = TrustOptions(
+            names=tuple(names or ()), every=every, revokes=revoke, dry_run=dry_run, yes=yes
+        )
+        anyio.run(_trust, out, options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +54,8 @@ class TrustOptions:
     yes: bool
 
 
-def trust(out: Output, order: TrustOptions) -> None:
-    """Show what the skills could do, ask, and write the answer down."""
-    anyio.run(_trust, out, order)
-
-
 async def _trust(out: Output, order: TrustOptions) -> None:
-    async with Runtime.open(out.loaded) as runtime:
+    async with Runtime.open(out.config) as runtime:
         chosen = _select_skills(runtime, order)
         for skill in chosen:
             _print_capabilities(out, skill)
@@ -42,7 +64,7 @@ async def _trust(out: Output, order: TrustOptions) -> None:
         # Nobody is asked to agree to what a quiet command does not show.
         may_ask = not out.is_quiet
         is_agreed = wants_change and (
-            order.yes or (may_ask and out.asks(question, count=len(chosen)))
+            order.yes or (may_ask and out.confirm(question, count=len(chosen)))
         )
         if is_agreed and order.revokes:
             await runtime.revoke(chosen)

@@ -5,11 +5,14 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import anyio
+import typer
 
 from apexbridge.cli.commands.install import print_change, print_inspection
-from apexbridge.cli.output import Output, sanitize
+from apexbridge.cli.options import AllowFindings, Json, Name, Quiet, Yes
+from apexbridge.cli.output import Output, command_output, sanitize
 from apexbridge.errors import PermissionDeniedError, StorageError
 from apexbridge.lifecycle.transactions import InstallResult
 from apexbridge.lifecycle.unpack_and_validate import inspect_skill, stage_skill
@@ -18,27 +21,111 @@ from apexbridge.lifecycle.zip.archive import ArchiveLimits
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.policies import archive_limits
 
+app = typer.Typer()
+
+
+@app.command()
+def update(
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(help="A zip or folder with a newer version of a skill.")],
+    allow_downgrade: Annotated[
+        bool, typer.Option("--allow-downgrade", help="Accept a lower version number.")
+    ] = False,
+    allow_findings: AllowFindings = False,
+    yes: Yes = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Update an installed skill after showing the diff; the old version is kept."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        options = UpdateOptions(
+            path=path, allow_downgrade=allow_downgrade, allow_findings=allow_findings, yes=yes
+        )
+        _update(out, options)
+
+
+@app.command()
+def versions(context: typer.Context, name: Name, json: Json = False, quiet: Quiet = False) -> None:
+    """List the versions of an installed skill."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        _list_versions(out, name)
+
+
+@app.command()
+def rollback(
+    context: typer.Context,
+    name: Name,
+    version: Annotated[
+        str, typer.Argument(help="A version, a hash or its prefix [the previous one].")
+    ] = "",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Roll a skill back to an earlier version."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        _rollback(out, name, version)
+
+
+@app.command()
+def pin(
+    context: typer.Context,
+    name: Name,
+    version: Annotated[
+        str, typer.Argument(help="A version, a hash or its prefix [the one in use].")
+    ] = "",
+    off: Annotated[bool, typer.Option("--off", help="Unpin the skill.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Pin a skill to a version: no update, edit or rollback."""
+    with command_output(context, json=json, quiet=quiet) as out:
+        if off:
+            _unpin(out, name)
+        else:
+            _pin(out, name, version)
+
+
+@app.command()
+def diff(
+    context: typer.Context,
+    name: Name,
+    old: Annotated[str, typer.Argument(help="The earlier version [the previous one].")] = "",
+    new: Annotated[str, typer.Argument(help="The later version [the one in use].")] = "",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show the diff between two versions of a skill."""
+    with command_output(context, json=json, quiet=quiet) as out:
+
+        async def compare_versions() -> VersionDiff:
+            async with Runtime.open(out.config) as runtime:
+                return await runtime.manager.versions.diff(name, old, new)
+
+        found = anyio.run(compare_versions)
+        data = {"changes": [asdict(change) for change in found.changes]}
+        out.finish(data, lambda: _print_diff(out, found))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateOptions:
     """What to update to, and how readily."""
 
     path: Path
-    allow_older: bool
-    despite_findings: bool
+    allow_downgrade: bool
+    allow_findings: bool
     yes: bool
 
 
-def update(out: Output, order: UpdateOptions) -> None:
+def _update(out: Output, order: UpdateOptions) -> None:
     """Show the new version and what is different in it, ask, and put it in the old one's place."""
     if not order.path.exists():
         raise StorageError(code="path_missing", path=order.path)
-    limits = archive_limits(out.loaded.settings.install)
+    limits = archive_limits(out.config.settings.install)
     inspection = inspect_skill(order.path, renames=True, limits=limits)
     print_inspection(out, inspection)
 
     async def change() -> InstallResult:
-        async with Runtime.open(out.loaded) as runtime:
+        async with Runtime.open(out.config) as runtime:
             name = inspection.skill.name
             now, *_ = await runtime.manager.versions.list(name)
             difference = await anyio.to_thread.run_sync(
@@ -47,13 +134,13 @@ def update(out: Output, order: UpdateOptions) -> None:
             # One that is held is refused below: nobody needs to read what will not come.
             if now.sha256 != inspection.sha256 and not now.is_pinned:
                 _print_diff(out, difference)
-                if not order.yes and not out.asks("update_ask", name=name):
+                if not order.yes and not out.confirm("update_ask", name=name):
                     raise PermissionDeniedError(code="not_agreed")
             return await runtime.manager.update(
                 order.path,
                 expected_sha256=now.sha256,
-                allows_older=order.allow_older,
-                blocks_at=None if order.despite_findings else "policy",
+                allows_older=order.allow_downgrade,
+                blocks_at=None if order.allow_findings else "policy",
             )
 
     done = anyio.run(change)
@@ -65,11 +152,11 @@ def _difference(path: Path, now: Path, limits: ArchiveLimits) -> VersionDiff:
         return diff_folders(now, stage_skill(path, Path(place), renames=True, limits=limits).root)
 
 
-def versions(out: Output, name: str) -> None:
+def _list_versions(out: Output, name: str) -> None:
     """List the version in use and the kept ones."""
 
     async def known() -> tuple[Version, ...]:
-        async with Runtime.open(out.loaded) as runtime:
+        async with Runtime.open(out.config) as runtime:
             return await runtime.manager.versions.list(name)
 
     found = anyio.run(known)
@@ -84,11 +171,11 @@ def _format_replaced_at(out: Output, version: Version) -> str:
     return datetime.fromtimestamp(version.at, UTC).astimezone().isoformat(" ", "seconds")
 
 
-def rollback(out: Output, name: str, version: str) -> None:
+def _rollback(out: Output, name: str, version: str) -> None:
     """Let a kept version be used again."""
 
     async def back() -> tuple[InstallResult, Version]:
-        async with Runtime.open(out.loaded) as runtime:
+        async with Runtime.open(out.config) as runtime:
             done = await runtime.manager.versions.rollback(name, version)
             return done, (await runtime.manager.versions.list(name))[0]
 
@@ -96,11 +183,11 @@ def rollback(out: Output, name: str, version: str) -> None:
     print_change(out, done, "rolled_back", version=_version_label(now))
 
 
-def pin(out: Output, name: str, version: str) -> None:
+def _pin(out: Output, name: str, version: str) -> None:
     """Hold a skill to a version."""
 
     async def hold() -> Version:
-        async with Runtime.open(out.loaded) as runtime:
+        async with Runtime.open(out.config) as runtime:
             return await runtime.manager.versions.pin(name, version)
 
     held = anyio.run(hold)
@@ -108,11 +195,11 @@ def pin(out: Output, name: str, version: str) -> None:
     out.finish({"name": name, "pinned": held.sha256}, lambda: out.line(line))
 
 
-def unpin(out: Output, name: str) -> None:
+def _unpin(out: Output, name: str) -> None:
     """Let a skill change again."""
 
     async def let_go() -> bool:
-        async with Runtime.open(out.loaded) as runtime:
+        async with Runtime.open(out.config) as runtime:
             return await runtime.manager.versions.unpin(name)
 
     has_changed = anyio.run(let_go)
@@ -123,18 +210,6 @@ def unpin(out: Output, name: str) -> None:
 
 def _version_label(version: Version) -> str:
     return " ".join(filter(None, (version.declared, f"({version.sha256[:12]})")))
-
-
-def diff(out: Output, name: str, old: str, new: str) -> None:
-    """Show what is different between two versions."""
-
-    async def differences() -> VersionDiff:
-        async with Runtime.open(out.loaded) as runtime:
-            return await runtime.manager.versions.diff(name, old, new)
-
-    found = anyio.run(differences)
-    data = {"changes": [asdict(change) for change in found.changes]}
-    out.finish(data, lambda: _print_diff(out, found))
 
 
 def _print_diff(out: Output, difference: VersionDiff) -> None:

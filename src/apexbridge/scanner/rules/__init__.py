@@ -11,10 +11,10 @@ Files are parsed on first use, so that importing this module costs nothing at st
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -178,12 +178,24 @@ def compile_regex(alternatives: Sequence[str]) -> re.Pattern[str]:
 
 @cache
 def regex(*alternatives: str) -> re.Pattern[str]:
-    """Return a compiled expression from the cache: for the checks written in Python."""
+    """Compile an expression once a process: for the checks that are written in Python."""
     return compile_regex(alternatives)
 
 
 @cache
-def _fragments() -> Mapping[str, Any]:
+def fragment(name: str) -> re.Pattern[str]:
+    """Compile an entry of `fragments.toml`."""
+    return compile_regex(_fragments()[name])
+
+
+@cache
+def word_list(name: str) -> frozenset[str]:
+    """Return an entry of `fragments.toml` as plain words."""
+    return frozenset(_fragments()[name])
+
+
+@cache
+def _fragments() -> Mapping[str, Sequence[str]]:
     return tomllib.loads(_FOLDER.joinpath(_FRAGMENTS).read_text("utf-8"))
 
 
@@ -192,7 +204,7 @@ def _expand(text: str) -> str:
 
     def replace(match: re.Match[str]) -> str:
         try:
-            alternatives: Iterable[str] = _fragments()[match[1]]
+            alternatives = _fragments()[match[1]]
         except KeyError as error:
             raise RuleFileError(f"unknown fragment {match[0]}") from error
         return _expand("|".join(alternatives))

@@ -1,1 +1,1 @@
-"""Package admin."""
+"""Administration API: traces, sessions, script runs, approvals, events and diagnostics."""

@@ -1,4 +1,4 @@
-"""Turns and sessions: what was said, and why each turn went as it did."""
+"""History endpoints: traces of turns, stored sessions, and runs of scripts."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -8,17 +8,17 @@ import anyio.to_thread
 from starlette.responses import Response
 
 from apexbridge.agent.session_store import StoredSession, StoredTurn
+from apexbridge.errors import RequestError
 from apexbridge.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
-from apexbridge.server.admin.responses import (
-    json_response,
-    qualified_session_id,
-    record_not_found,
-    visible_prefix,
-)
+from apexbridge.runtime.run_store import ScriptRun
 from apexbridge.server.admin.schemas import (
     DeletedSession,
     MessageSchema,
     MessageToolCall,
+    PageQuery,
+    RunDetail,
+    RunList,
+    RunSummary,
     SessionDetail,
     SessionList,
     SessionsQuery,
@@ -28,36 +28,54 @@ from apexbridge.server.admin.schemas import (
     TurnsQuery,
     TurnSummary,
 )
-from apexbridge.server.routing import RequestContext, Route
+from apexbridge.server.routing import RequestContext, Route, json_response
 
 LATEST = "last"
 
 
-async def list_turns(call: RequestContext) -> Response:
-    """The latest turns; of a caller without `admin`, those of its own sessions."""
-    asked, store = call.query(TurnsQuery), call.runtime.chat_service.store
-    prefix = visible_prefix(call)
-    session = qualified_session_id(call, asked.session) if asked.session else ""
-    before = (await _find_turn(call, asked.before)).id if asked.before else ""
-    look = partial(store.turns, asked.limit + 1, before=before, session=session, prefix=prefix)
-    found = await anyio.to_thread.run_sync(look)
-    lines = [TurnSummary.model_validate(_turn_summary(turn)) for turn in found[: asked.limit]]
-    return json_response(TurnList(data=lines, has_more=len(found) > asked.limit))
+def visible_prefix(ctx: RequestContext) -> str:
+    """Return the prefix of the session ids that the caller may see; empty (all) for `admin`."""
+    return "" if ctx.caller.has_scope("admin") else f"{ctx.caller.id}:"
 
 
-async def show_turn(call: RequestContext) -> Response:
-    """A turn, whole; `last` is the last one that the caller may see."""
-    return json_response(
-        TurnDetail.model_validate(_turn_detail(await _find_turn(call, call.at("id"))))
-    )
+def qualified_session_id(ctx: RequestContext, session: str) -> str:
+    """Return a full session id: callers may omit the prefix of their own sessions."""
+    own = f"{ctx.caller.id}:"
+    if session.startswith(own) or ctx.caller.has_scope("admin"):
+        return session
+    return own + session
 
 
-async def _find_turn(call: RequestContext, written: str) -> StoredTurn:
-    wanted = "" if written == LATEST else written
-    find = partial(call.runtime.chat_service.store.find_turn, wanted, prefix=visible_prefix(call))
+def record_not_found(kind: str, record_id: str) -> RequestError:
+    """Return the error for a record that does not exist, or that the caller may not see."""
+    return RequestError(code="record_unknown", kind=kind, id=record_id[:200])
+
+
+async def list_turns(ctx: RequestContext) -> Response:
+    """List the latest turns; without `admin`, those of the caller's own sessions."""
+    query, store = ctx.query(TurnsQuery), ctx.runtime.chat_service.store
+    prefix = visible_prefix(ctx)
+    session = qualified_session_id(ctx, query.session) if query.session else ""
+    before = (await _find_turn(ctx, query.before)).id if query.before else ""
+    load = partial(store.turns, query.limit + 1, before=before, session=session, prefix=prefix)
+    found = await anyio.to_thread.run_sync(load)
+    turns = [TurnSummary.model_validate(_turn_summary(turn)) for turn in found[: query.limit]]
+    return json_response(TurnList(data=turns, has_more=len(found) > query.limit))
+
+
+async def show_turn(ctx: RequestContext) -> Response:
+    """Show the trace of a turn; `last` is the latest that the caller may see."""
+    turn = await _find_turn(ctx, ctx.path_param("id"))
+    # Records of earlier versions have no spans.
+    return json_response(TurnDetail.model_validate({"spans": [], **_turn_summary(turn)}))
+
+
+async def _find_turn(ctx: RequestContext, turn_id: str) -> StoredTurn:
+    wanted = "" if turn_id == LATEST else turn_id
+    find = partial(ctx.runtime.chat_service.store.find_turn, wanted, prefix=visible_prefix(ctx))
     found = await anyio.to_thread.run_sync(find)
     if found is None:
-        raise record_not_found("turn", written)
+        raise record_not_found("turn", turn_id)
     return found
 
 
@@ -75,33 +93,46 @@ def _turn_summary(turn: StoredTurn) -> dict[str, Any]:
     }
 
 
-def _turn_detail(turn: StoredTurn) -> dict[str, Any]:
-    """All of a record; those of earlier versions have no spans."""
-    return {"spans": [], **_turn_summary(turn)}
-
-
-async def list_sessions(call: RequestContext) -> Response:
-    """The sessions that were used last; of a caller without `admin`, its own."""
-    asked, store = call.query(SessionsQuery), call.runtime.chat_service.store
-    look = partial(store.latest, asked.limit, prefix=visible_prefix(call))
-    found = await anyio.to_thread.run_sync(look)
+async def list_sessions(ctx: RequestContext) -> Response:
+    """List the latest sessions; without `admin`, the caller's own."""
+    query, store = ctx.query(SessionsQuery), ctx.runtime.chat_service.store
+    load = partial(store.latest, query.limit, prefix=visible_prefix(ctx))
+    found = await anyio.to_thread.run_sync(load)
     return json_response(SessionList(data=[SessionSummary.model_validate(one) for one in found]))
 
 
+<<<<<<< HEAD
 async def show_session(call: RequestContext) -> Response:
     """A session with all that was said in it."""
     session_id, store = qualified_session_id(call, call.at("id")), call.runtime.chat_service.store
     found = await anyio.to_thread.run_sync(store.get, session_id)
+=======
+async def show_session(ctx: RequestContext) -> Response:
+    """Show a session with its messages."""
+    session_id, store = (
+        qualified_session_id(ctx, ctx.path_param("id")),
+        ctx.runtime.chat_service.store,
+    )
+    found = await anyio.to_thread.run_sync(store.look, session_id)
+>>>>>>> main
     if found is None:
-        raise record_not_found("session", call.at("id"))
+        raise record_not_found("session", ctx.path_param("id"))
     return json_response(_to_session_schema(found))
 
 
+<<<<<<< HEAD
 async def delete_session(call: RequestContext) -> Response:
     """Forget a session and its turns; one that has a turn now, when that has ended."""
     session_id = qualified_session_id(call, call.at("id"))
     if not await call.runtime.chat_service.delete(session_id):
         raise record_not_found("session", call.at("id"))
+=======
+async def delete_session(ctx: RequestContext) -> Response:
+    """Delete a session and its turns, after a turn that is running has ended."""
+    session_id = qualified_session_id(ctx, ctx.path_param("id"))
+    if not await ctx.runtime.chat_service.forget(session_id):
+        raise record_not_found("session", ctx.path_param("id"))
+>>>>>>> main
     return json_response(DeletedSession(id=session_id))
 
 
@@ -119,7 +150,7 @@ def _to_session_schema(found: StoredSession) -> SessionDetail:
 
 
 def to_message_schemas(messages: Sequence[Message]) -> list[MessageSchema]:
-    """Messages in plain shapes."""
+    """Convert messages to their response schema."""
     return [_to_message_schema(message) for message in messages]
 
 
@@ -143,47 +174,70 @@ def _to_message_schema(message: Message) -> MessageSchema:
             )
 
 
+async def list_runs(ctx: RequestContext) -> Response:
+    """List the latest script runs of all clients and transports."""
+    query, runs = ctx.query(PageQuery), ctx.runtime.script_runner.runs
+    if query.before:
+        await _find_run(ctx, query.before)
+    load = partial(runs.latest, query.limit + 1, before=query.before)
+    found = await anyio.to_thread.run_sync(load)
+    summaries = [RunSummary.model_validate(run) for run in found[: query.limit]]
+    return json_response(RunList(data=summaries, has_more=len(found) > query.limit))
+
+
+async def show_run(ctx: RequestContext) -> Response:
+    """Show a script run with the tail of its output."""
+    return json_response(RunDetail.model_validate(await _find_run(ctx, ctx.path_param("id"))))
+
+
+async def _find_run(ctx: RequestContext, run_id: str) -> ScriptRun:
+    found = await anyio.to_thread.run_sync(ctx.runtime.script_runner.runs.find, run_id)
+    if found is None:
+        raise record_not_found("run", run_id)
+    return found
+
+
 ROUTES: tuple[Route, ...] = (
     Route(
         method="GET",
         path="/v1/turns",
         endpoint=list_turns,
-        summary="List turns, the latest first",
+        summary="List turns, latest first",
         scope="chat",
-        also="admin",
-        asks=TurnsQuery,
-        gives=TurnList,
+        alternative_scope="admin",
+        query=TurnsQuery,
+        response=TurnList,
         errors=(404,),
     ),
     Route(
         method="GET",
         path="/v1/turns/{id}",
         endpoint=show_turn,
-        summary="Show why a turn went as it did",
+        summary="Show the trace of a turn",
         scope="chat",
-        also="admin",
-        gives=TurnDetail,
+        alternative_scope="admin",
+        response=TurnDetail,
         errors=(404,),
     ),
     Route(
         method="GET",
         path="/v1/explain/{id}",
         endpoint=show_turn,
-        summary="Show why a turn went as it did; 'last' is the last one",
+        summary="Show the trace of a turn; 'last' is the latest one",
         scope="chat",
-        also="admin",
-        gives=TurnDetail,
+        alternative_scope="admin",
+        response=TurnDetail,
         errors=(404,),
     ),
     Route(
         method="GET",
         path="/v1/sessions",
         endpoint=list_sessions,
-        summary="List sessions, the one used last first",
+        summary="List sessions, latest first",
         scope="chat",
-        also="admin",
-        asks=SessionsQuery,
-        gives=SessionList,
+        alternative_scope="admin",
+        query=SessionsQuery,
+        response=SessionList,
     ),
     Route(
         method="GET",
@@ -191,18 +245,37 @@ ROUTES: tuple[Route, ...] = (
         endpoint=show_session,
         summary="Show a session with its messages",
         scope="chat",
-        also="admin",
-        gives=SessionDetail,
+        alternative_scope="admin",
+        response=SessionDetail,
         errors=(404,),
     ),
     Route(
         method="DELETE",
         path="/v1/sessions/{id:path}",
         endpoint=delete_session,
-        summary="Forget a session and its turns",
+        summary="Delete a session and its turns",
         scope="chat",
-        also="admin",
-        gives=DeletedSession,
+        alternative_scope="admin",
+        response=DeletedSession,
+        errors=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/v1/runs",
+        endpoint=list_runs,
+        summary="List script runs, latest first",
+        scope="admin",
+        query=PageQuery,
+        response=RunList,
+        errors=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/v1/runs/{id}",
+        endpoint=show_run,
+        summary="Show a script run with the tail of its output",
+        scope="admin",
+        response=RunDetail,
         errors=(404,),
     ),
 )

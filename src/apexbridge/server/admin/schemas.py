@@ -1,12 +1,14 @@
-"""What the routes of records answer, and what they can be asked."""
+"""Request and response schemas of the administration API."""
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, computed_field
+from pydantic.config import JsonDict
 
 from apexbridge.permissions.engine import Answer
 
 MAX_PAGE = 200
+_DEPRECATED: JsonDict = {"deprecated": True}
 
 
 class _Query(BaseModel):
@@ -18,45 +20,45 @@ class _Response(BaseModel):
 
 
 class PageQuery(_Query):
-    """Which part of a list, the latest first."""
+    """Pagination, latest first."""
 
     limit: int = Field(default=20, ge=1, le=MAX_PAGE)
     before: str = Field(default="", max_length=100)
-    """The id of the last one of the page before."""
+    """Cursor: the id of the last item of the previous page."""
 
 
 class TurnsQuery(PageQuery):
-    """Which turns."""
+    """Filter and pagination of turns."""
 
     session: str = Field(default="", max_length=300)
-    """Only those of one conversation."""
+    """Only turns of this session."""
 
 
 class SessionsQuery(_Query):
-    """How many sessions."""
+    """Page size of sessions."""
 
     limit: int = Field(default=20, ge=1, le=MAX_PAGE)
 
 
 class AuditQuery(_Query):
-    """How many records."""
+    """Page size of audit records."""
 
     limit: int = Field(default=50, ge=1, le=1_000)
 
 
 class ApprovalAnswer(_Query):
-    """What a person says to a question."""
+    """Answer to a pending approval."""
 
     answer: Answer
 
 
 class TurnSummary(_Response):
-    """A turn in short."""
+    """Summary of a turn."""
 
     id: str
     session: str
     at: float
-    """When it ended, in seconds since 1970."""
+    """When it ended, in Unix time."""
     finish: str
     seconds: float
     rounds: int
@@ -68,7 +70,7 @@ class TurnSummary(_Response):
 
 
 class TurnList(_Response):
-    """Turns, the latest first."""
+    """Page of turns, latest first."""
 
     object: Literal["list"] = "list"
     data: list[TurnSummary]
@@ -76,16 +78,21 @@ class TurnList(_Response):
 
 
 class CandidateSchema(_Response):
-    """A skill that search brought up, and what became of it."""
+    """Skill candidate of a turn: its score, and whether it was listed, dropped or used."""
 
     name: str
     score: float
     parts: dict[str, Any]
-    fate: str
+    outcome: str = Field(validation_alias=AliasChoices("outcome", "fate"))
+
+    @computed_field(description="Use `outcome`.", json_schema_extra=_DEPRECATED)
+    def fate(self) -> str:
+        """Former name of `outcome`."""
+        return self.outcome
 
 
 class ToolCallSchema(_Response):
-    """A tool call; of its arguments only the size is known."""
+    """Tool call of a turn; its arguments are not recorded, only their size."""
 
     tool: str
     seconds: float
@@ -96,22 +103,22 @@ class ToolCallSchema(_Response):
 
 
 class SpanSchema(_Response):
-    """Something that took time in a turn."""
+    """Span of a trace: a timed step of a turn."""
 
     kind: Literal["model", "tool", "search", "fork", "approval", "hook"]
     name: str
     start: float
-    """Seconds since the turn began."""
+    """Offset from the start of the turn, in seconds."""
     seconds: float
     input_tokens: int = 0
     output_tokens: int = 0
     is_error: bool = False
     depth: int = 0
-    """How many child sessions deep."""
+    """Nesting depth of subagents."""
 
 
 class TurnDetail(TurnSummary):
-    """A turn, and why it went as it did."""
+    """Trace of a turn."""
 
     object: Literal["turn"] = "turn"
     request_chars: int
@@ -119,8 +126,10 @@ class TurnDetail(TurnSummary):
     listed: list[str]
     shortened: list[str]
     dropped: list[str]
-    asleep: int
-    woken: list[str]
+    path_inactive: int = Field(validation_alias=AliasChoices("path_inactive", "asleep"))
+    """Skills left out because no file of theirs was touched (path-based activation)."""
+    path_activated: list[str] = Field(validation_alias=AliasChoices("path_activated", "woken"))
+    """Skills activated by a file that the turn touched."""
     calls: list[ToolCallSchema]
     refusals: list[str]
     compacted: int
@@ -129,11 +138,21 @@ class TurnDetail(TurnSummary):
     search_seconds: float
     spans: list[SpanSchema]
     spans_dropped: int = 0
-    """How many more there were than are kept."""
+    """Spans beyond the stored maximum."""
+
+    @computed_field(description="Use `path_inactive`.", json_schema_extra=_DEPRECATED)
+    def asleep(self) -> int:
+        """Former name of `path_inactive`."""
+        return self.path_inactive
+
+    @computed_field(description="Use `path_activated`.", json_schema_extra=_DEPRECATED)
+    def woken(self) -> list[str]:
+        """Former name of `path_activated`."""
+        return self.path_activated
 
 
 class SessionSummary(_Response):
-    """A conversation that can be taken up again."""
+    """Summary of a stored session."""
 
     id: str
     changed: float
@@ -141,14 +160,14 @@ class SessionSummary(_Response):
 
 
 class SessionList(_Response):
-    """Conversations, the one used last first."""
+    """Sessions, latest first."""
 
     object: Literal["list"] = "list"
     data: list[SessionSummary]
 
 
 class MessageToolCall(_Response):
-    """A call that the model made."""
+    """Tool call of an assistant message."""
 
     id: str
     name: str
@@ -156,12 +175,12 @@ class MessageToolCall(_Response):
 
 
 class MessageSchema(_Response):
-    """A message of a conversation."""
+    """Message of a session."""
 
     role: Literal["system", "user", "assistant", "tool"]
     text: str
     kind: Literal["prompt", "reminder", "skill"] | None = None
-    """Of a user's message: whether the person said it, or we on the side."""
+    """Source of a user message: the user's prompt, a system reminder, or a skill."""
     skill: str | None = None
     call_id: str | None = None
     is_error: bool = False
@@ -169,30 +188,30 @@ class MessageSchema(_Response):
 
 
 class SessionDetail(SessionSummary):
-    """A conversation, whole."""
+    """Session with its messages."""
 
     object: Literal["session"] = "session"
     turns: int
     skills: list[str]
-    """The skills that stand in it."""
+    """Skills loaded in the session."""
     input_tokens: int
     output_tokens: int
     messages: list[MessageSchema]
 
 
 class DeletedSession(_Response):
-    """What is there no more."""
+    """Confirmation that a session was deleted."""
 
     id: str
     deleted: bool = True
 
 
 class RunSummary(_Response):
-    """A script's run in short."""
+    """Summary of a script run."""
 
     id: str
     at: float
-    """When it began, in seconds since 1970."""
+    """When it started, in Unix time."""
     skill: str
     script: str
     sha256: str
@@ -203,7 +222,7 @@ class RunSummary(_Response):
 
 
 class RunList(_Response):
-    """Runs, the latest first."""
+    """Page of script runs, latest first."""
 
     object: Literal["list"] = "list"
     data: list[RunSummary]
@@ -211,7 +230,7 @@ class RunList(_Response):
 
 
 class RunDetail(RunSummary):
-    """A script's run, whole; of its arguments only their lengths are known."""
+    """Script run; its arguments are not recorded, only their lengths."""
 
     object: Literal["run"] = "run"
     argument_chars: list[int]
@@ -220,12 +239,12 @@ class RunDetail(RunSummary):
     stderr: str
     files: list[str]
     truncated: bool
-    """Whether more was written than is kept here."""
+    """Whether the output was longer than what is stored."""
     error: str
 
 
 class ApprovalSchema(_Response):
-    """A question that waits."""
+    """Pending approval (human in the loop)."""
 
     id: str
     session: str
@@ -233,29 +252,34 @@ class ApprovalSchema(_Response):
     argument: str
     argument_chars: int
     reason: str
-    asked: float
+    created_at: float
     deadline: float
     choices: list[Answer]
     rule: str
-    """What `always` would allow from then on."""
+    """The permission rule that `always` would add."""
+
+    @computed_field(description="Use `created_at`.", json_schema_extra=_DEPRECATED)
+    def asked(self) -> float:
+        """Former name of `created_at`."""
+        return self.created_at
 
 
 class ApprovalList(_Response):
-    """All questions that wait, the oldest first."""
+    """Pending approvals, oldest first."""
 
     object: Literal["list"] = "list"
     data: list[ApprovalSchema]
 
 
 class ApprovalResult(_Response):
-    """What was said to a question."""
+    """Confirmation of an answer."""
 
     id: str
     answer: Answer
 
 
 class CheckSchema(_Response):
-    """One thing that was tried, and what came of it."""
+    """Result of one diagnostic check."""
 
     name: str
     state: Literal["ok", "warn", "fail"]
@@ -263,14 +287,14 @@ class CheckSchema(_Response):
 
 
 class SettingSchema(_Response):
-    """A setting, and which layer it came from."""
+    """Setting, and the layer that it comes from."""
 
     value: Any
     origin: str
 
 
 class DiagnosticsSchema(_Response):
-    """What works here."""
+    """Diagnostic report."""
 
     version: str
     checks: list[CheckSchema]
@@ -278,14 +302,14 @@ class DiagnosticsSchema(_Response):
 
 
 class SettingsSchema(_Response):
-    """All settings; what is secret is hidden."""
+    """Effective settings, with secrets redacted."""
 
     object: Literal["settings"] = "settings"
     data: dict[str, SettingSchema]
 
 
 class AuditRecordSchema(_Response):
-    """A change that was attempted."""
+    """Audit record of an attempted change."""
 
     at: str
     action: str
@@ -293,12 +317,18 @@ class AuditRecordSchema(_Response):
 
 
 class AuditPage(_Response):
-    """The latest changes, the newest last, and whether the chain of all of them holds."""
+    """Latest audit records, newest last, and the verification of the hash chain of all."""
 
     object: Literal["list"] = "list"
     data: list[AuditRecordSchema]
-    holds: bool
+    intact: bool
+    """Whether the hash chain verifies."""
     records: int | None
-    """How many there are in all; none where the chain is broken."""
+    """Total number of records; null if the chain is broken."""
     broken_at: int | None
-    """The first line that does not fit."""
+    """First line at which the hash chain breaks."""
+
+    @computed_field(description="Use `intact`.", json_schema_extra=_DEPRECATED)
+    def holds(self) -> bool:
+        """Former name of `intact`."""
+        return self.intact

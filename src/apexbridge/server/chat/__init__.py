@@ -1,1 +1,1 @@
-"""Package chat."""
+"""Chat completions API, compatible with OpenAI clients."""

@@ -1,27 +1,36 @@
-"""Chat completions in OpenAI's shape, with our tools and skills behind them."""
+"""Chat completions and models endpoints, compatible with OpenAI's API."""
 
 import re
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
+from pydantic import BaseModel
 from starlette.responses import Response
 
 from apexbridge import locales
 from apexbridge.agent.turn import TurnRecord, TurnRequest, TurnResult
 from apexbridge.errors import RequestError
 from apexbridge.events import Event, EventSink
-from apexbridge.server.chat import models
+from apexbridge.runtime import Runtime
+from apexbridge.runtime.model_factory import EMBEDDED_MODEL
 from apexbridge.server.chat.request import CallerLimits, to_turn_request
 from apexbridge.server.chat.response import CompletionBuilder
 from apexbridge.server.chat.schemas import ChatCompletion, ChatRequest
 from apexbridge.server.chat.stream import StreamFormat, TurnStreamResponse
-from apexbridge.server.routing import RequestContext, Route
+from apexbridge.server.routing import RequestContext, Route, json_response
 
+DEFAULT_MODEL = "apexbridge"
+"""Alias of the model that the settings name."""
+_CREATED = 1_700_000_000
 _SESSION_HEADER = "x-apexbridge-session"
 _RAW_SESSION_HEADER = _SESSION_HEADER.encode()
 _SESSION_NAME = re.compile(r"[^\s.]{1,128}")
 
 
+<<<<<<< HEAD
 async def create_completion(call: RequestContext) -> Response:
     """Answer a conversation, whole or as it comes."""
     asked = await call.body(ChatRequest)
@@ -31,17 +40,45 @@ async def create_completion(call: RequestContext) -> Response:
         limits=chatting.agent.deps.limits,
         withheld=frozenset() if call.caller.may("exec") else chatting.acting_tools,
         model=models.upstream_name(call.runtime, asked.model),
+=======
+class ModelCard(BaseModel):
+    """Model, in OpenAI's schema."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = _CREATED
+    owned_by: str = DEFAULT_MODEL
+
+
+class ModelList(BaseModel):
+    """Models that a request can name."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelCard]
+
+
+async def create_completion(ctx: RequestContext) -> Response:
+    """Run a turn, and return its result as one response or as a stream."""
+    body = await ctx.body(ChatRequest)
+    chatting = ctx.runtime.chat_service
+    session = _session_name(ctx, body)
+    limits = CallerLimits(
+        limits=chatting.parts.limits,
+        withheld=frozenset() if ctx.caller.has_scope("exec") else chatting.acting,
+        model=upstream_name(ctx.runtime, body.model),
+>>>>>>> main
     )
-    request = to_turn_request(asked, bounds, is_kept=bool(session))
-    # A caller's conversations have names of its own: nobody can go on with another's.
+    request = to_turn_request(body, limits, has_session=bool(session))
+    # Session ids begin with the caller's id: nobody can continue a session of another caller.
     record = TurnRecord.new("")
-    record.session_id = f"{call.caller.id}:{session or f'once-{record.id}'}"
-    telling = CompletionBuilder(
+    record.session_id = f"{ctx.caller.id}:{session or f'once-{record.id}'}"
+    completion = CompletionBuilder(
         record=record,
-        model=asked.model or chatting.model.name,
+        model=body.model or chatting.model.name,
         session=session or None,
-        explains=asked.ours.explain,
+        explain=body.options.explain,
     )
+<<<<<<< HEAD
     carry_out = partial(_run_turn, call, telling.record, is_kept=bool(session))
     receive, flight = call.request.receive, call.flight
     watched = partial(call.house.leaving.watched, receive, flight, chatting.start)
@@ -56,74 +93,155 @@ async def create_completion(call: RequestContext) -> Response:
     with watched():
         end = await carry_out(request, telling.hear)
     return Response(telling.whole(end), media_type="application/json")
+=======
+    run = partial(_run_turn, ctx, record, has_session=bool(session))
+    watch = partial(ctx.state.disconnects.watch, ctx.request.receive, ctx.in_flight, chatting.start)
+    if body.stream:
+        return _stream(ctx, body, completion, request, run, watch)
+    request = _with_approver(ctx, body, request, record, completion.on_event)
+    with watch():
+        result = await run(request, completion.on_event)
+    return Response(completion.to_json(result), media_type="application/json")
+>>>>>>> main
 
 
-def _session_name(call: RequestContext, asked: ChatRequest) -> str:
-    """The conversation that the header or the body names; nothing is kept without a name."""
-    sent = next(
-        (value for name, value in call.request.scope["headers"] if name == _RAW_SESSION_HEADER),
-        None,
+def _stream(
+    ctx: RequestContext,
+    body: ChatRequest,
+    completion: CompletionBuilder,
+    request: TurnRequest,
+    run: Callable[[TurnRequest, EventSink], Awaitable[TurnResult]],
+    watch: Callable[[], AbstractContextManager[object]],
+) -> Response:
+    shows_tool_data = body.options.progress and ctx.caller.has_scope("exec")
+    options = body.stream_options
+    stream = TurnStreamResponse(
+        completion,
+        StreamFormat(
+            with_usage=bool(options and options.include_usage),
+            with_progress=body.options.progress,
+            with_summary=body.apexbridge is not None,
+            with_tool_data=shows_tool_data,
+            language=locales.parse_language(ctx.request.headers.get("accept-language")),
+        ),
     )
+    if shows_tool_data:
+        request = replace(request, watch=stream.on_tool_call)
+    request = _with_approver(ctx, body, request, completion.record, stream.on_event)
+    return stream.start(partial(run, request, stream.on_event), watch)
+
+
+def _session_name(ctx: RequestContext, body: ChatRequest) -> str:
+    """Return the session named by the header or the body; without one nothing is stored."""
+    headers = ctx.request.scope["headers"]
+    sent = next((value for name, value in headers if name == _RAW_SESSION_HEADER), None)
     if sent is None:
-        return asked.session
-    named = sent.decode("latin-1")
-    if not _SESSION_NAME.fullmatch(named) or not named.isprintable():
-        detail = f"{_SESSION_HEADER}: up to 128 characters without blanks and full stops"
+        return body.session
+    name = sent.decode("latin-1")
+    if not _SESSION_NAME.fullmatch(name) or not name.isprintable():
+        detail = f"{_SESSION_HEADER}: at most 128 characters, without spaces and full stops"
         raise RequestError(detail, param=_SESSION_HEADER)
-    return named
-
-
-def _stream_format(call: RequestContext, asked: ChatRequest) -> StreamFormat:
-    options = asked.stream_options
-    return StreamFormat(
-        with_usage=bool(options and options.include_usage),
-        with_progress=asked.ours.progress,
-        with_summary=asked.apexbridge is not None,
-        is_open=asked.ours.progress and call.caller.may("exec"),
-        language=locales.parse_language(call.request.headers.get("accept-language")),
-    )
+    return name
 
 
 def _with_approver(
-    call: RequestContext, request: TurnRequest, telling: CompletionBuilder, hear: EventSink
+    ctx: RequestContext,
+    body: ChatRequest,
+    request: TurnRequest,
+    record: TurnRecord,
+    emit: EventSink,
 ) -> TurnRequest:
-    """The same, with somebody who can be asked: whoever looks at the list of questions."""
-    session_id = telling.record.session_id
-    approver = call.house.approvals.approver_for(session_id, hear)
+    """Attach the approval queue (human in the loop) if the client is willing to wait for it."""
+    if body.options.approvals != "wait":
+        return request
+    approver = ctx.state.approvals.approver_for(record.session_id, emit)
     return replace(request, approver=approver)
 
 
 async def _run_turn(
-    call: RequestContext,
+    ctx: RequestContext,
     record: TurnRecord,
     request: TurnRequest,
-    hear: EventSink,
+    on_event: EventSink,
     *,
-    is_kept: bool,
+    has_session: bool,
 ) -> TurnResult:
-    """One turn; everybody who listens hears of it, and the client of what is its own."""
-    runtime = call.runtime
+    """Run a turn, with its events published on the server and to the client."""
+    runtime = ctx.runtime
 
     def emit(event: Event) -> None:
+<<<<<<< HEAD
         runtime.events.emit(event)
         hear(event)
+=======
+        runtime.emit(event)
+        on_event(event)
+>>>>>>> main
 
-    if is_kept:
+    if has_session:
         return await runtime.chat_service.turn(record.session_id, request, emit, record=record)
     return await runtime.chat_service.turn_once(request, emit, record)
 
 
-ROUTES = (
+def model_names(runtime: Runtime) -> tuple[str, ...]:
+    """Return the names of the configured model."""
+    return tuple(dict.fromkeys((runtime.chat_service.model.name, DEFAULT_MODEL)))
+
+
+def upstream_name(runtime: Runtime, wanted: str) -> str:
+    """Return the model name to send upstream; empty for the configured model.
+
+    Raises:
+        RequestError: `model_unknown` if the built-in model runs and another is asked for.
+    """
+    name = runtime.chat_service.model.name
+    if wanted in {"", DEFAULT_MODEL, name}:
+        return ""
+    if name == EMBEDDED_MODEL:
+        raise RequestError(code="model_unknown", name=wanted, param="model")
+    return wanted
+
+
+async def list_models(ctx: RequestContext) -> Response:
+    """List the models that a request can name."""
+    return json_response(ModelList(data=[ModelCard(id=name) for name in model_names(ctx.runtime)]))
+
+
+async def show_model(ctx: RequestContext) -> Response:
+    """Show a model."""
+    name = ctx.path_param("id")
+    if name not in model_names(ctx.runtime):
+        raise RequestError(code="model_unknown", name=name, param="model")
+    return json_response(ModelCard(id=name))
+
+
+ROUTES: tuple[Route, ...] = (
     Route(
         method="POST",
         path="/v1/chat/completions",
         endpoint=create_completion,
-        summary="Answer a conversation",
+        summary="Create a chat completion",
         scope="chat",
-        takes=ChatRequest,
-        gives=ChatCompletion,
+        body=ChatRequest,
+        response=ChatCompletion,
         headers=(_SESSION_HEADER,),
         errors=(404, 413, 502, 503, 504),
     ),
-    *models.ROUTES,
+    Route(
+        method="GET",
+        path="/v1/models",
+        endpoint=list_models,
+        summary="List models",
+        scope="chat",
+        response=ModelList,
+    ),
+    Route(
+        method="GET",
+        path="/v1/models/{id:path}",
+        endpoint=show_model,
+        summary="Show a model",
+        scope="chat",
+        response=ModelCard,
+        errors=(404,),
+    ),
 )

@@ -1,4 +1,4 @@
-"""From a client's request to a turn: whose words are new, whose tools there are, what may be."""
+"""Convert a chat completion request to a turn of the agent loop."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,38 +23,39 @@ _MODEL_PARAMETERS = frozenset(
         "response_format",
     }
 )  # fmt: skip
-"""What the model is asked for besides; most requests have none of it."""
+"""Model parameters; most requests set none, and share a prepared `ModelRequest` then."""
 _NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallerLimits:
-    """What a caller is held to."""
+    """Limits of the caller: turn limits, withheld tools, and the model."""
 
     limits: TurnLimits
     withheld: frozenset[str]
     model: str
-    """What the model is called upstream; empty for the one that settings name."""
+    """Model name for the upstream API; empty for the configured model."""
 
 
-def to_turn_request(asked: ChatRequest, bounds: CallerLimits, *, is_kept: bool) -> TurnRequest:
-    """What a request asks of the loop; of a conversation that is kept, only what is new.
+def to_turn_request(body: ChatRequest, caller: CallerLimits, *, has_session: bool) -> TurnRequest:
+    """Build the turn of a request; of a stored session only the new messages are used.
 
     Raises:
-        RequestError: If a part of it cannot be taken.
+        RequestError: If a field is not supported.
     """
-    _validate(asked)
-    system = [message.text for message in asked.messages if message.role in _SYSTEM_ROLES]
-    messages = asked.messages
+    _validate(body)
+    system = [message.text for message in body.messages if message.role in _SYSTEM_ROLES]
+    messages = body.messages
     if system:
         messages = [message for message in messages if message.role not in _SYSTEM_ROLES]
-    if is_kept:
+    if has_session:
         messages = _new_messages(messages)
     last = messages[-1] if messages and messages[-1].role == "user" else None
     before = messages[:-1] if last else messages
     return TurnRequest(
         text=last.text if last else "",
         parts=_parts(last) if last else "",
+<<<<<<< HEAD
         history=tuple(map(_message, before)),
         is_continuation=last is None,
         system="\n\n".join(filter(None, system)) if system or not is_kept else None,
@@ -66,29 +67,44 @@ def to_turn_request(asked: ChatRequest, bounds: CallerLimits, *, is_kept: bool) 
         extra=_extra(asked),
         limits=_limits(asked, bounds.limits),
         denied_tools=bounds.withheld,
+=======
+        before=tuple(map(_message, before)),
+        continues=last is None,
+        system="\n\n".join(filter(None, system)) if system or not has_session else None,
+        model=caller.model,
+        skills=tuple(body.options.skills),
+        client_tools=tuple(map(_spec, body.tools or ())),
+        uses_tools=body.has_loop,
+        like=_model_parameters(body),
+        extra=_extra(body),
+        limits=_limits(body, caller.limits),
+        withheld=caller.withheld,
+>>>>>>> main
     )
 
 
-def _validate(asked: ChatRequest) -> None:
-    if asked.n not in {None, 1}:
-        raise RequestError("n: only one reply at a time", param="n")
-    if asked.model_extra and (old := _LEGACY_FIELDS & asked.model_extra.keys()):
-        name = min(old)
-        raise RequestError(f"{name}: write 'tools' and 'tool_choice' instead", param=name)
-    for at, message in enumerate(asked.messages):
+def _validate(body: ChatRequest) -> None:
+    if body.n not in {None, 1}:
+        raise RequestError("n: only 1 is supported", param="n")
+    if body.model_extra and (legacy := _LEGACY_FIELDS & body.model_extra.keys()):
+        name = min(legacy)
+        raise RequestError(f"{name}: not supported, use 'tools' and 'tool_choice'", param=name)
+    for at, message in enumerate(body.messages):
         if message.role == "tool" and not message.tool_call_id:
             where = f"messages.{at}.tool_call_id"
-            raise RequestError(f"{where}: which call does it answer?", param=where)
-    if asked.tools and len({tool.function.name for tool in asked.tools}) != len(asked.tools):
-        raise RequestError("tools: two have the same name", param="tools")
+            raise RequestError(f"{where}: required for the role 'tool'", param=where)
+    if body.tools and len({tool.function.name for tool in body.tools}) != len(body.tools):
+        raise RequestError("tools: duplicate name", param="tools")
 
 
 def _new_messages(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """What comes after the model's last words: the rest is kept here already."""
+    """Return the messages after the last assistant message: the session has the others."""
     last = max((at for at, m in enumerate(messages) if m.role == "assistant"), default=-1)
     new = list(messages[last + 1 :])
     if not new:
-        raise RequestError("messages: there is nothing new in it", param="messages")
+        raise RequestError(
+            "messages: no new message after the last assistant message", param="messages"
+        )
     return new
 
 
@@ -107,7 +123,7 @@ def _message(message: ChatMessage) -> Message:
 
 
 def _parts(message: ChatMessage) -> str:
-    """All of a message as it came, where it is more than text."""
+    """Return multimodal content as JSON; empty for plain text."""
     if isinstance(message.content, str | None) or all(map(_is_text, message.content)):
         return ""
     return orjson.dumps([part.model_dump(exclude_unset=True) for part in message.content]).decode()
@@ -118,47 +134,47 @@ def _is_text(part: ContentPart) -> bool:
 
 
 def _spec(tool: ClientTool) -> ToolSpec:
-    told = tool.function
+    function = tool.function
     return ToolSpec(
-        name=told.name,
-        description=told.description or "",
-        input_schema=told.parameters or _NO_PARAMETERS,
-        strict=told.strict,
+        name=function.name,
+        description=function.description or "",
+        input_schema=function.parameters or _NO_PARAMETERS,
+        strict=function.strict,
     )
 
 
-def _model_parameters(asked: ChatRequest) -> ModelRequest:
-    if _MODEL_PARAMETERS.isdisjoint(asked.model_fields_set):
-        return _DEFAULT_STREAMED if asked.stream else _DEFAULT_COMPLETE
+def _model_parameters(body: ChatRequest) -> ModelRequest:
+    if _MODEL_PARAMETERS.isdisjoint(body.model_fields_set):
+        return _DEFAULT_STREAMED if body.stream else _DEFAULT_COMPLETE
     return ModelRequest(
         model="",
         messages=(),
-        effort=asked.reasoning_effort,
-        max_output_tokens=asked.max_completion_tokens or asked.max_tokens,
-        temperature=asked.temperature,
-        seed=asked.seed,
-        stop=(asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop or ()),
-        response_format=asked.response_format,
-        is_whole=not asked.stream,
+        effort=body.reasoning_effort,
+        max_output_tokens=body.max_completion_tokens or body.max_tokens,
+        temperature=body.temperature,
+        seed=body.seed,
+        stop=(body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
+        response_format=body.response_format,
+        is_whole=not body.stream,
     )
 
 
-def _extra(asked: ChatRequest) -> dict[str, Any]:
-    """What is not known here, for the model; and how it is to choose among tools."""
-    extra = dict(asked.model_extra or {})
-    if asked.tool_choice is not None and asked.tools:
-        extra["tool_choice"] = asked.tool_choice
+def _extra(body: ChatRequest) -> dict[str, Any]:
+    """Collect unknown fields, which are passed through to the model, and `tool_choice`."""
+    extra = dict(body.model_extra or {})
+    if body.tool_choice is not None and body.tools:
+        extra["tool_choice"] = body.tool_choice
     return extra
 
 
-def _limits(asked: ChatRequest, most: TurnLimits) -> TurnLimits | None:
-    """What the client wants, as far as settings allow it."""
-    ours = asked.apexbridge
-    if ours is None or (ours.rounds is None and ours.tokens is None and ours.seconds is None):
+def _limits(body: ChatRequest, maximum: TurnLimits) -> TurnLimits | None:
+    """Lower the turn limits to what the client asks for; settings are the maximum."""
+    options = body.apexbridge
+    if options is None or (options.rounds, options.tokens, options.seconds) == (None, None, None):
         return None
     return replace(
-        most,
-        rounds=min(ours.rounds or most.rounds, most.rounds),
-        tokens=min(ours.tokens or most.tokens, most.tokens),
-        seconds=min(ours.seconds or most.seconds, most.seconds),
+        maximum,
+        rounds=min(options.rounds or maximum.rounds, maximum.rounds),
+        tokens=min(options.tokens or maximum.tokens, maximum.tokens),
+        seconds=min(options.seconds or maximum.seconds, maximum.seconds),
     )

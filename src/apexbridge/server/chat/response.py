@@ -1,4 +1,4 @@
-"""What a turn says, in OpenAI's words: a whole reply, or the chunks of one."""
+"""Encode the result of a turn as an OpenAI chat completion, or as chunks of one."""
 
 import json
 import time
@@ -30,7 +30,7 @@ from apexbridge.models.base import Usage
 from apexbridge.server.error_responses import error_body
 
 MAX_PROGRESS_CHARS = 2_000
-"""Of longer arguments and results the beginning is told."""
+"""Longer arguments and results are truncated in progress events."""
 DONE = b"data: [DONE]\n\n"
 _PROGRESS_EVENTS: Mapping[type, str] = {
     ToolStarted: "tool_started",
@@ -44,150 +44,153 @@ _PROGRESS_EVENTS: Mapping[type, str] = {
     TurnFinished: "turn_finished",
 }
 _ROUND_SEPARATOR = "\n\n"
-"""Between what was said in two rounds."""
+"""Paragraph break between the texts of two rounds of the agent loop."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CompletionBuilder:
-    """One turn as it is told to a client."""
+    """Collects what a chat completion reports of a turn besides its text."""
 
     record: TurnRecord
     model: str
-    """As the client calls it."""
+    """The model name that the client sent."""
     session: str | None
-    """As the client calls it; None where nothing is kept."""
-    explains: bool = False
+    """The session name that the client sent; None if the turn is not stored."""
+    explain: bool = False
     reasoning: list[str] = field(default_factory=list[str])
     skills: dict[str, None] = field(default_factory=dict[str, None])
     created: int = field(default_factory=lambda: int(time.time()))
 
     @property
     def id(self) -> str:
-        """What the reply is called."""
+        """Id of the completion."""
         return f"chatcmpl-{self.record.id}"
 
-    def hear(self, event: Event) -> None:
-        """Note what a whole reply tells besides the text."""
+    def on_event(self, event: Event) -> None:
+        """Collect reasoning and activated skills."""
         if isinstance(event, ReasoningDelta) and event.session_id == self.record.session_id:
             self.reasoning.append(event.text)
         elif isinstance(event, SkillActivated):
             self.skills[event.skill] = None
 
-    def whole(self, end: TurnResult) -> bytes:
-        """The reply in one piece."""
+    def to_json(self, result: TurnResult) -> bytes:
+        """Encode the completion."""
         message: dict[str, Any] = {
             "role": "assistant",
-            "content": end.text or (None if end.client_calls else ""),
+            "content": result.text or (None if result.client_calls else ""),
             "refusal": None,
         }
         if self.reasoning:
             message["reasoning_content"] = "".join(self.reasoning)
-        if end.client_calls:
-            message["tool_calls"] = [_tool_call_json(call) for call in end.client_calls]
+        if result.client_calls:
+            message["tool_calls"] = [_tool_call_json(call) for call in result.client_calls]
         choice = {
             "index": 0,
             "message": message,
             "logprobs": None,
-            "finish_reason": finish_reason(end),
+            "finish_reason": finish_reason(result),
         }
-        reply = {
+        completion = {
             "id": self.id,
             "object": "chat.completion",
             "created": self.created,
             "model": self.model,
             "choices": [choice],
             "usage": _usage_json(self.record.usage),
-            "apexbridge": self.summary(end),
+            "apexbridge": self.summary(result),
         }
-        return to_json(reply)
+        return to_json(completion)
 
-    def summary(self, end: TurnResult) -> dict[str, Any]:
-        """What only this server tells."""
-        told: dict[str, Any] = {
+    def summary(self, result: TurnResult) -> dict[str, Any]:
+        """Return the `apexbridge` extension of the completion."""
+        summary: dict[str, Any] = {
             "turn": self.record.id,
             "session": self.session,
-            "finish": end.finish,
+            "finish": result.finish,
             "skills": list(self.skills),
             "confidence": self.record.confidence,
         }
-        if self.explains:
-            told["explanation"] = orjson.loads(record_to_json(self.record))
-        return told
+        if self.explain:
+            summary["explanation"] = orjson.loads(record_to_json(self.record))
+        return summary
 
 
 class ChunkEncoder:
-    """Writes the chunks of one reply."""
+    """Encodes the chunks of one completion as server-sent events."""
 
-    def __init__(self, telling: CompletionBuilder, *, is_open: bool = False) -> None:
-        self._telling, self._is_open = telling, is_open
+    def __init__(self, completion: CompletionBuilder, *, with_tool_data: bool = False) -> None:
+        self._completion, self._with_tool_data = completion, with_tool_data
         head = {
-            "id": telling.id,
+            "id": completion.id,
             "object": "chat.completion.chunk",
-            "created": telling.created,
-            "model": telling.model,
+            "created": completion.created,
+            "model": completion.model,
         }
         self._head = b"data: " + to_json(head)[:-1]
         self._delta = self._head + b',"choices":[{"index":0,"delta":'
         self._round = 0
         self._arguments: dict[str, str] = {}
-        self._ended: dict[str, ToolFinished] = {}
+        self._finished: dict[str, ToolFinished] = {}
 
-    def begin(self) -> bytes:
-        """Who speaks, before anything is said."""
+    def start(self) -> bytes:
+        """Encode the first chunk, which has the role."""
         return self._chunk(b'{"role":"assistant","content":""}')
 
-    def say(self, text: str) -> bytes:
-        """A piece of the answer; what is said in another round begins a paragraph."""
-        now, before = self._telling.record.rounds, self._round
+    def text(self, text: str) -> bytes:
+        """Encode a text delta; a new round of the agent loop starts a paragraph."""
+        now, before = self._completion.record.rounds, self._round
         self._round = now
         text = _ROUND_SEPARATOR + text if before and before != now else text
         return self._chunk(b'{"content":' + to_json(text) + b"}")
 
-    def think(self, text: str) -> bytes:
-        """A piece of what the model thinks on the way."""
+    def reasoning(self, text: str) -> bytes:
+        """Encode a reasoning delta."""
         return self._chunk(b'{"reasoning_content":' + to_json(text) + b"}")
 
-    def watch(self, call: ToolCall, result: str | None) -> bytes:
-        """Keep what a call is made with; tell what it came to."""
+    def tool_call(self, call: ToolCall, result: str | None) -> bytes:
+        """Remember the arguments of a tool call; encode its result."""
         if result is None:
             self._arguments[call.id] = call.arguments[:MAX_PROGRESS_CHARS]
             return b""
-        ended = self._ended.pop(call.id, None)
-        told = {
+        event = self._finished.pop(call.id, None)
+        data = {
             "arguments": call.arguments[:MAX_PROGRESS_CHARS],
             "result": result[:MAX_PROGRESS_CHARS],
         }
-        return self._event(ended, told) if ended else b""
+        return self._event(event, data) if event else b""
 
     def progress(self, event: Event) -> bytes:
-        """What happened, on a chunk that says nothing; empty where it is not told."""
+        """Encode a progress event on a chunk with an empty delta; empty if it is not streamed."""
         if type(event) not in _PROGRESS_EVENTS:
             return b""
-        if self._is_open and isinstance(event, ToolFinished) and event.call_id in self._arguments:
-            self._ended[event.call_id] = event  # its result follows at once
-            return b""
         more = dict[str, Any]()
-        if self._is_open and isinstance(event, ToolStarted):
-            more["arguments"] = self._arguments.get(event.call_id, "")
+        if self._with_tool_data:
+            if isinstance(event, ToolFinished) and event.call_id in self._arguments:
+                self._finished[event.call_id] = event  # encoded with its result, which follows
+                return b""
+            if isinstance(event, ToolStarted):
+                more["arguments"] = self._arguments.get(event.call_id, "")
         return self._event(event, more)
 
     def _event(self, event: Event, more: Mapping[str, Any]) -> bytes:
-        facts = asdict(event)
-        facts.pop("text", None) if isinstance(event, TurnFinished) else None
-        told = {"event": _PROGRESS_EVENTS[type(event)], **facts, **more}
-        return self._chunk(b"{}", more=b',"apexbridge":' + to_json(told))
+        fields = asdict(event)
+        if isinstance(event, TurnFinished):
+            fields.pop("text", None)  # already streamed as deltas
+        data = {"event": _PROGRESS_EVENTS[type(event)], **fields, **more}
+        return self._chunk(b"{}", more=b',"apexbridge":' + to_json(data))
 
-    def end(self, end: TurnResult, *, with_usage: bool, with_summary: bool) -> Iterator[bytes]:
-        """The client's calls, why the reply ends, what it cost, and that there is no more."""
-        if end.finish == "blocked" and end.text:
-            yield self.say(end.text)
-        for at, call in enumerate(end.client_calls):
-            told = to_json({"tool_calls": [{"index": at, **_tool_call_json(call)}]})
-            yield self._chunk(told)
-        more = b',"apexbridge":' + to_json(self._telling.summary(end)) if with_summary else b""
-        yield self._chunk(b"{}", finish=b'"' + finish_reason(end).encode() + b'"', more=more)
+    def end(self, result: TurnResult, *, with_usage: bool, with_summary: bool) -> Iterator[bytes]:
+        """Encode calls of client tools, the finish reason, the usage and `[DONE]`."""
+        if result.finish == "blocked" and result.text:
+            yield self.text(result.text)
+        for at, call in enumerate(result.client_calls):
+            yield self._chunk(to_json({"tool_calls": [{"index": at, **_tool_call_json(call)}]}))
+        more = b""
+        if with_summary:
+            more = b',"apexbridge":' + to_json(self._completion.summary(result))
+        yield self._chunk(b"{}", finish=b'"' + finish_reason(result).encode() + b'"', more=more)
         if with_usage:
-            usage = to_json(_usage_json(self._telling.record.usage))
+            usage = to_json(_usage_json(self._completion.record.usage))
             yield self._head + b',"choices":[],"usage":' + usage + b"}\n\n"
         yield DONE
 
@@ -196,21 +199,21 @@ class ChunkEncoder:
 
 
 def error_chunk(error: ApexBridgeError, language: locales.Language) -> bytes:
-    """What is told where a reply cannot go on, and that there is no more."""
+    """Encode an error in the middle of a stream, and `[DONE]`."""
     return b"data: " + to_json(error_body(error, language)) + b"\n\n" + DONE
 
 
-def finish_reason(end: TurnResult) -> str:
-    """Why a reply ends, in OpenAI's words."""
-    if end.client_calls:
+def finish_reason(result: TurnResult) -> str:
+    """Map the end of a turn to OpenAI's `finish_reason`."""
+    if result.client_calls:
         return "tool_calls"
-    if end.finish == "time":
+    if result.finish == "time":
         return "length"
-    return end.reason if end.reason in {"length", "content_filter"} else "stop"
+    return result.reason if result.reason in {"length", "content_filter"} else "stop"
 
 
 def to_json(value: object) -> bytes:
-    """JSON in UTF-8, which cannot carry half a character."""
+    """Encode JSON as UTF-8; lone surrogates, which UTF-8 cannot encode, become `?`."""
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:

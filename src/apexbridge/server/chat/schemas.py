@@ -1,11 +1,11 @@
-"""A request as OpenAI's clients write it, and what of it is known here; the rest goes upstream."""
+"""Request and response schemas of the chat completions API; unknown fields go upstream."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 SessionName = Annotated[str, StringConstraints(pattern=r"^[^\s.]{1,128}$")]
-"""No full stops: those are in the names of child sessions."""
+"""Without full stops, which separate the ids of subagent sessions."""
 
 
 class _RequestModel(BaseModel):
@@ -13,7 +13,7 @@ class _RequestModel(BaseModel):
 
 
 class FunctionDefinition(_RequestModel):
-    """What of a tool the model is told."""
+    """Function definition of a tool."""
 
     name: str = Field(min_length=1, max_length=128)
     description: str | None = None
@@ -22,21 +22,21 @@ class FunctionDefinition(_RequestModel):
 
 
 class ClientTool(_RequestModel):
-    """A tool of the client's own: offered to the model, never run here."""
+    """Client-side tool: offered to the model, executed by the client."""
 
     type: Literal["function"] = "function"
     function: FunctionDefinition
 
 
 class FunctionCall(_RequestModel):
-    """A function's name and what it is called with."""
+    """Name and JSON arguments of a function call."""
 
     name: str = Field(min_length=1)
     arguments: str = ""
 
 
 class ClientToolCall(_RequestModel):
-    """A call that the model made of a client's tool."""
+    """Call of a client-side tool, in a message of the history."""
 
     id: str = Field(min_length=1)
     type: Literal["function"] = "function"
@@ -44,7 +44,7 @@ class ClientToolCall(_RequestModel):
 
 
 class ContentPart(_RequestModel):
-    """A piece of a message: text, or anything else that a model may take."""
+    """Content part of a message: text, or another modality."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -53,7 +53,7 @@ class ContentPart(_RequestModel):
 
 
 class ChatMessage(_RequestModel):
-    """A message; which fields count depends on the role."""
+    """Message of a request; the role determines the fields."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[ContentPart] | None = None
@@ -62,61 +62,62 @@ class ChatMessage(_RequestModel):
 
     @property
     def text(self) -> str:
-        """All of its text."""
+        """All text parts, joined."""
         if isinstance(self.content, list):
             return "\n".join(part.text for part in self.content if part.text)
         return self.content or ""
 
 
 class StreamOptions(_RequestModel):
-    """What a stream tells besides."""
+    """OpenAI's `stream_options`."""
 
     include_usage: bool | None = None
 
 
 class Conversation(_RequestModel):
-    """A conversation that is kept here."""
+    """Reference to a stored session, in OpenAI's schema."""
 
     id: SessionName
 
 
 class ApexBridgeOptions(_RequestModel):
-    """What only this server knows; others pass over it."""
+    """Extension of OpenAI's schema: options of this server."""
 
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
     skills: list[str] = Field(default_factory=list, max_length=20)
-    """Skills to be used, by name."""
+    """Skills to load, by name."""
     session: SessionName | None = None
-    """A conversation that is kept here; only what is new is read of the messages then."""
+    """Stored session to continue; only messages after the last assistant message are read then."""
     rounds: int | None = Field(default=None, ge=1)
-    """How often the model may be asked; never more than settings allow."""
+    """Maximum rounds of the agent loop; settings are the upper bound."""
     tokens: int | None = Field(default=None, ge=1)
-    """How many tokens the turn may cost; never more than settings allow."""
+    """Token budget of the turn; settings are the upper bound."""
     seconds: float | None = Field(default=None, gt=0)
-    """How long the turn may take; never more than settings allow."""
+    """Timeout of the turn; settings are the upper bound."""
     approvals: Literal["wait", "refuse"] = "refuse"
-    """What happens where a person would have to be asked."""
+    """Whether a tool call that needs approval waits for a person, or is denied."""
     explain: bool = False
-    """Whether the reply says why the turn went as it did."""
+    """Whether the response includes the trace of the turn."""
     progress: bool = False
-    """Whether a stream tells of tools and skills, on chunks that are valid for every client."""
+    """Whether a stream includes progress events of tools and skills, on chunks that every client
+    can parse."""
 
 
 class ChatRequest(BaseModel):
-    """A request for a chat completion, as OpenAI defines it; unknown fields go to the model."""
+    """Chat completion request, in OpenAI's schema; unknown fields are passed to the model."""
 
     model_config = ConfigDict(extra="allow", strict=True, use_attribute_docstrings=True)
 
     messages: list[ChatMessage] = Field(min_length=1)
     model: str = ""
-    """The name that `/v1/models` tells; with a model server behind, any that it knows."""
+    """A name of `/v1/models`, or any model of the upstream API."""
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     tools: list[ClientTool] | None = None
-    """Tools of the client's own; an empty list switches ours off."""
+    """Client-side tools; an empty list disables the server's tools."""
     tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
-    """`none` switches ours off; `required`, or a tool's name, leaves the client's alone."""
+    """`none` disables the server's tools; `required` or a tool's name leaves only the client's."""
     n: int | None = Field(default=None, ge=1)
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
@@ -126,23 +127,25 @@ class ChatRequest(BaseModel):
     response_format: dict[str, Any] | None = None
     reasoning_effort: str | None = None
     conversation: SessionName | Conversation | None = None
-    """A conversation that is kept here."""
+    """Stored session to continue."""
     apexbridge: ApexBridgeOptions | None = None
 
     @property
-    def ours(self) -> ApexBridgeOptions:
-        """What only this server knows."""
+    def options(self) -> ApexBridgeOptions:
+        """Options of this server, or their defaults."""
         return self.apexbridge or _DEFAULT_OPTIONS
 
     @property
     def session(self) -> str:
-        """The conversation that the body names, if it names one."""
+        """Name of the stored session; empty if the body names none."""
         named = self.conversation
-        return (named.id if isinstance(named, Conversation) else named) or self.ours.session or ""
+        return (
+            (named.id if isinstance(named, Conversation) else named) or self.options.session or ""
+        )
 
     @property
     def has_loop(self) -> bool:
-        """Whether our own tools and skills take part."""
+        """Whether the server's tools and skills take part."""
         is_open = self.tool_choice is None or self.tool_choice == "auto"
         return is_open and self.tools != []
 
@@ -151,7 +154,7 @@ _DEFAULT_OPTIONS = ApexBridgeOptions()
 
 
 class CompletionSummary(BaseModel):
-    """What only this server tells."""
+    """Extension of OpenAI's schema: summary of the turn."""
 
     turn: str
     session: str | None
@@ -162,14 +165,14 @@ class CompletionSummary(BaseModel):
 
 
 class ResponseFunction(BaseModel):
-    """What is called, with what."""
+    """Name and JSON arguments of a function call."""
 
     name: str
     arguments: str
 
 
 class ResponseToolCall(BaseModel):
-    """A call of a client's tool."""
+    """Call of a client-side tool."""
 
     id: str
     type: Literal["function"]
@@ -177,7 +180,7 @@ class ResponseToolCall(BaseModel):
 
 
 class ResponseMessage(BaseModel):
-    """What the model said."""
+    """Assistant message."""
 
     role: Literal["assistant"]
     content: str | None
@@ -187,7 +190,7 @@ class ResponseMessage(BaseModel):
 
 
 class Choice(BaseModel):
-    """The one reply there is."""
+    """The only choice: `n` is always 1."""
 
     index: int
     message: ResponseMessage
@@ -196,7 +199,7 @@ class Choice(BaseModel):
 
 
 class CompletionUsage(BaseModel):
-    """What all rounds and child sessions cost together."""
+    """Token usage of all rounds and subagents."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -204,7 +207,7 @@ class CompletionUsage(BaseModel):
 
 
 class ChatCompletion(BaseModel):
-    """A chat completion, as OpenAI defines it; a stream has the same in pieces."""
+    """Chat completion, in OpenAI's schema; a stream has the same in chunks."""
 
     id: str
     object: Literal["chat.completion"]

@@ -1,4 +1,4 @@
-"""A turn sent while it runs: nothing before there is something to say, and ended by who leaves."""
+"""Streaming response: chat completion chunks as server-sent events (SSE) while a turn runs."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ from apexbridge.server.chat.response import ChunkEncoder, CompletionBuilder, err
 log = logging.getLogger(__name__)
 
 KEEP_ALIVE_SECONDS = 10.0
-"""After so long without a word something is sent, so that nobody between takes it for dead."""
+"""Interval of SSE comments while the model is silent, so that no proxy times out."""
 _KEEP_ALIVE = b": keep-alive\n\n"
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -29,52 +29,53 @@ _HEADERS = [
 
 RunTurn = Callable[[], Awaitable[TurnResult]]
 DisconnectGuard = Callable[[], AbstractContextManager[object]]
-"""Ends what is done inside where the client goes away."""
+"""Context manager that cancels its block when the client disconnects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamFormat:
-    """How a stream is told."""
+    """Options of a stream."""
 
     with_usage: bool = False
     with_progress: bool = False
     with_summary: bool = False
-    is_open: bool = False
-    """Whether arguments and results of tools are told too."""
+    with_tool_data: bool = False
+    """Whether progress events include arguments and results of tools."""
     language: locales.Language = "en"
 
 
 class TurnStreamResponse(Response):
-    """The events of a turn as a stream of chunks."""
+    """Response that runs a turn and streams its events as chunks."""
 
-    def __init__(self, telling: CompletionBuilder, manner: StreamFormat) -> None:
+    def __init__(self, completion: CompletionBuilder, stream_format: StreamFormat) -> None:
         super().__init__()
-        self._telling, self._manner = telling, manner
-        self._chunks = ChunkEncoder(telling, is_open=manner.is_open)
+        self._completion, self._format = completion, stream_format
+        self._chunks = ChunkEncoder(completion, with_tool_data=stream_format.with_tool_data)
         self._run: RunTurn | None = None
-        self._watched: DisconnectGuard = nullcontext
-        self._pieces: list[bytes] = []
-        self._has_more = anyio.Event()
-        self._is_begun = self._is_over = False
+        self._watch: DisconnectGuard = nullcontext
+        self._pending: list[bytes] = []
+        self._has_chunks = anyio.Event()
+        self._is_started = self._is_finished = False
         self._error: Exception | None = None
 
-    def carry_out(self, run: RunTurn, watched: DisconnectGuard) -> Response:
-        """Say what is told; it begins when somebody listens."""
-        self._run, self._watched = run, watched
+    def start(self, run: RunTurn, watch: DisconnectGuard) -> Response:
+        """Set the turn to run; it starts when the response is sent."""
+        self._run, self._watch = run, watch
         return self
 
-    def hear(self, event: Event) -> None:
-        """Tell what happened, if it is for the client."""
-        self._telling.hear(event)
+    def on_event(self, event: Event) -> None:
+        """Encode an event for the client; deltas of subagents are left out."""
+        self._completion.on_event(event)
         if isinstance(event, TextDelta):
-            if event.session_id == self._telling.record.session_id:
-                self._put(self._chunks.say(event.text))
+            if event.session_id == self._completion.record.session_id:
+                self._put(self._chunks.text(event.text))
         elif isinstance(event, ReasoningDelta):
-            if event.session_id == self._telling.record.session_id:
-                self._put(self._chunks.think(event.text))
-        elif self._manner.with_progress:
+            if event.session_id == self._completion.record.session_id:
+                self._put(self._chunks.reasoning(event.text))
+        elif self._format.with_progress:
             self._put(self._chunks.progress(event))
 
+<<<<<<< HEAD
     def tool_started(self, call: ToolCall) -> None:
         """Remember the arguments of a call, for its progress chunk."""
         self._put(self._chunks.watch(call, None))
@@ -82,70 +83,74 @@ class TurnStreamResponse(Response):
     def tool_finished(self, call: ToolCall, text: str) -> None:
         """Send the result of a call as a progress chunk."""
         self._put(self._chunks.watch(call, text))
+=======
+    def on_tool_call(self, call: ToolCall, result: str | None) -> None:
+        """Encode the arguments of a tool call, then its result."""
+        self._put(self._chunks.tool_call(call, result))
+>>>>>>> main
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it.
+        """Run the turn and stream it.
 
         Raises:
-            ApexBridgeError: If the turn failed before it said anything.
+            ApexBridgeError: If the turn failed before its first chunk.
         """
-        with self._watched():
+        with self._watch():
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._work)
-                with suppress(OSError):  # the client went away
+                tasks.start_soon(self._run_turn)
+                with suppress(OSError):  # the client disconnected
                     await self._send(send)
-                if not self._is_over:
+                if not self._is_finished:
                     tasks.cancel_scope.cancel()
         if self._error is not None:
             raise self._error
 
-    async def _work(self) -> None:
-        manner = self._manner
+    async def _run_turn(self) -> None:
         try:
             if self._run is not None:
-                end = await self._run()
-                usage, summary = manner.with_usage, manner.with_summary
-                for piece in self._chunks.end(end, with_usage=usage, with_summary=summary):
-                    self._put(piece)
-        except Exception as error:  # noqa: BLE001  # any: it is told to the client
+                result = await self._run()
+                usage, summary = self._format.with_usage, self._format.with_summary
+                for chunk in self._chunks.end(result, with_usage=usage, with_summary=summary):
+                    self._put(chunk)
+        except Exception as error:  # noqa: BLE001  # sent to the client
             self._fail(error)
         finally:
-            self._is_over = True
-            self._has_more.set()
+            self._is_finished = True
+            self._has_chunks.set()
 
     def _fail(self, error: Exception) -> None:
-        """Before the first word the status tells of it; from then on the stream does."""
-        if not (self._is_begun or self._pieces):
+        """Report an error: by HTTP status before the first chunk, as a chunk after it."""
+        if not (self._is_started or self._pending):
             self._error = error
             return
         if not isinstance(error, ApexBridgeError):
-            log.error("A request failed", exc_info=error)
+            log.error("Unhandled exception in a stream", exc_info=error)
             error = ApexBridgeError(code="server_failed")
-        self._put(error_chunk(error, self._manner.language))
+        self._put(error_chunk(error, self._format.language))
 
-    def _put(self, piece: bytes) -> None:
-        if piece:
-            if not self._pieces:
-                self._has_more.set()
-            self._pieces.append(piece)
+    def _put(self, chunk: bytes) -> None:
+        if chunk:
+            if not self._pending:
+                self._has_chunks.set()
+            self._pending.append(chunk)
 
     async def _send(self, send: Send) -> None:
         while True:
-            while not self._pieces and not self._is_over:
-                self._has_more = anyio.Event()
-                with anyio.move_on_after(KEEP_ALIVE_SECONDS) as silence:
-                    await self._has_more.wait()
-                if silence.cancelled_caught:
-                    self._pieces.append(_KEEP_ALIVE)
-            is_last, pieces, self._pieces = self._is_over, self._pieces, []
-            if is_last and not pieces and not self._is_begun:
-                return  # it failed, and the status says so
-            if not self._is_begun:
-                self._is_begun = True
+            while not self._pending and not self._is_finished:
+                self._has_chunks = anyio.Event()
+                with anyio.move_on_after(KEEP_ALIVE_SECONDS) as timeout:
+                    await self._has_chunks.wait()
+                if timeout.cancelled_caught:
+                    self._pending.append(_KEEP_ALIVE)
+            is_last, chunks, self._pending = self._is_finished, self._pending, []
+            if is_last and not chunks and not self._is_started:
+                return  # it failed, and is reported by the HTTP status
+            if not self._is_started:
+                self._is_started = True
                 await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-                pieces = [self._chunks.begin(), *pieces]
+                chunks = [self._chunks.start(), *chunks]
             await send(
-                {"type": "http.response.body", "body": b"".join(pieces), "more_body": not is_last}
+                {"type": "http.response.body", "body": b"".join(chunks), "more_body": not is_last}
             )
             if is_last:
                 return

@@ -1,1 +1,1 @@
-"""Package console."""
+"""Web console: its static files and its login session."""

@@ -1,1 +1,1 @@
-"""Package skills."""
+"""Skills API: list, search, install, version and run skills over HTTP."""

@@ -1,11 +1,10 @@
-"""Which skill a request means, and how skills, versions and findings are put into replies."""
+"""Presenters: resolve the skill of a path, and convert skills and findings to schemas."""
 
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 
 import anyio.to_thread
-from starlette.responses import Response
 
 from apexbridge import locales
 from apexbridge.activation.scripts import has_script
@@ -22,7 +21,6 @@ from apexbridge.server.skills.schemas import (
     FindingSchema,
     InstallResultSchema,
     ProblemSchema,
-    ResponseModel,
     SkillSchema,
     SkillSourceSchema,
 )
@@ -30,67 +28,61 @@ from apexbridge.skills.model import Origin, Problem, Skill
 
 SKILL_ID, VERSION_ID = "skill_", "skillver_"
 UNVERSIONED = "current"
-"""What the only version of a skill is called that has no files to hash."""
+"""Version name of a skill that has no files to hash."""
 _SHORT_HASH = 12
 _NO_MATCH = "?"
-"""A state that no skill is ever in."""
+"""ETag that matches no skill."""
 _MAX_NAME = 200
 _SEPARATOR = re.compile(rb"%2f|%5c|%00", re.IGNORECASE)
 
 
-def json_response(shape: ResponseModel, status: int = 200, **headers: str) -> Response:
-    """A shape as JSON."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Response(shape.model_dump_json(), status, named, media_type="application/json")
+def request_language(ctx: RequestContext) -> locales.Language:
+    """Return the language of `Accept-Language`."""
+    return locales.parse_language(ctx.request.headers.get("accept-language"))
 
 
-def request_language(call: RequestContext) -> locales.Language:
-    """The language that a client asks for."""
-    return locales.parse_language(call.request.headers.get("accept-language"))
-
-
-def skill_name_from_path(call: RequestContext) -> str:
-    """The name of the skill that an address means, by its id or its name.
+def skill_name_from_path(ctx: RequestContext) -> str:
+    """Return the skill name in the path, given as id or name.
 
     Raises:
-        SkillNotFoundError: If no skill can be called that.
+        SkillNotFoundError: If it cannot be a skill name.
     """
-    written = call.at("id")
+    written = ctx.path_param("id")
     is_odd = not written.isprintable() or written != written.strip() or len(written) > _MAX_NAME
-    if is_odd or _SEPARATOR.search(call.request.scope.get("raw_path", b"")):
+    if is_odd or _SEPARATOR.search(ctx.request.scope.get("raw_path", b"")):
         raise SkillNotFoundError(escape_unprintable(written[:_MAX_NAME]))
-    return strip_id_prefix(call.runtime, written)
+    return strip_id_prefix(ctx.runtime, written)
 
 
 def escape_unprintable(text: str) -> str:
-    """A stranger's text on one line, with everything in it that cannot be seen written out."""
+    """Escape control and invisible characters of client input."""
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 def strip_id_prefix(runtime: Runtime, written: str) -> str:
-    """A name without the beginning that makes it an id; a skill may be called so, though."""
+    """Strip the prefix of an id, unless a skill has that prefix in its name."""
     if written.startswith(SKILL_ID) and runtime.catalog.snapshot.winner(written) is None:
         return written.removeprefix(SKILL_ID)
     return written
 
 
-def skill_from_path(call: RequestContext) -> Skill:
-    """The skill that an address means, also one that is switched off.
+def skill_from_path(ctx: RequestContext) -> Skill:
+    """Return the skill of the path, enabled or disabled.
 
     Raises:
         SkillNotFoundError: If there is none.
     """
-    return call.runtime.catalog.find(skill_name_from_path(call))
+    return ctx.runtime.catalog.find(skill_name_from_path(ctx))
 
 
 def make_etag(sha256: str) -> str:
-    """The mark of a state."""
+    """Format a content hash as an ETag."""
     return f'"{sha256}"'
 
 
-def if_match_sha256(call: RequestContext, skill: Skill) -> str:
-    """The state that a client says it saw, from `If-Match`; empty if it does not care."""
-    written = call.request.headers.get("if-match")
+def if_match_sha256(ctx: RequestContext, skill: Skill) -> str:
+    """Return the content hash of `If-Match`, for optimistic locking; empty if there is none."""
+    written = ctx.request.headers.get("if-match")
     if written is None or written.strip() == "*":
         return ""
     tags = [tag.strip() for tag in written.split(",")]
@@ -101,12 +93,12 @@ def if_match_sha256(call: RequestContext, skill: Skill) -> str:
 
 
 def short_version(sha256: str) -> str:
-    """What a version is called."""
+    """Return the short name of a version."""
     return sha256[:_SHORT_HASH] or UNVERSIONED
 
 
 async def present_skill(runtime: Runtime, skill: Skill) -> SkillSchema:
-    """One skill as it is now."""
+    """Convert a skill to its response schema."""
 
     def look() -> SkillSchema:
         mark = skill.fingerprint
@@ -123,7 +115,7 @@ async def present_skill(runtime: Runtime, skill: Skill) -> SkillSchema:
 
 
 async def present_skills(runtime: Runtime, kept: Sequence[ListedSkill]) -> list[SkillSchema]:
-    """Skills as they are now."""
+    """Convert a list of skills to response schemas."""
     look = partial(_present, runtime)
     return await anyio.to_thread.run_sync(lambda: list(map(look, kept)))
 
@@ -169,14 +161,14 @@ def _present(runtime: Runtime, kept: ListedSkill) -> SkillSchema:
 def _finding_counts(verdict: ScanSummary | None) -> FindingCountSchema:
     counts = verdict.counts if verdict else {}
     return FindingCountSchema(
-        worst=worst_level(counts), count=sum(counts.values()), looked=verdict is not None
+        worst=worst_level(counts), count=sum(counts.values()), scanned=verdict is not None
     )
 
 
 def present_problems(
     problems: Iterable[Problem], language: locales.Language
 ) -> list[ProblemSchema]:
-    """Broken rules, in words."""
+    """Convert validation problems, with translated messages."""
     return [
         ProblemSchema(
             code=problem.code,
@@ -193,7 +185,7 @@ def present_problems(
 def present_findings(
     findings: Iterable[Finding], language: locales.Language
 ) -> list[FindingSchema]:
-    """Findings, in words."""
+    """Convert scanner findings, with translated messages."""
     return [
         FindingSchema(
             rule=finding.rule,
@@ -212,7 +204,7 @@ def present_findings(
 
 
 def present_result(done: InstallResult, language: locales.Language) -> InstallResultSchema:
-    """What came of a change."""
+    """Convert the result of an install or update."""
     return InstallResultSchema(
         changed=done.has_changed,
         indexed=done.index_error is None,

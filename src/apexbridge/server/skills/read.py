@@ -1,4 +1,4 @@
-"""Skills, looked at: listed, searched, read and downloaded."""
+"""Read endpoints of the skills API: list, search, show and download."""
 
 from dataclasses import asdict
 from pathlib import PurePosixPath
@@ -13,10 +13,9 @@ from apexbridge import locales
 from apexbridge.errors import RetrievalError, SourceError
 from apexbridge.lifecycle.skill_list import MAX_PAGE, ListFilter
 from apexbridge.retrieval.results import Hit
-from apexbridge.server.routing import RequestContext
+from apexbridge.server.routing import RequestContext, json_response
 from apexbridge.server.skills.presenters import (
     SKILL_ID,
-    json_response,
     make_etag,
     present_skill,
     present_skills,
@@ -41,33 +40,33 @@ from apexbridge.skills.model import Origin, Skill
 
 ZIP = "application/zip"
 _NO_ORIGIN = "\0"
-"""An origin that no skill has."""
+"""Origin that matches no skill."""
 _DAY = 86_400
 
 
 class ListQuery(BaseModel):
-    """Which skills, and how many at a time."""
+    """Filter and pagination of the skill list."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     limit: int = Field(default=50, ge=1, le=MAX_PAGE)
     after: str = Field(default="", max_length=200)
-    """The id or name of the last skill of the page before."""
+    """Cursor: id or name of the last skill of the previous page."""
     page: str = Field(default="", max_length=200)
-    """The `next_page` of the page before."""
+    """Cursor: `next_page` of the previous page."""
     order: Literal["asc", "desc"] = "asc"
-    """By name."""
+    """Sort order by name."""
     text: str = Field(default="", max_length=1_000)
-    """Stands in the name or the description, in whatever letters."""
+    """Case-insensitive substring of the name or description."""
     origin: str = Field(default="", max_length=100)
     state: Literal["", "enabled", "disabled", "shadowed"] = ""
-    """Those that others hide are shown only if they are asked for."""
+    """Shadowed skills are listed only on request."""
     source: str = Field(default="", max_length=100)
-    """`custom` or `plugin`, as a vendor's clients ask."""
+    """`custom` or `plugin`, as in Anthropic's API."""
 
 
 class SearchQuery(BaseModel):
-    """What is wanted; the same in English and in Chinese helps where there is one."""
+    """Search query; translations to English and Chinese improve the results."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
@@ -77,20 +76,20 @@ class SearchQuery(BaseModel):
     limit: int = Field(default=5, ge=1, le=100)
 
 
-async def list_skills(call: RequestContext) -> Response:
-    """A page of skills, by name."""
-    asked = call.query(ListQuery)
+async def list_skills(ctx: RequestContext) -> Response:
+    """List a page of skills."""
+    query = ctx.query(ListQuery)
     wanted = ListFilter(
-        text=asked.text,
-        origin=_origin_filter(asked),
-        without=Origin.PLUGIN if asked.source == "custom" else "",
-        state=asked.state,
-        limit=asked.limit,
-        after=strip_id_prefix(call.runtime, asked.page or asked.after),
-        descending=asked.order == "desc",
+        text=query.text,
+        origin=_origin_filter(query),
+        without=Origin.PLUGIN if query.source == "custom" else "",
+        state=query.state,
+        limit=query.limit,
+        after=strip_id_prefix(ctx.runtime, query.page or query.after),
+        descending=query.order == "desc",
     )
-    page = await call.runtime.manager.list(wanted)
-    data = await present_skills(call.runtime, page.items)
+    page = await ctx.runtime.manager.list(wanted)
+    data = await present_skills(ctx.runtime, page.items)
     return json_response(
         SkillListSchema(
             data=data,
@@ -103,31 +102,33 @@ async def list_skills(call: RequestContext) -> Response:
     )
 
 
-def _origin_filter(asked: ListQuery) -> str:
-    """What a vendor calls source is a plugin, one's own, or that vendor's, of which are none."""
-    if asked.source in {"", "custom"}:
-        return asked.origin
-    return Origin.PLUGIN if asked.source == "plugin" else _NO_ORIGIN
+def _origin_filter(query: ListQuery) -> str:
+    """Map Anthropic's `source` to an origin; there are no skills of the vendor."""
+    if query.source in {"", "custom"}:
+        return query.origin
+    return Origin.PLUGIN if query.source == "plugin" else _NO_ORIGIN
 
 
-async def search(call: RequestContext) -> Response:
-    """The skills that fit a request best, with what their scores are made of."""
-    asked = call.query(SearchQuery)
-    found = await call.runtime.search(
-        asked.query,
-        query_en=asked.query_en or None,
-        query_zh=asked.query_zh or None,
-        limit=asked.limit,
+async def search(ctx: RequestContext) -> Response:
+    """Search skills by meaning, with the components of each score."""
+    query = ctx.query(SearchQuery)
+    found = await ctx.runtime.search(
+        query.query,
+        query_en=query.query_en or None,
+        query_zh=query.query_zh or None,
+        limit=query.limit,
     )
-    said = {skill.name: skill.summary for skill in call.runtime.catalog.snapshot.skills}
+    summaries = {skill.name: skill.summary for skill in ctx.runtime.catalog.snapshot.skills}
     return json_response(
         SearchSchema(
-            query=asked.query,
+            query=query.query,
             confidence=round(found.confidence, 4),
-            threshold=call.runtime.config.settings.index.threshold,
+            threshold=ctx.runtime.config.settings.index.threshold,
             searched=found.searched,
-            problem=_notice(found.problem, request_language(call)),
-            hits=[_hit(at, hit, said.get(hit.name, "")) for at, hit in enumerate(found.hits, 1)],
+            problem=_notice(found.problem, request_language(ctx)),
+            hits=[
+                _hit(at, hit, summaries.get(hit.name, "")) for at, hit in enumerate(found.hits, 1)
+            ],
         )
     )
 
@@ -151,37 +152,37 @@ def _hit(rank: int, hit: Hit, description: str) -> HitSchema:
 def _notice(problem: RetrievalError | None, language: locales.Language) -> NoticeSchema | None:
     if problem is None:
         return None
-    said = problem.localized(language)
-    return NoticeSchema(code=problem.code, message=said.message, hint=said.hint)
+    text = problem.localized(language)
+    return NoticeSchema(code=problem.code, message=text.message, hint=text.hint)
 
 
-async def retrieve(call: RequestContext) -> Response:
-    """One skill; a client that has its state already is told so."""
-    skill = skill_from_path(call)
-    shown = await present_skill(call.runtime, skill)
+async def retrieve(ctx: RequestContext) -> Response:
+    """Show a skill; HTTP 304 if the client's ETag is current."""
+    skill = skill_from_path(ctx)
+    shown = await present_skill(ctx.runtime, skill)
     etag = make_etag(shown.sha256)
-    if shown.sha256 and etag in call.request.headers.get("if-none-match", ""):
+    if shown.sha256 and etag in ctx.request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers={"ETag": etag})
     return json_response(shown, ETag=etag)
 
 
-async def read_text(call: RequestContext) -> Response:
-    """SKILL.md as it is written, and what lies beside it."""
-    skill = skill_from_path(call)
+async def read_text(ctx: RequestContext) -> Response:
+    """Show the source text of SKILL.md, and the list of files."""
+    skill = skill_from_path(ctx)
     sha256 = skill.fingerprint.sha256 if skill.fingerprint else ""
     files = await anyio.to_thread.run_sync(_files, skill)
-    text = await _text(call, skill)
+    text = await _text(ctx, skill)
     shape = SkillTextSchema(
         id=f"{SKILL_ID}{skill.name}", name=skill.name, text=text, files=files, sha256=sha256
     )
     return json_response(shape, ETag=make_etag(sha256))
 
 
-async def _text(call: RequestContext, skill: Skill) -> str:
-    source = call.runtime.catalog.source_of(skill).source
+async def _text(ctx: RequestContext, skill: Skill) -> str:
+    source = ctx.runtime.catalog.source_of(skill).source
     try:
         resource = await source.resource(skill, PurePosixPath(SKILL_MD))
-    except SourceError:  # a source that has no files has a text all the same
+    except SourceError:  # a source without files still has the text
         return (await source.content(skill)).body
     return resource.data.decode("utf-8", "replace")
 
@@ -197,15 +198,15 @@ def _files(skill: Skill) -> list[FileSchema]:
     ]
 
 
-async def content(call: RequestContext) -> Response:
-    """A skill as a zip that installs elsewhere."""
-    skill = skill_from_path(call)
-    data = await call.runtime.manager.export(skill.name)
+async def content(ctx: RequestContext) -> Response:
+    """Download a skill as a zip archive."""
+    skill = skill_from_path(ctx)
+    data = await ctx.runtime.manager.export(skill.name)
     return zip_response(data, skill.name, skill.fingerprint.sha256 if skill.fingerprint else "")
 
 
 def zip_response(data: bytes, name: str, sha256: str) -> Response:
-    """A zip to be saved under a skill's name, in whatever letters that is written."""
+    """Build an archive download; RFC 5987 encodes a name that is not ASCII."""
     headers = {
         "ETag": make_etag(sha256),
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}.zip",
@@ -213,10 +214,10 @@ def zip_response(data: bytes, name: str, sha256: str) -> Response:
     return Response(data, headers=headers, media_type=ZIP)
 
 
-async def trash(call: RequestContext) -> Response:
-    """What can be brought back."""
-    gone = await anyio.to_thread.run_sync(call.runtime.store.trash.list)
-    keep = call.runtime.config.settings.skills.undo_days * _DAY
+async def trash(ctx: RequestContext) -> Response:
+    """List the removed skills that can be restored."""
+    gone = await anyio.to_thread.run_sync(ctx.runtime.store.trash.list)
+    keep = ctx.runtime.config.settings.skills.undo_days * _DAY
     return json_response(
         TrashSchema(
             data=[

@@ -1,41 +1,49 @@
-"""Skills as they look on the wire: what both vendors' clients read, and what is ours beside it."""
+"""Response schemas of the skills API: a superset of OpenAI's and Anthropic's."""
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, computed_field
+from pydantic.config import JsonDict
 
 from apexbridge.lifecycle.skill_list import SkillState
 from apexbridge.sandbox.base import Outcome
 from apexbridge.scanner.rules import RiskLevel
 from apexbridge.skills.model import Severity
 
+_DEPRECATED: JsonDict = {"deprecated": True}
+
 
 class ResponseModel(BaseModel):
-    """What every reply has in common: the fields that are written down, and no others."""
+    """Base of the response schemas: immutable, and with declared fields only."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class SkillSourceSchema(ResponseModel):
-    """Where a skill comes from."""
+    """Source of a skill."""
 
     type: Literal["custom", "plugin"]
-    """In a vendor's words."""
+    """In Anthropic's terms."""
     id: str
-    """In ours: the source that lists it."""
+    """Id of the source that lists it."""
 
 
 class FindingCountSchema(ResponseModel):
-    """How much vetting found in the state that a skill is in."""
+    """Scanner findings in the current content of a skill."""
 
     worst: RiskLevel | None
     count: int
-    looked: bool
-    """False where nobody has looked yet."""
+    scanned: bool
+    """False if this content was not scanned yet."""
+
+    @computed_field(description="Use `scanned`.", json_schema_extra=_DEPRECATED)
+    def looked(self) -> bool:
+        """Former name of `scanned`."""
+        return self.scanned
 
 
 class SkillSchema(ResponseModel):
-    """A skill. `id` is `skill_` and the name; wherever an id is taken, the name is too."""
+    """Skill. `id` is `skill_` and the name; endpoints accept either."""
 
     id: str
     object: Literal["skill"] = "skill"
@@ -45,28 +53,28 @@ class SkillSchema(ResponseModel):
     display_title: str
     description: str
     created_at: int
-    """Seconds since the epoch; 0 where nobody knows."""
+    """Unix time; 0 if unknown."""
     updated_at: int
     default_version: str
     """The version in use."""
     latest_version: str
-    """The version that came last, in use or not."""
+    """The version added last, in use or not."""
     latest_version_id: str
     source: SkillSourceSchema
     state: SkillState
     origin: str
     writable: bool
-    """Whether it can be edited, updated and removed here."""
+    """Whether it can be edited, updated and removed."""
     trusted: bool
-    """Whether it may act: run scripts and hooks, lend tools."""
+    """Whether it may run scripts and hooks and grant tools."""
     pinned: bool
     size: int
-    """Bytes of all its files."""
+    """Total size of its files, in bytes."""
     files: int
     sha256: str
-    """The hash of all its files; empty where it has none. In quotes it is the ETag."""
+    """Hash of all its files, empty if it has none; in quotes it is the ETag."""
     version: str
-    """What its SKILL.md calls its version, if anything."""
+    """Version declared in SKILL.md, if any."""
     findings: FindingCountSchema
     has_script: bool
     user_invocable: bool
@@ -74,7 +82,7 @@ class SkillSchema(ResponseModel):
 
 
 class SkillListSchema(ResponseModel):
-    """A page of skills."""
+    """Page of skills."""
 
     object: Literal["list"] = "list"
     data: list[SkillSchema]
@@ -82,13 +90,13 @@ class SkillListSchema(ResponseModel):
     first_id: str | None
     last_id: str | None
     next_page: str | None
-    """What to ask for the next page with, as `page`."""
+    """Cursor of the next page, for the parameter `page`."""
     total: int
-    """How many there are on all pages."""
+    """Total over all pages."""
 
 
 class ProblemSchema(ResponseModel):
-    """A rule that a skill breaks."""
+    """Validation problem of a skill."""
 
     code: str
     where: str
@@ -98,7 +106,7 @@ class ProblemSchema(ResponseModel):
 
 
 class FindingSchema(ResponseModel):
-    """Something that looks dangerous."""
+    """Scanner finding."""
 
     rule: str
     level: RiskLevel
@@ -112,24 +120,24 @@ class FindingSchema(ResponseModel):
 
 
 class InstallResultSchema(ResponseModel):
-    """What came of a change."""
+    """Result of an install or update."""
 
     changed: bool
-    """False if everything was so before."""
+    """False if the content was already installed."""
     indexed: bool
-    """False if it is found by its words only, until the index can be brought up."""
+    """False if search finds it by keywords only until it is indexed."""
     problems: list[ProblemSchema]
     findings: list[FindingSchema]
 
 
 class NewSkillSchema(SkillSchema):
-    """A skill that was just installed."""
+    """Skill that was just installed."""
 
     change: InstallResultSchema
 
 
 class AffectedSkillSchema(ResponseModel):
-    """How many places another skill loses and gains over all queries."""
+    """Ranks that another skill loses and gains over all queries."""
 
     name: str
     lost: int
@@ -137,38 +145,38 @@ class AffectedSkillSchema(ResponseModel):
 
 
 class QueryRankSchema(ResponseModel):
-    """A query, and the skill's rank before and after; null: not among the first ten."""
+    """Rank of the skill for a query before and after; null: not in the top ten."""
 
     query: str
     kind: Literal["saved", "old", "new"]
-    """From the skill's saved queries, from the text as it is, or from the text as it would be."""
+    """From the saved queries, the current description, or the new description."""
     before: int | None
     after: int | None
     gains: list[str]
-    """Other skills that go up."""
+    """Other skills whose rank improves."""
     loses: list[str]
-    """Other skills that go down."""
+    """Other skills whose rank drops."""
 
 
 class PreviewSchema(ResponseModel):
-    """What another description would do to the ranks."""
+    """Preview of the search ranks with a new description."""
 
     queries: list[QueryRankSchema]
     others: list[AffectedSkillSchema]
 
 
 class SkillChangeSchema(ResponseModel):
-    """A skill after a change, or as it would stay in a dry run."""
+    """Skill after a change, or unchanged in a dry run."""
 
     changed: bool
     skill: SkillSchema
     indexed: bool = True
     preview: PreviewSchema | None = None
-    """Of a dry run only."""
+    """Dry run only."""
 
 
 class DeletedSkillSchema(ResponseModel):
-    """A skill that was taken away; it can be brought back for a while."""
+    """Confirmation of a removal, which can be undone."""
 
     id: str
     object: Literal["skill.deleted"] = "skill.deleted"
@@ -176,11 +184,11 @@ class DeletedSkillSchema(ResponseModel):
     deleted: Literal[True] = True
     name: str
     undo_days: float
-    """For how long."""
+    """Days for which it can be restored."""
 
 
 class VersionSchema(ResponseModel):
-    """A state of a skill: in use, or kept."""
+    """Version of a skill, in use or stored."""
 
     id: str
     object: Literal["skill.version"] = "skill.version"
@@ -190,24 +198,24 @@ class VersionSchema(ResponseModel):
     description: str
     created_at: int
     version: str
-    """The first twelve digits of its hash."""
+    """First twelve digits of its hash."""
     sha256: str
     declared: str
-    """What its SKILL.md calls it, if anything."""
+    """Version declared in SKILL.md, if any."""
     size: int
     current: bool
-    """Whether it is the one in use."""
+    """Whether it is the default version."""
     pinned: bool
 
 
 class NewVersionSchema(VersionSchema):
-    """A version that was just taken in."""
+    """Version that was just added."""
 
     change: InstallResultSchema
 
 
 class VersionListSchema(ResponseModel):
-    """A page of versions."""
+    """Page of versions."""
 
     object: Literal["list"] = "list"
     data: list[VersionSchema]
@@ -218,7 +226,7 @@ class VersionListSchema(ResponseModel):
 
 
 class DeletedVersionSchema(ResponseModel):
-    """A version that is not kept any more."""
+    """Confirmation that a version was deleted."""
 
     id: str
     object: Literal["skill.version.deleted"] = "skill.version.deleted"
@@ -228,7 +236,7 @@ class DeletedVersionSchema(ResponseModel):
 
 
 class FileSchema(ResponseModel):
-    """A file of a skill."""
+    """File of a skill."""
 
     path: str
     size: int
@@ -236,19 +244,19 @@ class FileSchema(ResponseModel):
 
 
 class SkillTextSchema(ResponseModel):
-    """SKILL.md as it is written, and what lies beside it."""
+    """Source text of SKILL.md, and the list of files."""
 
     object: Literal["skill.text"] = "skill.text"
     id: str
     name: str
     text: str
     files: list[FileSchema]
-    """Empty where the source lists none."""
+    """Empty if the source cannot list files."""
     sha256: str
 
 
 class ScorePartsSchema(ResponseModel):
-    """What a hit's score is made of."""
+    """Components of a search score."""
 
     dense: float
     view: float
@@ -262,19 +270,19 @@ class ScorePartsSchema(ResponseModel):
 
 
 class HitSchema(ResponseModel):
-    """A skill that was found."""
+    """Search hit."""
 
     rank: int
     id: str
     name: str
     description: str
     score: float
-    """The chance that it is the one wanted."""
+    """Calibrated probability that it is relevant."""
     parts: ScorePartsSchema
 
 
 class NoticeSchema(ResponseModel):
-    """Why something was done in a lesser way."""
+    """Warning about degraded operation."""
 
     code: str
     message: str
@@ -282,22 +290,22 @@ class NoticeSchema(ResponseModel):
 
 
 class SearchSchema(ResponseModel):
-    """The skills that fit a request, the best first."""
+    """Search results, best first."""
 
     object: Literal["search"] = "search"
     query: str
     confidence: float
-    """How sure it is that any skill fits at all."""
+    """Probability that any skill is relevant."""
     threshold: float
-    """Below this confidence none is taken to fit."""
+    """Confidence below which no skill counts as relevant."""
     searched: int
     problem: NoticeSchema | None
-    """Why the search had to do without vectors, where it had to."""
+    """Reason for keyword-only search without embeddings, if there was one."""
     hits: list[HitSchema]
 
 
 class ScriptSchema(ResponseModel):
-    """A file that can be run, and what with."""
+    """Script, and the interpreter that runs it."""
 
     path: str
     runner: str
@@ -305,11 +313,11 @@ class ScriptSchema(ResponseModel):
 
 
 class ScanReportSchema(ResponseModel):
-    """All that looks dangerous in a skill, the gravest first."""
+    """Scan report, most severe findings first."""
 
     worst: RiskLevel | None
     partial: bool
-    """Whether something could not be looked at."""
+    """Whether some content could not be scanned."""
     files: int
     bytes: int
     notice: str
@@ -317,7 +325,7 @@ class ScanReportSchema(ResponseModel):
 
 
 class InspectionSchema(ResponseModel):
-    """Everything a person should know of a skill before it may stay."""
+    """Inspection of a skill before it is installed."""
 
     object: Literal["skill.inspection"] = "skill.inspection"
     name: str
@@ -327,31 +335,31 @@ class InspectionSchema(ResponseModel):
     size: int
     files: list[FileSchema]
     tools: list[str]
-    """What it asks to be allowed."""
+    """Values of `allowed-tools`."""
     hooks: list[str]
-    """The events it wants commands run at."""
+    """Events of its hooks."""
     commands: list[str]
-    """What is run when its text is read."""
+    """Inline commands, which run when the skill is loaded."""
     scripts: list[ScriptSchema]
     problems: list[ProblemSchema]
     report: ScanReportSchema
     exists: bool
-    """Whether an installed skill has the name: it would be an update."""
+    """Whether a skill of that name is installed, which makes it an update."""
     refused: bool
-    """Whether what was found is grave enough that an install is refused."""
+    """Whether the findings are severe enough that an install is refused."""
 
 
 class OutputFileSchema(ResponseModel):
-    """A file that a script left in its workspace."""
+    """Output file of a script."""
 
     path: str
     size: int
     base64: str | None
-    """What is in it; null where all files together are too large for a reply."""
+    """Content; null if all files together are too large for a response."""
 
 
 class ScriptRunSchema(ResponseModel):
-    """What a script did. `exit_code` is null when it never started, and `error` says why."""
+    """Result of a script; `exit_code` is null if it did not start, and `error` has the reason."""
 
     object: Literal["skill.run"] = "skill.run"
     skill: str
@@ -366,12 +374,17 @@ class ScriptRunSchema(ResponseModel):
     truncated: bool
     isolation: str
     files: list[OutputFileSchema]
-    not_taken: dict[str, str]
-    """What else it left there, and why that does not come back."""
+    skipped_files: dict[str, str]
+    """Output files that are not returned, with the reason."""
+
+    @computed_field(description="Use `skipped_files`.", json_schema_extra=_DEPRECATED)
+    def not_taken(self) -> dict[str, str]:
+        """Former name of `skipped_files`."""
+        return self.skipped_files
 
 
 class TrashedSkillSchema(ResponseModel):
-    """A skill that was taken away and can be brought back."""
+    """Removed skill that can be restored."""
 
     id: str
     name: str
@@ -380,7 +393,7 @@ class TrashedSkillSchema(ResponseModel):
 
 
 class TrashSchema(ResponseModel):
-    """What can be brought back, the latest first."""
+    """Removed skills, latest first."""
 
     object: Literal["list"] = "list"
     data: list[TrashedSkillSchema]

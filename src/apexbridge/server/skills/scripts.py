@@ -1,36 +1,45 @@
-"""Scripts of skills, run for a client, and ended when it goes away."""
+"""Script endpoint of the skills API: run a skill's script in the sandbox."""
 
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeVar
 
-import anyio
-from starlette.requests import Request
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.errors import PermissionDeniedError, RequestError, ToolInputError
 from apexbridge.sandbox.base import ExecutionResult
-from apexbridge.server.routing import RequestContext
-from apexbridge.server.skills.presenters import json_response, skill_name_from_path
+from apexbridge.server.disconnect import run_until_disconnect
+from apexbridge.server.routing import RequestContext, json_response
+from apexbridge.server.skills.presenters import skill_name_from_path
 from apexbridge.server.skills.schemas import OutputFileSchema, ScriptRunSchema
-from apexbridge.server.skills.uploads import RunRequest
 
 _MAX_INLINE_BYTES = 8_000_000
 _ARGUMENTS_TOO_LONG = "E2BIG"
 
-Value = TypeVar("Value")
+
+class RunRequest(BaseModel):
+    """Script to run."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+    script: str = Field(default="", max_length=1_000)
+    """Path in the skill; empty for the only or the main script."""
+    arguments: list[str] = Field(default_factory=list[str], max_length=10_000)
+    stdin: str = ""
+    timeout: float | None = Field(default=None, gt=0)
+    """Seconds; settings are the upper bound."""
 
 
-async def run(call: RequestContext) -> Response:
-    """Run a script in the sandbox. What it did is the reply, whatever that was."""
-    skill = call.runtime.catalog.get(skill_name_from_path(call))
-    body = await call.body(RunRequest)
-    limits = call.runtime.script_runner.limits()
+async def run(ctx: RequestContext) -> Response:
+    """Run a script in the sandbox; a failing script is a successful response."""
+    skill = ctx.runtime.catalog.get(skill_name_from_path(ctx))
+    body = await ctx.body(RunRequest)
+    limits = ctx.runtime.script_runner.limits()
     if body.timeout is not None:
         limits = replace(limits, wall_seconds=min(body.timeout, limits.wall_seconds))
-    wish = ScriptCall(
+    script_call = ScriptCall(
         skill=skill,
         script=body.script,
         arguments=tuple(body.arguments),
@@ -40,13 +49,13 @@ async def run(call: RequestContext) -> Response:
 
     async def execute() -> ExecutionResult:
         try:
-            return await call.runtime.script_runner.execute(wish)
+            return await ctx.runtime.script_runner.execute(script_call)
         except PermissionError as error:
             raise PermissionDeniedError(error.strerror or "") from None
 
-    result = await run_until_disconnect(call.request, execute)
+    result = await run_until_disconnect(ctx.request, execute)
     if result.error == _ARGUMENTS_TOO_LONG:
-        detail = "its arguments are longer than this system can pass"
+        detail = "the arguments exceed the operating system's limit (E2BIG)"
         raise ToolInputError(detail, code="script_unusable", name=skill.name)
     return json_response(_present_run(skill.name, body.script, result))
 
@@ -55,35 +64,7 @@ def _as_bytes(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise RequestError("stdin: it holds half a character", param="stdin") from None
-
-
-async def run_until_disconnect(request: Request, work: Callable[[], Awaitable[Value]]) -> Value:
-    """Do something as long as the client waits for it; the body must have been read.
-
-    Raises:
-        RequestError: If it went away; nobody will read that.
-    """
-    done = list[Value]()
-    failures = list[Exception]()
-    async with anyio.create_task_group() as tasks:
-
-        async def watch() -> None:
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-            tasks.cancel_scope.cancel()
-
-        tasks.start_soon(watch)
-        try:
-            done.append(await work())
-        except Exception as error:  # noqa: BLE001  # raised below, where no group wraps it
-            failures.append(error)
-        tasks.cancel_scope.cancel()
-    if failures:
-        raise failures[0]
-    if not done:
-        raise RequestError("the client went away")
-    return done[0]
+        raise RequestError("stdin: not valid Unicode (lone surrogate)", param="stdin") from None
 
 
 def _present_run(skill: str, script: str, result: ExecutionResult) -> ScriptRunSchema:
@@ -100,7 +81,7 @@ def _present_run(skill: str, script: str, result: ExecutionResult) -> ScriptRunS
         truncated=result.truncated,
         isolation=result.isolation,
         files=_output_files(result.produced),
-        not_taken={_escape(name): why for name, why in result.not_taken.items()},
+        skipped_files={_escape(name): why for name, why in result.not_taken.items()},
     )
 
 
@@ -117,5 +98,5 @@ def _output_files(produced: Mapping[str, bytes]) -> list[OutputFileSchema]:
 
 
 def _escape(name: str) -> str:
-    """A name that is no text on this system can still be told."""
+    """Escape a file name that is not valid UTF-8."""
     return name.encode("utf-8", "backslashreplace").decode()

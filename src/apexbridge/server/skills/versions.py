@@ -1,4 +1,4 @@
-"""Versions of skills: listed, taken in, downloaded, put to use and forgotten."""
+"""Version endpoints of the skills API: list, add, download, set the default and delete."""
 
 from typing import Literal
 
@@ -11,13 +11,12 @@ from apexbridge.lifecycle.transactions import InstallResult
 from apexbridge.lifecycle.version_store import Version, modified_at
 from apexbridge.lifecycle.versions import StoredVersion
 from apexbridge.runtime import Runtime
-from apexbridge.server.routing import RequestContext
+from apexbridge.server.routing import RequestContext, json_response
 from apexbridge.server.skills.presenters import (
     SKILL_ID,
     UNVERSIONED,
     VERSION_ID,
     if_match_sha256,
-    json_response,
     make_etag,
     present_findings,
     present_problems,
@@ -35,28 +34,37 @@ from apexbridge.server.skills.schemas import (
     VersionListSchema,
     VersionSchema,
 )
-from apexbridge.server.skills.uploads import DefaultVersionRequest, Upload, receive_upload
+from apexbridge.server.skills.uploads import Upload, receive_upload
 from apexbridge.skills.model import Skill
 
 _YES, _NO = frozenset({"true", "1", "yes"}), frozenset({"false", "0", "no"})
 
 
 class VersionsQuery(BaseModel):
-    """Which versions, and how many at a time."""
+    """Pagination of versions."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     limit: int = Field(default=50, ge=1, le=MAX_PAGE)
     after: str = Field(default="", max_length=200)
-    """The id of the last version of the page before."""
+    """Cursor: id of the last version of the previous page."""
     page: str = Field(default="", max_length=200)
-    """The `next_page` of the page before."""
+    """Cursor: `next_page` of the previous page."""
     order: Literal["asc", "desc"] = "desc"
-    """By the time when they came; the latest first."""
+    """Sort order by creation time."""
+
+
+class DefaultVersionRequest(BaseModel):
+    """Version to use by default."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+    default_version: str = Field(min_length=1, max_length=200)
+    """Version, its id, a prefix of its hash, or `latest`."""
 
 
 async def all_versions(runtime: Runtime, skill: Skill) -> list[Version]:
-    """The versions of a skill, the latest first; one that is not kept here has one."""
+    """Return the versions of a skill, latest first; a read-only skill has one."""
     if skill.provenance.writable:
         found = list(await runtime.manager.versions.list(skill.name))
         return sorted(found, key=lambda v: (v.created, v.is_current, v.at), reverse=True)
@@ -75,7 +83,7 @@ async def all_versions(runtime: Runtime, skill: Skill) -> list[Version]:
 
 
 async def find_version(runtime: Runtime, skill: Skill, wanted: str) -> Version:
-    """The version that is meant: by its id, hash or declared name, `latest` or `current`.
+    """Find a version by id, hash or declared name, or as `latest` or `current`.
 
     Raises:
         SkillVersionError: `version_unknown`.
@@ -96,7 +104,7 @@ async def find_version(runtime: Runtime, skill: Skill, wanted: str) -> Version:
 
 
 def present_version(skill: Skill, version: Version) -> VersionSchema:
-    """A version as clients see it."""
+    """Convert a version to its response schema."""
     return VersionSchema(
         id=f"{VERSION_ID}{short_version(version.sha256)}",
         skill_id=f"{SKILL_ID}{skill.name}",
@@ -112,75 +120,75 @@ def present_version(skill: Skill, version: Version) -> VersionSchema:
     )
 
 
-async def list_versions(call: RequestContext) -> Response:
-    """A page of versions."""
-    asked, skill = call.query(VersionsQuery), skill_from_path(call)
-    versions = await all_versions(call.runtime, skill)
-    if asked.order == "asc":
+async def list_versions(ctx: RequestContext) -> Response:
+    """List a page of versions."""
+    query, skill = ctx.query(VersionsQuery), skill_from_path(ctx)
+    versions = await all_versions(ctx.runtime, skill)
+    if query.order == "asc":
         versions.reverse()
-    shapes = [present_version(skill, version) for version in versions]
-    after = asked.page or asked.after
+    schemas = [present_version(skill, version) for version in versions]
+    after = query.page or query.after
     if after:
-        begin = next((at for at, s in enumerate(shapes, 1) if after in (s.id, s.version)), None)
+        begin = next((at for at, s in enumerate(schemas, 1) if after in (s.id, s.version)), None)
         if begin is None:
-            raise RequestError("there is no such version to start after", param="after")
-        shapes = shapes[begin:]
-    shown = shapes[: asked.limit]
+            raise RequestError("unknown version", param="after")
+        schemas = schemas[begin:]
+    shown = schemas[: query.limit]
     return json_response(
         VersionListSchema(
             data=shown,
-            has_more=len(shapes) > len(shown),
+            has_more=len(schemas) > len(shown),
             first_id=shown[0].id if shown else None,
             last_id=shown[-1].id if shown else None,
-            next_page=shown[-1].id if len(shapes) > len(shown) else None,
+            next_page=shown[-1].id if len(schemas) > len(shown) else None,
         )
     )
 
 
-async def retrieve_version(call: RequestContext) -> Response:
-    """One version."""
-    skill = skill_from_path(call)
-    version = await find_version(call.runtime, skill, call.at("version"))
+async def retrieve_version(ctx: RequestContext) -> Response:
+    """Show a version."""
+    skill = skill_from_path(ctx)
+    version = await find_version(ctx.runtime, skill, ctx.path_param("version"))
     return json_response(present_version(skill, version), ETag=make_etag(version.sha256))
 
 
-async def version_content(call: RequestContext) -> Response:
-    """A version as a zip."""
-    skill = skill_from_path(call)
-    version = await find_version(call.runtime, skill, call.at("version"))
+async def version_content(ctx: RequestContext) -> Response:
+    """Download a version as a zip archive."""
+    skill = skill_from_path(ctx)
+    version = await find_version(ctx.runtime, skill, ctx.path_param("version"))
     if version.is_current:
-        data = await call.runtime.manager.export(skill.name)
+        data = await ctx.runtime.manager.export(skill.name)
     else:
-        data = await call.runtime.manager.versions.export(skill.name, version.sha256)
+        data = await ctx.runtime.manager.versions.export(skill.name, version.sha256)
     return zip_response(data, skill.name, version.sha256)
 
 
-async def create_version(call: RequestContext) -> Response:
-    """Take in a version, and use it from now on, unless the form says `default: false`."""
-    skill, language = skill_from_path(call), request_language(call)
-    async with receive_upload(call) as upload:
+async def create_version(ctx: RequestContext) -> Response:
+    """Add a version, and make it the default unless the form says `default: false`."""
+    skill, language = skill_from_path(ctx), request_language(ctx)
+    async with receive_upload(ctx) as upload:
         if _is_default(upload):
-            done = await call.runtime.manager.update(
+            done = await ctx.runtime.manager.update(
                 upload.path,
                 only=skill.name,
-                expected_sha256=if_match_sha256(call, skill),
+                expected_sha256=if_match_sha256(ctx, skill),
                 allows_older=True,
             )
             sha256, change = _sha256(done), present_result(done, language)
         else:
-            kept = await call.runtime.manager.versions.add(skill.name, upload.path)
-            sha256, change = kept.sha256, _present_kept(kept, call)
-    skill = call.runtime.catalog.find(skill.name)
-    version = await find_version(call.runtime, skill, sha256)
-    shape = present_version(skill, version)
-    whole = NewVersionSchema.model_validate({**shape.model_dump(), "change": change})
-    return json_response(whole, 201, ETag=make_etag(sha256))
+            kept = await ctx.runtime.manager.versions.add(skill.name, upload.path)
+            sha256, change = kept.sha256, _present_kept(kept, ctx)
+    skill = ctx.runtime.catalog.find(skill.name)
+    version = await find_version(ctx.runtime, skill, sha256)
+    schema = present_version(skill, version)
+    created = NewVersionSchema(**dict(schema), change=change)
+    return json_response(created, 201, ETag=make_etag(sha256))
 
 
 def _is_default(upload: Upload) -> bool:
     written = upload.fields.get("default", "true").strip().lower()
     if written not in _YES | _NO:
-        raise RequestError("default: it is true or false", param="default")
+        raise RequestError("default: must be true or false", param="default")
     return written in _YES
 
 
@@ -188,8 +196,8 @@ def _sha256(done: InstallResult) -> str:
     return done.skill.fingerprint.sha256 if done.skill.fingerprint else ""
 
 
-def _present_kept(kept: StoredVersion, call: RequestContext) -> InstallResultSchema:
-    language = request_language(call)
+def _present_kept(kept: StoredVersion, ctx: RequestContext) -> InstallResultSchema:
+    language = request_language(ctx)
     return InstallResultSchema(
         changed=kept.is_new,
         indexed=True,
@@ -198,20 +206,20 @@ def _present_kept(kept: StoredVersion, call: RequestContext) -> InstallResultSch
     )
 
 
-async def set_default(call: RequestContext) -> Response:
-    """Let another version be used."""
-    skill, body = skill_from_path(call), await call.body(DefaultVersionRequest)
-    version = await find_version(call.runtime, skill, body.default_version)
+async def set_default(ctx: RequestContext) -> Response:
+    """Set the default version."""
+    skill, body = skill_from_path(ctx), await ctx.body(DefaultVersionRequest)
+    version = await find_version(ctx.runtime, skill, body.default_version)
     if not version.is_current:
-        await call.runtime.manager.versions.rollback(skill.name, version.sha256)
-    now = await present_skill(call.runtime, call.runtime.catalog.find(skill.name))
+        await ctx.runtime.manager.versions.rollback(skill.name, version.sha256)
+    now = await present_skill(ctx.runtime, ctx.runtime.catalog.find(skill.name))
     return json_response(now, ETag=make_etag(now.sha256))
 
 
-async def delete_version(call: RequestContext) -> Response:
-    """Keep a version no longer."""
-    skill = skill_from_path(call)
-    version = await find_version(call.runtime, skill, call.at("version"))
-    gone = await call.runtime.manager.versions.remove(skill.name, version.sha256)
+async def delete_version(ctx: RequestContext) -> Response:
+    """Delete a stored version."""
+    skill = skill_from_path(ctx)
+    version = await find_version(ctx.runtime, skill, ctx.path_param("version"))
+    gone = await ctx.runtime.manager.versions.remove(skill.name, version.sha256)
     called = short_version(gone.sha256)
     return json_response(DeletedVersionSchema(id=f"{VERSION_ID}{called}", version=called))

@@ -1,7 +1,6 @@
-"""The index by which other hosts find the skills of this one, and the files that it lists.
+"""Well-known skill index: publishes the skills of this host, and their files, to other hosts.
 
-It is what `sources.discovery` reads. A file is given only as the index told it: one that has
-changed since is not there until the index is read again.
+`sources.discovery` is its client. A file is served only while it matches the digest in the index.
 """
 
 import hashlib
@@ -36,18 +35,18 @@ _PUBLISHED_ORIGINS = frozenset(
     {Origin.MANAGED, Origin.USER, Origin.PROJECT, Origin.INSTALLED, Origin.ADDITIONAL}
     | {Origin.BUNDLED}
 )
-"""What came from another host is that host's to give."""
+"""Skills that came from another host are for that host to publish."""
 
 
 class IndexFileSchema(ResponseModel):
-    """A file beside SKILL.md; its address is relative to that of SKILL.md."""
+    """File of a skill; its URL is relative to that of SKILL.md."""
 
     path: str
     digest: str
 
 
 class IndexSkillSchema(ResponseModel):
-    """A skill that can be had."""
+    """Published skill."""
 
     name: str
     type: str = "skill-md"
@@ -58,16 +57,16 @@ class IndexSkillSchema(ResponseModel):
 
 
 class SkillIndexSchema(ResponseModel):
-    """The skills that can be had."""
+    """Index of published skills."""
 
     schema_id: str = Field(default=SCHEMA, serialization_alias="$schema")
     skills: list[IndexSkillSchema]
 
 
-async def index(call: RequestContext) -> Response:
-    """List the skills that can be had."""
-    _require_read(call)
-    skills = _published_skills(call.runtime)[:MAX_ENTRIES]
+async def index(ctx: RequestContext) -> Response:
+    """Serve the index."""
+    _require_read(ctx)
+    skills = _published_skills(ctx.runtime)[:MAX_ENTRIES]
     listed = await anyio.to_thread.run_sync(lambda: [_index_entry(skill) for skill in skills])
     shape = SkillIndexSchema(skills=[each for each in listed if each is not None])
     data = shape.model_dump_json(by_alias=True)
@@ -75,26 +74,28 @@ async def index(call: RequestContext) -> Response:
     return Response(data, headers={"ETag": make_etag(mark)}, media_type="application/json")
 
 
-async def file(call: RequestContext) -> Response:
-    """Give a file that the index lists."""
-    _require_read(call)
-    name, path = call.at("name"), call.at("path")
-    skill = next((skill for skill in _published_skills(call.runtime) if skill.name == name), None)
+async def file(ctx: RequestContext) -> Response:
+    """Serve a file that the index lists."""
+    _require_read(ctx)
+    name, path = ctx.path_param("name"), ctx.path_param("path")
+    skill = next((skill for skill in _published_skills(ctx.runtime) if skill.name == name), None)
     if skill is None:
         raise SkillNotFoundError(name[:200])
     data = await anyio.to_thread.run_sync(_read_file, skill, path)
     if data is None:
-        raise RequestError(code="route_unknown", path=call.request.url.path)
+        raise RequestError(code="route_unknown", path=ctx.request.url.path)
     kind = _MEDIA_TYPES.get(PurePosixPath(path).suffix, _BINARY)
-    headers = {"Content-Disposition": "attachment"}  # a page of a skill's is no page of ours
+    headers = {
+        "Content-Disposition": "attachment"
+    }  # stored XSS: HTML of a skill must not run in our origin
     return Response(data, headers=headers, media_type=kind)
 
 
-def _require_read(call: RequestContext) -> None:
-    """Who has no key sees the index only where settings say that all may."""
-    if call.house.settings.open_index or call.caller.may("skills:read"):
+def _require_read(ctx: RequestContext) -> None:
+    """Require the scope `skills:read`, unless the settings make the index public."""
+    if ctx.state.settings.open_index or ctx.caller.has_scope("skills:read"):
         return
-    code = "scope_missing" if call.caller.id else "key_missing"
+    code = "scope_missing" if ctx.caller.id else "key_missing"
     raise RequestError(code=code, scope="skills:read")
 
 
@@ -141,7 +142,7 @@ def _skill_digests(skill: Skill) -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=MAX_ENTRIES)
 def _digests(root: Path, _sha256: str) -> tuple[tuple[str, str], ...]:
-    """The files of one state that an index can list, each with its digest; read once a state."""
+    """Hash the publishable files of a skill; cached by content hash."""
     found = list[tuple[str, str]]()
     for entry in sorted(tree.entries(root), key=lambda entry: entry.path.as_posix()):
         path = entry.path.as_posix()
@@ -161,18 +162,18 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path=WELL_KNOWN,
         endpoint=index,
-        summary="List the skills that other hosts can have",
+        summary="Index of published skills",
         scope=None,
-        gives=SkillIndexSchema,
+        response=SkillIndexSchema,
         errors=(401, 403),
     ),
     Route(
         method="GET",
         path=f"{_BASE_PATH}/{{name}}/{{path:path}}",
         endpoint=file,
-        summary="Give a file that the index lists",
+        summary="File of a published skill",
         scope=None,
-        media=_BINARY,
+        media_type=_BINARY,
         errors=(401, 403, 404),
     ),
 )

@@ -1,9 +1,9 @@
-"""Skills, changed: looked at before, installed, edited, switched, brought back and removed."""
+"""Write endpoints of the skills API: inspect, install, edit, enable, pin, restore and remove."""
 
 from functools import partial
 
 import anyio.to_thread
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from apexbridge.errors import RequestError
@@ -13,11 +13,16 @@ from apexbridge.lifecycle.transactions import check_unchanged
 from apexbridge.lifecycle.unpack_and_validate import Inspection
 from apexbridge.scanner.report import DISCLAIMERS
 from apexbridge.scanner.rules import RISK_LEVELS
-from apexbridge.server.routing import RequestContext, parse_json, parse_model, read_json
+from apexbridge.server.routing import (
+    RequestContext,
+    json_response,
+    parse_json,
+    parse_model,
+    read_json,
+)
 from apexbridge.server.skills.presenters import (
     SKILL_ID,
     if_match_sha256,
-    json_response,
     make_etag,
     present_findings,
     present_problems,
@@ -39,57 +44,74 @@ from apexbridge.server.skills.schemas import (
     ScriptSchema,
     SkillChangeSchema,
 )
-from apexbridge.server.skills.uploads import EditRequest, VersionRequest, receive_upload
+from apexbridge.server.skills.uploads import receive_upload
 from apexbridge.server.skills.versions import find_version
 from apexbridge.skills.editor import edit_description
 from apexbridge.skills.model import Skill
 
 
 class CreateQuery(BaseModel):
-    """How a skill is taken."""
+    """Options of an install."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     rename: bool = False
-    """Whether a folder of another name than the skill's gets the skill's name."""
+    """Whether a folder whose name differs from the skill's is renamed."""
 
 
 class EditQuery(BaseModel):
-    """How an edit is made."""
+    """Options of an edit."""
 
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     dry_run: bool = False
-    """Whether nothing is saved, and the ranks that would come of it are told instead."""
+    """Preview the effect on search ranks instead of saving."""
 
 
-class _Sent(BaseModel):
+class EditRequest(BaseModel):
+    """Editable fields of a skill."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+    description: str
+
+
+class VersionRequest(BaseModel):
+    """Version to use."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+    version: str = Field(default="", max_length=200)
+    """Empty for the default of the endpoint."""
+
+
+class _AnyFields(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-async def create(call: RequestContext) -> Response:
-    """Install a skill; one that is refused leaves nothing behind."""
-    asked = call.query(CreateQuery)
-    async with receive_upload(call) as upload:
-        done = await call.runtime.manager.install(upload.path, renames=asked.rename)
-    shown = await present_skill(call.runtime, done.skill)
-    change = present_result(done, request_language(call))
-    whole = NewSkillSchema.model_validate({**shown.model_dump(), "change": change})
-    return json_response(whole, 201, ETag=make_etag(shown.sha256))
+async def create(ctx: RequestContext) -> Response:
+    """Install a skill; a refused one leaves nothing behind."""
+    query = ctx.query(CreateQuery)
+    async with receive_upload(ctx) as upload:
+        done = await ctx.runtime.manager.install(upload.path, renames=query.rename)
+    shown = await present_skill(ctx.runtime, done.skill)
+    change = present_result(done, request_language(ctx))
+    created = NewSkillSchema(**dict(shown), change=change)
+    return json_response(created, 201, ETag=make_etag(shown.sha256))
 
 
-async def inspect(call: RequestContext) -> Response:
-    """What a skill holds and could do; nothing is installed."""
-    asked = call.query(CreateQuery)
-    async with receive_upload(call) as upload:
-        found = await call.runtime.manager.inspect(upload.path, renames=asked.rename)
-    return json_response(_inspection(call, found))
+async def inspect(ctx: RequestContext) -> Response:
+    """Inspect an upload: contents, permissions and scan report, without installing it."""
+    query = ctx.query(CreateQuery)
+    async with receive_upload(ctx) as upload:
+        found = await ctx.runtime.manager.inspect(upload.path, renames=query.rename)
+    return json_response(_inspection(ctx, found))
 
 
-def _inspection(call: RequestContext, found: Inspection) -> InspectionSchema:
-    language, skill, report = request_language(call), found.skill, found.report
-    worst, limit = report.worst(), call.runtime.manager.policy.blocks_at
-    there = call.runtime.catalog.snapshot.winner(skill.name)
+def _inspection(ctx: RequestContext, found: Inspection) -> InspectionSchema:
+    language, skill, report = request_language(ctx), found.skill, found.report
+    worst, limit = report.worst(), ctx.runtime.manager.policy.blocks_at
+    there = ctx.runtime.catalog.snapshot.winner(skill.name)
     return InspectionSchema(
         name=skill.name,
         description=skill.description,
@@ -121,32 +143,34 @@ def _inspection(call: RequestContext, found: Inspection) -> InspectionSchema:
     )
 
 
-async def edit(call: RequestContext) -> Response:
-    """Change the description, and nothing else can be."""
-    asked, skill = call.query(EditQuery), skill_from_path(call)
-    body = await read_json(call.request)
-    for name in parse_model(_Sent, body).model_extra or {}:
+async def edit(ctx: RequestContext) -> Response:
+    """Change the description, the only editable field."""
+    query, skill = ctx.query(EditQuery), skill_from_path(ctx)
+    body = await read_json(ctx.request)
+    for name in parse_model(_AnyFields, body).model_extra or {}:
         if name not in EditRequest.model_fields:
             raise RequestError(code="field_not_editable", fields=name, param=name)
     text = parse_model(EditRequest, body).description
-    seen = if_match_sha256(call, skill)
-    if asked.dry_run:
-        return await _dry_run(call, skill, text, seen)
-    done = await call.runtime.manager.edit_description(skill.name, text, expected_sha256=seen)
-    shown = await present_skill(call.runtime, done.skill)
+    seen = if_match_sha256(ctx, skill)
+    if query.dry_run:
+        return await _dry_run(ctx, skill, text, seen)
+    done = await ctx.runtime.manager.edit_description(skill.name, text, expected_sha256=seen)
+    shown = await present_skill(ctx.runtime, done.skill)
     changed = SkillChangeSchema(
         changed=done.has_changed, skill=shown, indexed=done.index_error is None
     )
     return json_response(changed, ETag=make_etag(shown.sha256))
 
 
-async def _dry_run(call: RequestContext, skill: Skill, text: str, seen: str) -> Response:
+async def _dry_run(ctx: RequestContext, skill: Skill, text: str, seen: str) -> Response:
     check_unchanged(skill, seen)
     if skill.root is not None:
         old = await anyio.to_thread.run_sync(read_skill_md, skill.root)
-        await anyio.to_thread.run_sync(edit_description, old, text)  # it may break a rule
-    found = await call.runtime.index_service.preview_description(skill.name, text)
-    shown = await present_skill(call.runtime, skill)
+        await anyio.to_thread.run_sync(
+            edit_description, old, text
+        )  # raises if the description breaks a rule
+    found = await ctx.runtime.index_service.preview_description(skill.name, text)
+    shown = await present_skill(ctx.runtime, skill)
     changed = SkillChangeSchema(
         changed=text != skill.description, skill=shown, preview=_preview(found)
     )
@@ -172,63 +196,63 @@ def _preview(found: DescriptionPreview) -> PreviewSchema:
     )
 
 
-async def _changed(call: RequestContext, name: str, *, changed: bool) -> Response:
-    shown = await present_skill(call.runtime, call.runtime.catalog.find(name))
+async def _changed(ctx: RequestContext, name: str, *, changed: bool) -> Response:
+    shown = await present_skill(ctx.runtime, ctx.runtime.catalog.find(name))
     return json_response(
         SkillChangeSchema(changed=changed, skill=shown), ETag=make_etag(shown.sha256)
     )
 
 
-async def _switch(call: RequestContext, *, is_on: bool) -> Response:
-    name = skill_from_path(call).name
-    changed = await call.runtime.manager.set_enabled(name, enabled=is_on)
-    return await _changed(call, name, changed=changed)
+async def _switch(ctx: RequestContext, *, is_on: bool) -> Response:
+    name = skill_from_path(ctx).name
+    changed = await ctx.runtime.manager.set_enabled(name, enabled=is_on)
+    return await _changed(ctx, name, changed=changed)
 
 
 enable = partial(_switch, is_on=True)
 disable = partial(_switch, is_on=False)
 
 
-async def undo(call: RequestContext) -> Response:
-    """Bring back what was removed last under this name."""
-    done = await call.runtime.manager.restore(skill_name_from_path(call))
-    return await _changed(call, done.skill.name, changed=True)
+async def undo(ctx: RequestContext) -> Response:
+    """Restore the latest removed skill of this name."""
+    done = await ctx.runtime.manager.restore(skill_name_from_path(ctx))
+    return await _changed(ctx, done.skill.name, changed=True)
 
 
-async def rollback(call: RequestContext) -> Response:
-    """Let a kept version be used again; without one, the last that was put aside."""
-    skill, version = await _version(call)
-    await call.runtime.manager.versions.rollback(skill.name, version)
-    return await _changed(call, skill.name, changed=True)
+async def rollback(ctx: RequestContext) -> Response:
+    """Roll back to a stored version; by default to the previous one."""
+    skill, version = await _version(ctx)
+    await ctx.runtime.manager.versions.rollback(skill.name, version)
+    return await _changed(ctx, skill.name, changed=True)
 
 
-async def pin(call: RequestContext) -> Response:
-    """Hold a skill to a version; without one, to what is there."""
-    skill, version = await _version(call)
-    was = call.runtime.states.pinned().get(skill.name)
-    held = await call.runtime.manager.versions.pin(skill.name, version)
-    return await _changed(call, skill.name, changed=was != held.sha256)
+async def pin(ctx: RequestContext) -> Response:
+    """Pin a skill to a version; by default to the current one."""
+    skill, version = await _version(ctx)
+    was = ctx.runtime.states.pinned().get(skill.name)
+    held = await ctx.runtime.manager.versions.pin(skill.name, version)
+    return await _changed(ctx, skill.name, changed=was != held.sha256)
 
 
-async def unpin(call: RequestContext) -> Response:
-    """Let a skill change again."""
-    name = skill_from_path(call).name
-    return await _changed(call, name, changed=await call.runtime.manager.versions.unpin(name))
+async def unpin(ctx: RequestContext) -> Response:
+    """Unpin a skill."""
+    name = skill_from_path(ctx).name
+    return await _changed(ctx, name, changed=await ctx.runtime.manager.versions.unpin(name))
 
 
-async def _version(call: RequestContext) -> tuple[Skill, str]:
-    """The skill, and the version of it that is asked for; no body asks for none."""
-    skill, sent = skill_from_path(call), await call.request.body()
+async def _version(ctx: RequestContext) -> tuple[Skill, str]:
+    """Return the skill, and the hash of the requested version; the body is optional."""
+    skill, sent = skill_from_path(ctx), await ctx.request.body()
     body = parse_model(VersionRequest, parse_json(sent)) if sent else VersionRequest()
     if not body.version:
         return skill, ""
-    return skill, (await find_version(call.runtime, skill, body.version)).sha256
+    return skill, (await find_version(ctx.runtime, skill, body.version)).sha256
 
 
-async def delete(call: RequestContext) -> Response:
-    """Take a skill away; it can be brought back for a while."""
-    gone = await call.runtime.manager.uninstall(skill_from_path(call).name)
-    days = call.runtime.config.settings.skills.undo_days
+async def delete(ctx: RequestContext) -> Response:
+    """Move a skill to the trash."""
+    gone = await ctx.runtime.manager.uninstall(skill_from_path(ctx).name)
+    days = ctx.runtime.config.settings.skills.undo_days
     return json_response(
         DeletedSkillSchema(id=f"{SKILL_ID}{gone.name}", name=gone.name, undo_days=days)
     )

@@ -1,8 +1,8 @@
-"""Bash: a command line in the sandbox, at work in the workspace itself.
+"""Bash tool: run a command line in the sandbox, with the workspace mounted read-write.
 
-A person expects what a command changes to be changed afterwards, and a copy of a workspace would
-have to be merged back, which can lose work. So the workspace is mounted as it is, writable; all
-else is the system's programs, read-only, and a private folder for what is temporary.
+A person expects the workspace to be changed by a command. A copy would have to be merged back,
+which can lose work, so the workspace itself is mounted; system programs are mounted read-only, and
+temporary files go to a private directory.
 """
 
 import contextlib
@@ -20,10 +20,10 @@ from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.sandbox import interpreters
 from apexbridge.sandbox.base import ExecutionResult, SandboxLimits
 from apexbridge.sandbox.script_executor import ScriptExecutor, ScriptJob
-from apexbridge.tools.base import PathScope, ToolContext, ToolResult, ToolSpec
+from apexbridge.tools.base import PathScope, ToolContext, ToolResult
 from apexbridge.tools.builtin.path_access import is_directory, resolve_path
 from apexbridge.tools.truncation import truncate_text
-from apexbridge.tools.typed import Arguments, TypedTool, arguments_schema
+from apexbridge.tools.typed import Arguments, TypedTool
 
 MAX_COMMAND = 64 * 1024
 MAX_SECONDS = 600
@@ -32,11 +32,11 @@ _SYSTEM_DIRS = frozenset(
     map(Path, ("/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin",
                "/sys", "/usr", "/var"))
 )  # fmt: skip
-"""Folders that are no workspace: to mount one would undo the sandbox."""
+"""Directories that cannot be a workspace: mounting one would undo the isolation."""
 
 
 class BashArguments(Arguments):
-    """What to run."""
+    """Arguments of Bash."""
 
     command: str = Field(
         validation_alias=AliasChoices("command", "cmd"),
@@ -56,58 +56,58 @@ class BashArguments(Arguments):
 
 
 class BashTool(TypedTool[BashArguments]):
-    """Runs a command line in the sandbox."""
+    """Run a command line with bash in the sandbox."""
 
     def __init__(
         self,
-        workshop: Callable[[], Awaitable[ScriptExecutor]],
+        executor: Callable[[], Awaitable[ScriptExecutor]],
         limits: Callable[[], SandboxLimits] = SandboxLimits,
-        closed: Sequence[Path] = (),
+        protected: Sequence[Path] = (),
     ) -> None:
-        self._closed = closed
-        self._workshop = workshop
+        self._protected = protected
+        self._executor = executor
         self._limits = limits
         description = (
             "Run a command line with bash in a sandbox. It starts in the workspace and may change "
             "it; it sees no other files but the system's programs, and no network."
         )
-        schema = arguments_schema(BashArguments)
-        super().__init__(
-            ToolSpec(name="Bash", description=description, input_schema=schema), BashArguments
-        )
+        super().__init__("Bash", description, BashArguments)
 
-    def asks(self, arguments: BashArguments, context: ToolContext) -> Sequence[PermissionRequest]:
-        """Running is asked about, with the command as it is."""
+    def required_permissions(
+        self, arguments: BashArguments, context: ToolContext
+    ) -> Sequence[PermissionRequest]:
+        """Request permission for the command line as it is."""
         self._refuse_unusable(arguments)
-        place = resolve_path(arguments.cwd, context, self.spec.name)
-        command = arguments.command  # never the model's own words about it: they may mislead
+        target = resolve_path(arguments.cwd, context, self.spec.name)
+        # Never the model's own description: it could mislead the approver (prompt injection).
+        command = arguments.command
         return (
             PermissionRequest(
-                tool="Bash", argument=command, cwd=place.path, summary=f"Run {command[:200]}"
+                tool="Bash", argument=command, cwd=target.path, summary=f"Run {command[:200]}"
             ),
         )
 
-    async def act(self, arguments: BashArguments, context: ToolContext) -> ToolResult:
-        """Run it."""
+    async def run(self, arguments: BashArguments, context: ToolContext) -> ToolResult:
+        """Run the command to its end or its limits."""
         self._refuse_unusable(arguments)
-        place = resolve_path(arguments.cwd, context, self.spec.name)
-        if not is_directory(place):
-            raise place.failed("it is no folder")
-        result = await self._run(arguments, place.path, context.reach)
+        target = resolve_path(arguments.cwd, context, self.spec.name)
+        if not is_directory(target):
+            raise target.error("it is no folder")
+        result = await self._run(arguments, target.path, context.scope)
         return ToolResult(
             text=format_result(result, arguments.timeout),
             is_error=result.outcome != "ok",
-            touched=tuple(_touched_files(arguments.command, place.path, context.reach)),
+            touched=tuple(_touched_files(arguments.command, target.path, context.scope)),
             data={
                 "command": arguments.command,
-                "cwd": str(place.path),
+                "cwd": str(target.path),
                 "exit_code": result.exit_code,
                 "outcome": result.outcome,
                 "isolation": result.isolation,
             },
         )
 
-    async def _run(self, arguments: BashArguments, cwd: Path, reach: PathScope) -> ExecutionResult:
+    async def _run(self, arguments: BashArguments, cwd: Path, scope: PathScope) -> ExecutionResult:
         bash = interpreters.find("bash")
         if bash is None:
             raise ToolFailedError("there is no bash here", name=self.spec.name)
@@ -115,8 +115,8 @@ class BashTool(TypedTool[BashArguments]):
         job = ScriptJob(
             interpreter=bash,
             flags=("--noprofile", "--norc", "-c", arguments.command),
-            read=self._mounts(reach.read),
-            write=self._mounts(reach.write),
+            read=self._mounts(scope.read),
+            write=self._mounts(scope.write),
             cwd=cwd,
             env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TERM": "dumb"},
             limits=replace(
@@ -126,7 +126,7 @@ class BashTool(TypedTool[BashArguments]):
             ),
         )
         try:
-            return await (await self._workshop()).run(job)
+            return await (await self._executor()).run(job)
         except SandboxUnavailableError as error:
             raise ToolFailedError(error.message, name=self.spec.name) from error
 
@@ -138,7 +138,7 @@ class BashTool(TypedTool[BashArguments]):
             raise ToolInputError(detail, name=self.spec.name)
 
     def _mounts(self, folders: Sequence[Path]) -> tuple[Path, ...]:
-        """The folders as they really are.
+        """Resolve the directories to mount.
 
         Raises:
             ToolFailedError: If one is the system's.
@@ -148,16 +148,16 @@ class BashTool(TypedTool[BashArguments]):
         if odd:
             detail = f"{min(odd)} is the system's and cannot be a workspace"
             raise ToolFailedError(detail, name=self.spec.name)
-        for folder in self._closed:
+        for folder in self._protected:
             if any(folder.resolve().is_relative_to(root) for root in real):
                 detail = f"the workspace holds {folder}, which no command may change"
                 raise ToolFailedError(detail, name=self.spec.name)
         return real
 
 
-def _touched_files(command: str, cwd: Path, reach: PathScope) -> Iterator[Path]:
-    """The files of the workspace that a command names."""
-    folders = [folder.resolve() for folder in (*reach.write, *reach.read)]
+def _touched_files(command: str, cwd: Path, scope: PathScope) -> Iterator[Path]:
+    """Yield the files of the workspace that the command names."""
+    folders = [folder.resolve() for folder in (*scope.write, *scope.read)]
     for path in paths_in_command(command, cwd):
         if any(path.is_relative_to(folder) for folder in folders):
             with contextlib.suppress(OSError):  # a word too long for a name
@@ -166,7 +166,7 @@ def _touched_files(command: str, cwd: Path, reach: PathScope) -> Iterator[Path]:
 
 
 def format_result(result: ExecutionResult, seconds: float) -> str:
-    """What a command said, and how it ended."""
+    """Format stdout, stderr and the exit status for the model."""
     pieces = [_text(result.stdout)]
     if result.stderr.strip():
         pieces += ["[stderr]", _text(result.stderr)]

@@ -240,8 +240,12 @@ def _of_integers(name: str, function: Callable[[int, int], int]) -> Callable[...
     return lambda *values: functools.reduce(both, values, values[0])
 
 
-def _to_integer(function: Callable[[Number], int]) -> Callable[..., Number]:
+def _to_integer(function: Callable[[Number], int]) -> Callable[[Number], Number]:
     return lambda value: Fraction(function(value))
+
+
+def _absolute(value: Number) -> Number:
+    return abs(value)
 
 
 _REAL_FUNCTIONS = {
@@ -252,7 +256,7 @@ _REAL_FUNCTIONS = {
 }  # fmt: skip
 _FUNCTIONS: Mapping[str, tuple[int, int, Callable[..., Number]]] = {
     **{name: (1, 1, functools.partial(_real, real)) for name, real in _REAL_FUNCTIONS.items()},
-    "log": (1, 2, _logarithm), "sqrt": (1, 1, square_root), "abs": (1, 1, abs),
+    "log": (1, 2, _logarithm), "sqrt": (1, 1, square_root), "abs": (1, 1, _absolute),
     "round": (1, 2, _round), "floor": (1, 1, _to_integer(math.floor)),
     "ceil": (1, 1, _to_integer(math.ceil)), "trunc": (1, 1, _to_integer(math.trunc)),
     "factorial": (1, 1, factorial), "min": (1, 1_000, lambda *values: min(values)),

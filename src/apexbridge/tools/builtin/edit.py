@@ -1,4 +1,4 @@
-"""Write and Edit: files changed wholly or not at all, and only what was meant."""
+"""Write and Edit tools: atomic file replacement and exact string replacement."""
 
 import os
 import stat
@@ -12,7 +12,7 @@ from pydantic import AliasChoices, Field
 from apexbridge.errors import StorageError, ToolInputError
 from apexbridge.paths import replace_bytes
 from apexbridge.permissions.rules import PermissionRequest
-from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
+from apexbridge.tools.base import ToolContext, ToolResult
 from apexbridge.tools.builtin import edit_suggestions, text_encoding
 from apexbridge.tools.builtin.path_access import (
     ResolvedPath,
@@ -21,23 +21,23 @@ from apexbridge.tools.builtin.path_access import (
     resolve_path,
 )
 from apexbridge.tools.builtin.read import MAX_BYTES, read_text
-from apexbridge.tools.typed import Arguments, TypedTool, arguments_schema
+from apexbridge.tools.typed import Arguments, TypedTool
 
 MAX_WRITE_BYTES = 10 * 1024 * 1024
 _PATH = AliasChoices("file_path", "path", "filename", "file")
 _SNIPPET_LINES = 2
 
 _edit_lock = threading.Lock()
-"""Between looking whether a file changed and replacing it, no other edit of ours may come."""
+"""Held between the check for concurrent changes and the replacement (TOCTOU)."""
 
 
-def _permission_request(tool: str, place: ResolvedPath, summary: str) -> PermissionRequest:
-    path = place.path
+def _permission_request(tool: str, target: ResolvedPath, summary: str) -> PermissionRequest:
+    path = target.path
     return PermissionRequest(tool=tool, argument=str(path), path=path, summary=summary)
 
 
 class WriteArguments(Arguments):
-    """What to write."""
+    """Arguments of Write."""
 
     file_path: str = Field(
         validation_alias=_PATH, description="The file, from the working folder or in full."
@@ -50,68 +50,67 @@ class WriteArguments(Arguments):
 
 
 class WriteTool(TypedTool[WriteArguments]):
-    """Writes a whole file."""
+    """Write a whole file."""
 
     def __init__(self) -> None:
         description = (
             "Write a whole text file (UTF-8) in the workspace, new or instead of what is there. "
             "Folders on the way are made. To change a part of a file use Edit."
         )
-        schema = arguments_schema(WriteArguments)
-        super().__init__(
-            ToolSpec(name="Write", description=description, input_schema=schema), WriteArguments
-        )
+        super().__init__("Write", description, WriteArguments)
 
-    def asks(self, arguments: WriteArguments, context: ToolContext) -> Sequence[PermissionRequest]:
-        """Writing is asked about, with the path as it really is."""
-        place = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
-        summary = f"Write {len(arguments.content):,} characters to {place.shown}"
-        return (_permission_request("Write", place, summary),)
+    def required_permissions(
+        self, arguments: WriteArguments, context: ToolContext
+    ) -> Sequence[PermissionRequest]:
+        """Request permission to write the resolved path."""
+        target = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
+        summary = f"Write {len(arguments.content):,} characters to {target.display}"
+        return (_permission_request("Write", target, summary),)
 
-    async def act(self, arguments: WriteArguments, context: ToolContext) -> ToolResult:
-        """Write it."""
-        place = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
+    async def run(self, arguments: WriteArguments, context: ToolContext) -> ToolResult:
+        """Write the file."""
+        target = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
         data = arguments.content.encode()
-        is_new = await anyio.to_thread.run_sync(write_file, place, data)
+        is_new = await anyio.to_thread.run_sync(write_file, target, data)
         done = "Created" if is_new else "Replaced"
         lines = arguments.content.count("\n") + (not arguments.content.endswith("\n"))
         size = f"{lines:,} lines, {len(data):,} bytes" if data else "empty"
-        return ToolResult(text=f"{done} {place.shown} ({size}).", touched=(place.path,))
+        return ToolResult(text=f"{done} {target.display} ({size}).", touched=(target.path,))
 
 
-def write_file(place: ResolvedPath, data: bytes, *, may_replace: bool = True) -> bool:
-    """Write a whole file, or nothing; folders on the way are made. True if there was none.
+def write_file(target: ResolvedPath, data: bytes, *, may_replace: bool = True) -> bool:
+    """Write a whole file atomically, with missing parent directories; True if it is new.
 
     Raises:
         ToolFailedError: If it cannot be written, or is there and may not be replaced.
     """
-    with open_parent(place, makes=True) as parent:
+    with open_parent(target, create=True) as parent:
         try:
-            os.stat(place.path.name, dir_fd=parent, follow_symlinks=False)
+            os.stat(target.path.name, dir_fd=parent, follow_symlinks=False)
             is_new = False
         except FileNotFoundError:
             is_new = True
         except OSError as error:
-            raise place.failed(error.strerror or str(error)) from error
+            raise target.error(error.strerror or str(error)) from error
         if not (is_new or may_replace):
-            raise place.failed("it is there already")
-        _replace(place, parent, data)
+            raise target.error("it is there already")
+        _replace(target, parent, data)
     return is_new
 
 
-def _replace(place: ResolvedPath, parent: int, data: bytes) -> None:
-    """Put new bytes in a file's place, in this very folder, whatever its name leads to by now."""
-    here = Path(f"/proc/self/fd/{parent}")
-    # Without /proc the folder is found by its name again: whoever swaps it in between, wins.
-    target = (here if here.is_dir() else place.path.parent) / place.path.name
+def _replace(target: ResolvedPath, parent: int, data: bytes) -> None:
+    """Replace a file atomically in the open directory, even if its path was swapped since."""
+    directory = Path(f"/proc/self/fd/{parent}")
+    # Without /proc the directory is reopened by its path: a race that cannot be closed there.
+    destination = (directory if directory.is_dir() else target.path.parent) / target.path.name
     try:
-        replace_bytes(target, data)
+        replace_bytes(destination, data)
     except StorageError as error:
-        raise place.failed(str(error.details["detail"])) from error
+        raise target.error(str(error.details["detail"])) from error
 
 
 class EditArguments(Arguments):
-    """What to change."""
+    """Arguments of Edit."""
 
     file_path: str = Field(
         validation_alias=_PATH, description="The file, from the working folder or in full."
@@ -129,54 +128,53 @@ class EditArguments(Arguments):
 
 
 class EditTool(TypedTool[EditArguments]):
-    """Replaces a text in a file."""
+    """Replace a string in a file."""
 
     def __init__(self) -> None:
         description = (
             "Replace a text in a file of the workspace. It must stand there exactly so, and only "
             "once unless replace_all is true. Encoding and line ends stay as they are."
         )
-        schema = arguments_schema(EditArguments)
-        super().__init__(
-            ToolSpec(name="Edit", description=description, input_schema=schema), EditArguments
-        )
+        super().__init__("Edit", description, EditArguments)
 
-    def asks(self, arguments: EditArguments, context: ToolContext) -> Sequence[PermissionRequest]:
-        """Editing is asked about, with the path as it really is."""
-        place = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
-        return (_permission_request("Edit", place, f"Edit {place.shown}"),)
+    def required_permissions(
+        self, arguments: EditArguments, context: ToolContext
+    ) -> Sequence[PermissionRequest]:
+        """Request permission to edit the resolved path."""
+        target = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
+        return (_permission_request("Edit", target, f"Edit {target.display}"),)
 
-    async def act(self, arguments: EditArguments, context: ToolContext) -> ToolResult:
-        """Change it."""
+    async def run(self, arguments: EditArguments, context: ToolContext) -> ToolResult:
+        """Replace the string."""
         if arguments.old_string == arguments.new_string:
             raise ToolInputError("'old_string' and 'new_string' are the same", name=self.spec.name)
-        place = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
-        text = await anyio.to_thread.run_sync(_edit, place, arguments)
-        return ToolResult(text=text, touched=(place.path,))
+        target = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
+        text = await anyio.to_thread.run_sync(_edit, target, arguments)
+        return ToolResult(text=text, touched=(target.path,))
 
 
-def _edit(place: ResolvedPath, wanted: EditArguments) -> str:
-    with open_parent(place) as parent:
-        with open_regular(place, parent) as file:
+def _edit(target: ResolvedPath, wanted: EditArguments) -> str:
+    with open_parent(target) as parent:
+        with open_regular(target, parent) as file:
             seen = os.fstat(file.fileno())
-            data = read_text(place, file)
+            data = read_text(target, file)
         if len(data) > MAX_BYTES:
-            raise place.failed(f"it is larger than {MAX_BYTES:,} bytes")
+            raise target.error(f"it is larger than {MAX_BYTES:,} bytes")
         decoded = text_encoding.decode(data)
-        old, new, count = _locate_old_string(place, decoded.text, wanted)
+        old, new, count = _locate_old_string(target, decoded.text, wanted)
         text = decoded.text.replace(old, new)
-        changed = _encoded(place, decoded, data, text)
+        changed = _encoded(target, decoded, data, text)
         with _edit_lock:
-            if not _is_unchanged(parent, place.path.name, seen):
-                raise place.failed("it changed meanwhile: read it again")
-            _replace(place, parent, changed)
-    return _edit_summary(place, decoded.text.find(old), text, new, count)
+            if not _is_unchanged(parent, target.path.name, seen):
+                raise target.error("it changed meanwhile: read it again")
+            _replace(target, parent, changed)
+    return _edit_summary(target, decoded.text.find(old), text, new, count)
 
 
 def _locate_old_string(
-    place: ResolvedPath, text: str, wanted: EditArguments
+    target: ResolvedPath, text: str, wanted: EditArguments
 ) -> tuple[str, str, int]:
-    """The text as it stands in the file, with its line ends, what replaces it, and how often."""
+    """Find the old string with LF or CRLF: itself, its replacement, and the number of matches."""
     has_returns = "\r\n" in text
     is_all_returns = has_returns and text.count("\r\n") == text.count("\n")
     ways: list[Callable[[str], str]] = [str]
@@ -189,29 +187,29 @@ def _locate_old_string(
             lines = edit_suggestions.matching_lines(text, old)
             detail = f"'old_string' stands there {count:,} times (lines {lines})"
             hint = "give more of the text around it, or set replace_all"
-            raise ToolInputError(f"{detail}: {hint}", name=place.tool)
+            raise ToolInputError(f"{detail}: {hint}", name=target.tool)
         if count:
             return old, way(wanted.new_string), count
     why = edit_suggestions.explain_mismatch(text, wanted.old_string)
-    raise ToolInputError(f"'old_string' is not in {place.shown}: {why}", name=place.tool)
+    raise ToolInputError(f"'old_string' is not in {target.display}: {why}", name=target.tool)
 
 
 def to_crlf(text: str) -> str:
-    """The same text with the line ends of Windows."""
+    """Convert line endings to CRLF."""
     return text.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
 def _encoded(
-    place: ResolvedPath, decoded: text_encoding.DecodedText, data: bytes, text: str
+    target: ResolvedPath, decoded: text_encoding.DecodedText, data: bytes, text: str
 ) -> bytes:
     try:
         if decoded.encode(decoded.text) != data:
-            raise place.failed(f"it is not clean {decoded.told}: an edit would damage it")
+            raise target.error(f"it is not clean {decoded.label}: an edit would damage it")
         return decoded.encode(text)
     except UnicodeEncodeError as error:
         odd = ascii(error.object[error.start : error.end])
-        detail = f"the file is written in {decoded.told or 'UTF-8'}, which has no {odd}"
-        raise ToolInputError(detail, name=place.tool) from None
+        detail = f"the file is written in {decoded.label or 'UTF-8'}, which has no {odd}"
+        raise ToolInputError(detail, name=target.tool) from None
 
 
 def _is_unchanged(parent: int, name: str, seen: os.stat_result) -> bool:
@@ -223,13 +221,13 @@ def _is_unchanged(parent: int, name: str, seen: os.stat_result) -> bool:
     return now.st_mtime_ns == seen.st_mtime_ns and all(now[at] == seen[at] for at in marks)
 
 
-def _edit_summary(place: ResolvedPath, start: int, text: str, new: str, count: int) -> str:
-    """What was done, with the first place as it is now."""
+def _edit_summary(target: ResolvedPath, start: int, text: str, new: str, count: int) -> str:
+    """Describe the edit, with the changed lines for the model."""
     line = text.count("\n", 0, start) + 1
     if count > 1:
-        return f"Replaced {count:,} places in {place.shown}, the first in line {line}."
+        return f"Replaced {count:,} places in {target.display}, the first in line {line}."
     lines = text.split("\n")
     first = max(line - 1 - _SNIPPET_LINES, 0)
     last = min(line + new.count("\n") + _SNIPPET_LINES, len(lines), first + 20)
     shown = (f"{number + 1:>6}\t{lines[number].rstrip()[:200]}" for number in range(first, last))
-    return "\n".join((f"Replaced 1 place in {place.shown}, line {line}. It now reads:", *shown))
+    return "\n".join((f"Replaced 1 place in {target.display}, line {line}. It now reads:", *shown))

@@ -1,4 +1,4 @@
-"""Why a text was not found in a file, in words that help to mend it. Pure."""
+"""Explain why Edit's old string was not found, with the closest match. Pure."""
 
 import difflib
 import re
@@ -13,7 +13,7 @@ _LOOKALIKES = str.maketrans("‘’“”–—\u00a0，：；（）！？", "''
 
 
 def matching_lines(text: str, wanted: str) -> str:
-    """The numbers of the first lines that a text begins in."""
+    """List the numbers of the first lines where a string begins."""
     numbers, at = list[str](), text.find(wanted)
     while at >= 0 and len(numbers) < _MAX_DISPLAY_LINES:
         numbers.append(str(text.count("\n", 0, at) + 1))
@@ -22,7 +22,7 @@ def matching_lines(text: str, wanted: str) -> str:
 
 
 def explain_mismatch(text: str, wanted: str) -> str:
-    """What comes near."""
+    """Describe the closest match: by case, look-alike characters, whitespace or similarity."""
     plain = _NUMBERED.sub("", wanted)
     if plain != wanted and plain in text.replace("\r\n", "\n"):
         return "leave out the line numbers that Read shows"
@@ -39,7 +39,7 @@ def explain_mismatch(text: str, wanted: str) -> str:
 
 
 def _match_ignoring_whitespace(text: str, wanted: str) -> int:
-    """The line where it stands if blanks do not count; 0 for nowhere."""
+    """Return the line of a match that ignores whitespace; 0 if there is none."""
     bare = _WHITESPACE.sub("", wanted)
     if not bare:
         return 0

@@ -1,4 +1,4 @@
-"""Every file below a folder, in bounded time: no link is followed, what git ignores is left out."""
+"""Glob tool, and the directory walk shared with Grep: bounded, no symlinks, .gitignore."""
 
 import os
 import stat
@@ -14,7 +14,7 @@ from pydantic import AliasChoices, Field
 from apexbridge.errors import ToolInputError
 from apexbridge.path_patterns import PathMatcher, compile_patterns, parse_gitignore
 from apexbridge.permissions.rules import PermissionRequest
-from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
+from apexbridge.tools.base import ToolContext, ToolResult
 from apexbridge.tools.builtin.path_access import (
     DIRECTORY_FLAGS,
     NotRegularFileError,
@@ -25,7 +25,7 @@ from apexbridge.tools.builtin.path_access import (
     resolve_path,
 )
 from apexbridge.tools.truncation import truncate_text
-from apexbridge.tools.typed import Arguments, TypedTool, arguments_schema
+from apexbridge.tools.typed import Arguments, TypedTool
 
 MAX_DEPTH = 64
 _ALWAYS_SKIPPED = frozenset({".git", ".hg", ".svn", ".jj", "__pycache__"})
@@ -34,7 +34,7 @@ _MAX_IGNORE_BYTES = 256 * 1024
 
 
 class FoundFile(NamedTuple):
-    """A plain file: its path from where the walk began, and the open folder that holds it."""
+    """A directory entry: its relative path, and the open file descriptor of its directory."""
 
     path: str
     parent: int
@@ -42,7 +42,7 @@ class FoundFile(NamedTuple):
 
 
 class IgnoreFile(NamedTuple):
-    """What one ignore file says, and the folder it speaks of (empty, or with a slash)."""
+    """A parsed .gitignore and the directory it applies to (empty, or with a trailing slash)."""
 
     folder: str
     patterns: PathMatcher
@@ -50,27 +50,29 @@ class IgnoreFile(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class FileWalk:
-    """One walk, and what it left out."""
+    """One recursive walk, with counts of what it skipped."""
 
     deadline: float
-    """Of `time.monotonic`."""
-    most_entries: int = 200_000
-    takes_ignored: bool = False
+    """On the clock of `time.monotonic`."""
+    max_entries: int = 200_000
+    include_ignored: bool = False
     ignored: int = 0
     unreadable: int = 0
     stopped: str = ""
-    """Why it ended early."""
+    """The reason for an early end."""
     _seen: int = field(default=0, init=False)
 
     def files(self, top: int) -> Iterator[FoundFile]:
-        """Walk from an open folder. Each file's folder is open only until the next one is asked."""
-        yield from self._folder(top, "", ())
+        """Yield files below an open directory; a file descriptor is valid until the next file."""
+        yield from self._walk(top, "", ())
 
-    def _folder(self, held: int, prefix: str, rules: Sequence[IgnoreFile]) -> Iterator[FoundFile]:
-        if not self.takes_ignored:
-            rules = (*rules, *_load_ignore_file(held, prefix))
+    def _walk(
+        self, directory: int, prefix: str, rules: Sequence[IgnoreFile]
+    ) -> Iterator[FoundFile]:
+        if not self.include_ignored:
+            rules = (*rules, *_load_ignore_file(directory, prefix))
         try:
-            with os.scandir(held) as entries:
+            with os.scandir(directory) as entries:
                 listed = sorted((e.name, e.is_dir(follow_symlinks=False)) for e in entries)
         except OSError:
             self.unreadable += 1
@@ -79,53 +81,53 @@ class FileWalk:
             if self._must_stop():
                 return
             path = f"{prefix}{name}"
-            if self._is_passed(f"{path}/" if is_folder else path, name, rules):
+            if self._is_ignored(f"{path}/" if is_folder else path, name, rules):
                 continue
             if is_folder:
-                yield from self._inner(held, name, f"{path}/", rules)
+                yield from self._walk_child(directory, name, f"{path}/", rules)
             else:
-                yield FoundFile(path, held, name)
+                yield FoundFile(path, directory, name)
 
-    def _inner(
-        self, held: int, name: str, prefix: str, rules: Sequence[IgnoreFile]
+    def _walk_child(
+        self, directory: int, name: str, prefix: str, rules: Sequence[IgnoreFile]
     ) -> Iterator[FoundFile]:
         if prefix.count("/") > MAX_DEPTH:
             self.unreadable += 1
             return
         try:
-            inner = os.open(name, DIRECTORY_FLAGS, dir_fd=held)
+            child = os.open(name, DIRECTORY_FLAGS, dir_fd=directory)
         except OSError:
             self.unreadable += 1
             return
         try:
-            yield from self._folder(inner, prefix, rules)
+            yield from self._walk(child, prefix, rules)
         finally:
-            os.close(inner)
+            os.close(child)
 
     def _must_stop(self) -> bool:
         self._seen += 1
-        if self._seen > self.most_entries:
-            self.stopped = f"after {self.most_entries:,} entries"
+        if self._seen > self.max_entries:
+            self.stopped = f"after {self.max_entries:,} entries"
         elif time.monotonic() > self.deadline:
             self.stopped = "because the time was up"
         return bool(self.stopped)
 
-    def _is_passed(self, path: str, name: str, rules: Sequence[IgnoreFile]) -> bool:
-        if self.takes_ignored:
+    def _is_ignored(self, path: str, name: str, rules: Sequence[IgnoreFile]) -> bool:
+        if self.include_ignored:
             return False
-        is_passed = name in _ALWAYS_SKIPPED
+        is_ignored = name in _ALWAYS_SKIPPED
         for folder, patterns in reversed(rules):
-            verdict = None if is_passed else patterns.verdict(path[len(folder) :])
+            verdict = None if is_ignored else patterns.verdict(path[len(folder) :])
             if verdict is not None:
-                is_passed = verdict
+                is_ignored = verdict
                 break
-        self.ignored += is_passed
-        return is_passed
+        self.ignored += is_ignored
+        return is_ignored
 
 
-def _load_ignore_file(held: int, prefix: str) -> Iterator[IgnoreFile]:
+def _load_ignore_file(directory: int, prefix: str) -> Iterator[IgnoreFile]:
     try:
-        with open_entry(held, _IGNORE_FILE) as file:
+        with open_entry(directory, _IGNORE_FILE) as file:
             text = file.read(_MAX_IGNORE_BYTES).decode("utf-8", "replace")
     except (OSError, NotRegularFileError):
         return
@@ -133,7 +135,7 @@ def _load_ignore_file(held: int, prefix: str) -> Iterator[IgnoreFile]:
 
 
 ReadFilter = Callable[[Path, ToolContext], bool]
-"""Whether the rules let a file be found at all; asked for each file of a search."""
+"""Permission filter for each file that a search finds."""
 
 DEFAULT_TIMEOUT = 10.0
 _MAGIC = frozenset("*?[{\\")
@@ -145,7 +147,7 @@ def allow_all(_path: Path, _context: ToolContext) -> bool:
 
 
 class GlobArguments(Arguments):
-    """What to find."""
+    """Arguments of Glob."""
 
     pattern: str = Field(
         validation_alias=AliasChoices("pattern", "glob", "glob_pattern"),
@@ -168,7 +170,7 @@ class _Hit:
 
 
 class GlobTool(TypedTool[GlobArguments]):
-    """Finds files by the pattern of their paths."""
+    """Find files by a glob pattern."""
 
     def __init__(
         self, *, may_read: ReadFilter = allow_all, seconds: float = DEFAULT_TIMEOUT
@@ -179,52 +181,50 @@ class GlobTool(TypedTool[GlobArguments]):
             "Find files of the workspace by a pattern; the newest come first. What .gitignore "
             "names is left out, links are not followed."
         )
-        schema = arguments_schema(GlobArguments)
-        super().__init__(
-            ToolSpec(name="Glob", description=description, input_schema=schema, read_only=True),
-            GlobArguments,
-        )
+        super().__init__("Glob", description, GlobArguments, read_only=True)
 
-    def asks(self, arguments: GlobArguments, context: ToolContext) -> Sequence[PermissionRequest]:
-        """Looking inside the reach is harmless."""
-        place, pattern = self._where(arguments, context)
+    def required_permissions(
+        self, arguments: GlobArguments, context: ToolContext
+    ) -> Sequence[PermissionRequest]:
+        """Request a harmless read of the directory."""
+        target, pattern = self._split_pattern(arguments, context)
         compile_glob(pattern, self.spec.name)
-        summary = f"Find {pattern} in {place.shown}"
+        summary = f"Find {pattern} in {target.display}"
         return (
             PermissionRequest(
                 tool="Glob",
-                argument=str(place.path),
-                path=place.path,
+                argument=str(target.path),
+                path=target.path,
                 summary=summary,
                 harmless=True,
             ),
         )
 
-    async def act(self, arguments: GlobArguments, context: ToolContext) -> ToolResult:
-        """Find them."""
-        place, pattern = self._where(arguments, context)
+    async def run(self, arguments: GlobArguments, context: ToolContext) -> ToolResult:
+        """Find the files, newest first."""
+        target, pattern = self._split_pattern(arguments, context)
         patterns = compile_glob(pattern, self.spec.name)
         walk = FileWalk(
-            deadline=time.monotonic() + self._seconds, takes_ignored=arguments.include_ignored
+            deadline=time.monotonic() + self._seconds, include_ignored=arguments.include_ignored
         )
         try:
             hits = await anyio.to_thread.run_sync(
-                lambda: self._found(place, patterns, walk, context), abandon_on_cancel=True
+                lambda: self._find(target, patterns, walk, context), abandon_on_cancel=True
             )
         finally:
             walk.deadline = 0  # a search that nobody waits for ends at its next step
         hits.sort(key=lambda hit: (-hit.time, hit.path))
-        lines = [display_path(hit.path, place.cwd) for hit in hits[: arguments.limit]]
-        told = _result_note(len(hits), arguments.limit, walk)
+        lines = [display_path(hit.path, target.cwd) for hit in hits[: arguments.limit]]
+        note = _result_note(len(hits), arguments.limit, walk)
         hint = "use a narrower pattern"
         body = truncate_text("\n".join(map(printable, lines)), keeps="start", hint=hint)
-        return ToolResult(text=f"{body}\n{told}" if lines else told)
+        return ToolResult(text=f"{body}\n{note}" if lines else note)
 
-    def _found(
-        self, place: ResolvedPath, patterns: PathMatcher, walk: FileWalk, context: ToolContext
+    def _find(
+        self, target: ResolvedPath, patterns: PathMatcher, walk: FileWalk, context: ToolContext
     ) -> list[_Hit]:
         hits = list[_Hit]()
-        with open_directory(place) as top:
+        with open_directory(target) as top:
             for path, parent, name in walk.files(top):
                 if not patterns.verdict(path):
                     continue
@@ -232,13 +232,15 @@ class GlobTool(TypedTool[GlobArguments]):
                     status = os.stat(name, dir_fd=parent, follow_symlinks=False)
                 except OSError:
                     continue
-                whole = place.path / path
-                if stat.S_ISREG(status.st_mode) and self._may_read(whole, context):
-                    hits.append(_Hit(status.st_mtime_ns, whole))
+                full_path = target.path / path
+                if stat.S_ISREG(status.st_mode) and self._may_read(full_path, context):
+                    hits.append(_Hit(status.st_mtime_ns, full_path))
         return hits
 
-    def _where(self, arguments: GlobArguments, context: ToolContext) -> tuple[ResolvedPath, str]:
-        """The folder and the pattern in it: a pattern may begin with its folder written out."""
+    def _split_pattern(
+        self, arguments: GlobArguments, context: ToolContext
+    ) -> tuple[ResolvedPath, str]:
+        """Split an absolute pattern into its fixed directory and the rest."""
         parts = PurePosixPath(arguments.pattern).parts
         if not arguments.pattern.startswith("/"):
             return resolve_path(arguments.path, context, self.spec.name), arguments.pattern
@@ -249,15 +251,15 @@ class GlobTool(TypedTool[GlobArguments]):
 
 
 def printable(path: str) -> str:
-    """A path as text, also one whose bytes are none."""
+    """Return a path as valid text, also if its bytes are not UTF-8."""
     return path.encode("utf-8", "backslashreplace").decode()
 
 
 def compile_glob(pattern: str, tool: str) -> PathMatcher:
-    """Make a matcher.
+    """Compile a glob pattern.
 
     Raises:
-        ToolInputError: If the pattern makes no sense.
+        ToolInputError: If the pattern create no sense.
     """
     try:
         return compile_patterns((pattern.removeprefix("./"),))
@@ -268,7 +270,7 @@ def compile_glob(pattern: str, tool: str) -> PathMatcher:
 
 
 def skipped_summary(walk: FileWalk) -> list[str]:
-    """What a walk passed over, in words."""
+    """Describe what a walk skipped."""
     notes = list[str]()
     if walk.stopped:
         notes.append(f"The search stopped {walk.stopped}: look in a smaller folder")

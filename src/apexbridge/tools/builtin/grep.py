@@ -1,4 +1,4 @@
-"""Grep: lines by a regular expression, in bounded time."""
+"""Grep tool: search file contents with a regular expression, in bounded time."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from pydantic import AliasChoices, Field, field_validator
 from apexbridge.errors import ToolInputError
 from apexbridge.path_patterns import PathMatcher
 from apexbridge.permissions.rules import PermissionRequest
-from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
+from apexbridge.tools.base import ToolContext, ToolResult
 from apexbridge.tools.builtin import text_encoding
 from apexbridge.tools.builtin.glob import (
     DEFAULT_TIMEOUT,
@@ -38,17 +38,17 @@ from apexbridge.tools.builtin.path_access import (
 from apexbridge.tools.builtin.read import split_lines
 from apexbridge.tools.builtin.regex import LinePattern, SearchTimeoutError
 from apexbridge.tools.truncation import truncate_text
-from apexbridge.tools.typed import Arguments, TypedTool, arguments_schema
+from apexbridge.tools.typed import Arguments, TypedTool
 
 MAX_BYTES = 10 * 1024 * 1024
 MAX_LINE_CHARS = 300
-"""Characters of a line that are shown."""
+"""Longer lines are truncated in the output."""
 
 GrepMode = Literal["content", "files", "count"]
 
 
 class GrepArguments(Arguments):
-    """What to search for."""
+    """Arguments of Grep."""
 
     pattern: str = Field(
         validation_alias=AliasChoices("pattern", "regex", "query"),
@@ -101,7 +101,7 @@ class GrepArguments(Arguments):
 
 @dataclass(slots=True)
 class _Search:
-    """One search: what it looks for, and what it has found."""
+    """State of one search: the pattern, and the results so far."""
 
     wanted: GrepArguments
     pattern: LinePattern
@@ -137,9 +137,9 @@ class _Search:
                 pass
         numbers = list(found)
         if numbers:
-            self._take(shown, path, split_lines(decoded.text), numbers)
+            self._add_matches(shown, path, split_lines(decoded.text), numbers)
 
-    def _take(self, shown: str, path: Path, lines: list[str], numbers: list[int]) -> None:
+    def _add_matches(self, shown: str, path: Path, lines: list[str], numbers: list[int]) -> None:
         self.files.append(path)
         match self.wanted.mode:
             case "files":
@@ -174,7 +174,7 @@ def _truncate_match(line: str) -> str:
 
 
 class GrepTool(TypedTool[GrepArguments]):
-    """Searches files for lines that fit a regular expression."""
+    """Search files for lines that match a regular expression."""
 
     def __init__(
         self, *, may_read: ReadFilter = allow_all, seconds: float = DEFAULT_TIMEOUT
@@ -185,45 +185,43 @@ class GrepTool(TypedTool[GrepArguments]):
             "Search the text files of the workspace for lines that fit a regular expression. "
             "Gives path:line:text. What .gitignore names is left out, links are not followed."
         )
-        schema = arguments_schema(GrepArguments)
-        super().__init__(
-            ToolSpec(name="Grep", description=description, input_schema=schema, read_only=True),
-            GrepArguments,
-        )
+        super().__init__("Grep", description, GrepArguments, read_only=True)
 
-    def asks(self, arguments: GrepArguments, context: ToolContext) -> Sequence[PermissionRequest]:
-        """Searching inside the reach is harmless."""
-        place = resolve_path(arguments.path, context, self.spec.name)
-        summary = f"Search {place.shown} for {arguments.pattern[:100]}"
+    def required_permissions(
+        self, arguments: GrepArguments, context: ToolContext
+    ) -> Sequence[PermissionRequest]:
+        """Request a harmless read of the directory or file."""
+        target = resolve_path(arguments.path, context, self.spec.name)
+        summary = f"Search {target.display} for {arguments.pattern[:100]}"
         return (
             PermissionRequest(
                 tool="Grep",
-                argument=str(place.path),
-                path=place.path,
+                argument=str(target.path),
+                path=target.path,
                 summary=summary,
                 harmless=True,
             ),
         )
 
-    async def act(self, arguments: GrepArguments, context: ToolContext) -> ToolResult:
-        """Search."""
-        place = resolve_path(arguments.path, context, self.spec.name)
+    async def run(self, arguments: GrepArguments, context: ToolContext) -> ToolResult:
+        """Search until the limit or the deadline."""
+        target = resolve_path(arguments.path, context, self.spec.name)
         globs = compile_glob(arguments.glob, self.spec.name) if arguments.glob else None
         walk = FileWalk(
-            deadline=time.monotonic() + self._seconds, takes_ignored=arguments.include_ignored
+            deadline=time.monotonic() + self._seconds, include_ignored=arguments.include_ignored
         )
         search = self._prepare(arguments, walk)
         try:
             await anyio.to_thread.run_sync(
-                lambda: self._search(place, globs, search, context), abandon_on_cancel=True
+                lambda: self._search(target, globs, search, context), abandon_on_cancel=True
             )
         finally:
             walk.deadline = 0  # a search that nobody waits for ends at its next step
         hint = "use a narrower pattern, a glob or a smaller limit"
         body = truncate_text("\n".join(search.lines), keeps="start", hint=hint)
-        told = _result_note(search)
+        note = _result_note(search)
         touched = search.files[:50] if arguments.mode == "content" else ()
-        return ToolResult(text=f"{body}\n{told}" if search.lines else told, touched=tuple(touched))
+        return ToolResult(text=f"{body}\n{note}" if search.lines else note, touched=tuple(touched))
 
     def _prepare(self, arguments: GrepArguments, walk: FileWalk) -> _Search:
         try:
@@ -234,32 +232,32 @@ class GrepTool(TypedTool[GrepArguments]):
         return _Search(arguments, pattern, walk)
 
     def _search(
-        self, place: ResolvedPath, globs: PathMatcher | None, search: _Search, context: ToolContext
+        self, target: ResolvedPath, globs: PathMatcher | None, search: _Search, context: ToolContext
     ) -> None:
         try:
-            if is_directory(place):
-                self._search_folder(place, globs, search, context)
+            if is_directory(target):
+                self._search_directory(target, globs, search, context)
             else:
-                with open_parent(place) as parent, open_regular(place, parent) as file:
-                    _search_file(search, file, place.path, place.cwd)
+                with open_parent(target) as parent, open_regular(target, parent) as file:
+                    _search_file(search, file, target.path, target.cwd)
         except SearchTimeoutError:
             search.walk.stopped = "because the time was up"
 
-    def _search_folder(
-        self, place: ResolvedPath, globs: PathMatcher | None, search: _Search, context: ToolContext
+    def _search_directory(
+        self, target: ResolvedPath, globs: PathMatcher | None, search: _Search, context: ToolContext
     ) -> None:
-        with open_directory(place) as top:
+        with open_directory(target) as top:
             for path, parent, name in search.walk.files(top):
                 if search.is_full:
                     return
-                whole = place.path / path
+                full_path = target.path / path
                 if globs is not None and not globs.verdict(path):
                     continue
-                if not self._may_read(whole, context):
+                if not self._may_read(full_path, context):
                     continue
                 try:
                     with open_entry(parent, name) as file:
-                        _search_file(search, file, whole, place.cwd)
+                        _search_file(search, file, full_path, target.cwd)
                 except (OSError, NotRegularFileError):
                     continue
 

@@ -1,10 +1,10 @@
-"""Where file tools may go: paths resolved and checked, then opened so that no swap leads away.
+"""Path access guard for file tools: stop path traversal and symlink races (TOCTOU).
 
-A path is resolved first, links and all, and must lie inside the call's `Reach`. It is then opened
-folder by folder from the reach's own folder, following no link: what was resolved holds none, so
-a link found on the way was put there since, and is refused. That needs nothing but `openat`, so it
-holds on every system. A file that has another name elsewhere (a hard link) cannot be told apart
-from any other; it is only read through that name, for writing puts a new file in its place.
+A path is resolved first, symlinks included, and must lie inside the call's `PathScope`. It is then
+opened component by component with `openat` and `O_NOFOLLOW`, from the scope's directory on. The
+resolved path holds no symlink, so one that is met was put there since, and is refused. This is
+portable; Linux's `openat2` is not needed. A hard link cannot be note from the file itself: it can
+only be read by its other name, because a write replaces the directory entry.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ _FILE_TYPES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedPath:
-    """A path inside the reach, as it really is, and the folder of the reach that it lies in."""
+    """A path inside the scope, symlinks resolved, and the scope's directory that contains it."""
 
     path: Path
     root: Path
@@ -43,17 +43,17 @@ class ResolvedPath:
     cwd: Path
 
     @property
-    def shown(self) -> str:
-        """How it is told to the model: from the working folder, if it lies in it."""
+    def display(self) -> str:
+        """The path for the model: relative to the working directory, if it lies in it."""
         return display_path(self.path, self.cwd)
 
-    def failed(self, detail: str) -> ToolFailedError:
-        """The error that says what is wrong with it."""
-        return ToolFailedError(f"{self.shown}: {detail}", name=self.tool)
+    def error(self, detail: str) -> ToolFailedError:
+        """Build the error for this path."""
+        return ToolFailedError(f"{self.display}: {detail}", name=self.tool)
 
 
 def display_path(path: Path, cwd: Path) -> str:
-    """A path from the working folder, or all of it."""
+    """Return the path relative to the working directory, or the absolute path."""
     is_inside = path.is_relative_to(cwd) and path != cwd
     return str(path.relative_to(cwd) if is_inside else path)
 
@@ -61,11 +61,11 @@ def display_path(path: Path, cwd: Path) -> str:
 def resolve_path(
     text: str, context: ToolContext, tool: str, *, writes: bool = False
 ) -> ResolvedPath:
-    """Find out where a path really leads, and that the call may go there.
+    """Resolve a path and check that it is inside the call's scope.
 
     Raises:
-        ToolInputError: If it is no path, or `path_outside` if it leads out of reach: the model
-            can mend that, and nobody has yet been asked.
+    ToolInputError: If it is not a path, or `path_outside` if it is outside the scope: the model
+        can correct that before anybody is asked.
     """
     if not text or "\0" in text or len(text) > _MAX_PATH:
         raise ToolInputError("it is no path" if text else "the path is empty", name=tool)
@@ -76,8 +76,8 @@ def resolve_path(
         path = _realpath(cwd / text)
     except (OSError, ValueError) as error:  # a name that the disk cannot have
         raise ToolInputError(f"it is no path: {error}", name=tool) from None
-    written = [_realpath(folder) for folder in context.reach.write]
-    readable = [_realpath(folder) for folder in context.reach.read]
+    written = [_realpath(folder) for folder in context.scope.write]
+    readable = [_realpath(folder) for folder in context.scope.read]
     for root in written if writes else (*written, *readable):
         if path.is_relative_to(root):
             return ResolvedPath(path=path, root=root, tool=tool, cwd=cwd)
@@ -92,13 +92,13 @@ def _realpath(path: Path) -> Path:
 
 
 @contextmanager
-def open_directory(place: ResolvedPath, *, makes: bool = False) -> Generator[int]:
-    """Open the folder at a place, making it and those on the way if asked to.
+def open_directory(target: ResolvedPath, *, create: bool = False) -> Generator[int]:
+    """Open a directory as a file descriptor, creating it and its parents if `create`.
 
     Raises:
         ToolFailedError: If it is none, cannot be opened, or was swapped for a link.
     """
-    held = _open_beneath(place, place.path, makes=makes)
+    held = _open_beneath(target, target.path, create=create)
     try:
         yield held
     finally:
@@ -106,40 +106,40 @@ def open_directory(place: ResolvedPath, *, makes: bool = False) -> Generator[int
 
 
 @contextmanager
-def open_parent(place: ResolvedPath, *, makes: bool = False) -> Generator[int]:
-    """Open the folder that a place lies in.
+def open_parent(target: ResolvedPath, *, create: bool = False) -> Generator[int]:
+    """Open the parent directory as a file descriptor.
 
     Raises:
         ToolFailedError: If there is none, it cannot be opened, or was swapped for a link.
     """
-    if place.path == place.root:
-        raise place.failed("it is a folder, not a file")
-    held = _open_beneath(place, place.path.parent, makes=makes)
+    if target.path == target.root:
+        raise target.error("it is a folder, not a file")
+    held = _open_beneath(target, target.path.parent, create=create)
     try:
         yield held
     finally:
         os.close(held)
 
 
-def _open_beneath(place: ResolvedPath, folder: Path, *, makes: bool) -> int:
+def _open_beneath(target: ResolvedPath, folder: Path, *, create: bool) -> int:
     try:
-        held = os.open(place.root, DIRECTORY_FLAGS)
-        for name in folder.relative_to(place.root).parts:
+        held = os.open(target.root, DIRECTORY_FLAGS)
+        for name in folder.relative_to(target.root).parts:
             above = held
             try:
-                held = _openat(above, name, makes=makes)
+                held = _openat(above, name, create=create)
             finally:
                 os.close(above)
     except OSError as error:
-        raise place.failed(_os_error_text(error)) from error
+        raise target.error(_os_error_text(error)) from error
     return held
 
 
-def _openat(above: int, name: str, *, makes: bool) -> int:
+def _openat(above: int, name: str, *, create: bool) -> int:
     try:
         return os.open(name, DIRECTORY_FLAGS, dir_fd=above)
     except FileNotFoundError:
-        if not makes:
+        if not create:
             raise
     with contextlib.suppress(FileExistsError):  # someone was faster
         os.mkdir(name, 0o755, dir_fd=above)
@@ -156,29 +156,29 @@ def _os_error_text(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def open_regular(place: ResolvedPath, parent: int) -> BinaryIO:
-    """Open the file at a place, if it is a plain file; nothing else is even touched.
+def open_regular(target: ResolvedPath, parent: int) -> BinaryIO:
+    """Open a regular file; a FIFO or a device is not even opened.
 
     Raises:
         ToolFailedError: If it is not there, or is no plain file.
     """
     try:
-        return open_entry(parent, place.path.name)
+        return open_entry(parent, target.path.name)
     except OSError as error:
-        raise place.failed(_os_error_text(error)) from error
+        raise target.error(_os_error_text(error)) from error
     except NotRegularFileError as error:
-        raise place.failed(f"it is {error}, not a file") from None
+        raise target.error(f"it is {error}, not a file") from None
 
 
 class NotRegularFileError(Exception):
-    """What is there is no plain file; its words say what it is."""
+    """A directory entry is not a regular file; the text says what it is."""
 
 
 def open_entry(parent: int, name: str) -> BinaryIO:
-    """Open a plain file in an open folder.
+    """Open a regular file in an open directory.
 
     Raises:
-        NotPlainError: If it is something else.
+        NotRegularFileError: If it is something else.
         OSError: If it cannot be opened.
     """
     _reject_special_file(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
@@ -198,9 +198,9 @@ def _reject_special_file(mode: int) -> None:
         raise NotRegularFileError(_FILE_TYPES.get(stat.S_IFMT(mode), "something odd"))
 
 
-def is_directory(place: ResolvedPath) -> bool:
-    """Whether a folder is there."""
+def is_directory(target: ResolvedPath) -> bool:
+    """Return True if the path is a directory."""
     try:
-        return stat.S_ISDIR(place.path.lstat().st_mode)
+        return stat.S_ISDIR(target.path.lstat().st_mode)
     except (OSError, ValueError):
         return False

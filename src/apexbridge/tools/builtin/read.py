@@ -1,4 +1,4 @@
-"""Read: a text file with its line numbers, or what a folder holds."""
+"""Read tool: a text file with line numbers, or a directory listing."""
 
 import os
 import stat
@@ -9,7 +9,7 @@ import anyio.to_thread
 from pydantic import AliasChoices, Field
 
 from apexbridge.permissions.rules import PermissionRequest
-from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
+from apexbridge.tools.base import ToolContext, ToolResult
 from apexbridge.tools.builtin import text_encoding
 from apexbridge.tools.builtin.path_access import (
     ResolvedPath,
@@ -20,7 +20,7 @@ from apexbridge.tools.builtin.path_access import (
     resolve_path,
 )
 from apexbridge.tools.truncation import MAX_CHARS, truncate_text
-from apexbridge.tools.typed import Arguments, TypedTool, arguments_schema
+from apexbridge.tools.typed import Arguments, TypedTool
 
 MAX_BYTES = 32 * 1024 * 1024
 MAX_LINES = 2_000
@@ -29,7 +29,7 @@ MAX_DIR_ENTRIES = 500
 
 
 class ReadArguments(Arguments):
-    """What to read."""
+    """Arguments of Read."""
 
     file_path: str = Field(
         validation_alias=AliasChoices("file_path", "path", "filename", "file"),
@@ -40,56 +40,54 @@ class ReadArguments(Arguments):
 
 
 class ReadTool(TypedTool[ReadArguments]):
-    """Reads a text file, or lists a folder."""
+    """Read a text file or list a directory."""
 
     def __init__(self) -> None:
         description = (
             "Read a text file of the workspace; each line comes with its number. Long files come "
             "in parts: give offset and limit. A folder is listed."
         )
-        schema = arguments_schema(ReadArguments)
-        super().__init__(
-            ToolSpec(name="Read", description=description, input_schema=schema, read_only=True),
-            ReadArguments,
-        )
+        super().__init__("Read", description, ReadArguments, read_only=True)
 
-    def asks(self, arguments: ReadArguments, context: ToolContext) -> Sequence[PermissionRequest]:
-        """Reading inside the reach is harmless."""
-        place = resolve_path(arguments.file_path, context, self.spec.name)
+    def required_permissions(
+        self, arguments: ReadArguments, context: ToolContext
+    ) -> Sequence[PermissionRequest]:
+        """Request a harmless read of the resolved path."""
+        target = resolve_path(arguments.file_path, context, self.spec.name)
         return (
             PermissionRequest(
                 tool="Read",
-                argument=str(place.path),
-                path=place.path,
-                summary=f"Read {place.shown}",
+                argument=str(target.path),
+                path=target.path,
+                summary=f"Read {target.display}",
                 harmless=True,
             ),
         )
 
-    async def act(self, arguments: ReadArguments, context: ToolContext) -> ToolResult:
-        """Read it."""
-        place = resolve_path(arguments.file_path, context, self.spec.name)
-        text = await anyio.to_thread.run_sync(_read, place, arguments, abandon_on_cancel=True)
-        return ToolResult(text=text, touched=(place.path,))
+    async def run(self, arguments: ReadArguments, context: ToolContext) -> ToolResult:
+        """Read the file or directory."""
+        target = resolve_path(arguments.file_path, context, self.spec.name)
+        text = await anyio.to_thread.run_sync(_read, target, arguments, abandon_on_cancel=True)
+        return ToolResult(text=text, touched=(target.path,))
 
 
-def _read(place: ResolvedPath, arguments: ReadArguments) -> str:
-    if is_directory(place):
-        return _list_directory(place)
-    with open_parent(place) as parent, open_regular(place, parent) as file:
+def _read(target: ResolvedPath, arguments: ReadArguments) -> str:
+    if is_directory(target):
+        return _list_directory(target)
+    with open_parent(target) as parent, open_regular(target, parent) as file:
         size = os.fstat(file.fileno()).st_size
-        data = read_text(place, file)
+        data = read_text(target, file)
     is_cut = len(data) > MAX_BYTES
     head = text_encoding.decode(data.rpartition(b"\n")[0] or data[:-1] if is_cut else data)
-    notes = [f"The file is written in {head.told}"] if head.told else []
+    notes = [f"The file is written in {head.label}"] if head.label else []
     if is_cut:
         notes.append(f"Only the first {MAX_BYTES:,} of its {size:,} bytes can be read")
-    told = "".join(f"[{note}]\n" for note in notes)
-    return told + _with_line_numbers(head.text, max(arguments.offset, 1), arguments.limit)
+    note = "".join(f"[{note}]\n" for note in notes)
+    return note + _with_line_numbers(head.text, max(arguments.offset, 1), arguments.limit)
 
 
-def read_text(place: ResolvedPath, file: BinaryIO) -> bytes:
-    """A text file's bytes, at most one more than can be read.
+def read_text(target: ResolvedPath, file: BinaryIO) -> bytes:
+    """Read a text file's bytes, at most `MAX_BYTES` + 1.
 
     Raises:
         ToolFailedError: If it is no text, saying what it is.
@@ -97,16 +95,16 @@ def read_text(place: ResolvedPath, file: BinaryIO) -> bytes:
     try:
         data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise place.failed(error.strerror or str(error)) from error
+        raise target.error(error.strerror or str(error)) from error
     kind = text_encoding.binary_kind(data)
     if kind:
         size = f"{len(data):,} bytes" if len(data) <= MAX_BYTES else "large"
-        raise place.failed(f"it is {kind} ({size}), not text")
+        raise target.error(f"it is {kind} ({size}), not text")
     return data
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines, without their ends; a last end begins no further line."""
+    """Split into lines without their LF or CRLF; a final line ending starts no further line."""
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -135,19 +133,22 @@ def _with_line_numbers(text: str, first: int, limit: int) -> str:
 
 
 def truncate_line(line: str) -> str:
-    """A line that is not too long, or the beginning of it with what is missing."""
+    """Truncate a long line, with a note of how much is missing."""
     if len(line) <= MAX_LINE_CHARS:
         return line
     return f"{line[:MAX_LINE_CHARS]} [{len(line) - MAX_LINE_CHARS:,} more characters]"
 
 
-def _list_directory(place: ResolvedPath) -> str:
-    with open_directory(place) as folder, os.scandir(folder) as entries:
+def _list_directory(target: ResolvedPath) -> str:
+    with open_directory(target) as folder, os.scandir(folder) as entries:
         names = sorted(_entry_name(entry) for entry in entries)
     if not names:
-        return f"[The folder {place.shown} is empty]"
+        return f"[The folder {target.display} is empty]"
     more = len(names) - MAX_DIR_ENTRIES
-    lines = [f"[{place.shown} is a folder with {len(names):,} entries]", *names[:MAX_DIR_ENTRIES]]
+    lines = [
+        f"[{target.display} is a folder with {len(names):,} entries]",
+        *names[:MAX_DIR_ENTRIES],
+    ]
     lines += [f"[{more:,} more: use Glob with a pattern]"] if more > 0 else []
     return truncate_text("\n".join(lines), keeps="start", hint="use Glob with a pattern")
 

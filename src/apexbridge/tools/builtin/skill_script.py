@@ -1,4 +1,4 @@
-"""SkillScript: a skill's script run in the sandbox, and what it made put into the workspace."""
+"""SkillScript tool: run a skill's script in the sandbox and save its output files."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from apexbridge.errors import ToolFailedError
 from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.skills.model import Skill
-from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
+from apexbridge.tools.base import ToolContext, ToolResult
 from apexbridge.tools.builtin.edit import write_file
 from apexbridge.tools.builtin.path_access import (
     ResolvedPath,
@@ -22,14 +22,14 @@ from apexbridge.tools.builtin.path_access import (
 )
 from apexbridge.tools.builtin.skills import SKILL_NAME
 from apexbridge.tools.truncation import truncate_text
-from apexbridge.tools.typed import Arguments, TypedTool, arguments_schema
+from apexbridge.tools.typed import Arguments, TypedTool
 
 MAX_INPUT_BYTES = 32 * 1024 * 1024
 _MAX_LISTED_FILES = 100
 
 
 class ScriptArguments(Arguments):
-    """Which script, with what."""
+    """Arguments of SkillScript."""
 
     skill: str = Field(validation_alias=SKILL_NAME, description="The skill's name.")
     script: str = Field(default="", description="The script, if there is more than one.")
@@ -45,7 +45,7 @@ class ScriptArguments(Arguments):
     stdin: str = Field(default="", description="What it reads from standard input.")
     save_to: str = Field(
         default="",
-        description="A folder of the workspace for the files it makes; else they are lost.",
+        description="A folder of the workspace for the files it create; else they are lost.",
     )
     overwrite: list[str] = Field(
         default_factory=list[str],
@@ -54,7 +54,7 @@ class ScriptArguments(Arguments):
 
 
 class SkillScriptTool(TypedTool[ScriptArguments]):
-    """Runs a skill's script in the sandbox."""
+    """Run a skill's script in the sandbox."""
 
     def __init__(
         self,
@@ -64,19 +64,17 @@ class SkillScriptTool(TypedTool[ScriptArguments]):
     ) -> None:
         description = (
             "Run a script of a skill in a sandbox: no network, and of your files only those named "
-            "in `files`. Gives what it printed; the files it makes are kept only with `save_to`."
+            "in `files`. Gives what it printed; the files it create are kept only with `save_to`."
         )
-        schema = arguments_schema(ScriptArguments)
-        super().__init__(
-            ToolSpec(name="SkillScript", description=description, input_schema=schema),
-            ScriptArguments,
-        )
+        super().__init__("SkillScript", description, ScriptArguments)
         self._execute = execute
         self._find = find
         self._is_isolated = is_isolated
 
-    def asks(self, arguments: ScriptArguments, context: ToolContext) -> Sequence[PermissionRequest]:
-        """In a sandbox a script can harm nothing; files are read for it, and written after it."""
+    def required_permissions(
+        self, arguments: ScriptArguments, context: ToolContext
+    ) -> Sequence[PermissionRequest]:
+        """Request the script (harmless in a sandbox), each input file, and the output directory."""
         return tuple(self._requests(arguments, context))
 
     def _requests(
@@ -90,11 +88,11 @@ class SkillScriptTool(TypedTool[ScriptArguments]):
             yield PermissionRequest(tool="Read", argument=str(path), path=path, harmless=True)
         if arguments.save_to:
             folder = resolve_path(arguments.save_to, context, self.spec.name, writes=True)
-            summary = f"Put what a script of {arguments.skill} makes into {folder.shown}"
+            summary = f"Put what a script of {arguments.skill} create into {folder.display}"
             yield _write_request(folder.path, summary)
 
-    async def act(self, arguments: ScriptArguments, context: ToolContext) -> ToolResult:
-        """Run it to its end."""
+    async def run(self, arguments: ScriptArguments, context: ToolContext) -> ToolResult:
+        """Run the script to its end or its limits."""
         inputs = await anyio.to_thread.run_sync(self._inputs, arguments.files, context)
         result = await self._execute(
             ScriptCall(
@@ -105,27 +103,27 @@ class SkillScriptTool(TypedTool[ScriptArguments]):
                 stdin=arguments.stdin.encode("utf-8", "replace"),
             )
         )
-        told = script_result(result)
+        note = script_result(result)
         if not (arguments.save_to and result.produced):
-            return told
+            return note
         if result.outcome != "ok":
-            return replace(told, text=f"{told.text}\n\nNone of its files was saved.")
+            return replace(note, text=f"{note.text}\n\nNone of its files was saved.")
         saved = await self._save(result, arguments, context)
-        shown = "\n".join(f"- {place.shown}" for place in saved[:_MAX_LISTED_FILES])
-        text = f"{told.text}\n\nSaved:\n{shown}"
-        return replace(told, text=text, touched=tuple(place.path for place in saved))
+        shown = "\n".join(f"- {target.display}" for target in saved[:_MAX_LISTED_FILES])
+        text = f"{note.text}\n\nSaved:\n{shown}"
+        return replace(note, text=text, touched=tuple(target.path for target in saved))
 
     def _inputs(self, files: Sequence[str], context: ToolContext) -> dict[str, bytes]:
         inputs, room = dict[str, bytes](), MAX_INPUT_BYTES
         for name in files:
-            place = resolve_path(name, context, self.spec.name)
-            with open_parent(place) as parent, open_regular(place, parent) as file:
+            target = resolve_path(name, context, self.spec.name)
+            with open_parent(target) as parent, open_regular(target, parent) as file:
                 data = file.read(room + 1)
             room -= len(data)
             if room < 0:
                 raise ToolFailedError("the files are too large together", name=self.spec.name)
-            is_here = place.path.is_relative_to(place.cwd)
-            known_as = place.shown if is_here else place.path.name
+            is_here = target.path.is_relative_to(target.cwd)
+            known_as = target.display if is_here else target.path.name
             if known_as in inputs:
                 detail = f"two of the files are called '{known_as}'"
                 raise ToolFailedError(detail, name=self.spec.name)
@@ -135,21 +133,21 @@ class SkillScriptTool(TypedTool[ScriptArguments]):
     async def _save(
         self, result: ExecutionResult, arguments: ScriptArguments, context: ToolContext
     ) -> list[ResolvedPath]:
-        """Write what was made, each file judged by its own path; nothing if one of them is there.
+        """Save the output files, each checked by its own path; all of them or none.
 
         Raises:
             ToolFailedError: If a file cannot be written, or is there and was not named.
-            PermissionDeniedError: If a rule forbids one of them.
+            PermissionDeniedError: If a rule is_forbidden one of them.
         """
         folder = resolve_path(arguments.save_to, context, self.spec.name, writes=True)
-        places = {
+        targets = {
             name: resolve_path(str(folder.path / name), context, self.spec.name, writes=True)
             for name in result.produced
         }
-        requests = [replace(_write_request(p.path, ""), harmless=True) for p in places.values()]
+        requests = [replace(_write_request(p.path, ""), harmless=True) for p in targets.values()]
         await context.allow(requests)  # the folder is agreed to; a rule may be about a file in it
         return await anyio.to_thread.run_sync(
-            _write_all, places, result.produced, frozenset(arguments.overwrite)
+            _write_all, targets, result.produced, frozenset(arguments.overwrite)
         )
 
 
@@ -158,19 +156,19 @@ def _write_request(path: Path, summary: str) -> PermissionRequest:
 
 
 def _write_all(
-    places: Mapping[str, ResolvedPath], produced: Mapping[str, bytes], replaced: frozenset[str]
+    targets: Mapping[str, ResolvedPath], produced: Mapping[str, bytes], replaced: frozenset[str]
 ) -> list[ResolvedPath]:
-    taken = [p for name, p in places.items() if name not in replaced and p.path.exists()]
+    taken = [p for name, p in targets.items() if name not in replaced and p.path.exists()]
     if taken:
-        names = ", ".join(place.shown for place in taken[:_MAX_LISTED_FILES])
-        raise taken[0].failed(f"nothing was saved, for there is already: {names}")
-    for name, place in places.items():
-        write_file(place, produced[name], may_replace=name in replaced)
-    return list(places.values())
+        names = ", ".join(target.display for target in taken[:_MAX_LISTED_FILES])
+        raise taken[0].error(f"nothing was saved, for there is already: {names}")
+    for name, target in targets.items():
+        write_file(target, produced[name], may_replace=name in replaced)
+    return list(targets.values())
 
 
 def script_result(result: ExecutionResult) -> ToolResult:
-    """What a script did, as the model reads it."""
+    """Format the result of a script for the model."""
     parts = [truncate_text(result.stdout.decode("utf-8", "replace").rstrip())]
     errors = result.stderr.decode("utf-8", "replace").rstrip()
     if errors:

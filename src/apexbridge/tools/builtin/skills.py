@@ -1,4 +1,4 @@
-"""The tools about skills: invoke one, search them, and the ShipMyAgent channel."""
+"""Skill tools: invoke and search skills (progressive disclosure), and the ShipMyAgent protocol."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,21 +13,21 @@ from apexbridge.events import Trigger
 from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.retrieval.results import SearchResults
 from apexbridge.skills.model import Skill
-from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
+from apexbridge.tools.base import ToolContext, ToolResult
 from apexbridge.tools.truncation import truncate_text
-from apexbridge.tools.typed import Arguments, TypedTool, arguments_schema
+from apexbridge.tools.typed import Arguments, TypedTool
 
 ActivationContextFactory = Callable[[str], ActivationContext]
-"""What a session has seen, by the session's id."""
+"""Return the activation context of a session, by its id."""
 IsForbidden = Callable[[str], bool]
-"""Whether a rule forbids the skill of a name: to the model it is not there."""
+"""Say whether a rule is_forbidden a skill; such a skill is hidden from the model."""
 MAX_HITS = 20
 
 SKILL_NAME = AliasChoices("skill", "name", "command", "skill_name")
 
 
 class SkillArguments(Arguments):
-    """Which skill, and for what."""
+    """Arguments of Skill."""
 
     skill: str = Field(validation_alias=SKILL_NAME, description="The skill's name.")
     arguments: str = Field(
@@ -38,36 +38,37 @@ class SkillArguments(Arguments):
 
 
 class SkillTool(TypedTool[SkillArguments]):
-    """Invokes a skill."""
+    """Invoke a skill: its instructions enter the conversation."""
 
-    def __init__(self, activator: Activator, situation: ActivationContextFactory) -> None:
+    def __init__(self, activator: Activator, activation_context: ActivationContextFactory) -> None:
         description = (
             "Invoke a skill by its name. Its instructions then stand in the conversation: follow "
             "them. Invoke only skills that were listed or found."
         )
-        schema = arguments_schema(SkillArguments)
-        super().__init__(
-            ToolSpec(name="Skill", description=description, input_schema=schema), SkillArguments
-        )
+        super().__init__("Skill", description, SkillArguments)
         self._activator = activator
-        self._situation = situation
+        self._activation_context = activation_context
 
-    def asks(self, arguments: SkillArguments, context: ToolContext) -> Sequence[PermissionRequest]:
-        """Nothing here: the invocation itself is judged, whichever way it comes."""
+    def required_permissions(
+        self, arguments: SkillArguments, context: ToolContext
+    ) -> Sequence[PermissionRequest]:
+        """Request nothing: the activator checks every invocation, whatever its trigger."""
         return ()
 
-    async def act(self, arguments: SkillArguments, context: ToolContext) -> ToolResult:
-        """Invoke it."""
-        situation = self._situation(context.session_id)
-        trigger: Trigger = "nested" if situation.applied else "model"
+    async def run(self, arguments: SkillArguments, context: ToolContext) -> ToolResult:
+        """Invoke the skill."""
+        activation_context = self._activation_context(context.session_id)
+        trigger: Trigger = "nested" if activation_context.applied else "model"
         if context.depth:
             trigger = "fork"
-        wish = Invocation(name=arguments.skill, arguments=arguments.arguments, trigger=trigger)
-        return await self._activator.activate(wish, situation, context)
+        invocation = Invocation(
+            name=arguments.skill, arguments=arguments.arguments, trigger=trigger
+        )
+        return await self._activator.activate(invocation, activation_context, context)
 
 
 class SearchArguments(Arguments):
-    """What to look for."""
+    """Arguments of SkillSearch."""
 
     query: str = Field(
         min_length=1, max_length=2_000, description="The task, in English or Chinese."
@@ -76,44 +77,40 @@ class SearchArguments(Arguments):
 
 
 class SkillSearchTool(TypedTool[SearchArguments]):
-    """Finds skills by meaning."""
+    """Search skills by semantic similarity."""
 
     def __init__(
         self,
         search: Callable[[str, int], Awaitable[SearchResults]],
         catalog: Catalog,
-        situation: ActivationContextFactory,
-        forbids: IsForbidden,
+        activation_context: ActivationContextFactory,
+        is_forbidden: IsForbidden,
     ) -> None:
         description = (
             "Find skills that fit a task, by meaning, in English or Chinese. Gives names, how well "
             "each fits (0 to 1) and what it does."
         )
-        schema = arguments_schema(SearchArguments)
-        super().__init__(
-            ToolSpec(
-                name="SkillSearch", description=description, input_schema=schema, read_only=True
-            ),
-            SearchArguments,
-        )
+        super().__init__("SkillSearch", description, SearchArguments, read_only=True)
         self._search = search
         self._catalog = catalog
-        self._situation = situation
-        self._forbids = forbids
+        self._activation_context = activation_context
+        self._is_forbidden = is_forbidden
 
-    def asks(self, arguments: SearchArguments, context: ToolContext) -> Sequence[PermissionRequest]:
-        """Looking is harmless."""
+    def required_permissions(
+        self, arguments: SearchArguments, context: ToolContext
+    ) -> Sequence[PermissionRequest]:
+        """Request a harmless search."""
         return (PermissionRequest(tool=self.spec.name, argument=arguments.query, harmless=True),)
 
-    async def act(self, arguments: SearchArguments, context: ToolContext) -> ToolResult:
-        """Search, and leave out what the model may not call."""
+    async def run(self, arguments: SearchArguments, context: ToolContext) -> ToolResult:
+        """Search, without the skills that the model may not invoke."""
         found = await self._search(arguments.query, arguments.limit)
-        activation = self._situation(context.session_id).path_activation
+        activation = self._activation_context(context.session_id).path_activation
         winner = self._catalog.snapshot.winner
         lines, names = list[str](), list[str]()
         for hit in found.hits:
             skill = winner(hit.name)
-            if skill is None or not _is_model_invocable(skill, self._forbids):
+            if skill is None or not _is_model_invocable(skill, self._is_forbidden):
                 continue
             state = " (asleep until its files are touched)" if activation.is_asleep(skill) else ""
             text = truncate_text(to_single_line(skill.summary), 600)
@@ -128,46 +125,42 @@ class SkillSearchTool(TypedTool[SearchArguments]):
 
 
 class ListArguments(Arguments):
-    """Nothing needs to be said."""
+    """Arguments of skills_list."""
 
 
 class SkillsListTool(TypedTool[ListArguments]):
-    """The ShipMyAgent channel's list."""
+    """List skills as JSON, in the ShipMyAgent protocol."""
 
     def __init__(
         self,
         skills: Callable[[], Sequence[Skill]],
-        situation: ActivationContextFactory,
-        forbids: IsForbidden,
+        activation_context: ActivationContextFactory,
+        is_forbidden: IsForbidden,
     ) -> None:
-        schema = arguments_schema(ListArguments)
         description = "List the skills there are, each with id, name, description and tools."
-        super().__init__(
-            ToolSpec(
-                name="skills_list", description=description, input_schema=schema, read_only=True
-            ),
-            ListArguments,
-        )
+        super().__init__("skills_list", description, ListArguments, read_only=True)
         self._skills = skills
-        self._situation = situation
-        self._forbids = forbids
+        self._activation_context = activation_context
+        self._is_forbidden = is_forbidden
 
-    def asks(self, arguments: ListArguments, context: ToolContext) -> Sequence[PermissionRequest]:
-        """Looking is harmless."""
+    def required_permissions(
+        self, arguments: ListArguments, context: ToolContext
+    ) -> Sequence[PermissionRequest]:
+        """Request a harmless listing."""
         return (PermissionRequest(tool=self.spec.name, harmless=True),)
 
-    async def act(self, arguments: ListArguments, context: ToolContext) -> ToolResult:
-        """List them."""
-        skills = self._situation(context.session_id).path_activation.visible(self._skills())
+    async def run(self, arguments: ListArguments, context: ToolContext) -> ToolResult:
+        """List the skills that are visible to the model."""
+        skills = self._activation_context(context.session_id).path_activation.visible(self._skills())
         entries = [
-            skill_entry(skill) for skill in skills if _is_model_invocable(skill, self._forbids)
+            skill_entry(skill) for skill in skills if _is_model_invocable(skill, self._is_forbidden)
         ]
         text = json.dumps({"skills": entries}, ensure_ascii=False)
         return ToolResult(text=truncate_text(text, keeps="start", hint="search with SkillSearch"))
 
 
 class LoadArguments(Arguments):
-    """Which skill."""
+    """Arguments of skills_load."""
 
     name: str = Field(
         validation_alias=AliasChoices("name", "id", "skill"),
@@ -176,30 +169,29 @@ class LoadArguments(Arguments):
 
 
 class SkillsLoadTool(TypedTool[LoadArguments]):
-    """The ShipMyAgent channel's load: the text as it stands, and where it lies."""
+    """Load a skill's instructions, in the ShipMyAgent protocol."""
 
     def __init__(
-        self, catalog: Catalog, situation: ActivationContextFactory, forbids: IsForbidden
+        self,
+        catalog: Catalog,
+        activation_context: ActivationContextFactory,
+        is_forbidden: IsForbidden,
     ) -> None:
-        schema = arguments_schema(LoadArguments)
         description = "Read the instructions of a skill by its id or name."
-        super().__init__(
-            ToolSpec(
-                name="skills_load", description=description, input_schema=schema, read_only=True
-            ),
-            LoadArguments,
-        )
+        super().__init__("skills_load", description, LoadArguments, read_only=True)
         self._catalog = catalog
-        self._situation = situation
-        self._forbids = forbids
+        self._activation_context = activation_context
+        self._is_forbidden = is_forbidden
 
-    def asks(self, arguments: LoadArguments, context: ToolContext) -> Sequence[PermissionRequest]:
-        """To read a skill is to use it: the same rules count."""
+    def required_permissions(
+        self, arguments: LoadArguments, context: ToolContext
+    ) -> Sequence[PermissionRequest]:
+        """Request the invocation of the skill: to read it is to use it."""
         name = self._find(arguments, context).name
         return (PermissionRequest(tool="Skill", argument=name, harmless=True),)
 
-    async def act(self, arguments: LoadArguments, context: ToolContext) -> ToolResult:
-        """Read it through its source."""
+    async def run(self, arguments: LoadArguments, context: ToolContext) -> ToolResult:
+        """Read the skill through its source."""
         skill = self._find(arguments, context)
         content = await self._catalog.content(skill)
         where = f"Folder: {skill.root}\n" if skill.root else ""
@@ -208,13 +200,15 @@ class SkillsLoadTool(TypedTool[LoadArguments]):
 
     def _find(self, arguments: LoadArguments, context: ToolContext) -> Skill:
         skills = [
-            skill for skill in self._catalog.skills if _is_model_invocable(skill, self._forbids)
+            skill
+            for skill in self._catalog.skills
+            if _is_model_invocable(skill, self._is_forbidden)
         ]
         skill = find_for_load(skills, arguments.name)
         return self._catalog.get_for_model(
-            skill.name, self._situation(context.session_id).path_activation
+            skill.name, self._activation_context(context.session_id).path_activation
         )
 
 
-def _is_model_invocable(skill: Skill, forbids: IsForbidden) -> bool:
-    return not (skill.manifest.disable_model_invocation or forbids(skill.name))
+def _is_model_invocable(skill: Skill, is_forbidden: IsForbidden) -> bool:
+    return not (skill.manifest.disable_model_invocation or is_forbidden(skill.name))

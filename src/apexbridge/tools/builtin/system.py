@@ -1,4 +1,4 @@
-"""Time zones by the names people use: IANA names, cities, offsets. Pure but for the zone files."""
+"""Calculate, Now and Platform tools: facts that a model would otherwise hallucinate."""
 
 import difflib
 import functools
@@ -16,11 +16,11 @@ from pydantic import AliasChoices, Field
 
 from apexbridge.errors import ApexBridgeError, ToolInputError
 from apexbridge.permissions.rules import PermissionRequest
-from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
+from apexbridge.tools.base import ToolContext, ToolResult
 from apexbridge.tools.builtin import calculator
 from apexbridge.tools.builtin.math_notation import CalculationError
 from apexbridge.tools.truncation import truncate_text
-from apexbridge.tools.typed import Arguments, TypedTool, arguments_schema
+from apexbridge.tools.typed import Arguments, TypedTool
 
 _OFFSET = re.compile(r"(?:UTC|GMT)?\s*([+-])(\d{1,2})(?::?([0-5]\d))?", re.IGNORECASE)
 _CITY_ZONES = {
@@ -36,7 +36,7 @@ _MAX_CHARS = 64
 
 
 def find_timezone(name: str) -> tzinfo:
-    """Find a zone by its IANA name, a city, or an offset such as +08:00.
+    """Find a time zone by its IANA name, a city, or a UTC offset such as +08:00.
 
     Raises:
         ValueError: If there is none; it says which come near.
@@ -61,7 +61,7 @@ def find_timezone(name: str) -> tzinfo:
 
 @functools.cache
 def _zones_by_name() -> dict[str, str]:
-    """Every zone by its name and by its city, in small letters; a whole name goes first."""
+    """Map case-folded IANA names and cities to IANA names; a full name wins over a city."""
     with warnings.catch_warnings():
         # The standard library reads the list of names without saying how it is encoded.
         warnings.simplefilter("ignore", EncodingWarning)
@@ -74,7 +74,7 @@ _CHINESE_WEEKDAYS = "一二三四五六日"
 
 
 class CalculateArguments(Arguments):
-    """What to work out."""
+    """Arguments of Calculate."""
 
     expression: str = Field(
         validation_alias=AliasChoices("expression", "expr", "formula", "input", "query"),
@@ -84,30 +84,24 @@ class CalculateArguments(Arguments):
 
 
 class CalculateTool(TypedTool[CalculateArguments]):
-    """Works out arithmetic."""
+    """Evaluate arithmetic."""
 
     def __init__(self) -> None:
         description = (
             "Work out an arithmetic expression exactly: + - * / // % ** ( ) ! and functions such "
             "as sqrt, sin (radians), log(x, base), ln, round, min, max, mean, gcd. 50% is 0.5."
         )
-        schema = arguments_schema(CalculateArguments)
-        super().__init__(
-            ToolSpec(
-                name="Calculate", description=description, input_schema=schema, read_only=True
-            ),
-            CalculateArguments,
-        )
+        super().__init__("Calculate", description, CalculateArguments, read_only=True)
 
-    def asks(
+    def required_permissions(
         self, arguments: CalculateArguments, context: ToolContext
     ) -> Sequence[PermissionRequest]:
-        """It touches nothing."""
+        """Request nothing that needs approval."""
         summary = f"Calculate {arguments.expression[:100]}"
         return (PermissionRequest(tool="Calculate", summary=summary, harmless=True),)
 
-    async def act(self, arguments: CalculateArguments, context: ToolContext) -> ToolResult:
-        """Work it out."""
+    async def run(self, arguments: CalculateArguments, context: ToolContext) -> ToolResult:
+        """Evaluate the expression."""
         try:
             value = calculator.format_number(calculator.calculate(arguments.expression))
         except CalculationError as error:
@@ -117,7 +111,7 @@ class CalculateTool(TypedTool[CalculateArguments]):
 
 
 class NowArguments(Arguments):
-    """Which time."""
+    """Arguments of Now."""
 
     timezone: str = Field(
         default="",
@@ -134,23 +128,21 @@ class NowArguments(Arguments):
 
 
 class NowTool(TypedTool[NowArguments]):
-    """Tells the time."""
+    """Return the current date and time."""
 
     def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._clock = clock
-        schema = arguments_schema(NowArguments)
         description = "Tell the date, the time and the day of the week, in any time zone."
-        super().__init__(
-            ToolSpec(name="Now", description=description, input_schema=schema, read_only=True),
-            NowArguments,
-        )
+        super().__init__("Now", description, NowArguments, read_only=True)
 
-    def asks(self, arguments: NowArguments, context: ToolContext) -> Sequence[PermissionRequest]:
-        """It touches nothing."""
+    def required_permissions(
+        self, arguments: NowArguments, context: ToolContext
+    ) -> Sequence[PermissionRequest]:
+        """Request nothing that needs approval."""
         return (PermissionRequest(tool="Now", summary="Tell the time", harmless=True),)
 
-    async def act(self, arguments: NowArguments, context: ToolContext) -> ToolResult:
-        """Tell it."""
+    async def run(self, arguments: NowArguments, context: ToolContext) -> ToolResult:
+        """Format the current time."""
         now = self._clock()
         if "\0" in arguments.format:
             raise ToolInputError("'format' holds NUL", name=self.spec.name)
@@ -180,11 +172,11 @@ def _time_formats(now: datetime) -> str:
 
 
 class PlatformArguments(Arguments):
-    """Nothing is needed."""
+    """Arguments of Platform (none)."""
 
 
 class PlatformTool(TypedTool[PlatformArguments]):
-    """Tells what machine this is, without naming it or its user."""
+    """Describe the platform, without the host name or the user's name."""
 
     def __init__(self, isolation: Callable[[], Awaitable[str]]) -> None:
         self._isolation = isolation
@@ -192,20 +184,16 @@ class PlatformTool(TypedTool[PlatformArguments]):
             "Tell the operating system, the processor, the Python version, how commands are "
             "isolated, and the folders that can be worked in."
         )
-        schema = arguments_schema(PlatformArguments)
-        super().__init__(
-            ToolSpec(name="Platform", description=description, input_schema=schema, read_only=True),
-            PlatformArguments,
-        )
+        super().__init__("Platform", description, PlatformArguments, read_only=True)
 
-    def asks(
+    def required_permissions(
         self, arguments: PlatformArguments, context: ToolContext
     ) -> Sequence[PermissionRequest]:
-        """It touches nothing."""
+        """Request nothing that needs approval."""
         return (PermissionRequest(tool="Platform", summary="Tell the platform", harmless=True),)
 
-    async def act(self, arguments: PlatformArguments, context: ToolContext) -> ToolResult:
-        """Tell it."""
+    async def run(self, arguments: PlatformArguments, context: ToolContext) -> ToolResult:
+        """Describe the platform."""
         try:
             isolation = await self._isolation()
         except ApexBridgeError as error:
@@ -217,8 +205,8 @@ class PlatformTool(TypedTool[PlatformArguments]):
             "python": f"{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}",
             "sandbox": isolation,
             "working folder": str(context.cwd),
-            "writable": ", ".join(map(str, context.reach.write)) or "nothing",
-            "readable": ", ".join(map(str, context.reach.read)) or "nothing more",
+            "writable": ", ".join(map(str, context.scope.write)) or "nothing",
+            "readable": ", ".join(map(str, context.scope.read)) or "nothing more",
         }
         text = truncate_text("\n".join(f"{name}: {fact}" for name, fact in facts.items()))
         return ToolResult(text=text, data=facts)

@@ -1,4 +1,4 @@
-"""A file's bytes as text: which encoding, and what a file is that is no text. Pure."""
+"""Text encoding detection (BOM, UTF-8, GB18030, Latin-1) and magic numbers of binary files."""
 
 import codecs
 from dataclasses import dataclass
@@ -33,20 +33,20 @@ _MAGIC_NUMBERS = (
     (b"ID3", "an MP3 recording"),
 )
 _AMBIGUOUS_MAGIC = {b"BM", b"MZ", b"GIF8", b"ID3"}
-"""Beginnings that a text may have as well: they count only beside bytes that no text has."""
+"""Magic numbers that are also plausible text: they count only if the file has NUL bytes."""
 _SNIFF_BYTES = 8_192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedText:
-    """A text, and how it was written."""
+    """A decoded text and its encoding, so that it can be written back unchanged."""
 
     text: str
     encoding: Encoding
     bom: bytes = b""
 
     def encode(self, text: str) -> bytes:
-        """Another text, written the same way.
+        """Encode another text in the same encoding, BOM included.
 
         Raises:
             UnicodeEncodeError: If this encoding cannot say it.
@@ -54,14 +54,14 @@ class DecodedText:
         return self.bom + text.encode(self.encoding)
 
     @property
-    def told(self) -> str:
-        """The encoding, where it is not what everyone expects."""
+    def label(self) -> str:
+        """The encoding's name, if it is not plain UTF-8."""
         names = {"utf-8": "UTF-8 with a byte order mark" if self.bom else ""}
         return names.get(self.encoding, self.encoding.upper())
 
 
 def binary_kind(data: bytes) -> str:
-    """What a file is that is no text; empty if it may be text."""
+    """Name the type of a binary file; empty if the bytes may be text."""
     head = data[:_SNIFF_BYTES]
     if head.startswith(tuple(bom for bom, _ in _BOMS)):
         return ""
@@ -77,7 +77,7 @@ def binary_kind(data: bytes) -> str:
 
 
 def decode(data: bytes) -> DecodedText:
-    """Read bytes as text: by the mark they begin with, else UTF-8, Chinese, or Western.
+    """Decode by BOM, else as UTF-8, GB18030 (Chinese) or Latin-1.
 
     It never fails; `encode` of the text gives the same bytes, except for broken UTF-16.
     """

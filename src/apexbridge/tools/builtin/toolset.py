@@ -1,4 +1,4 @@
-"""The built-in tools that know nothing of skills, each with the other names it answers to."""
+"""The list of built-in tools that do not depend on skills, with their aliases."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -15,21 +15,20 @@ from apexbridge.tools.builtin.system import CalculateTool, NowTool, PlatformTool
 
 
 def builtin_tools(
-    workshop: Callable[[], Awaitable[ScriptExecutor]],
+    executor: Callable[[], Awaitable[ScriptExecutor]],
     *,
     limits: Callable[[], SandboxLimits] = SandboxLimits,
     may_read: ReadFilter = allow_all,
-    closed: Sequence[Path] = (),
+    protected: Sequence[Path] = (),
 ) -> list[tuple[Tool, tuple[str, ...]]]:
-    """All of them. The workshop is asked for when a command runs, and no earlier.
+    """Build the tools. The executor is awaited when a command runs, and no earlier.
 
-    `may_read` says of each file that a search comes upon whether the rules let it be read: those
-    that they forbid are left out, for a search names only the folder when it is judged. A command
-    does not run where it could change what lies in a `closed` folder.
+    `may_read` filters each file that a search finds, because the search itself is permitted by its
+    directory only. Bash does not run where it could change one of the `protected` directories.
     """
 
     async def isolation() -> str:
-        return (await workshop()).isolation
+        return (await executor()).isolation
 
     return [
         (ReadTool(), ("FileRead", "read_file", "file_read")),
@@ -37,7 +36,7 @@ def builtin_tools(
         (EditTool(), ("FileEdit", "edit_file", "file_edit")),
         (GlobTool(may_read=may_read), ("FileSearch", "find_files")),
         (GrepTool(may_read=may_read), ("grep", "search_files")),
-        (BashTool(workshop, limits, closed), ("Shell", "bash", "shell")),
+        (BashTool(executor, limits, protected), ("Shell", "bash", "shell")),
         (CalculateTool(), ("calculate", "Calculator", "calculator")),
         (NowTool(), ("datetime", "DateTime", "now")),
         (PlatformTool(isolation), ("PlatformDetector", "platform")),

@@ -1,6 +1,6 @@
-"""Write the vectors that our own encoder makes of the texts requests are judged by.
+"""Precompute the reference vectors of the default embedder, which ship with the package.
 
-python -m scripts.keep_company
+python -m scripts.reference_vectors
 """
 
 import anyio
@@ -15,10 +15,10 @@ from apexbridge.retrieval.reference_vectors import (
 
 
 async def main() -> None:
-    """Embed and write; half precision is more than the weights have."""
+    """Embed the reference texts and save them in half precision, which the int8 weights lack."""
     embedder = DefaultEmbedder()
     vectors = await embed_reference_texts(embedder)
-    for old in VECTORS_FOLDER.glob("company-*.npy"):
+    for old in VECTORS_FOLDER.glob("reference-*.npy"):
         old.unlink()
     np.save(
         VECTORS_FOLDER / vectors_file_name(embedder.id),

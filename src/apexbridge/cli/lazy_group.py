@@ -1,0 +1,140 @@
+"""Lazily imported commands: `--help` is answered from a table, without importing the runtime."""
+
+import importlib
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("package", "Create a new skill from a template."),
+    "validate": ("package", "Validate skills and report every problem."),
+    "pack": ("package", "Pack a skill into a zip, reproducibly: equal folders give equal bytes."),
+    "run": (
+        "run",
+        "Run a skill's script in the sandbox: apexbridge run [OPTIONS] SKILL [SCRIPT] [-- ARGS].",
+    ),
+    "ls": ("skills", "List the available skills."),
+    "show": ("skills", "Show one skill: fields, files, hash, problems."),
+    "sources": ("sources", "List the sources of skills by precedence, with their state."),
+    "trust": (
+        "trust",
+        "Approve the scripts, hooks and tool grants of project, plugin and server skills.",
+    ),
+    "add": ("install", "Install a skill from a zip or folder, after showing its contents."),
+    "migrate": ("migrate", "Install skills from other layouts; the originals are not changed."),
+    "rm": ("install", "Uninstall a skill; 'undo' restores it for some days."),
+    "undo": ("install", "Restore the last uninstalled skill of this name."),
+    "enable": ("install", "Enable a disabled skill."),
+    "disable": ("install", "Disable a skill: it is not listed, found or run."),
+    "export": ("install", "Export a skill as an installable zip; no file is overwritten."),
+    "scan": (
+        "scan",
+        "Scan skills for prompt injection, exfiltration and malicious code. Nothing is executed.",
+    ),
+    "edit-description": (
+        "install",
+        "Change the description of an installed skill, and no other byte.",
+    ),
+    "audit": ("audit", "Show and verify the audit log of all changes."),
+    "update": (
+        "versions",
+        "Update an installed skill after showing the diff; the old version is kept.",
+    ),
+    "versions": ("versions", "List the versions of an installed skill."),
+    "rollback": ("versions", "Roll a skill back to an earlier version."),
+    "pin": ("versions", "Pin a skill to a version: no update, edit or rollback."),
+    "diff": ("versions", "Show the diff between two versions of a skill."),
+    "chat": ("chat", "Ask the model, which calls tools and skills until it has the answer."),
+    "explain": (
+        "audit",
+        "Trace a chat turn: skills found, listed and refused, tool calls, tokens, times.",
+    ),
+    "runs": ("audit", "List the latest script runs, or show one with the end of its output."),
+    "mcp": ("mcp", "Serve skills to an MCP client over stdio."),
+    "serve": ("serve", "Serve chat, skills, MCP and the console over HTTP."),
+    "keys": ("keys", "Create, list and revoke API keys of the server."),
+    "find": ("search", "Search skills by meaning and keywords, in English or Chinese."),
+    "index": ("search", "Inspect and rebuild the search index."),
+    "eval": ("evals", "Evaluate retrieval quality; no language model is called."),
+    "doctor": ("doctor", "Run diagnostics: sandbox, data folder, sources, settings."),
+    "config": ("doctor", "Show each setting and where its value comes from."),
+}
+"""By command: its module in `cli.commands`, and its help line (a test compares the docstring)."""
+
+DEPRECATED_OPTIONS: dict[str, dict[str, str]] = {
+    "add": {"--despite-findings": "--allow-findings"},
+    "migrate": {"--despite-findings": "--allow-findings"},
+    "update": {"--despite-findings": "--allow-findings", "--allow-older": "--allow-downgrade"},
+    "edit-description": {"--seen": "--if-match"},
+}
+"""By command: old option names that are still accepted, and their new names."""
+
+
+class _LazyCommands(MutableMapping[str, Any]):
+    """Commands by name, each imported on first access."""
+
+    def __init__(self) -> None:
+        self._loaded = dict[str, Any]()
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            module, _ = COMMANDS[name]
+            app: typer.Typer = importlib.import_module(f"apexbridge.cli.commands.{module}").app
+            self._loaded |= typer.main.get_group(app).commands
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class LazyGroup(TyperGroup):
+    """Command group that imports a command's module when the command is invoked."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _LazyCommands()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Command names, without importing the commands."""
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the command table of `--help`, without importing the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Find the command; deprecated option names become the new ones, with a warning."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command, replace_deprecated(name or "", rest)
+
+
+def replace_deprecated(command: str, arguments: list[str]) -> list[str]:
+    """Replace deprecated option names of a command; everything behind `--` is left alone.
+
+    >>> replace_deprecated("ls", ["--all"])
+    ['--all']
+    """
+    renamed = DEPRECATED_OPTIONS.get(command, {})
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    replaced = list[str]()
+    for argument in arguments[:end]:
+        option, sign, value = argument.partition("=")
+        if option in renamed:
+            new = renamed[option]
+            typer.echo(f"Warning: option {option} is deprecated, use {new}", err=True)
+            replaced.append(f"{new}{sign}{value}")
+        else:
+            replaced.append(argument)
+    return replaced + arguments[end:]
