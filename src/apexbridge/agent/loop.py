@@ -306,15 +306,9 @@ class _TurnRun:
             call_id=call_id,
             cwd=session.cwd,
             emit=self._emit,
-<<<<<<< HEAD
             spawn=self._run_subagent,
-            reach=PathScope(read=tuple(session.readable), write=(session.cwd,)),
+            scope=PathScope(read=tuple(session.readable), write=(session.cwd,)),
             effort=session.grants.effort or "",
-=======
-            spawn=self._spawn,
-            scope=PathScope(read=tuple(session.reach), write=(session.cwd,)),
-            effort=session.lent.effort or "",
->>>>>>> main
             depth=session.depth,
             allow=self._permissions.allow,
             fire=self._fire,

@@ -130,48 +130,28 @@ class ToolCaller:
         self._session_id = f"mcp:{uuid.uuid4().hex}"
 
     def is_denied(self, name: str) -> bool:
-<<<<<<< HEAD
-        """Whether a rule forbids a skill: then it is not there for any client."""
-        return self._runtime.chat_service.agent.deps.permissions.is_skill_denied(name)
-=======
         """Return whether a permission rule denies a skill, which then no client can see."""
-        return self._runtime.chat_service.parts.offering.is_denied(name)
->>>>>>> main
+        return self._runtime.chat_service.agent.deps.permissions.is_skill_denied(name)
 
     async def call(
         self, tool: Tool, call_id: str, arguments: str, approver: Approver | None
     ) -> ToolCallOutcome:
-<<<<<<< HEAD
-        """Call a tool with arguments as JSON; what went wrong stands in the result."""
-        chatting, emit = self._runtime.chat_service, self._runtime.events.emit
-        # It is never stored: it is there for the hooks of settings, and for tools that look it up.
-        session = await chatting.session(self._session_id)
-        checker = replace(chatting.agent.deps.permissions, approver=approver)
-        # The record is not stored: there is no turn.
-        permissions = TurnPermissions(checker, session, TurnRecord.new(session.id), emit)
-=======
         """Call a tool with JSON arguments; errors are part of the outcome."""
-        chatting, emit = self._runtime.chat_service, self._runtime.emit
+        chatting, emit = self._runtime.chat_service, self._runtime.events.emit
         # Never stored: hooks and tools need a session to refer to.
         session = await chatting.session(self._session_id)
-        guard = replace(chatting.parts.guard, approver=approver)
-        record = TurnRecord.new(session.id)  # required by the guard, and discarded
->>>>>>> main
+        checker = replace(chatting.agent.deps.permissions, approver=approver)
+        record = TurnRecord.new(session.id)  # required by the checks, and discarded
+        permissions = TurnPermissions(checker, session, record, emit)
         context = ToolContext(
             session_id=session.id,
             call_id=call_id,
             cwd=session.cwd,
             emit=emit,
             spawn=_no_subagent,
-<<<<<<< HEAD
-            reach=PathScope(write=(session.cwd,)),
+            scope=PathScope(write=(session.cwd,)),
             allow=permissions.allow,
             fire=permissions.fire,
-=======
-            scope=PathScope(write=(session.cwd,)),
-            allow=guard.allow_for(session, record),
-            fire=guard.fire_for(session, emit, record),
->>>>>>> main
         )
         registry = ToolRegistry()
         registry.add(tool)

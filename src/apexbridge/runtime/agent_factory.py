@@ -120,7 +120,7 @@ class AgentFactory:
             runner.executor,
             limits=runner.limits,
             may_read=self.permissions.may_read,
-            closed=(self._config.data,),
+            protected=(self._config.data,),
         )
         for tool, aliases in builtin:
             registry.add(tool, aliases=aliases)

@@ -114,17 +114,10 @@ class _ServerTasks:
         self._state, self._server, self._at_stop = state, server, at_stop
         self.second_signal: signal.Signals | None = None
 
-<<<<<<< HEAD
-    async def warm(self) -> None:
-        """Do beforehand what the first requests would wait for; a failure is told again then."""
-        runtime = self._house.runtime
-        for make in (runtime.script_runner.select_sandbox, self._warm_index):
-=======
     async def warm_up(self) -> None:
         """Select the sandbox and load the index before the first request needs them."""
         runtime = self._state.runtime
-        for step in (runtime.script_runner.choose_sandbox, self._warm_index):
->>>>>>> main
+        for step in (runtime.script_runner.select_sandbox, self._warm_index):
             try:
                 await step()
             except ApexBridgeError as error:

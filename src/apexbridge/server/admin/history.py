@@ -101,38 +101,23 @@ async def list_sessions(ctx: RequestContext) -> Response:
     return json_response(SessionList(data=[SessionSummary.model_validate(one) for one in found]))
 
 
-<<<<<<< HEAD
-async def show_session(call: RequestContext) -> Response:
-    """A session with all that was said in it."""
-    session_id, store = qualified_session_id(call, call.at("id")), call.runtime.chat_service.store
-    found = await anyio.to_thread.run_sync(store.get, session_id)
-=======
 async def show_session(ctx: RequestContext) -> Response:
     """Show a session with its messages."""
     session_id, store = (
         qualified_session_id(ctx, ctx.path_param("id")),
         ctx.runtime.chat_service.store,
     )
-    found = await anyio.to_thread.run_sync(store.look, session_id)
->>>>>>> main
+    found = await anyio.to_thread.run_sync(store.get, session_id)
     if found is None:
         raise record_not_found("session", ctx.path_param("id"))
     return json_response(_to_session_schema(found))
 
 
-<<<<<<< HEAD
-async def delete_session(call: RequestContext) -> Response:
-    """Forget a session and its turns; one that has a turn now, when that has ended."""
-    session_id = qualified_session_id(call, call.at("id"))
-    if not await call.runtime.chat_service.delete(session_id):
-        raise record_not_found("session", call.at("id"))
-=======
 async def delete_session(ctx: RequestContext) -> Response:
     """Delete a session and its turns, after a turn that is running has ended."""
     session_id = qualified_session_id(ctx, ctx.path_param("id"))
-    if not await ctx.runtime.chat_service.forget(session_id):
+    if not await ctx.runtime.chat_service.delete(session_id):
         raise record_not_found("session", ctx.path_param("id"))
->>>>>>> main
     return json_response(DeletedSession(id=session_id))
 
 

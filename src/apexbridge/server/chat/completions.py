@@ -30,17 +30,6 @@ _RAW_SESSION_HEADER = _SESSION_HEADER.encode()
 _SESSION_NAME = re.compile(r"[^\s.]{1,128}")
 
 
-<<<<<<< HEAD
-async def create_completion(call: RequestContext) -> Response:
-    """Answer a conversation, whole or as it comes."""
-    asked = await call.body(ChatRequest)
-    chatting = call.runtime.chat_service
-    session = _session_name(call, asked)
-    bounds = CallerLimits(
-        limits=chatting.agent.deps.limits,
-        withheld=frozenset() if call.caller.may("exec") else chatting.acting_tools,
-        model=models.upstream_name(call.runtime, asked.model),
-=======
 class ModelCard(BaseModel):
     """Model, in OpenAI's schema."""
 
@@ -63,10 +52,9 @@ async def create_completion(ctx: RequestContext) -> Response:
     chatting = ctx.runtime.chat_service
     session = _session_name(ctx, body)
     limits = CallerLimits(
-        limits=chatting.parts.limits,
-        withheld=frozenset() if ctx.caller.has_scope("exec") else chatting.acting,
+        limits=chatting.agent.deps.limits,
+        withheld=frozenset() if ctx.caller.has_scope("exec") else chatting.acting_tools,
         model=upstream_name(ctx.runtime, body.model),
->>>>>>> main
     )
     request = to_turn_request(body, limits, has_session=bool(session))
     # Session ids begin with the caller's id: nobody can continue a session of another caller.
@@ -78,22 +66,6 @@ async def create_completion(ctx: RequestContext) -> Response:
         session=session or None,
         explain=body.options.explain,
     )
-<<<<<<< HEAD
-    carry_out = partial(_run_turn, call, telling.record, is_kept=bool(session))
-    receive, flight = call.request.receive, call.flight
-    watched = partial(call.house.leaving.watched, receive, flight, chatting.start)
-    waits = asked.ours.approvals == "wait"
-    if asked.stream:
-        stream = TurnStreamResponse(telling, _stream_format(call, asked))
-        if asked.ours.progress and call.caller.may("exec"):
-            request = replace(request, observer=stream)
-        request = _with_approver(call, request, telling, stream.hear) if waits else request
-        return stream.carry_out(partial(carry_out, request, stream.hear), watched)
-    request = _with_approver(call, request, telling, telling.hear) if waits else request
-    with watched():
-        end = await carry_out(request, telling.hear)
-    return Response(telling.whole(end), media_type="application/json")
-=======
     run = partial(_run_turn, ctx, record, has_session=bool(session))
     watch = partial(ctx.state.disconnects.watch, ctx.request.receive, ctx.in_flight, chatting.start)
     if body.stream:
@@ -102,7 +74,6 @@ async def create_completion(ctx: RequestContext) -> Response:
     with watch():
         result = await run(request, completion.on_event)
     return Response(completion.to_json(result), media_type="application/json")
->>>>>>> main
 
 
 def _stream(
@@ -126,7 +97,7 @@ def _stream(
         ),
     )
     if shows_tool_data:
-        request = replace(request, watch=stream.on_tool_call)
+        request = replace(request, observer=stream)
     request = _with_approver(ctx, body, request, completion.record, stream.on_event)
     return stream.start(partial(run, request, stream.on_event), watch)
 
@@ -170,13 +141,8 @@ async def _run_turn(
     runtime = ctx.runtime
 
     def emit(event: Event) -> None:
-<<<<<<< HEAD
         runtime.events.emit(event)
-        hear(event)
-=======
-        runtime.emit(event)
         on_event(event)
->>>>>>> main
 
     if has_session:
         return await runtime.chat_service.turn(record.session_id, request, emit, record=record)

@@ -75,19 +75,13 @@ class TurnStreamResponse(Response):
         elif self._format.with_progress:
             self._put(self._chunks.progress(event))
 
-<<<<<<< HEAD
     def tool_started(self, call: ToolCall) -> None:
-        """Remember the arguments of a call, for its progress chunk."""
-        self._put(self._chunks.watch(call, None))
+        """Encode the arguments of a tool call."""
+        self._put(self._chunks.tool_call(call, None))
 
     def tool_finished(self, call: ToolCall, text: str) -> None:
-        """Send the result of a call as a progress chunk."""
-        self._put(self._chunks.watch(call, text))
-=======
-    def on_tool_call(self, call: ToolCall, result: str | None) -> None:
-        """Encode the arguments of a tool call, then its result."""
-        self._put(self._chunks.tool_call(call, result))
->>>>>>> main
+        """Encode the result of a tool call."""
+        self._put(self._chunks.tool_call(call, text))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the turn and stream it.

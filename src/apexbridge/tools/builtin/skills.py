@@ -151,7 +151,9 @@ class SkillsListTool(TypedTool[ListArguments]):
 
     async def run(self, arguments: ListArguments, context: ToolContext) -> ToolResult:
         """List the skills that are visible to the model."""
-        skills = self._activation_context(context.session_id).path_activation.visible(self._skills())
+        skills = self._activation_context(context.session_id).path_activation.visible(
+            self._skills()
+        )
         entries = [
             skill_entry(skill) for skill in skills if _is_model_invocable(skill, self._is_forbidden)
         ]
