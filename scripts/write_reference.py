@@ -15,6 +15,7 @@ from apexbridge.cli.main import app
 from apexbridge.cli.output import ExitCode
 from apexbridge.lifecycle.zip.archive import ArchiveLimits
 from apexbridge.permissions.hook_protocol import HookEvent
+from apexbridge.scanner.rules import load_rules
 from apexbridge.settings import (
     AgentSettings,
     IndexSettings,
@@ -215,6 +216,29 @@ def promises_page() -> str:
     return page("Promises", intro, table(("row", "promise", "state", "still to come"), rows))
 
 
+def scanner_rules_page() -> str:
+    """Every rule of the security scanner."""
+    rows = [
+        (
+            f"`{rule.id}`",
+            f"`{rule.slug}`",
+            rule.level,
+            ", ".join(rule.owasp),
+            rule.title.en,
+            rule.title.zh,
+            "patterns" if rule.patterns else "Python",
+        )
+        for rule in load_rules().values()
+    ]
+    intro = (
+        "The rules of `src/apexbridge/scanner/rules/*.toml`; see [the scanner](../scanner.md). The "
+        "level is the usual one: a finding can be lower (in a reference, in educational text) or "
+        "higher (beside another finding)."
+    )
+    heads = ("rule", "slug", "level", "OWASP", "en", "zh", "detection")
+    return page("Scanner rules", intro, table(heads, rows))
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "errors.md": errors_page,
@@ -222,6 +246,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "extensions.md": extensions_page,
     "limits.md": limits_page,
     "promises.md": promises_page,
+    "scanner-rules.md": scanner_rules_page,
     "settings.md": settings_page,
     "skill-fields.md": format_page,
 }

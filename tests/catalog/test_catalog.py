@@ -89,7 +89,7 @@ def make(tmp_path: Path) -> Make:
             trust=TrustStore(tmp_path / "trust.db"),
             nesting=NestedDiscovery(project, (".claude/skills",)),
             nested=nested,
-            patience=patience,
+            scan_timeout=patience,
         )
         return Catalog(sources, rules, log), log
 
@@ -152,7 +152,7 @@ async def test_approval_is_announced_and_applied_without_a_scan(make: Make) -> N
     await catalog.refresh()
     assert not catalog.get("p").is_trusted
     assert catalog.get("p").tools == ()
-    await catalog.settle()
+    await catalog.reapply_trust()
     assert len(log.events) == 1
 
 
@@ -170,7 +170,7 @@ async def test_a_sleeping_skill_answers_its_user_and_tells_the_model_why_not(
     assert refused.value.code == "skill_asleep"
     assert "src/*.ts" in refused.value.message
     touched = await catalog.touch([project / "src/a.ts"], waking)
-    assert touched.woken == ("ts",)
+    assert touched.activated == ("ts",)
     assert catalog.get_for_model("ts", waking).name == "ts"
     assert log.events[-1] == CatalogChanged(added=("ts",), cause="path")
 
@@ -202,7 +202,7 @@ async def test_touching_a_file_finds_the_skills_near_it_and_the_deepest_wins(
     touched = await catalog.touch([project / "a/readme.md"], waking)
     assert (touched.found, catalog.get("x").description) == (("x",), "middle")
     touched = await catalog.touch([project / "a/b/readme.md"], waking)
-    assert (sorted(touched.found), touched.woken) == (["x", "y"], ("y",))
+    assert (sorted(touched.found), touched.activated) == (["x", "y"], ("y",))
     assert catalog.get("x").description == "deep"
     assert [skill.description for skill in catalog.snapshot.shadowed] == ["middle", "top"]
     assert [event.cause for event in log.events if isinstance(event, CatalogChanged)] == [
@@ -229,7 +229,7 @@ async def test_a_link_into_the_project_touches_what_it_leads_to(make: Make, tmp_
     await catalog.refresh()
     (project / "a.ts").write_text("x", encoding="utf-8")
     (tmp_path / "link").symlink_to(project / "a.ts")
-    assert (await catalog.touch([tmp_path / "link"], PathActivation(project))).woken == ("ts",)
+    assert (await catalog.touch([tmp_path / "link"], PathActivation(project))).activated == ("ts",)
 
 
 async def test_one_folder_by_two_roots_is_one_skill_of_the_strongest(
@@ -283,9 +283,9 @@ async def test_a_source_that_is_slow_holds_up_nobody_who_did_not_ask_for_it(
             project = tmp_path / "project"
             await catalog.touch([project / "a/x"], PathActivation(project))
             assert catalog.get("nested").name == "nested"
-            await catalog.settle()
+            await catalog.reapply_trust()
             tasks.cancel_scope.cancel()
-    assert catalog.states[-2].turn == 0
+    assert catalog.states[-2].sequence == 0
     async with anyio.create_task_group() as tasks:  # its lane is free again
         tasks.start_soon(catalog.refresh, [slow.id])
         await anyio.wait_all_tasks_blocked()

@@ -37,38 +37,38 @@ def _skill(name: str, *paths: str, home: Path | None = None) -> Skill:
 )
 def test_patterns_mean_what_gitignore_means(pattern: str, path: str, wakes: bool) -> None:
     waking = PathActivation(PROJECT)
-    assert bool(waking.wake([_skill("s", pattern)], [PROJECT / path])) is wakes
+    assert bool(waking.activate([_skill("s", pattern)], [PROJECT / path])) is wakes
 
 
 def test_once_awake_it_stays_awake_and_is_told_once() -> None:
     waking, skills = PathActivation(PROJECT), [_skill("ts", "*.ts"), _skill("always")]
     assert [skill.name for skill in waking.visible(skills)] == ["always"]
-    assert waking.wake(skills, [PROJECT / "a.ts"]) == ("ts",)
-    assert waking.wake(skills, [PROJECT / "b.ts"]) == ()
+    assert waking.activate(skills, [PROJECT / "a.ts"]) == ("ts",)
+    assert waking.activate(skills, [PROJECT / "b.ts"]) == ()
     assert waking.visible(skills) == skills
 
 
 def test_each_session_wakes_for_itself() -> None:
     skill, one, other = _skill("ts", "*.ts"), PathActivation(PROJECT), PathActivation(PROJECT)
-    one.wake([skill], [PROJECT / "a.ts"])
-    assert not one.is_asleep(skill)
-    assert other.is_asleep(skill)
+    one.activate([skill], [PROJECT / "a.ts"])
+    assert not one.is_inactive(skill)
+    assert other.is_inactive(skill)
 
 
 def test_a_later_exception_takes_a_path_out_again() -> None:
     waking = PathActivation(PROJECT)
-    assert waking.wake([_skill("s", "*.ts", "!*.d.ts")], [PROJECT / "a.d.ts"]) == ()
+    assert waking.activate([_skill("s", "*.ts", "!*.d.ts")], [PROJECT / "a.d.ts"]) == ()
 
 
 def test_patterns_count_from_the_folder_that_keeps_the_skill_too() -> None:
     inner = _skill("s", "/src/*.py", home=PROJECT / "packages/app")
-    assert PathActivation(PROJECT).wake([inner], [PROJECT / "packages/app/src/x.py"]) == ("s",)
-    assert PathActivation(PROJECT).wake([inner], [PROJECT / "src/x.py"]) == ("s",)
-    assert PathActivation(PROJECT).wake([inner], [PROJECT / "packages/src/x.py"]) == ()
+    assert PathActivation(PROJECT).activate([inner], [PROJECT / "packages/app/src/x.py"]) == ("s",)
+    assert PathActivation(PROJECT).activate([inner], [PROJECT / "src/x.py"]) == ("s",)
+    assert PathActivation(PROJECT).activate([inner], [PROJECT / "packages/src/x.py"]) == ()
 
 
 def test_a_file_outside_the_project_wakes_nothing() -> None:
-    assert PathActivation(PROJECT).wake([_skill("s", "*")], [Path("/etc/passwd")]) == ()
+    assert PathActivation(PROJECT).activate([_skill("s", "*")], [Path("/etc/passwd")]) == ()
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_a_monstrous_command_is_bounded() -> None:
 def test_patterns_that_nobody_looked_at_wake_nothing_and_break_nothing() -> None:
     skills = [_skill("odd", "["), _skill("bomb", "{a,b}" * 40), _skill("sound", "*.py")]
     waking = PathActivation(PROJECT)
-    assert waking.wake(skills, [PROJECT / "x.py"]) == ("sound",)
-    assert waking.is_asleep(skills[0])
+    assert waking.activate(skills, [PROJECT / "x.py"]) == ("sound",)
+    assert waking.is_inactive(skills[0])
 
 
 def test_a_touch_is_compared_once_with_what_many_skills_share(
@@ -121,6 +121,6 @@ def test_a_touch_is_compared_once_with_what_many_skills_share(
     monkeypatch.setattr(PathMatcher, "matches", note)
     skills = [_skill(f"s{number}", "*.py") for number in range(100)]
     waking = PathActivation(PROJECT)
-    assert waking.wake(skills, [PROJECT / "a.md", PROJECT / "b.md"]) == ()
+    assert waking.activate(skills, [PROJECT / "a.md", PROJECT / "b.md"]) == ()
     assert compared == ["a.md", "b.md"]
-    assert len(waking.wake(skills, [PROJECT / "c.py"])) == 100
+    assert len(waking.activate(skills, [PROJECT / "c.py"])) == 100

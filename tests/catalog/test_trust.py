@@ -78,7 +78,7 @@ def test_a_change_after_the_scan_is_seen_before_anything_runs(tmp_path: Path) ->
 def test_an_approval_that_was_taken_back_no_longer_counts(tmp_path: Path) -> None:
     skill, store = _skill(tmp_path), TrustStore(tmp_path / "trust.db")
     store.approve([skill], 1.0)
-    (approval,) = store.all()
+    (approval,) = store.list()
     assert (approval.name, approval.source, approval.at) == ("s", "project:x", 1.0)
     trusted = apply_trust(skill, store.approved())
     store.revoke([approval.sha256])
@@ -90,7 +90,7 @@ def test_an_approval_that_was_taken_back_no_longer_counts(tmp_path: Path) -> Non
 def test_a_skill_of_unknown_state_cannot_be_approved(tmp_path: Path) -> None:
     skill, store = replace(_skill(tmp_path), fingerprint=None), TrustStore(tmp_path / "trust.db")
     store.approve([skill], 1.0)
-    assert store.all() == ()
+    assert store.list() == ()
     assert not apply_trust(skill, store.approved()).is_trusted
 
 
@@ -103,7 +103,7 @@ def test_a_store_that_cannot_be_read_approves_nothing(tmp_path: Path) -> None:
 
 
 def test_nothing_is_made_by_looking(tmp_path: Path) -> None:
-    assert TrustStore(tmp_path / "data/trust.db").all() == ()
+    assert TrustStore(tmp_path / "data/trust.db").list() == ()
     assert not (tmp_path / "data").exists()
 
 

@@ -22,7 +22,7 @@ def skill(name: str, description: str, **more: Any) -> dict[str, Any]:
         "source": {"type": "custom", "id": "installed"}, "state": "enabled", "origin": "installed",
         "writable": True, "trusted": True, "pinned": False, "size": 18_400, "files": 7,
         "sha256": _HASH, "version": "1.2.0",
-        "findings": {"worst": None, "count": 0, "looked": True}, "has_script": True,
+        "findings": {"worst": None, "count": 0, "scanned": True}, "has_script": True,
         "user_invocable": True, "model_invocable": True, **more,
     }  # fmt: skip
 
@@ -61,12 +61,12 @@ def turn(turn_id: str = "4be19c22d0a1") -> dict[str, Any]:
         "output_tokens": 342, "tools": ["Bash", "SkillScript"], "skills": ["csv-report"],
         "confidence": 0.93, "request_chars": 64,
         "candidates": [
-            {"name": "csv-report", "score": 0.91, "parts": parts(), "fate": "offered"},
-            {"name": "pdf-tables", "score": 0.34, "parts": parts(dense=0.4), "fate": "weak"},
-            {"name": "deploy", "score": 0.12, "parts": parts(total=0.9), "fate": "denied"},
+            {"name": "csv-report", "score": 0.91, "parts": parts(), "outcome": "offered"},
+            {"name": "pdf-tables", "score": 0.34, "parts": parts(dense=0.4), "outcome": "weak"},
+            {"name": "deploy", "score": 0.12, "parts": parts(total=0.9), "outcome": "denied"},
         ],
         "listed": ["csv-report", "pdf-tables", "garden"], "shortened": ["pdf-tables"],
-        "dropped": [], "asleep": 2, "woken": ["garden"],
+        "dropped": [], "path_inactive": 2, "path_activated": ["garden"],
         "calls": [
             {"tool": "Bash", "seconds": 0.31, "argument_chars": 40, "result_chars": 120,
              "code": "tool_failed", "session_id": ""},
@@ -101,7 +101,7 @@ _WHOLE_RUN = {
 _APPROVAL = {
     "id": "approval_1", "session": "console:c-1a2b", "tool": "Bash",
     "argument": "git push --force origin main", "argument_chars": 28,
-    "reason": "ask: Bash(git push:*)", "asked": _NOW, "deadline": _NOW + 3_600,
+    "reason": "ask: Bash(git push:*)", "created_at": _NOW, "deadline": _NOW + 3_600,
     "choices": ["once", "always", "no"], "rule": "Bash(git push:*)",
 }  # fmt: skip
 _SKILLS = (
@@ -109,7 +109,7 @@ _SKILLS = (
     skill("garden", "Plans a vegetable garden by season, soil and space.", pinned=True),
     skill("pdf-tables", "Reads tables out of PDF files. 读取表格。", state="disabled"),
     skill("deploy", "Brings the project to the test machines.", origin="project", trusted=False,
-          findings={"worst": "warn", "count": 2, "looked": True}),
+          findings={"worst": "warn", "count": 2, "scanned": True}),
 )  # fmt: skip
 _SESSION = {"id": "c-1a2b", "changed": _NOW - 60, "title": "Summarise sales.csv by month"}
 _WHO = {"signed_in": True, "scopes": list(SCOPES), "version": "0.1.0", "language": "en"}

@@ -32,7 +32,7 @@ def test_a_script_is_small_says_what_it_is_for_and_makes_no_markup_of_text(path:
     forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function"
     assert not re.search(forbidden, text)
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)[a-z]", text)
-    assert max(map(len, text.splitlines())) <= _MAX_WIDTH or "words_" in path.name
+    assert max(map(len, text.splitlines())) <= _MAX_WIDTH or "locale_" in path.name
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=_ids)
@@ -64,7 +64,7 @@ def _words(name: str) -> dict[str, str]:
 
 
 def test_both_languages_have_the_same_words_and_fill_in_the_same_things() -> None:
-    english, chinese = _words("words_en.js"), _words("words_zh.js")
+    english, chinese = _words("locale_en.js"), _words("locale_zh.js")
     assert list(english) == list(chinese)
     assert len(english) > 200
     for key, words in english.items():
@@ -74,9 +74,9 @@ def test_both_languages_have_the_same_words_and_fill_in_the_same_things() -> Non
 
 
 def test_every_word_that_is_asked_for_is_there_and_every_other_is_used() -> None:
-    english = _words("words_en.js")
+    english = _words("locale_en.js")
     code = "\n".join(
-        path.read_text(encoding="utf-8") for path in SCRIPTS if "words_" not in path.name
+        path.read_text(encoding="utf-8") for path in SCRIPTS if "locale_" not in path.name
     )
     asked = set(re.findall(r'\bt\("([a-z0-9_.]+)"', code))
     assert asked <= set(english)

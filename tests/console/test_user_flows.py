@@ -111,7 +111,7 @@ def test_an_answer_streams_with_its_tools_and_can_be_taken_up_again(
         assert page.url == session
         asked = at.script.requests[-1]["messages"]
         assert any("It says **hello**." in str(message) for message in asked)
-        page.click(".turn:last-of-type >> text=Why?")
+        page.click(".turn:last-of-type >> text=Show trace")
         expect(page.locator(".timeline .row").first).to_be_visible()
 
 
@@ -141,10 +141,10 @@ def test_a_failed_answer_says_why_and_a_no_is_heard(browser: Browser, at: House)
         here.go("approvals")
         expect(page.locator(".question")).to_contain_text("echo hello from the shell")
         page.click("[data-answer=no]")
-        expect(page.locator(".question")).to_contain_text("Refused")
+        expect(page.locator(".question")).to_contain_text("Denied")
         page.go_back()
         expect(page.locator(".prose")).to_contain_text("Then not.")
-        expect(page.locator(".question")).to_contain_text("Refused")
+        expect(page.locator(".question")).to_contain_text("Denied")
         _say(page, "Once more")  # the script has no more replies
         expect(page.locator(".turn .problem")).to_be_visible()
 

@@ -76,7 +76,7 @@ def test_markup_of_a_skill_is_shown_and_does_nothing(browser: Browser, at: House
         expect(here.page.locator(".skill .lead")).to_have_text(description)
         _is_inert(here.page, ".skill .prose")
         address = here.page.url
-        here.page.click("role=tab[name='As written']")
+        here.page.click("role=tab[name='Source']")
         expect(here.page.locator("pre.source")).to_contain_text("http-equiv")
         assert here.page.url == address
         assert here.page.evaluate("window.taken === undefined")

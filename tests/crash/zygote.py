@@ -261,7 +261,7 @@ async def restart(work: Path, is_killed: bool = False) -> list[str]:
     if is_killed:
         found = await check_data_dir(loaded)
         wrong += [
-            f"{n} before the start: {p.message}" for n in ALWAYS for p in found.of(n).violations
+            f"{n} before the start: {p.message}" for n in ALWAYS for p in found.get(n).violations
         ]
     async with Runtime.open(loaded, extensions=Extensions()) as runtime:
         await runtime.index_service.index()

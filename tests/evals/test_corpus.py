@@ -48,7 +48,7 @@ def test_a_bom_windows_line_ends_and_blank_lines_are_no_obstacle(tmp_path: Path)
         (b'{"id": 2, "name": "", "description": ""}', "name: "),
         (b'{"id": 2, "name": "x"}', "description: "),
         (b'{"id": 2, "name": "x", "description": null}', "description: "),
-        (b'{"id": "1", "name": "x", "description": ""}', "the id '1' is there twice"),
+        (b'{"id": "1", "name": "x", "description": ""}', "duplicate id '1'"),
         (b"[" * 100_000, "Invalid JSON"),
         (b'"' + b"x" * corpus.MAX_LINE + b'"', "more than 1048576 bytes"),
     ],

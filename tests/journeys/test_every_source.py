@@ -253,7 +253,7 @@ async def test_deeper_skills_come_with_the_files_near_them(world: World) -> None
         touched = await catalog.touch(
             paths_in_command("sed -i s/a/b/ web/ui/x.css", project), waking
         )
-        assert touched.woken == ("styles",)
+        assert touched.activated == ("styles",)
         assert catalog.get_for_model("styles", waking).name == "styles"
 
 

@@ -57,7 +57,7 @@ async def test_a_brace_bomb_in_paths_is_left_out_and_told(home: Path, tmp_path: 
         with anyio.fail_after(5):
             waking = PathActivation(tmp_path / "p")
             touched = await runtime.catalog.touch([tmp_path / "p/a.ok"], waking)
-        assert touched.woken == ("x",)
+        assert touched.activated == ("x",)
         codes = [problem.code for problem in runtime.catalog.snapshot.problems]
         assert codes == ["path_pattern_too_wide"]
 
@@ -72,8 +72,8 @@ async def test_a_malformed_pattern_stops_neither_the_skill_nor_the_others(
         waking = PathActivation(tmp_path / "p")
         await runtime.catalog.touch([tmp_path / "p/a.txt"], waking)
         touched = await runtime.catalog.touch([tmp_path / "p/a.ok"], waking)
-        assert not waking.is_asleep(runtime.catalog.get("x"))
-        assert "y" in touched.woken
+        assert not waking.is_inactive(runtime.catalog.get("x"))
+        assert "y" in touched.activated
 
 
 async def test_a_skill_by_two_ways_has_its_hooks_once(home: Path, tmp_path: Path) -> None:

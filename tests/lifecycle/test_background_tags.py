@@ -12,6 +12,7 @@ from apexbridge.lifecycle import background_tags, model_tags
 from apexbridge.lifecycle.background_tags import TagFailures, backoff_seconds
 from apexbridge.models.base import ModelDelta
 from apexbridge.runtime import Runtime
+from apexbridge.runtime.fsck import check_data_dir
 from apexbridge.settings import load
 from apexbridge.skills import tree
 from apexbridge.testing import (
@@ -260,3 +261,12 @@ def test_backoff_doubles_up_to_a_limit_with_jitter() -> None:
         delays = {backoff_seconds(attempt, 1.0, 60.0) for _ in range(50)}
         assert all(longest / 2 <= delay <= longest for delay in delays)
         assert len(delays) > 1
+
+
+async def test_a_file_system_check_finds_tagged_rows_in_order(home: Path) -> None:
+    make_skill(_installed(home), "billing", description="Makes bills from orders.")
+    async with ScriptedServer([TAGS]) as server:
+        async with _open(home, server) as runtime:
+            await _until(lambda: _has_tags(runtime))
+            config = runtime.config
+        assert (await check_data_dir(config)).violations == ()

@@ -98,7 +98,7 @@ async def test_a_sound_folder_has_nothing_to_tell(loaded: Config, data: Path) ->
     found = await check_data_dir(loaded)
     assert [entry.invariant for entry in found.entries] == list(INVARIANTS)
     assert (found.violations, _remarks(found)) == ((), set())
-    looked_at = {entry.invariant: entry.looked_at for entry in found.entries if entry.is_visible}
+    looked_at = {entry.invariant: entry.checked for entry in found.entries if entry.is_visible}
     assert looked_at["I1"] == looked_at["I2"] == looked_at["I3"] == looked_at["I4"] == 2
     assert looked_at["I5"] == 2
     assert looked_at["I8"] == 1
@@ -137,7 +137,7 @@ async def test_what_is_found_can_be_told_as_json_and_in_both_languages(
         "severity": "error",
         "details": {"path": "skills/.staging/left"},
     }
-    (problem,) = found.of("I10").violations
+    (problem,) = found.get("I10").violations
     assert "skills/.staging/left" in problem.localized("en").message
     assert "skills/.staging/left" in problem.localized("zh").message
 
@@ -374,7 +374,7 @@ async def test_what_was_done_by_hand_is_told_and_is_no_violation(
     await repair_data_dir(loaded)
     found = await check_data_dir(loaded)
     assert _codes(found) == {}
-    assert {(p.code, p.where) for p in found.of("I11").remarks} == {
+    assert {(p.code, p.where) for p in found.get("I11").remarks} == {
         ("fsck_by_hand_new", "by-hand"),
         ("fsck_by_hand_edited", "garden"),
         ("fsck_by_hand_gone", "violin"),
@@ -396,7 +396,7 @@ async def test_a_row_of_another_project_is_told_and_is_no_violation(
     }
     found = await check_data_dir(load(project=tmp_path / "other", environment=environment))
     assert _codes(found) == {}
-    assert [(p.code, p.where) for p in found.of("I3").remarks] == [
+    assert [(p.code, p.where) for p in found.get("I3").remarks] == [
         ("fsck_row_orphaned", "of-the-project")
     ]
 
@@ -409,7 +409,7 @@ async def test_a_skill_that_another_hides_needs_no_row(
         await runtime.index_service.sync()
     found = await check_data_dir(loaded)
     assert _codes(found) == {}
-    assert found.of("I4").looked_at == 1
+    assert found.get("I4").checked == 1
 
 
 async def test_skills_without_an_index_are_told(loaded: Config) -> None:
@@ -477,7 +477,7 @@ async def test_an_index_is_checked_whatever_the_marker_claims(
     forged = Marker.from_fingerprint(mark, embedder=right.embedder, generation=right.generation)
     write_marker(data / "skills" / name, forged)
     found = await check_data_dir(loaded)
-    assert name in {problem.where for problem in found.of("I5").violations}
+    assert name in {problem.where for problem in found.get("I5").violations}
 
 
 async def test_an_empty_folder_is_found(loaded: Config, data: Path) -> None:

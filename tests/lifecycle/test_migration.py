@@ -68,7 +68,7 @@ async def _migrate(runtime: Runtime, place: Path) -> tuple[MigrationResult, ...]
 
 
 def _fates(verdicts: tuple[MigrationResult, ...]) -> dict[str, str]:
-    return {verdict.candidate.path.name: verdict.fate for verdict in verdicts}
+    return {verdict.candidate.path.name: verdict.outcome for verdict in verdicts}
 
 
 def _codes(verdicts: tuple[MigrationResult, ...]) -> list[str]:
@@ -104,7 +104,7 @@ async def test_every_fate_is_told_beforehand_and_comes_true(
         "mine",
         "there",
     ]
-    held = {verdict.name: verdict.holds for verdict in judged if verdict.holds}
+    held = {verdict.name: verdict.capabilities for verdict in judged if verdict.capabilities}
     assert held == {"fresh": ("scripts",), "given-name": ("tools", "hooks"), "evil": ("scripts",)}
     (broken,) = (verdict for verdict in judged if verdict.candidate.path.name == "broken")
     assert len(broken.problems) > 1  # every rule, not the first one alone
@@ -131,7 +131,7 @@ async def test_of_several_with_a_name_the_first_comes(runtime: Runtime, old: Pat
     make_skill(old / "b", "garden", description="First.")
     make_skill(old / "c", "garden", description="Other.")
     done = await _migrate(runtime, old)
-    assert [verdict.fate for verdict in done] == ["new", "same", "taken"]
+    assert [verdict.outcome for verdict in done] == ["new", "same", "taken"]
     assert [verdict.other for verdict in done[1:]] == [str(old / "a/garden")] * 2
     assert runtime.store.read("garden").description == "First."
 
@@ -143,7 +143,7 @@ async def test_a_name_that_differs_only_in_form_is_taken(
     make_skill(old, "garden", description="By hand.")
     make_skill(loaded.data / "skills", "ruined", raw=b"nothing")
     make_skill(old, "ruined")
-    assert [(verdict.fate, verdict.other) for verdict in _judge(runtime, old)] == [
+    assert [(verdict.outcome, verdict.other) for verdict in _judge(runtime, old)] == [
         ("taken", "Garden"),
         ("taken", "ruined"),
     ]
@@ -152,11 +152,11 @@ async def test_a_name_that_differs_only_in_form_is_taken(
 async def test_what_looks_dangerous_comes_if_that_is_wanted(runtime: Runtime, old: Path) -> None:
     make_skill(old, "evil", raw=EVIL, files={"scripts/x.sh": SHELL})
     judged = _judge(runtime, old, blocks_at=None)
-    assert [verdict.fate for verdict in judged] == ["new"]
+    assert [verdict.outcome for verdict in judged] == ["new"]
     assert judged[0].report is not None
     assert judged[0].report.worst() == "block"
     refused = await run_migration(judged, runtime.manager.install)  # its own bound is stricter
-    assert [verdict.fate for verdict in refused] == ["dangerous"]
+    assert [verdict.outcome for verdict in refused] == ["dangerous"]
     assert _codes(refused) == ["skill_dangerous"]
     install = partial(runtime.manager.install, blocks_at=None)
     assert (await run_migration(judged, install))[0].done is not None
@@ -170,7 +170,7 @@ async def test_links_and_too_much_in_a_skill_are_refused_before_they_are_copied(
     with make_skill(old, "vast").joinpath("hole.bin").open("wb") as file:
         os.truncate(file.fileno(), 5 * 1024**3)
     judged = _judge(runtime, old, limits=ArchiveLimits(files=8))
-    assert {verdict.fate for verdict in judged} == {"invalid"}
+    assert {verdict.outcome for verdict in judged} == {"invalid"}
     assert _codes(judged) == ["zip_link_entry", "zip_too_large", "zip_too_large"]
 
 
@@ -202,7 +202,7 @@ async def test_a_name_that_was_taken_meanwhile_is_told(runtime: Runtime, old: Pa
     judged = _judge(runtime, old)
     await runtime.manager.install(path)
     done = await run_migration(judged, runtime.manager.install)
-    assert [verdict.fate for verdict in done] == ["taken"]
+    assert [verdict.outcome for verdict in done] == ["taken"]
 
 
 async def test_who_is_interrupted_begins_again(runtime: Runtime, old: Path) -> None:
@@ -218,7 +218,7 @@ async def test_who_is_interrupted_begins_again(runtime: Runtime, old: Path) -> N
 
         await run_migration(judged, install)
     assert scope.cancelled_caught
-    fates = [verdict.fate for verdict in _judge(runtime, old)]
+    fates = [verdict.outcome for verdict in _judge(runtime, old)]
     assert fates == ["same"] * 3 + ["new"] * 3
     done = await _migrate(runtime, old)
     assert [verdict.done is not None for verdict in done] == [False] * 3 + [True] * 3

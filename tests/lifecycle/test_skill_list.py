@@ -83,7 +83,7 @@ def test_what_was_found_is_remembered_by_the_state_it_was_found_in(
     finding = Finding(rule="AB001", level="warn", path="SKILL.md")
     verdicts.put(mark.sha256, Report(findings=(finding, finding), partial=True, files=1, bytes=1))
     page = list_skills(snapshot, ListFilter(), [], verdicts)
-    found = {item.skill.name: item.verdict for item in page.items}
+    found = {item.skill.name: item.scan for item in page.items}
     assert found["beta"] == ScanSummary(counts={"warn": 2}, partial=True)
     assert found["alpha"] is None
     (tmp_path / "verdicts" / f"{mark.sha256}.json").write_text("{", encoding="utf-8")

@@ -15,15 +15,15 @@ READ = '{"path": "a.txt"}'
 
 def _streamed(said: str, *cuts: int) -> tuple[str, str, ParsedReply]:
     """All text and thoughts that are shown on the way and at the end."""
-    reply = ReplyStreamParser(NAMES)
+    parser = ReplyStreamParser(NAMES)
     places = [0, *sorted(cuts), len(said)]
     pieces = [said[start:end] for start, end in pairwise(places)]
-    shown = [delta for piece in pieces if (delta := reply.feed(piece)) is not None]
-    verdict = reply.end()
-    assert reply.raw == said
-    text = "".join(delta.text for delta in shown) + verdict.text
-    reasoning = "".join(delta.reasoning for delta in shown) + verdict.reasoning
-    return text, reasoning, verdict
+    shown = [delta for piece in pieces if (delta := parser.feed(piece)) is not None]
+    parsed = parser.finish()
+    assert parser.raw == said
+    text = "".join(delta.text for delta in shown) + parsed.text
+    reasoning = "".join(delta.reasoning for delta in shown) + parsed.reasoning
+    return text, reasoning, parsed
 
 
 def _letter_by_letter(said: str) -> tuple[str, str, ParsedReply]:
@@ -53,10 +53,10 @@ CALLS = [
 
 @pytest.mark.parametrize("said", CALLS)
 def test_a_call_is_read_however_it_is_dressed(said: str) -> None:
-    for text, _, verdict in (_streamed(said), _letter_by_letter(said)):
-        assert (verdict.tool, json.loads(verdict.arguments)) == ("Read", json.loads(READ))
+    for text, _, parsed in (_streamed(said), _letter_by_letter(said)):
+        assert (parsed.tool, json.loads(parsed.arguments)) == ("Read", json.loads(READ))
         assert text.strip() in {"", "I will read it."}
-        assert verdict.problem == ""
+        assert parsed.problem == ""
 
 
 def test_what_is_thought_before_a_call_is_no_text() -> None:
@@ -103,26 +103,26 @@ ANSWERS = [
 
 @pytest.mark.parametrize(("said", "text"), ANSWERS)
 def test_an_answer_is_read_however_it_is_dressed(said: str, text: str) -> None:
-    for shown, _, verdict in (_streamed(said), _letter_by_letter(said)):
+    for shown, _, parsed in (_streamed(said), _letter_by_letter(said)):
         assert shown == text
-        assert (verdict.tool, verdict.problem) == ("", "")
+        assert (parsed.tool, parsed.problem) == ("", "")
 
 
 def test_a_call_that_is_quoted_in_an_answer_is_no_call() -> None:
     said = 'The file says {"tool": "Now", "arguments": {}} and nothing else.'
-    for text, _, verdict in (_streamed(said), _letter_by_letter(said)):
+    for text, _, parsed in (_streamed(said), _letter_by_letter(said)):
         assert text == said
-        assert verdict.tool == ""
+        assert parsed.tool == ""
 
 
 def test_an_answer_is_shown_while_it_comes() -> None:
-    reply = ReplyStreamParser(NAMES)
-    shown = [reply.feed(piece) for piece in ('{"answer"', ': "It ', "is \\u73", "2b", '."}')]
+    parser = ReplyStreamParser(NAMES)
+    shown = [parser.feed(piece) for piece in ('{"answer"', ': "It ', "is \\u73", "2b", '."}')]
     assert [delta.text if delta else None for delta in shown] == [None, "It ", "is ", "猫", "."]
-    reply = ReplyStreamParser(NAMES)
-    shown = [reply.feed(piece) for piece in ("It", " is", " {5}", " cats")]
+    parser = ReplyStreamParser(NAMES)
+    shown = [parser.feed(piece) for piece in ("It", " is", " {5}", " cats")]
     assert [delta.text if delta else None for delta in shown] == ["It", " is", " ", None]
-    assert reply.end().text == "{5} cats"
+    assert parser.finish().text == "{5} cats"
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_an_answer_is_shown_while_it_comes() -> None:
     ],
 )
 def test_what_is_wrong_is_told_and_nothing_is_lost(said: str, problem: str) -> None:
-    text, _, verdict = _streamed(said)
-    assert verdict.problem.startswith(problem)
-    assert verdict.tool == ""
+    text, _, parsed = _streamed(said)
+    assert parsed.problem.startswith(problem)
+    assert parsed.tool == ""
     assert text == said
 
 
@@ -170,8 +170,8 @@ def test_it_does_not_matter_how_a_reply_is_torn(said: str, cuts: list[int]) -> N
 
 @given(st.text(alphabet='{}"\\utol:answer 猫“”：<>`\n'), st.lists(st.integers(0, 60)))
 def test_any_reply_is_survived(said: str, cuts: list[int]) -> None:
-    _, _, verdict = _streamed(said, *(min(cut, len(said)) for cut in cuts))
-    assert verdict.tool == ""
+    _, _, parsed = _streamed(said, *(min(cut, len(said)) for cut in cuts))
+    assert parsed.tool == ""
 
 
 @given(st.text())

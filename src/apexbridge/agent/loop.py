@@ -293,7 +293,7 @@ class _TurnRun:
         touched = await deps.catalog.touch(paths, session.path_activation)
         if touched.found:
             await deps.index.reindex(touched.found)
-        names = (*touched.woken, *touched.found)
+        names = (*touched.activated, *touched.found)
         self._record.woken += names
         message = deps.announcer.announce_new(session, names)
         if message is not None:

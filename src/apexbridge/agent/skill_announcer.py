@@ -136,7 +136,7 @@ class SkillAnnouncer:
     def _visible(self, session: Session) -> Sequence[Skill]:
         snapshot = self._catalog.snapshot
         # Only these two make a session differ from a new one: for all others the list is cached.
-        if session.chain or session.path_activation.has_woken:
+        if session.chain or session.path_activation.has_activated:
             return [skill for skill in snapshot.skills if self._is_visible(skill, session)]
         if self._cache.snapshot is not snapshot:
             self._cache.reset(
@@ -148,7 +148,7 @@ class SkillAnnouncer:
         return not (
             skill.manifest.disable_model_invocation
             or skill.name in session.chain  # a subagent cannot invoke the skill it executes
-            or session.path_activation.is_asleep(skill)
+            or session.path_activation.is_inactive(skill)
             or self._permissions.is_skill_denied(skill.name)
         )
 
@@ -217,7 +217,7 @@ class SkillAnnouncer:
 
     def _announcement(self, session: Session, results: SearchResults) -> Announcement:
         is_new = session.turns == 1 and not (
-            session.announced or session.chain or session.path_activation.has_woken
+            session.announced or session.chain or session.path_activation.has_activated
         )
         if not is_new:
             return self._build_announcement(session, results)
@@ -233,7 +233,7 @@ class SkillAnnouncer:
         candidates, offers = self._offers(session, results)
         listing, unlisted, asleep = Listing(), 0, 0
         if len(skills) <= MAX_LISTED:
-            asleep = sum(session.path_activation.is_asleep(skill) for skill in skills)
+            asleep = sum(session.path_activation.is_inactive(skill) for skill in skills)
             listing = render_listing(
                 self._visible(session),
                 self._budget,
@@ -273,7 +273,7 @@ class SkillAnnouncer:
     def _candidate_status(
         self, hit: Hit, skill: Skill | None, session: Session, confidence: float
     ) -> CandidateStatus:
-        if skill is None or session.path_activation.is_asleep(skill):
+        if skill is None or session.path_activation.is_inactive(skill):
             return "asleep" if skill else "denied"
         if not self._is_visible(skill, session):
             return "denied"

@@ -1,4 +1,8 @@
-"""The list of skills that a model sees, within a budget of characters. Pure."""
+"""Skill listing in the system prompt, within a character budget (progressive disclosure).
+
+The model sees names and descriptions only; bodies are loaded on invocation. What does not fit is
+truncated by rank, and reported.
+"""
 
 import re
 import unicodedata
@@ -10,19 +14,19 @@ from typing import Literal, NamedTuple, Self
 from apexbridge.skills.model import Origin, Skill
 
 MIN_USEFUL_CHARS = 20
-"""A shorter rest of a description says nothing; the name alone is shown then."""
+"""A description truncated below this is dropped: the name alone is listed."""
 UNUSED_EVERY = 5
-"""Every fifth place goes to a skill that was never used, so that it can ever be."""
+"""Every fifth rank goes to a skill without usage, so that new skills can be discovered."""
 MAX_NAME_CHARS = 200
-"""Longer names, if all do not fit, are the first to go: one must not cost many others."""
+"""Longer names are dropped first when not all names fit."""
 
-_CHARS_A_TOKEN = 4
-_WINDOW_PARTS = 100
-_WEAKEST_PARTS = 4
-"""The weakest skill may keep a quarter of what the strongest may."""
-_FINE = 16
+_CHARS_PER_TOKEN = 4
+_WINDOW_DIVISOR = 100
+_SHARE_RATIO = 4
+"""The lowest rank gets a quarter of the share of the highest."""
+_RESOLUTION = 16
 _SEPARATOR = ": "
-_CUT = "…"
+_ELLIPSIS = "…"
 _ENTITY_CHARS = 5
 _MAX_CLUSTER = 32
 _JOINER = "\u200d"
@@ -33,27 +37,27 @@ Extent = Literal["full", "shortened", "name_only", "left_out"]
 Scores = Mapping[str, float]
 NO_SCORES: Scores = {}
 _Ranked = tuple[float, float, str, int]
-"""Relevance and usage, the strongest lowest; the name; the place it was handed in at."""
+"""Sort key: negated relevance, negated usage, name, and input position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListingBudget:
-    """How much of the context window the list may take."""
+    """Character budget of the listing."""
 
     total_chars: int = 8_000
     per_skill_chars: int = 1_536
-    """The most of one skill's text, `when_to_use` included, its name aside."""
+    """Maximum length of one description, `when_to_use` included, without the name."""
 
     @classmethod
     def for_window(cls, tokens: int) -> Self:
-        """Take one hundredth of a context window."""
-        return cls(total_chars=max(tokens, 0) * _CHARS_A_TOKEN // _WINDOW_PARTS)
+        """Budget of one percent of a context window, at four characters a token."""
+        return cls(total_chars=max(tokens, 0) * _CHARS_PER_TOKEN // _WINDOW_DIVISOR)
 
 
 class Listed(NamedTuple):
-    """What became of one skill: `kept` of `chars` characters of its text, as a prompt has them.
+    """One skill in the listing: `kept` of `chars` characters of its escaped description.
 
-    Of a skill that is left out nothing is counted.
+    Both are 0 for a skill that is left out.
     """
 
     name: str
@@ -64,23 +68,23 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """The text, and what became of every skill in it; the strongest come first."""
+    """The rendered listing, with the extent to which each skill is shown, by rank."""
 
     text: str = ""
     skills: tuple[Listed, ...] = field(default=())
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The names in the text, in its order."""
+        """Names in the text, by rank."""
         return tuple(skill.name for skill in self.skills if skill.extent != "left_out")
 
     @property
     def is_cut(self) -> bool:
-        """Say whether anything of any skill is missing."""
+        """Say whether any skill is truncated or left out."""
         return any(skill.extent != "full" for skill in self.skills)
 
     def names(self, *extents: Extent) -> tuple[str, ...]:
-        """The skills that fared so."""
+        """Return the names of the skills with one of these extents."""
         return tuple(skill.name for skill in self.skills if skill.extent in extents)
 
 
@@ -92,10 +96,10 @@ def render_listing(
     usage: Scores = NO_SCORES,
     already_sent: Collection[str] = frozenset(),
 ) -> Listing:
-    """List skills one to a line; never over budget, and never silent about what is missing.
+    """Render one line for each skill, never over budget; truncation is reported in the result.
 
-    Names go first, then the texts of bundled skills, then the others'. Denied, disabled and
-    sleeping skills are left out by the caller.
+    Names are allotted first, then descriptions of bundled skills, then the others. The caller
+    filters denied, disabled and inactive skills.
     """
     ranked = _ranked(skills, relevance, usage, already_sent)
     if not ranked:
@@ -103,16 +107,17 @@ def render_listing(
     heads = _fit_names(ranked, budget.total_chars)
     if len(heads) < len(ranked):
         return _names_only(ranked, heads)
-    room = budget.total_chars - sum(map(len, heads.values())) - len(heads) + 1
+    available = budget.total_chars - sum(map(len, heads.values())) - len(heads) + 1
     texts = [to_single_line(skill.summary) for skill in ranked]
     bundled = sum(skill.provenance.origin is Origin.BUNDLED for skill in ranked)
     caps = [min(len(text), max(budget.per_skill_chars, 0)) for text in texts]
-    own = _share_budget(texts[:bundled], caps[:bundled], room)
-    # Only what whole texts of bundled skills leave: else a greater budget could give others less.
-    rest = room - _total_cost(caps[:bundled]) if own == caps[:bundled] else 0
-    rooms = own + _share_budget(texts[bundled:], caps[bundled:], rest)
+    own = _share_budget(texts[:bundled], caps[:bundled], available)
+    # The others get only what complete bundled texts leave: otherwise a larger budget could
+    # shorten them (the shares must be monotonic in the budget).
+    rest = available - _total_cost(caps[:bundled]) if own == caps[:bundled] else 0
+    shares = own + _share_budget(texts[bundled:], caps[bundled:], rest)
     lines, listed = list[str](), list[Listed]()
-    for at, (skill, text, chars) in enumerate(zip(ranked, texts, rooms, strict=True)):
+    for at, (skill, text, chars) in enumerate(zip(ranked, texts, shares, strict=True)):
         kept = truncate_line(text, chars)
         if len(kept) < min(MIN_USEFUL_CHARS, len(text)):
             kept = ""
@@ -122,7 +127,7 @@ def render_listing(
 
 
 def to_single_line(text: str) -> str:
-    """Any text as part of one line of a prompt: no control characters, no markup."""
+    """Escape a text for one prompt line: no control characters, no markup (prompt injection)."""
     if not text.isprintable():
         text = _LONE_SURROGATES.sub("\ufffd", _CONTROL_CHARS.sub(" ", text))
     if "  " in text or text.strip() != text:
@@ -130,21 +135,21 @@ def to_single_line(text: str) -> str:
     return escape(text, quote=False)
 
 
-def truncate_line(text: str, room: int) -> str:
-    """Cut a line so that it fits, the mark of the cut included; nothing is cut in half."""
-    if len(text) <= room:
+def truncate_line(text: str, available: int) -> str:
+    """Truncate a line with an ellipsis, never within a grapheme cluster or an HTML entity."""
+    if len(text) <= available:
         return text
-    end = first = room - len(_CUT)
+    end = first = available - len(_ELLIPSIS)
     if end <= 0:
         return ""
     while end > max(first - _MAX_CLUSTER, 0) and _is_same_cluster(text[end - 1], text[end]):
         end -= 1
     if end <= max(first - _MAX_CLUSTER, 0):
-        end = first  # nobody can read so many marks on one letter
+        end = first  # an absurd stack of combining marks: cut anyway
     start = text.rfind("&", max(end - _ENTITY_CHARS + 1, 0), end)
     if start >= 0 and ";" not in text[start:end]:
         end = start
-    return text[:end].rstrip() + _CUT if end > 0 else ""
+    return text[:end].rstrip() + _ELLIPSIS if end > 0 else ""
 
 
 def _is_same_cluster(left: str, right: str) -> bool:
@@ -157,7 +162,7 @@ def _is_same_cluster(left: str, right: str) -> bool:
 def _ranked(
     skills: Sequence[Skill], relevance: Scores, usage: Scores, already_sent: Collection[str]
 ) -> list[Skill]:
-    """Bundled skills, then the others; of both the strongest first."""
+    """Sort bundled skills first, each group by relevance, then usage, then name."""
     sent = frozenset(already_sent)
     bundled, others = list[_Ranked](), list[_Ranked]()
     for place, skill in enumerate(skills):
@@ -172,29 +177,29 @@ def _ranked(
 
 
 def _finite(score: float) -> float:
-    return score if score == score else 0.0  # one that is no number ranks nothing
+    return score if score == score else 0.0  # NaN would break the sort order
 
 
 def _interleave_unused(ranked: list[_Ranked]) -> list[_Ranked]:
-    """The same ranking, with each fifth turn given to the next that was never used."""
+    """Give every fifth rank to the next skill without usage."""
     used = [entry for entry in ranked if entry[1] < 0]
-    fresh = [entry for entry in ranked if entry[1] >= 0]
-    if not used or not fresh:
+    unused = [entry for entry in ranked if entry[1] >= 0]
+    if not used or not unused:
         return ranked
-    order, next_used, next_fresh = list[_Ranked](), 0, 0
-    while next_used < len(used) and next_fresh < len(fresh):
-        is_their_turn = (len(order) + 1) % UNUSED_EVERY == 0
-        if is_their_turn or fresh[next_fresh] < used[next_used]:
-            order.append(fresh[next_fresh])
-            next_fresh += 1
+    order, next_used, next_unused = list[_Ranked](), 0, 0
+    while next_used < len(used) and next_unused < len(unused):
+        is_reserved = (len(order) + 1) % UNUSED_EVERY == 0
+        if is_reserved or unused[next_unused] < used[next_used]:
+            order.append(unused[next_unused])
+            next_unused += 1
         else:
             order.append(used[next_used])
             next_used += 1
-    return order + used[next_used:] + fresh[next_fresh:]
+    return order + used[next_used:] + unused[next_unused:]
 
 
 def _fit_names(ranked: Sequence[Skill], total: int) -> dict[int, str]:
-    """The beginnings of lines that fit, by rank; the strongest, but overlong ones come last."""
+    """Return the line prefixes that fit, by rank; overlong names are placed last."""
     places = sorted(range(len(ranked)), key=lambda at: len(ranked[at].name) > MAX_NAME_CHARS)
     used, heads = -1, dict[int, str]()
     for at in places:
@@ -221,19 +226,19 @@ def _entry(skill: Skill, kept: str, text: str) -> Listed:
         return Listed(skill.name, "full", len(text), len(text))
     if not kept:
         return Listed(skill.name, "name_only", 0, len(text))
-    return Listed(skill.name, "shortened", len(kept) - len(_CUT), len(text))
+    return Listed(skill.name, "shortened", len(kept) - len(_ELLIPSIS), len(text))
 
 
-def _share_budget(texts: Sequence[str], caps: Sequence[int], room: int) -> list[int]:
-    """Find how many characters each text gets: all grow together, the strongest fastest.
+def _share_budget(texts: Sequence[str], caps: Sequence[int], available: int) -> list[int]:
+    """Water-filling: binary search for the level at which the weighted shares fill the budget.
 
-    More room never takes anything from anyone, because each share grows with the level.
+    Every share is monotonic in the level, so a larger budget never shortens a text.
     """
-    if _total_cost(caps) <= room:
+    if _total_cost(caps) <= available:
         return list(caps)
     count = len(caps)
     rows = [
-        (cap, _FINE * (count + (_WEAKEST_PARTS - 1) * at), min(MIN_USEFUL_CHARS, len(text)))
+        (cap, _RESOLUTION * (count + (_SHARE_RATIO - 1) * at), min(MIN_USEFUL_CHARS, len(text)))
         for at, (cap, text) in enumerate(zip(caps, texts, strict=True))
     ]
 
@@ -244,10 +249,10 @@ def _share_budget(texts: Sequence[str], caps: Sequence[int], room: int) -> list[
             for cap, part, least in rows
         ]
 
-    low, high = 0, max(caps) * _FINE * _WEAKEST_PARTS
+    low, high = 0, max(caps) * _RESOLUTION * _SHARE_RATIO
     while low < high:
         middle = (low + high + 1) // 2
-        if _total_cost(at_level(middle)) <= room:
+        if _total_cost(at_level(middle)) <= available:
             low = middle
         else:
             high = middle - 1

@@ -1,4 +1,4 @@
-"""Which paths a shell command names. Pure."""
+"""Path activation: skills with `paths` patterns stay inactive until a matching file is touched."""
 
 import os
 import re
@@ -17,9 +17,9 @@ _ASSIGNED = re.compile(r"-{0,2}[A-Za-z0-9_-]+=")
 
 
 def paths_in_command(command: str, folder: Path) -> tuple[Path, ...]:
-    """The words of a command that may be paths, counted from the folder it runs in.
+    """Extract the words of a shell command that may be paths, relative to its working directory.
 
-    It errs on the side of naming too many: a word that is no path concerns no skill.
+    False positives are harmless: a word that is not a path matches no pattern.
     """
     found = dict[Path, None]()
     for word in _split_words(command[:MAX_COMMAND]):
@@ -36,66 +36,66 @@ def _split_words(command: str) -> list[str]:
     spaced = _OPERATORS.sub(" ", command)
     try:
         return shlex.split(spaced, comments=False)
-    except ValueError:  # a quote that does not close
+    except ValueError:  # unbalanced quote
         return spaced.replace("'", " ").replace('"', " ").split()
 
 
 def _normalize(path: Path) -> Path:
-    """Without `.` and `..`, and without asking the disk."""
+    """Resolve `.` and `..` lexically, without file system access."""
     return Path(os.path.normpath(path))
 
 
 class PathActivation:
-    """What has woken in a session. Once awake, a skill stays awake until the session ends."""
+    """Skills activated in one session; an active skill stays so until the session ends."""
 
     def __init__(self, project: Path) -> None:
         self._project = project
-        self._awake: set[str] = set()
+        self._active: set[str] = set()
         self._compiled: dict[tuple[str, ...], PathMatcher] = {}
 
     @property
-    def has_woken(self) -> bool:
-        """Whether any skill is awake that slept."""
-        return bool(self._awake)
+    def has_activated(self) -> bool:
+        """Say whether any skill was activated."""
+        return bool(self._active)
 
-    def is_asleep(self, skill: Skill) -> bool:
-        """Say whether a skill waits for its files."""
-        return skill.is_conditional and skill.name not in self._awake
+    def is_inactive(self, skill: Skill) -> bool:
+        """Say whether a skill waits for a matching path."""
+        return skill.is_conditional and skill.name not in self._active
 
     def visible(self, skills: Iterable[Skill]) -> list[Skill]:
-        """Those that do not sleep."""
-        return [skill for skill in skills if not self.is_asleep(skill)]
+        """Return the skills that are not inactive."""
+        return [skill for skill in skills if not self.is_inactive(skill)]
 
-    def wake(self, skills: Iterable[Skill], touched: Sequence[Path]) -> tuple[str, ...]:
-        """Wake the skills that one of the paths concerns, and name those that slept."""
-        # Many skills share a folder or even their patterns, and there may be very many skills.
-        below, said = dict[Path, list[str]](), dict[tuple[tuple[str, ...], Path], bool]()
+    def activate(self, skills: Iterable[Skill], touched: Sequence[Path]) -> tuple[str, ...]:
+        """Activate the skills that a path matches; return the names of those that were inactive."""
+        # Thousands of skills share few folders and patterns: match each combination once.
+        below, results = dict[Path, list[str]](), dict[tuple[tuple[str, ...], Path], bool]()
 
-        def concerns(patterns: tuple[str, ...], base: Path) -> bool:
+        def matches(patterns: tuple[str, ...], base: Path) -> bool:
             if base not in below:
                 inside = [path for path in touched if path.is_relative_to(base)]
                 below[base] = [path.relative_to(base).as_posix() for path in inside]
-            if (patterns, base) not in said:
-                said[patterns, base] = any(map(self._matcher(patterns).matches, below[base]))
-            return said[patterns, base]
+            if (patterns, base) not in results:
+                results[patterns, base] = any(map(self._matcher(patterns).matches, below[base]))
+            return results[patterns, base]
 
-        # Patterns count from the project, and from the folder that keeps the skill.
-        woken = [
+        # Patterns are relative to the project, and to the folder that holds the skill.
+        activated = [
             skill.name
             for skill in skills
-            if self.is_asleep(skill)
+            if self.is_inactive(skill)
             and any(
-                concerns(skill.manifest.paths, base)
+                matches(skill.manifest.paths, base)
                 for base in {self._project, skill.provenance.home or self._project}
             )
         ]
-        self._awake.update(woken)
-        return tuple(woken)
+        self._active.update(activated)
+        return tuple(activated)
 
     def _matcher(self, patterns: tuple[str, ...]) -> PathMatcher:
         if patterns not in self._compiled:
             try:
                 self._compiled[patterns] = compile_patterns(patterns)
-            except ValueError:  # a source did not look at them: they mean no file
+            except ValueError:  # a source that does not validate patterns: they match nothing
                 self._compiled[patterns] = PathMatcher(())
         return self._compiled[patterns]

@@ -1,4 +1,7 @@
-"""Skills as the XML block that many system prompts use; text from skills is escaped. Pure."""
+"""Prompt formats: the `<available_skills>` XML block, and the ShipMyAgent section and lookup.
+
+Texts of skills are untrusted and escaped, so that none can close an element or forge a line.
+"""
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +15,7 @@ from apexbridge.skills.names import normalise
 
 
 def available_skills_xml(skills: Iterable[Skill]) -> str:
-    """Name, summary and place of each skill, in the layout the Agent Skills format suggests."""
+    """Render name, description and location of each skill as the Agent Skills format suggests."""
     lines = ["<available_skills>"]
     for skill in skills:
         fields = {"name": skill.name, "description": skill.summary}
@@ -32,7 +35,7 @@ MAX_NAME_CHARS = 200
 MAX_TEXT_CHARS = 250
 MAX_NEAR = 5
 
-_HEAD = """\
+_SECTION_HEADER = """\
 ## Skills
 
 A skill is a folder with instructions for one kind of task. Before you begin a task, call
@@ -43,11 +46,11 @@ and follow what it says. The tools named beside a skill are its author's advice.
 def skills_section(
     roots: Sequence[Path | str], skills: Sequence[Skill], limit: int = MAX_LISTED
 ) -> str:
-    """Write the section; empty where the model may use no skill."""
+    """Render the Markdown section; empty if the model may invoke no skill."""
     visible = [skill for skill in skills if not skill.manifest.disable_model_invocation]
     if not visible:
         return ""
-    parts = [_HEAD]
+    parts = [_SECTION_HEADER]
     if roots:
         parts.append("\n".join(("Folders with skills:", *_root_lines(roots))))
     lines = list(map(_skill_line, visible[: max(limit, 0)]))
@@ -59,12 +62,12 @@ def skills_section(
 
 
 def skill_id(skill: Skill) -> str:
-    """The name of its folder; the skill's own where it has none."""
+    """Return the folder name, or the skill's name if it has no folder."""
     return skill.root.name if skill.root is not None else skill.name
 
 
 def skill_entry(skill: Skill) -> dict[str, str | list[str]]:
-    """What `skills_list` says of a skill."""
+    """Return a skill's entry in the result of `skills_list`."""
     return {
         "id": skill_id(skill),
         "name": skill.name,
@@ -74,24 +77,24 @@ def skill_entry(skill: Skill) -> dict[str, str | list[str]]:
 
 
 def find_for_load(skills: Sequence[Skill], wanted: str) -> Skill:
-    """Find the skill that `skills_load` means: by id, by name, then by part of the name.
+    """Look up the argument of `skills_load`: by id, by name, then by substring of the name.
 
     Raises:
-        SkillNotFoundError: If none is meant, or several are; with the names that come near.
+        SkillNotFoundError: If none matches, or several do; with similar names.
     """
     asked = normalise(wanted)
     folded = asked.casefold()
     if not asked:
         raise SkillNotFoundError("")
-    exactly: list[Callable[[Skill], bool]] = [
+    exact: list[Callable[[Skill], bool]] = [
         lambda skill: normalise(skill_id(skill)) == asked,
         lambda skill: normalise(skill.name) == asked,
         lambda skill: normalise(skill_id(skill)).casefold() == folded,
         lambda skill: normalise(skill.name).casefold() == folded,
     ]
-    for is_meant in exactly:
+    for is_match in exact:
         for skill in skills:
-            if is_meant(skill):
+            if is_match(skill):
                 return skill
     matches = [skill for skill in skills if folded in normalise(skill.name).casefold()]
     if len(matches) == 1:
@@ -129,5 +132,5 @@ def _skill_line(skill: Skill) -> str:
     return line
 
 
-def _prompt_line(text: str, room: int) -> str:
-    return truncate_line(to_single_line(text), room)
+def _prompt_line(text: str, limit: int) -> str:
+    return truncate_line(to_single_line(text), limit)

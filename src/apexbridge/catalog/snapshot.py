@@ -1,4 +1,4 @@
-"""Which skill wins when several sources know the name. Pure."""
+"""Catalog snapshot: merge the scans of all sources by precedence, one skill for each name."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,41 +10,41 @@ from apexbridge.sources.base import Scan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """One skill a name, the skills they hide, and every problem of every source.
+    """Winning, shadowed and disabled skills, and the problems of all sources.
 
-    Never changed once it is made: whoever holds one reads it without locks.
+    Immutable, so that readers need no lock.
     """
 
     skills: tuple[Skill, ...] = ()
     shadowed: tuple[Skill, ...] = ()
     disabled: tuple[Skill, ...] = ()
-    """Those that somebody switched off; what they hide stays hidden."""
+    """Skills that were disabled; what they shadow stays shadowed."""
     problems: tuple[Problem, ...] = ()
     by_name: Mapping[str, Skill] = field(default_factory=dict[str, Skill])
-    """The winners by folded name, see `fold`."""
+    """Winners by folded name, see `casefold_name`."""
 
     def winner(self, name: str) -> Skill | None:
-        """The skill that has the name, whatever the case and the form of its letters."""
+        """Return the skill of a name, ignoring case and Unicode form."""
         return self.by_name.get(name) or self.by_name.get(casefold_name(name))
 
 
 def casefold_name(name: str) -> str:
-    """What two names have in common that nobody can tell apart.
+    """Fold case and Unicode form of a name, so that look-alikes compare equal.
 
-    >>> fold("ＰＤＦ") == fold("pdf")
+    >>> casefold_name("ＰＤＦ") == casefold_name("pdf")
     True
     """
     return names.normalise(names.normalise(name).casefold())
 
 
 def matches_text(skill: Skill, text: str) -> bool:
-    """Say whether a text stands in a skill's name or description, in whatever letters."""
+    """Say whether a skill's name or description contains a text, ignoring case."""
     wanted = casefold_name(text)
     return wanted in casefold_name(skill.name) or wanted in casefold_name(skill.summary)
 
 
 def without_disabled(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
-    """The same without the skills of these names."""
+    """Move the skills of these names from the winners to the disabled ones."""
     off = {casefold_name(name) for name in names}
     if off.isdisjoint(snapshot.by_name):
         return snapshot
@@ -59,33 +59,33 @@ def without_disabled(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
 def merge_scans(
     scans: Iterable[Scan], precedence: Sequence[Origin], problems: Iterable[Problem] = ()
 ) -> Snapshot:
-    """Keep the skill of the strongest origin; among equals the source that was scanned first.
+    """Keep the skill of the origin with the highest precedence; among equals, the first source.
 
-    A folder that several roots lead to counts once, for the strongest of them; one of the user's
-    own stays so, even if a project leads to it as well.
+    A folder reachable from several roots counts once, for the root of highest precedence. A user's
+    own folder stays the user's, even if a project links to it.
     """
     scans = tuple(scans)
-    # What the operator manages is policy: no order of anyone's puts another above it.
+    # Managed skills are operator policy: no configured precedence outranks them.
     ranks = {**{origin: rank for rank, origin in enumerate(precedence)}, Origin.MANAGED: -1}
-    weakest = len(precedence)
+    lowest = len(precedence)
     every = [skill for scan in scans for skill in scan.skills]
-    every.sort(key=lambda skill: ranks.get(skill.provenance.origin, weakest))
+    every.sort(key=lambda skill: ranks.get(skill.provenance.origin, lowest))
     own = {skill.folder_id for skill in every if not skill.provenance.needs_trust}
     winners, shadowed, seen = dict[str, Skill](), list[Skill](), set[FolderId]()
     for skill in every:
         if skill.folder_id is not None:
-            is_lent = skill.provenance.needs_trust and skill.folder_id in own
-            if is_lent or skill.folder_id in seen:
+            is_link_to_own = skill.provenance.needs_trust and skill.folder_id in own
+            if is_link_to_own or skill.folder_id in seen:
                 continue
             seen.add(skill.folder_id)
         if winners.setdefault(casefold_name(skill.name), skill) is not skill:
             shadowed.append(skill)
-    told = [problem for scan in scans for problem in scan.problems]
-    told += [_shadow_problem(skill, winners[casefold_name(skill.name)]) for skill in shadowed]
+    found = [problem for scan in scans for problem in scan.problems]
+    found += [_shadow_problem(skill, winners[casefold_name(skill.name)]) for skill in shadowed]
     return Snapshot(
         skills=tuple(sorted(winners.values(), key=lambda skill: skill.name)),
         shadowed=tuple(shadowed),
-        problems=(*told, *problems),
+        problems=(*found, *problems),
         by_name=winners,
     )
 

@@ -1,4 +1,4 @@
-"""Whose skills may act: approvals, each for one state of a skill's files."""
+"""Trust: approvals by content hash, without which an untrusted skill runs and grants nothing."""
 
 import contextlib
 import logging
@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS approvals (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """One state of one skill that a person let act."""
+    """A person's approval of one content hash of a skill."""
 
     sha256: str
     name: str
@@ -31,9 +31,9 @@ class Approval:
 
 
 def apply_trust(skill: Skill, approved: Collection[str]) -> Skill:
-    """Take from a skill that nobody vouches for all by which it could act. Pure.
+    """Remove tools and hooks from a skill that needs an approval and has none.
 
-    It can still be read, listed and found. What it declared stays in its manifest, to be shown.
+    It can still be read, listed and found; its manifest keeps what it declares, for display.
     """
     if not skill.provenance.needs_trust:
         return skill if skill.is_trusted else replace(skill, is_trusted=True)
@@ -43,10 +43,10 @@ def apply_trust(skill: Skill, approved: Collection[str]) -> Skill:
 
 
 def require_trust(skill: Skill, approved: Collection[str]) -> None:
-    """Look at the files once more, just before they act: they may have changed since the scan.
+    """TOCTOU guard: hash the files again just before they run, and refuse changed content.
 
     Raises:
-        PermissionDeniedError: If what lies there now was not approved.
+        PermissionDeniedError: If the current content is not approved.
     """
     if not skill.provenance.needs_trust:
         return
@@ -59,17 +59,17 @@ def require_trust(skill: Skill, approved: Collection[str]) -> None:
 
 
 class TrustStore:
-    """Approvals in a file. One that cannot be read approves nothing."""
+    """Approvals in an SQLite file; fail closed: an unreadable file approves nothing."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def approved(self) -> frozenset[str]:
-        """The approved states, by hash."""
-        return frozenset(approval.sha256 for approval in self.all())
+        """Return the approved content hashes."""
+        return frozenset(approval.sha256 for approval in self.list())
 
-    def all(self) -> tuple[Approval, ...]:
-        """Every approval, the oldest first."""
+    def list(self) -> "tuple[Approval, ...]":
+        """Return every approval, the oldest first."""
         try:
             if not self._path.exists():
                 return ()
@@ -78,7 +78,7 @@ class TrustStore:
                     "SELECT sha256, name, source, at FROM approvals ORDER BY at, sha256"
                 ).fetchall()
         except (sqlite3.Error, OSError) as error:
-            log.warning("Approvals cannot be read, so none counts: %s", error)
+            log.warning("Approvals cannot be read, none applies: %s", error)
             return ()
         return tuple(
             Approval(sha256=sha256, name=name, source=source, at=at)
@@ -86,10 +86,10 @@ class TrustStore:
         )
 
     def approve(self, skills: Iterable[Skill], now: float) -> None:
-        """Let these skills act, in the state they are in.
+        """Approve the current content of skills.
 
         Raises:
-            StorageError: If that cannot be written down.
+            StorageError: If the file cannot be written.
         """
         rows = [
             (skill.fingerprint.sha256, skill.name, skill.provenance.source_id, now)
@@ -99,10 +99,10 @@ class TrustStore:
         self._write("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?, ?)", rows)
 
     def revoke(self, hashes: Iterable[str]) -> None:
-        """Take approvals back.
+        """Withdraw approvals.
 
         Raises:
-            StorageError: If that cannot be written down.
+            StorageError: If the file cannot be written.
         """
         self._write("DELETE FROM approvals WHERE sha256 = ?", [(sha256,) for sha256 in hashes])
 

@@ -1,7 +1,7 @@
-"""How often each skill was used, kept in one SQLite file that several processes may share.
+"""Usage counts of skills with exponential decay, in an SQLite file shared by processes (WAL mode).
 
-A count is never worth failing a request for: where the disk refuses, it is lost and said in the
-log, and a file that cannot be read is set aside and begun anew.
+A count never fails a request: on a disk error it is lost with a warning, and a corrupt file is
+moved aside and created anew.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ _BUSY_SECONDS = 5.0
 _RETRY_SECONDS = 0.01
 _MAX_ATTEMPTS = 3
 _SUFFIXES = ("-wal", "-shm", "")
-"""The log goes first: left beside a new file, it would be played into it."""
+"""The write-ahead log first: left beside a new file, SQLite would replay it there."""
 _BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
-"""The statements are fixed: an error in one means that the tables are not ours."""
+"""The statements are fixed: an SQL error means a foreign schema."""
 _VERSION = 0x55534531
-"""Marks the file as ours ("USE1"): another program's is set aside, never changed."""
+"""`user_version` of our schema ("USE1"): a foreign database is moved aside, never changed."""
 
 _SCHEMA = """
 CREATE TABLE usage (
@@ -46,8 +46,8 @@ _ALL = """
 SELECT name, count, last FROM usage
 WHERE typeof(name) = 'blob' AND typeof(count) = 'integer' AND typeof(last) = 'real'
 """
-# A last use in the future by more than the debounce was written by a clock that has since been
-# put back; it must not keep a skill from being counted until then.
+# A timestamp further in the future than the debounce was written before the clock was set back;
+# it must not block counting until then.
 _RECORD = f"""
 INSERT INTO usage VALUES (?1, 1, ?2)
 ON CONFLICT (name) DO UPDATE SET count = count + 1, last = excluded.last
@@ -56,11 +56,11 @@ WHERE excluded.last - last >= {DEBOUNCE_SECONDS} OR last - excluded.last > {DEBO
 
 
 class _ForeignError(sqlite3.DatabaseError):
-    """A sound database that is not ours lies in our place."""
+    """A valid SQLite database of another program."""
 
 
 def score(count: int, last: float, now: float) -> float:
-    """Weigh the uses by how long ago the last one was; times are seconds since the epoch.
+    """Decay a count by its age with a half-life; times are seconds since the epoch.
 
     >>> score(4, last=0, now=7 * 86_400)
     2.0
@@ -70,7 +70,7 @@ def score(count: int, last: float, now: float) -> float:
 
 
 class UsageStore:
-    """Counts uses; for any thread and any process. Each call waits for the disk, none raises."""
+    """Thread-safe and process-safe usage counter. Methods block on the disk and never raise."""
 
     def __init__(self, path: Path, busy_seconds: float = _BUSY_SECONDS) -> None:
         self._path = path
@@ -80,24 +80,24 @@ class UsageStore:
         self._opened: tuple[int, int] | None = None
 
     def record(self, name: str, now: float) -> bool:
-        """Count a use; False if one within the last minute was counted, or the disk refuses."""
+        """Count a use; False if debounced within the last minute, or on a disk error."""
 
         def write(connection: sqlite3.Connection) -> bool:
             return connection.execute(_RECORD, (_encode_name(name), now)).rowcount > 0
 
-        return self._use(write, otherwise=False)
+        return self._use(write, default=False)
 
     def scores(self, now: float) -> Mapping[str, float]:
-        """The score of every skill that was ever used."""
+        """Return the decayed score of every used skill."""
 
         def read(connection: sqlite3.Connection) -> dict[str, float]:
             rows = connection.execute(_ALL).fetchall()
             return {_decode_name(key): score(count, last, now) for key, count, last in rows}
 
-        return self._use(read, otherwise={})
+        return self._use(read, default={})
 
     def count(self, name: str) -> int:
-        """How often a skill was used."""
+        """Return the number of uses of a skill."""
 
         def read(connection: sqlite3.Connection) -> int:
             found = connection.execute(
@@ -106,31 +106,31 @@ class UsageStore:
             (number,) = found.fetchone() or (0,)
             return number
 
-        return self._use(read, otherwise=0)
+        return self._use(read, default=0)
 
     def forget(self, name: str) -> None:
-        """Drop what is known of a skill that is gone."""
+        """Delete the counts of an uninstalled skill."""
 
         def write(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM usage WHERE name = ?", (_encode_name(name),))
 
-        self._use(write, otherwise=None)
+        self._use(write, default=None)
 
     def close(self) -> None:
-        """Let go of the file; a later use opens it again."""
+        """Close the connection; a later call opens it again."""
         with self._lock:
-            self._let_go()
+            self._disconnect()
 
-    def _use(self, work: Callable[[sqlite3.Connection], Result], *, otherwise: Result) -> Result:
+    def _use(self, work: Callable[[sqlite3.Connection], Result], *, default: Result) -> Result:
         with self._lock:
             try:
-                return self._tried(work)
+                return self._with_recovery(work)
             except (sqlite3.Error, OSError, ValueError) as error:
-                self._let_go()
-                _log.warning("the uses of skills in %s are out of reach: %s", self._path, error)
-                return otherwise
+                self._disconnect()
+                _log.warning("Usage counts in %s are unavailable: %s", self._path, error)
+                return default
 
-    def _tried(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+    def _with_recovery(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         left = _MAX_ATTEMPTS
         while True:
             left -= 1
@@ -139,14 +139,14 @@ class UsageStore:
             except (sqlite3.Error, UnicodeDecodeError) as error:
                 if not left or not _is_broken(error):
                     raise
-                self._set_aside(error)
+                self._move_aside(error)
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is not None and self._identity() == self._opened:
             return self._connection
-        self._let_go()
+        self._disconnect()
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._alone():
+        with self._exclusive():
             connection = sqlite3.connect(
                 self._path,
                 timeout=self._busy_seconds,
@@ -157,20 +157,20 @@ class UsageStore:
             _prepare(connection)
         return connection
 
-    def _set_aside(self, error: Exception) -> None:
-        self._let_go()
+    def _move_aside(self, error: Exception) -> None:
+        self._disconnect()
         aside = _sibling_path(self._path, ".broken")
-        with self._alone():
+        with self._exclusive():
             if self._identity() != self._opened:
-                return  # another process was first, and this is its new file
+                return  # another process has replaced it already
             for suffix in _SUFFIXES:
                 with contextlib.suppress(FileNotFoundError):
                     _sibling_path(self._path, suffix).replace(_sibling_path(aside, suffix))
-        _log.warning("%s cannot be read (%s): kept as %s, begun anew", self._path, error, aside)
+        _log.warning("%s is corrupt (%s): moved to %s, created anew", self._path, error, aside)
 
     @contextlib.contextmanager
-    def _alone(self) -> Generator[None]:
-        """Keep other processes from opening or moving the file meanwhile."""
+    def _exclusive(self) -> Generator[None]:
+        """Hold the lock file, so that no other process opens or moves the database."""
         lock = os.open(
             _sibling_path(self._path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
         )
@@ -187,10 +187,10 @@ class UsageStore:
             return None
         return status.st_dev, status.st_ino
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(sqlite3.Error):  # a damaged log cannot be put into the file
+            with contextlib.suppress(sqlite3.Error):  # a corrupt log cannot be checkpointed
                 connection.close()
 
 
@@ -198,9 +198,9 @@ def _prepare(connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and version != _VERSION:
-        raise _ForeignError("it is the database of another program")
+        raise _ForeignError("it is a database of another program")
     connection.execute("PRAGMA journal_mode = WAL")
-    # A power cut may take the last counts; waiting for the disk at each costs more.
+    # A power failure may lose the last counts; an fsync for each would cost more.
     connection.execute("PRAGMA synchronous = NORMAL")
     if not tables:
         connection.executescript(
@@ -209,7 +209,7 @@ def _prepare(connection: sqlite3.Connection) -> None:
 
 
 def _acquire(lock: int, deadline: float) -> None:
-    """Wait for a lock, but not for ever: its holder may have been halted."""
+    """Acquire a file lock before a deadline: its holder may be a stopped process."""
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -222,7 +222,7 @@ def _acquire(lock: int, deadline: float) -> None:
 
 
 def _encode_name(name: str) -> bytes:
-    """Any text, also what cannot be written as UTF-8."""
+    """Encode any string, including lone surrogates."""
     return name.encode("utf-8", "surrogatepass")
 
 
@@ -231,7 +231,7 @@ def _decode_name(key: bytes) -> str:
 
 
 def _is_broken(error: Exception) -> bool:
-    """Say whether it is the file's fault; errors of Python's own module have no code."""
+    """Say whether the file is corrupt; errors of the `sqlite3` module itself have no code."""
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     return isinstance(error, (_ForeignError, UnicodeDecodeError)) or code & 0xFF in _BROKEN
 

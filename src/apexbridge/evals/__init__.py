@@ -1,1 +1,1 @@
-"""How well skills are found: measured on queries, without any model call."""
+"""Evaluations of skill search: retrieval metrics, trigger tests, interference; no model calls."""

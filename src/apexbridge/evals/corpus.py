@@ -1,4 +1,4 @@
-"""Skills and queries to evaluate with, read from JSON lines; a wrong line is told by its number."""
+"""Evaluation corpus: parse skills and queries from JSON Lines, plain, gzip or xz."""
 
 import gzip
 import lzma
@@ -16,7 +16,7 @@ from apexbridge.errors import EvalInputError
 
 MAX_LINE = 1024 * 1024
 MAX_BYTES = 1024 * MAX_LINE
-"""Of the unpacked file: a small archive must not fill the memory."""
+"""Limit of the decompressed size, against decompression bombs."""
 _BOM = b"\xef\xbb\xbf"
 _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 
@@ -26,11 +26,11 @@ def _as_text(value: object) -> object:
 
 
 Id = Annotated[str, BeforeValidator(_as_text)]
-"""A number or a text; 7 and "7" are the same."""
+"""A number or a string; 7 and "7" are equal."""
 
 
 class CorpusSkill(BaseModel):
-    """A skill of a corpus; names may repeat, ids do not."""
+    """A skill of the corpus; ids are unique, names need not be."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -41,7 +41,7 @@ class CorpusSkill(BaseModel):
 
 
 class EvalQuery(BaseModel):
-    """A request, and the ids of the skills that would be right for it."""
+    """A query with the ids of its relevant skills."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -55,22 +55,22 @@ class EvalQuery(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalQueries:
-    """The queries of a file, and how often they accept a skill that the corpus does not have."""
+    """The queries of a file, and the number of relevant ids that the corpus lacks."""
 
     queries: tuple[EvalQuery, ...]
     unknown_accepts: int = 0
 
 
 def read_corpus(path: Path) -> tuple[CorpusSkill, ...]:
-    """Read the skills of a file: plain, gzip or xz.
+    """Parse the skills of a file.
 
     Raises:
-        EvalInputError: If a line makes no sense, an id is there twice, or there is no line.
+        EvalInputError: If a line is invalid, an id is duplicated, or the file is empty.
     """
     found = dict[str, CorpusSkill]()
     for number, skill in _parse_lines(path, CorpusSkill):
         if skill.id in found:
-            raise EvalInputError(f"the id {skill.id!r} is there twice", path=path, line=number)
+            raise EvalInputError(f"duplicate id {skill.id!r}", path=path, line=number)
         found[skill.id] = skill
     if not found:
         raise EvalInputError(code="eval_input_empty", path=path)
@@ -78,18 +78,18 @@ def read_corpus(path: Path) -> tuple[CorpusSkill, ...]:
 
 
 def read_queries(path: Path, known: Container[str]) -> EvalQueries:
-    """Read the queries of a file; `known` are the ids of the corpus.
+    """Parse the queries of a file; `known` are the ids of the corpus.
 
     Raises:
-        EvalInputError: If a line makes no sense, accepts nothing known, or there is no line.
+        EvalInputError: If a line is invalid or has no known id, or the file is empty.
     """
     queries, unknown = list[EvalQuery](), 0
     for number, query in _parse_lines(path, EvalQuery):
-        strange = [id_ for id_ in query.accept if id_ not in known]
-        if len(strange) == len(query.accept):
-            detail = f"the corpus has none of the accepted ids {', '.join(strange[:5])}"
+        unknown_ids = [id_ for id_ in query.accept if id_ not in known]
+        if len(unknown_ids) == len(query.accept):
+            detail = f"the corpus has none of the accepted ids {', '.join(unknown_ids[:5])}"
             raise EvalInputError(detail, path=path, line=number)
-        unknown += len(strange)
+        unknown += len(unknown_ids)
         queries.append(query)
     if not queries:
         raise EvalInputError(code="eval_input_empty", path=path)
@@ -108,22 +108,22 @@ def _parse_lines(path: Path, kind: type[_Model]) -> Iterator[tuple[int, _Model]]
 
 
 def validation_summary(error: ValidationError) -> str:
-    """What is wrong first, in one line, without repeating the value."""
+    """Format the first validation error on one line, without the rejected value."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(map(str, first["loc"]))
     return f"{place}: {first['msg']}" if place else first["msg"]
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Every line that is not blank, with its number."""
-    number, room = 0, MAX_BYTES
+    """Yield every non-blank line with its number."""
+    number, remaining = 0, MAX_BYTES
     with _open_decompressed(path) as file:
         try:
             while line := file.readline(MAX_LINE + 1):
                 number += 1
-                room -= len(line)
-                if len(line) > MAX_LINE or room < 0:
-                    detail = f"more than {MAX_LINE if room >= 0 else MAX_BYTES} bytes"
+                remaining -= len(line)
+                if len(line) > MAX_LINE or remaining < 0:
+                    detail = f"more than {MAX_LINE if remaining >= 0 else MAX_BYTES} bytes"
                     raise EvalInputError(detail, path=path, line=number)
                 text = line.removeprefix(_BOM) if number == 1 else line
                 if text.strip():
@@ -134,7 +134,7 @@ def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 @contextmanager
 def _open_decompressed(path: Path) -> Generator[BufferedIOBase]:
-    """What the file is, its first bytes say; its name need not."""
+    """Open a file by its magic number, whatever its suffix."""
     with path.open("rb") as file:
         start = file.peek(len(_XZ))
         if start.startswith(_GZIP):

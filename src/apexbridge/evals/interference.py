@@ -1,4 +1,4 @@
-"""Who steals whose queries, over all skills of an index, and which skills are nearly the same."""
+"""Interference between skills: stolen queries, near duplicates, and rank shifts of a new text."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,13 +12,13 @@ from apexbridge.retrieval.skill_document import SkillText, stated_purposes
 
 QUERIES_EACH = 4
 MIN_SIMILARITY = 0.95
-"""The cosine from which two skills are nearly the same."""
+"""Cosine similarity above which two skills count as near duplicates."""
 _NEIGHBOURS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StolenQuery:
-    """A query of one skill for which another comes first."""
+    """A query from one skill's own text for which another skill ranks first."""
 
     owner: str
     thief: str
@@ -27,7 +27,7 @@ class StolenQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimilarPair:
-    """Two skills whose texts say nearly the same."""
+    """Two skills with nearly equal embeddings."""
 
     one: str
     other: str
@@ -36,7 +36,7 @@ class SimilarPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoexistenceReport:
-    """What was stolen, by owner and thief, and what is alike, the worst first."""
+    """Stolen queries by owner and thief, and near duplicates, the most similar first."""
 
     skills: int
     queries: int
@@ -45,7 +45,7 @@ class CoexistenceReport:
 
     @property
     def matrix(self) -> Mapping[str, Mapping[str, int]]:
-        """How many queries of each owner each thief takes; the most robbed owner first."""
+        """Confusion matrix: stolen queries by owner and thief, the largest loss first."""
         counts = Counter((theft.owner, theft.thief) for theft in self.thefts)
         rows = dict[str, dict[str, int]]()
         for (owner, thief), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
@@ -68,7 +68,7 @@ async def measure_coexistence(
     alike: float = MIN_SIMILARITY,
     watch: SyncCallbacks = NO_CALLBACKS,
 ) -> CoexistenceReport:
-    """Search for what each skill itself says it is for: its views, then its sentences.
+    """Query the index with each skill's own stated purposes, and compare nearest neighbours.
 
     Raises:
         RetrievalError: If the embedder fails.
@@ -107,29 +107,29 @@ async def _compare_neighbours(index: SkillIndex, name: str, alike: float, tally:
 
 
 DEPTH = 10
-"""How deep a ranking is compared."""
+"""Ranking depth of the comparison."""
 
 QuerySource = Literal["saved", "old", "new"]
-"""From `eval_queries.json`, from the text as it is, or from the text as it would be."""
+"""Origin of a query: `eval_queries.json`, the current text, or the new text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankShift:
-    """A query, and the skill's rank before and after; None: not among the first ten."""
+    """Rank of the skill for a query before and after; None if not in the top ten."""
 
     query: str
     kind: QuerySource
     before: int | None
     after: int | None
     gains: tuple[str, ...] = ()
-    """Other skills that go up, by name."""
+    """Other skills that rank higher."""
     loses: tuple[str, ...] = ()
-    """Other skills that go down, by name."""
+    """Other skills that rank lower."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankChange:
-    """How many places another skill loses and gains over all queries."""
+    """Sum of ranks that another skill loses and gains over all queries."""
 
     name: str
     lost: int
@@ -138,7 +138,7 @@ class RankChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescriptionPreview:
-    """Every query of the skill, and the other skills that move, those that lose most first."""
+    """Rank shifts of a skill by query, and of the other skills, the largest loss first."""
 
     name: str
     shifts: tuple[RankShift, ...]
@@ -148,11 +148,11 @@ class DescriptionPreview:
 async def compare_descriptions(
     index: SkillIndex, old: SkillText, new: SkillText, saved: Sequence[str] = ()
 ) -> DescriptionPreview:
-    """Compare the ranks of a skill with its old text and with a new one.
+    """Compare the ranks of a skill with its old text and with a new one; nothing is stored.
 
-    Nothing is stored: both are tried on copies, so that they differ in nothing else. Beside the
-    `saved` queries, what the texts say of themselves is asked: the old one shows what would be
-    lost, the new one what would be won.
+    Both texts are indexed in copies, so that the comparison differs in nothing else. Queries are
+    the `saved` ones and the stated purposes of both texts: the old ones show losses, the new ones
+    gains.
 
     Raises:
         RetrievalError: If the embedder fails.
@@ -190,7 +190,7 @@ async def compare_descriptions(
 def _queries(
     saved: Sequence[str], old: Sequence[str], new: Sequence[str]
 ) -> Iterator[tuple[str, QuerySource]]:
-    """Each query once, as the first kind it is of."""
+    """Yield each query once, with its first source."""
     kinds: tuple[tuple[QuerySource, Sequence[str]], ...] = (
         ("saved", saved),
         ("old", old),
@@ -210,7 +210,7 @@ def _queries_from_index(index: SkillIndex, name: str) -> Sequence[str]:
 
 
 def _rank_changes(before: Sequence[Hit], after: Sequence[Hit]) -> Iterator[tuple[str, int]]:
-    """How many places each skill goes down; beyond the depth is one place further."""
+    """Yield how many ranks each skill drops; below the depth counts as one rank lower."""
     for name in {hit.name: None for hit in (*before, *after)}:
         old, new = first_rank(before, [name]), first_rank(after, [name])
         places = (new or DEPTH + 1) - (old or DEPTH + 1)

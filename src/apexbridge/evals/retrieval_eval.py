@@ -1,4 +1,4 @@
-"""How often the right skill is found, over a corpus and queries with known answers."""
+"""Retrieval evaluation: hit rate, recall, MRR and latency over a labelled corpus."""
 
 import math
 import statistics
@@ -26,10 +26,10 @@ async def search_index(
     others: Sequence[str | None] = (None, None),
     fusion: FusionWeights | None = None,
 ) -> SearchResults:
-    """Search; `others` are the request in English and in Chinese.
+    """Search with embeddings; `others` are the query in English and in Chinese.
 
     Raises:
-        RetrievalError: If the embedder fails. Figures without vectors would be of another search.
+        RetrievalError: If the embedder fails: a BM25 fallback would measure another search.
     """
     english, chinese = others
     results = await index.search(
@@ -41,7 +41,7 @@ async def search_index(
 
 
 async def with_skill_text(index: SkillIndex, text: SkillText) -> SkillIndex:
-    """A copy of the index in which a skill has this text; what is stored stays as it is.
+    """Copy the index with another text of one skill; the stored index is unchanged.
 
     Raises:
         RetrievalError: If the embedder fails.
@@ -60,19 +60,18 @@ async def with_skill_text(index: SkillIndex, text: SkillText) -> SkillIndex:
 
 
 def first_rank(hits: Iterable[Hit], names: Iterable[str]) -> int | None:
-    """Where the first of the names stands, counted from 1; None if nowhere."""
+    """Return the rank, from 1, of the first hit among the names; None without one."""
     wanted = frozenset(names)
-    places = (place for place, hit in enumerate(hits, 1) if hit.name in wanted)
-    return next(places, None)
+    return next((rank for rank, hit in enumerate(hits, 1) if hit.name in wanted), None)
 
 
 DEPTH = 10
-"""How deep a ranking is looked at, at least."""
+"""Minimum ranking depth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """Milliseconds of one search, embedding of the query included."""
+    """Latency of one search in milliseconds, query embedding included."""
 
     min: float
     median: float
@@ -81,9 +80,9 @@ class Latency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """Shares of the queries, in 0..1: found at k means that an accepted skill is among the first k.
+    """Hit rate, recall at k and mean reciprocal rank, each in 0..1, over `count` queries.
 
-    `mrr` is the mean of 1/rank, and 0 for what is not among the first `RetrievalReport.depth`.
+    A query without a relevant hit within `RetrievalReport.depth` has reciprocal rank 0.
     """
 
     count: int
@@ -96,7 +95,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedQuery:
-    """A query, and where the first accepted skill came; None: not among the first `depth`."""
+    """A query with the rank of its first relevant hit; None if below `depth`."""
 
     query: EvalQuery
     rank: int | None
@@ -105,7 +104,7 @@ class RankedQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalReport:
-    """The figures over all queries and those of each language, and every query's rank."""
+    """Metrics over all queries and by language, with the rank of every query."""
 
     skills: int
     depth: int
@@ -117,7 +116,7 @@ class RetrievalReport:
 async def build_index(
     corpus: Sequence[CorpusSkill], embedder: Embedder, *, watch: SyncCallbacks = NO_CALLBACKS
 ) -> SkillIndex:
-    """An index in memory; its entries go by the skills' ids, because names may repeat.
+    """Build an in-memory index, keyed by id because names may repeat.
 
     Raises:
         RetrievalError: If the embedder fails.
@@ -143,7 +142,7 @@ async def evaluate(
     limit: int = DEPTH,
     fusion: FusionWeights | None = None,
 ) -> RetrievalReport:
-    """Search for every query, one after another; `limit` looks deeper than the first ten.
+    """Measure retrieval, one query after another; `limit` extends the ranking depth.
 
     Raises:
         RetrievalError: If the embedder fails.
@@ -152,7 +151,7 @@ async def evaluate(
     if not queries:
         raise ValueError("there are no queries")
     depth = max(limit, DEPTH)
-    # The first search of a process loads the model, which no later one does.
+    # Warm up: the first search of a process loads the embedder.
     await search_index(index, queries[0].query, limit=depth, fusion=fusion)
     ranked = tuple([await _rank_query(index, query, depth, fusion) for query in queries])
     groups = dict[Language, list[RankedQuery]]()
@@ -173,15 +172,18 @@ async def _rank_query(
     others = (query.query_en, query.query_zh)
     start = time.perf_counter()
     results = await search_index(index, query.query, others=others, limit=depth, fusion=fusion)
-    taken = (time.perf_counter() - start) * 1_000
-    return RankedQuery(query=query, rank=first_rank(results.hits, query.accept), milliseconds=taken)
+    elapsed = (time.perf_counter() - start) * 1_000
+    return RankedQuery(
+        query=query, rank=first_rank(results.hits, query.accept), milliseconds=elapsed
+    )
 
 
 def query_language(query: EvalQuery) -> Language:
-    """What the query says of itself, else what it is written in."""
-    said = (query.lang or "").lower()[:2]
-    is_said = said in {"en", "zh"}
-    return "zh" if (said == "zh" if is_said else is_chinese(query.query)) else "en"
+    """Return the declared language of a query, or else the detected one."""
+    declared = (query.lang or "").lower()[:2]
+    if declared in {"en", "zh"}:
+        return "zh" if declared == "zh" else "en"
+    return "zh" if is_chinese(query.query) else "en"
 
 
 def _metrics(ranked: Sequence[RankedQuery]) -> Metrics:

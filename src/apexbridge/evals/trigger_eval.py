@@ -1,4 +1,4 @@
-"""Does a skill trigger when it should, and stay silent when it should not? No model is asked."""
+"""Trigger evaluation: precision and recall of offering a skill, without any model call."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ from apexbridge.skills.model import Skill
 from apexbridge.sources.base import SkillSource
 
 QUERY_FILES = (PurePosixPath("evals/eval_queries.json"), PurePosixPath("eval_queries.json"))
-"""Where a skill keeps its queries; the first that is there counts."""
+"""Paths of a skill's saved queries; the first existing one is used."""
 LIMIT = 5
 THRESHOLD = 0.5
 _DEPTH = 50
-"""How deep a rank is still told."""
+"""Maximum reported rank."""
 _BOM = b"\xef\xbb\xbf"
 
 
 class TriggerQuery(BaseModel):
-    """A request, and whether the skill should be offered for it."""
+    """A query, and whether the skill should be offered for it."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -43,10 +43,10 @@ _LIST = TypeAdapter(list[TriggerQuery])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerResult:
-    """What came of one query.
+    """Result of one query.
 
-    `rank` is None beyond the first fifty, and so are `score` and `margin`, which is how far the
-    score lies above the best other skill's, or below it.
+    `margin` is the distance of the score to the best other skill's. Beyond the first fifty hits,
+    `rank`, `score` and `margin` are None.
     """
 
     query: str
@@ -59,13 +59,13 @@ class TriggerResult:
 
     @property
     def passed(self) -> bool:
-        """Whether it came as it should."""
+        """Say whether the skill triggered as expected."""
         return self.triggered == self.should_trigger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriggerReport:
-    """Every query of a skill. A share that nothing was counted for is None."""
+    """Results of all queries of a skill; a ratio with an empty denominator is None."""
 
     name: str
     limit: int
@@ -74,17 +74,17 @@ class TriggerReport:
 
     @property
     def accuracy(self) -> float | None:
-        """How many of all queries came as they should."""
+        """Ratio of queries with the expected outcome."""
         return _ratio([one.passed for one in self.queries])
 
     @property
     def precision(self) -> float | None:
-        """How many of those that triggered should have."""
+        """Ratio of true positives among triggered queries."""
         return _ratio([one.should_trigger for one in self.queries if one.triggered])
 
     @property
     def recall(self) -> float | None:
-        """How many of those that should trigger did."""
+        """Ratio of true positives among queries that should trigger."""
         return _ratio([one.triggered for one in self.queries if one.should_trigger])
 
 
@@ -93,27 +93,27 @@ def _ratio(flags: Sequence[bool]) -> float | None:
 
 
 async def saved_queries(source: SkillSource, skill: Skill) -> tuple[TriggerQuery, ...]:
-    """The queries that lie in a skill's folder, read through its source.
+    """Read the queries saved in a skill's folder, through its source.
 
     Raises:
-        EvalInputError: If there are none, or they make no sense.
+        EvalInputError: If there are none, or they are malformed.
     """
     reasons = list[str]()
-    for place in QUERY_FILES:
+    for path in QUERY_FILES:
         try:
-            resource = await source.resource(skill, place)
+            resource = await source.resource(skill, path)
         except SourceError as error:
             reasons.append(str(error.details["detail"]))
         else:
-            return parse_queries(resource.data, path=f"{skill.name}/{place}")
+            return parse_queries(resource.data, path=f"{skill.name}/{path}")
     raise EvalInputError("; ".join(reasons), code="eval_queries_missing", path=skill.name)
 
 
 def parse_queries(raw: bytes, *, path: str) -> tuple[TriggerQuery, ...]:
-    """Read a list of queries, or an object that holds one as `queries`.
+    """Parse a JSON list of queries, or an object with one as `queries`.
 
     Raises:
-        EvalInputError: If the text is not that.
+        EvalInputError: If the JSON is neither.
     """
     if len(raw) > MAX_LINE:
         raise EvalInputError(f"more than {MAX_LINE} bytes", path=path)
@@ -138,7 +138,7 @@ async def evaluate_triggers(
     limit: int = LIMIT,
     threshold: float = THRESHOLD,
 ) -> TriggerReport:
-    """Search for every query: is the skill among the first, and is any skill sure enough to fit?
+    """Search every query: the skill triggers in the top `limit` at sufficient confidence.
 
     Raises:
         RetrievalError: If the embedder fails.

@@ -1,4 +1,4 @@
-"""What killed operations left behind in a data folder: found here, removed by whoever mends."""
+"""Crash cleanup: find staging folders, temporary files and workspaces of killed processes."""
 
 import fcntl
 import math
@@ -15,7 +15,7 @@ from apexbridge.lifecycle.trash import TRASH
 from apexbridge.skills.model import Problem
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.new")
-"""How a file is called while it is written, before it gets its name."""
+"""Name of a file during an atomic write, before its rename."""
 _WRITE_GRACE_SECONDS = 60.0
 _LOCK_SUFFIX = ".lock"
 WORKSPACES = "workspaces"
@@ -23,22 +23,22 @@ WORKSPACES = "workspaces"
 
 @dataclass(slots=True)
 class CheckTally:
-    """How much was looked at, and what was found."""
+    """Number of checked items, and the problems found."""
 
-    looked_at: int = 0
+    checked: int = 0
     problems: list[Problem] = field(default_factory=list[Problem])
 
-    def tell(self, code: str, where: str, **details: str | int) -> None:
-        """Note what must not be."""
+    def violation(self, code: str, where: str, **details: str | int) -> None:
+        """Add a violated invariant."""
         self.problems.append(Problem(code=code, where=where, details=details))
 
     def remark(self, code: str, where: str, **details: str | int) -> None:
-        """Note what may be, and is worth telling."""
+        """Add a harmless observation."""
         self.problems.append(Problem(code=code, where=where, severity="warning", details=details))
 
 
 def find_leftovers(data: Path) -> CheckTally:
-    """Everything that outlived its operation; what a living process is at work on is none."""
+    """Find leftovers of killed operations; work in progress of a live process is none."""
     tally = CheckTally()
     if is_store_busy(data):
         tally.remark("fsck_busy", STAGING)
@@ -52,27 +52,26 @@ def find_leftovers(data: Path) -> CheckTally:
         lock = path if path.suffix == _LOCK_SUFFIX else path.with_suffix(_LOCK_SUFFIX)
         if not is_lock_held(lock) and (path != lock or not path.with_suffix("").exists()):
             _add_leftover(tally, "fsck_workspace_left", data, path)
-    tally.looked_at += len(
-        _list_folder(data / "skills" / LOCKS)
-    )  # kept on purpose, for the next holder
+    # Lock files stay: unlinking one that a waiter has open would let two processes hold it.
+    tally.checked += len(_list_folder(data / "skills" / LOCKS))
     return tally
 
 
 def _add_leftover(tally: CheckTally, code: str, data: Path, path: Path) -> None:
     where = path.relative_to(data).as_posix()
-    tally.looked_at += 1
-    tally.tell(code, where, path=where)
+    tally.checked += 1
+    tally.violation(code, where, path=where)
 
 
 def temporary_files(data: Path) -> Iterator[Path]:
-    """Files that never got their name; those in staging and trash go with it.
+    """Find temporary files of interrupted atomic writes, outside of staging and trash.
 
-    A young one may be somebody's who is writing it now.
+    A recent one is skipped, because a live process may be writing it.
     """
     skills, oldest = data / "skills", time.time() - _WRITE_GRACE_SECONDS
-    apart = {STAGING, TRASH, WORKSPACES, skills.name}
+    excluded = {STAGING, TRASH, WORKSPACES, skills.name}
     below = [
-        path for path in (*_list_folder(data), *_list_folder(skills)) if path.name not in apart
+        path for path in (*_list_folder(data), *_list_folder(skills)) if path.name not in excluded
     ]
     for folder in (data, skills, *(path for path in below if path.is_dir())):
         for path in _list_folder(folder):
@@ -81,7 +80,7 @@ def temporary_files(data: Path) -> Iterator[Path]:
 
 
 def _modified_at(path: Path) -> float:
-    """When a file was last written; of what is no file, never long ago."""
+    """Return the mtime of a regular file; infinity for anything else, which is never stale."""
     try:
         status = path.lstat()
     except OSError:
@@ -90,12 +89,12 @@ def _modified_at(path: Path) -> float:
 
 
 def is_store_busy(data: Path) -> bool:
-    """Say whether a living process is changing skills."""
+    """Say whether a live process is changing skills."""
     return is_lock_held(data / "skills" / STAGING / _LOCK_SUFFIX)
 
 
 def is_lock_held(lock: Path) -> bool:
-    """Say whether a living process holds a lock; one that does not exist nobody holds."""
+    """Say whether a live process holds a file lock (`flock`)."""
     try:
         descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

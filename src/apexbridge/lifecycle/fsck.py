@@ -1,14 +1,14 @@
-"""Holds a data folder against the invariants, as far as a disk can show them; changes nothing.
+"""File system check: verify the invariants of a data folder, read-only.
 
-I1 every visible folder is readable and complete        I7  what was reported done is durable
-I2 a folder has its skill's name, and no other folds    I8  what was taken away is found nowhere
+I1 every visible folder is readable and complete        I7  a reported change is durable
+I2 folder name equals skill name, unique when folded    I8  an uninstalled skill is not found
 I3 the index has a row for each folder, and no more     I9  an edit changes one field only
-I4 row, marker and folder tell of the same state        I10 nothing outlives its operation
-I5 a marker implies a row                               I11 changes are recorded, in a sound chain
-I6 what fails leaves everything as it was               I12 of many installs of a name one wins
+I4 row, marker and folder describe the same state       I10 no leftovers of operations
+I5 a marker implies a row                               I11 audit log complete, hash chain intact
+I6 a failed change changes nothing                      I12 one of concurrent installs wins
 
-I6, I7, I9 and I12 speak of what happens while something is changed: no disk shows them afterwards,
-tests prove them. What a person did by hand is told and is no violation.
+I6, I7, I9 and I12 hold during a change and cannot be seen on disk afterwards: tests verify them.
+A manual change of files is an observation, not a violation.
 """
 
 import os
@@ -39,39 +39,39 @@ _ALL = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditHistory:
-    """What was recorded, held against what lies there."""
+    """The audit log compared with the files on disk."""
 
     tally: CheckTally
     known: frozenset[str]
     """Names that were ever installed here."""
     gone: frozenset[str]
-    """Names that were taken away and did not come back."""
+    """Names that were uninstalled and not restored."""
 
 
-def read_history(data: Path, there: Mapping[str, Skill]) -> AuditHistory:
-    """Follow the chain, and compare the last change of each name with what lies there."""
+def read_history(data: Path, present: Mapping[str, Skill]) -> AuditHistory:
+    """Verify the hash chain, and compare the last change of each name with its files."""
     tally = CheckTally()
     log = AuditLog(data / AUDIT_FILE)
     try:
-        tally.looked_at += log.verify()
+        tally.checked += log.verify()
     except AuditBrokenError as error:
-        tally.tell(
+        tally.violation(
             error.code, AUDIT_FILE, path=str(data / AUDIT_FILE), line=str(error.details["line"])
         )
     last = _last_changes(log)
-    whole = _restorable(data / "skills")
-    trashed = frozenset(whole.values())
-    for name in sorted(last.keys() | there.keys()):
-        _compare_record(tally, name, last.get(name), there.get(name))
-    if not is_store_busy(data):  # what is half done now will be whole
-        _check_trash(tally, data / "skills" / TRASH, whole)
+    complete = _restorable(data / "skills")
+    trashed = frozenset(complete.values())
+    for name in sorted(last.keys() | present.keys()):
+        _compare_record(tally, name, last.get(name), present.get(name))
+    if not is_store_busy(data):  # work in progress would look incomplete
+        _check_trash(tally, data / "skills" / TRASH, complete)
         for place, name in _version_folders(data / "skills" / VERSIONS):
             _check_version(tally, place, name)
     removed = {name for name, record in last.items() if record.action == "uninstall"}
     return AuditHistory(
         tally=tally,
         known=frozenset(last) | trashed,
-        gone=(trashed | removed) - there.keys(),
+        gone=(trashed | removed) - present.keys(),
     )
 
 
@@ -83,7 +83,7 @@ def _last_changes(log: AuditLog) -> dict[str, AuditRecord]:
 def _compare_record(
     tally: CheckTally, name: str, record: AuditRecord | None, skill: Skill | None
 ) -> None:
-    """What differs was done by hand, or was recorded and then did not happen: told, not blamed."""
+    """Note a manual change, or a recorded one that was interrupted; neither is a violation."""
     if record is None:
         tally.remark("fsck_by_hand_new", name, name=name)
     elif skill is None:
@@ -96,31 +96,30 @@ def _compare_record(
 
 
 def _hash_differs(recorded: str, skill: Skill) -> bool:
-    """Not every record tells a hash, and not every tree has one."""
-    return (
-        bool(recorded) and skill.fingerprint is not None and (skill.fingerprint.sha256 != recorded)
-    )
+    """Compare content hashes; some records and some trees have none."""
+    fingerprint = skill.fingerprint
+    return bool(recorded) and fingerprint is not None and fingerprint.sha256 != recorded
 
 
 def _restorable(skills: Path) -> dict[str, str]:
-    """What can be brought back, by the place where it lies."""
+    """Return the restorable skills by their trash folder."""
     try:
         return {entry.operation: entry.name for entry in SkillStore(skills).trash.list()}
-    except OSError:  # not even a folder
+    except OSError:  # not a folder
         return {}
 
 
-def _check_trash(tally: CheckTally, trash: Path, whole: Mapping[str, str]) -> None:
+def _check_trash(tally: CheckTally, trash: Path, complete: Mapping[str, str]) -> None:
     for place in _subfolders(trash):
-        tally.looked_at += 1
+        tally.checked += 1
         where = f"{TRASH}/{place.name}"
-        if place.name not in whole:
-            tally.tell("fsck_trash_unfinished", where, path=where)
+        if place.name not in complete:
+            tally.violation("fsck_trash_unfinished", where, path=where)
             continue
-        mark = tree.fingerprint(place / whole[place.name])
+        mark = tree.fingerprint(place / complete[place.name])
         if isinstance(mark, Problem):
-            name = whole[place.name]
-            tally.tell("fsck_trash_unreadable", where, name=name, detail=mark.message)
+            name = complete[place.name]
+            tally.violation("fsck_trash_unreadable", where, name=name, detail=mark.message)
 
 
 def _version_folders(versions: Path) -> Iterator[tuple[Path, str]]:
@@ -130,15 +129,15 @@ def _version_folders(versions: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _check_version(tally: CheckTally, place: Path, name: str) -> None:
-    """A kept version lies in a place that is called by its hash."""
-    tally.looked_at += 1
+    """Check that a stored version matches the content hash in its path."""
+    tally.checked += 1
     mark = tree.fingerprint(place / name)
     where = f"{VERSIONS}/{name}/{place.name}"
     if not isinstance(mark, Fingerprint):
-        tally.tell("fsck_version_broken", where, name=name, detail=mark.message)
+        tally.violation("fsck_version_broken", where, name=name, detail=mark.message)
     elif mark.sha256 != place.name:
         detail = f"sha256 {mark.sha256[:12]}"
-        tally.tell("fsck_version_broken", where, name=name, detail=detail)
+        tally.violation("fsck_version_broken", where, name=name, detail=detail)
 
 
 def _subfolders(place: Path) -> list[Path]:
@@ -155,83 +154,81 @@ INVARIANTS: tuple[Invariant, ...] = (
     "I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "I12",
 )  # fmt: skip
 PROVEN_BY_TESTS: tuple[Invariant, ...] = ("I6", "I7", "I9", "I12")
-"""No disk shows these."""
+"""Not visible on disk."""
 _EVERY_FOLDER = ScanLimits(max_folders=1_000_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvariantCheck:
-    """One invariant: how much was looked at, and what is wrong or worth telling."""
+    """Result for one invariant: number of checked items, violations and observations."""
 
     invariant: Invariant
-    looked_at: int = 0
+    checked: int = 0
     problems: tuple[Problem, ...] = ()
 
     @property
     def is_visible(self) -> bool:
-        """Say whether a disk can show it; if not, tests prove it."""
+        """Say whether the invariant can be verified on disk."""
         return self.invariant not in PROVEN_BY_TESTS
 
     @property
     def violations(self) -> tuple[Problem, ...]:
-        """What must not be."""
+        """Problems of severity `error`."""
         return tuple(problem for problem in self.problems if problem.severity == "error")
 
     @property
     def remarks(self) -> tuple[Problem, ...]:
-        """What may be, and is told."""
+        """Problems of lower severity."""
         return tuple(problem for problem in self.problems if problem.severity != "error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FsckReport:
-    """What came of the check: one entry for each invariant, in their order."""
+    """Results of a check, one for each invariant."""
 
     entries: tuple[InvariantCheck, ...]
 
     @property
     def violations(self) -> tuple[Problem, ...]:
-        """All that must not be."""
+        """Violations of all invariants."""
         return tuple(problem for entry in self.entries for problem in entry.violations)
 
-    def of(self, invariant: Invariant) -> InvariantCheck:
-        """The entry of one invariant."""
+    def get(self, invariant: Invariant) -> InvariantCheck:
+        """Return the result for one invariant."""
         return next(entry for entry in self.entries if entry.invariant == invariant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FsckInput:
-    """What is held against each other: a data folder, who has which name, and the index."""
+    """Data folder, catalog winners and index status to compare."""
 
     data: Path
     winners: Mapping[str, Skill]
-    """The skill that has a name now, of those that lie on this machine."""
+    """The catalog's skill of each name, local sources only."""
     disabled: frozenset[str] = frozenset()
     index: IndexStatus | None = None
-    """How the index stands to the winners; None where there is none yet."""
+    """Status of the index against the winners; None if there is no index yet."""
 
 
-def run_fsck(ground: FsckInput) -> FsckReport:
-    """Look at everything once; it blocks, and it writes nothing."""
-    folders = _read_folders(ground.data / "skills")
+def run_fsck(target: FsckInput) -> FsckReport:
+    """Check every visible invariant; blocking and read-only."""
+    folders = _read_folders(target.data / "skills")
     skills = [reading.skill for reading in folders.values() if reading.skill is not None]
-    indexed = [skill for skill in skills if _is_winner(skill, ground)]
-    history = read_history(ground.data, {skill.name: skill for skill in skills})
+    indexed = [skill for skill in skills if _is_winner(skill, target)]
+    history = read_history(target.data, {skill.name: skill for skill in skills})
     tallies: dict[Invariant, CheckTally] = {
         "I1": _check_readable(folders),
         "I2": _check_names(folders),
-        "I3": _check_rows(indexed, ground, history),
-        "I4": _check_states(indexed, ground.index),
-        "I5": _check_markers(indexed, ground.index),
-        "I8": _check_removed(ground, history),
-        "I10": find_leftovers(ground.data),
+        "I3": _check_rows(indexed, target, history),
+        "I4": _check_states(indexed, target.index),
+        "I5": _check_markers(indexed, target.index),
+        "I8": _check_removed(target, history),
+        "I10": find_leftovers(target.data),
         "I11": history.tally,
     }
     return FsckReport(
         entries=tuple(
-            InvariantCheck(
-                invariant=number, looked_at=tally.looked_at, problems=tuple(tally.problems)
-            )
+            InvariantCheck(invariant=number, checked=tally.checked, problems=tuple(tally.problems))
             for number in INVARIANTS
             for tally in (tallies.get(number, CheckTally()),)
         )
@@ -239,7 +236,7 @@ def run_fsck(ground: FsckInput) -> FsckReport:
 
 
 def _read_folders(root: Path) -> dict[str, ParseResult]:
-    """What can be read of each visible folder, by its path below the root."""
+    """Parse each visible folder, by its path below the root."""
     provenance = Provenance(
         origin=Origin.INSTALLED,
         source_id=f"{Origin.INSTALLED}:{root}",
@@ -259,96 +256,95 @@ def _read_folders(root: Path) -> dict[str, ParseResult]:
                 problems=(Problem(code="folder_unreadable", where=root.name, details=details),)
             )
         }
-    held = {path.split("/", 1)[0] for path in found}
-    empty = [name for name in visible if name not in held]
+    nonempty = {path.split("/", 1)[0] for path in found}
+    empty = [name for name in visible if name not in nonempty]
     return {path: read_skill(root / path, provenance) for path in sorted((*found, *empty))}
 
 
-def _is_winner(skill: Skill, ground: FsckInput) -> bool:
-    """A skill that another hides, or that is switched off, has no row and needs none."""
-    winner = ground.winners.get(skill.name)
+def _is_winner(skill: Skill, target: FsckInput) -> bool:
+    """Say whether a skill needs a row: a shadowed or disabled one does not."""
+    winner = target.winners.get(skill.name)
     return winner is not None and winner.root == skill.root
 
 
 def _check_readable(folders: Mapping[str, ParseResult]) -> CheckTally:
-    tally = CheckTally(looked_at=len(folders))
+    tally = CheckTally(checked=len(folders))
     for path, reading in folders.items():
         if reading.skill is not None and reading.skill.fingerprint is not None:
             continue
-        whole = reading.skill is not None  # readable, but not all of it can be hashed
-        reason = reading.problems[-1 if whole else 0]
-        tally.tell("fsck_folder_broken", path, path=path, detail=reason.message)
+        is_parsed = reading.skill is not None  # but some file cannot be hashed
+        reason = reading.problems[-1 if is_parsed else 0]
+        tally.violation("fsck_folder_broken", path, path=path, detail=reason.message)
     return tally
 
 
 def _check_names(folders: Mapping[str, ParseResult]) -> CheckTally:
-    tally = CheckTally(looked_at=len(folders))
-    alike = defaultdict[str, list[str]](list)
+    tally = CheckTally(checked=len(folders))
+    by_folded = defaultdict[str, list[str]](list)
     for path, reading in folders.items():
         folder = path.rsplit("/", 1)[-1]
         name = reading.skill.name if reading.skill is not None else folder
-        alike[fold_name(name)].append(path)
+        by_folded[fold_name(name)].append(path)
         if name != folder:
-            tally.tell("fsck_name_differs", path, path=path, name=name)
-    for paths in alike.values():
+            tally.violation("fsck_name_differs", path, path=path, name=name)
+    for paths in by_folded.values():
         if len(paths) > 1:
-            tally.tell("fsck_names_collide", paths[0], paths=", ".join(paths))
+            tally.violation("fsck_names_collide", paths[0], paths=", ".join(paths))
     return tally
 
 
-def _check_rows(indexed: Iterable[Skill], ground: FsckInput, history: AuditHistory) -> CheckTally:
-    index, names = ground.index, [skill.name for skill in indexed]
-    tally = CheckTally(looked_at=len(names))
+def _check_rows(indexed: Iterable[Skill], target: FsckInput, history: AuditHistory) -> CheckTally:
+    index, names = target.index, [skill.name for skill in indexed]
+    tally = CheckTally(checked=len(names))
     if index is None:
         if names:
             tally.remark("fsck_index_none", "index", count=len(names))
         return tally
     for detail in index.problems:
-        tally.tell("fsck_index_damaged", index.path.name, detail=detail)
+        tally.violation("fsck_index_damaged", index.path.name, detail=detail)
     for name in names:
         if name in index.missing:
-            tally.tell("fsck_row_missing", name, name=name)
-    for name in _orphaned_rows(ground, history):
-        # Of a skill that was never installed here it may be the row of another project's,
-        # or of a server that was not asked.
-        say = tally.tell if name in history.known else tally.remark
-        say("fsck_row_orphaned", name, name=name)
+            tally.violation("fsck_row_missing", name, name=name)
+    for name in _orphaned_rows(target, history):
+        # A name that was never installed may belong to another project or an MCP server.
+        add = tally.violation if name in history.known else tally.remark
+        add("fsck_row_orphaned", name, name=name)
     return tally
 
 
-def _orphaned_rows(ground: FsckInput, history: AuditHistory) -> Iterator[str]:
-    for name in ground.index.orphaned if ground.index is not None else ():
-        if name not in history.gone and name not in ground.disabled:
+def _orphaned_rows(target: FsckInput, history: AuditHistory) -> Iterator[str]:
+    for name in target.index.orphaned if target.index is not None else ():
+        if name not in history.gone and name not in target.disabled:
             yield name
 
 
 def _check_states(indexed: Iterable[Skill], index: IndexStatus | None) -> CheckTally:
     tally = CheckTally()
     for skill in indexed:
-        tally.looked_at += 1
+        tally.checked += 1
         if index is None or not index.embedder or skill.root is None or skill.fingerprint is None:
             continue
         if skill.name in index.stale:
-            tally.tell("fsck_row_stale", skill.name, name=skill.name)
+            tally.violation("fsck_row_stale", skill.name, name=skill.name)
         marker = read_marker(skill.root)
         if marker is None:
             if skill.name not in index.missing:
-                tally.tell("fsck_marker_missing", skill.name, name=skill.name)
+                tally.violation("fsck_marker_missing", skill.name, name=skill.name)
             continue
-        right = Marker.from_fingerprint(
+        expected = Marker.from_fingerprint(
             skill.fingerprint,
             embedder=index.embedder,
             generation=f"v{skill_document.DOCUMENT_VERSION}",
         )
-        if (marker.sha256, marker.size) != (right.sha256, right.size):
-            tally.tell("fsck_marker_stale", skill.name, name=skill.name)
-        elif marker != right:
-            tally.tell(
+        if (marker.sha256, marker.size) != (expected.sha256, expected.size):
+            tally.violation("fsck_marker_stale", skill.name, name=skill.name)
+        elif marker != expected:
+            tally.violation(
                 "fsck_marker_foreign",
                 skill.name,
                 name=skill.name,
                 found=f"{marker.embedder} {marker.generation}",
-                expected=f"{right.embedder} {right.generation}",
+                expected=f"{expected.embedder} {expected.generation}",
             )
     return tally
 
@@ -358,17 +354,17 @@ def _check_markers(indexed: Iterable[Skill], index: IndexStatus | None) -> Check
     for skill in indexed:
         if skill.root is None or read_marker(skill.root) is None:
             continue
-        tally.looked_at += 1
+        tally.checked += 1
         if index is None or skill.name in index.missing:
-            tally.tell("fsck_marker_without_row", skill.name, name=skill.name)
+            tally.violation("fsck_marker_without_row", skill.name, name=skill.name)
     return tally
 
 
-def _check_removed(ground: FsckInput, history: AuditHistory) -> CheckTally:
-    tally = CheckTally(looked_at=len(history.gone) + len(ground.disabled))
-    orphaned = set(ground.index.orphaned) if ground.index is not None else set[str]()
+def _check_removed(target: FsckInput, history: AuditHistory) -> CheckTally:
+    tally = CheckTally(checked=len(history.gone) + len(target.disabled))
+    orphaned = set(target.index.orphaned) if target.index is not None else set[str]()
     for name in sorted(history.gone & orphaned):
-        tally.tell("fsck_gone_has_row", name, name=name)
-    for name in sorted((ground.disabled - history.gone) & orphaned):
-        tally.tell("fsck_off_has_row", name, name=name)
+        tally.violation("fsck_gone_has_row", name, name=name)
+    for name in sorted((target.disabled - history.gone) & orphaned):
+        tally.violation("fsck_off_has_row", name, name=name)
     return tally

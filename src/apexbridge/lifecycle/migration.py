@@ -1,7 +1,7 @@
-"""Bring skills from other layouts to the installed ones: say what would happen, then do it.
+"""Migration: install skills from other layouts, after a dry run that reports each outcome.
 
-The originals are read and never changed. Each skill is installed by itself, as `add` would do it:
-one that is refused keeps nothing from the others, and who is interrupted simply begins again.
+Originals are never changed. Each skill is installed on its own, as `add` does it: a refused one
+does not affect the others, and an interrupted migration can be repeated.
 """
 
 import tempfile
@@ -32,11 +32,11 @@ from apexbridge.skills import tree
 from apexbridge.skills.model import Problem, Skill
 
 MigrationOutcome = Literal["new", "renamed", "same", "taken", "invalid", "dangerous", "failed"]
-"""What becomes of a skill.
+"""Outcome of a migrated skill.
 
-`new` and `renamed` (its folder has another name than it) are installed, `same` is there already.
-The others stay where they are: `taken` (another skill has the name), `invalid` (rules are broken),
-`dangerous` (what was found in it refuses it), `failed` (the disk or the record did).
+`new` and `renamed` (its folder has another name) are installed, `same` is installed already. The
+others are refused: `taken` (another skill has the name), `invalid` (validation), `dangerous`
+(scanner findings), `failed` (disk or audit log).
 """
 OUTCOMES: tuple[MigrationOutcome, ...] = (
     "new",
@@ -55,97 +55,97 @@ Capability = Literal["tools", "hooks", "scripts"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationResult:
-    """What would become of a candidate or, with `done` or `error`, what became of it."""
+    """Expected outcome of a candidate or, with `done` or `error`, the actual one."""
 
     candidate: Candidate
-    fate: MigrationOutcome
+    outcome: MigrationOutcome
     name: str
-    """The skill's; its folder's or file's where it cannot be read."""
+    """Name of the skill, or of its path if it cannot be parsed."""
     problems: tuple[Problem, ...] = ()
     report: Report | None = None
-    """What looked dangerous in it; nothing where it was not looked at."""
-    holds: tuple[Capability, ...] = ()
-    """What it could act with."""
+    """Scanner report; None if it was not scanned."""
+    capabilities: tuple[Capability, ...] = ()
+    """Kinds of actions it can take."""
     sha256: str = ""
     other: str = ""
-    """Who has the name: an installed skill, or the path of one that comes before it."""
+    """Owner of the name: an installed skill, or the path of an earlier candidate."""
     done: InstallResult | None = None
     error: ApexBridgeError | None = None
 
 
 InstallFunction = Callable[[Path], Awaitable[InstallResult]]
-"""Installs from a path, and lets a folder take the skill's name."""
+"""Installs from a path, renaming the folder to the skill's name if needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationRules:
-    """What candidates are judged by."""
+    """Store, known skills and limits to evaluate candidates against."""
 
     store: SkillStore
     known: Mapping[str, str]
-    """Names and descriptions of all skills there are."""
+    """Name to description of all skills, to detect typosquatting."""
     blocks_at: RiskLevel | None = "block"
     limits: ArchiveLimits = DEFAULT_LIMITS
 
 
 def evaluate_candidates(
-    candidates: Sequence[Candidate], terms: MigrationRules, watch: SyncCallbacks = NO_CALLBACKS
+    candidates: Sequence[Candidate], rules: MigrationRules, watch: SyncCallbacks = NO_CALLBACKS
 ) -> tuple[MigrationResult, ...]:
-    """Say what would become of each; nothing is changed. Blocks: call it from a thread.
+    """Dry run: determine the outcome of each candidate. Blocking: call it from a worker thread.
 
-    Of several with one name the first comes, and the others are judged as if it were there.
+    Of several with one name the first is installed, and the others are compared with it.
     """
-    known, coming = dict(terms.known), dict[str, MigrationResult]()
-    verdicts = list[MigrationResult]()
+    known, accepted = dict(rules.known), dict[str, MigrationResult]()
+    results = list[MigrationResult]()
     for number, candidate in enumerate(candidates, 1):
-        with tempfile.TemporaryDirectory(prefix="apexbridge-") as place:
-            verdict, skill = _evaluate_candidate(
-                candidate, Path(place), replace(terms, known=known), coming
+        with tempfile.TemporaryDirectory(prefix="apexbridge-") as folder:
+            result, skill = _evaluate_candidate(
+                candidate, Path(folder), replace(rules, known=known), accepted
             )
-        if skill is not None and verdict.fate in INSTALLABLE:
-            coming[fold_name(verdict.name)] = verdict
-            known[verdict.name] = skill.summary
-        verdicts.append(verdict)
+        if skill is not None and result.outcome in INSTALLABLE:
+            accepted[fold_name(result.name)] = result
+            known[result.name] = skill.summary
+        results.append(result)
         watch.progress(SyncProgress(done=number, total=len(candidates)))
-    return tuple(verdicts)
+    return tuple(results)
 
 
 def _evaluate_candidate(
     candidate: Candidate,
     staging: Path,
-    terms: MigrationRules,
-    coming: Mapping[str, MigrationResult],
+    rules: MigrationRules,
+    accepted: Mapping[str, MigrationResult],
 ) -> tuple[MigrationResult, Skill | None]:
     invalid = MigrationResult(
-        candidate=candidate, fate="invalid", name=_name_from_path(candidate.path)
+        candidate=candidate, outcome="invalid", name=_name_from_path(candidate.path)
     )
     if candidate.problems:
         return replace(invalid, problems=candidate.problems), None
     try:
-        intake, is_renamed = _stage_candidate(candidate.path, staging, terms.limits)
+        staged, is_renamed = _stage_candidate(candidate.path, staging, rules.limits)
     except ApexBridgeError as error:
         return replace(invalid, problems=tuple(_problems_from_error(error, candidate.path))), None
-    skill = intake.skill
-    verdict = replace(
+    skill = staged.skill
+    result = replace(
         invalid,
-        fate="renamed" if is_renamed else "new",
+        outcome="renamed" if is_renamed else "new",
         name=skill.name,
-        problems=intake.problems,
-        holds=tuple(_capabilities(intake)),
+        problems=staged.problems,
+        capabilities=tuple(_capabilities(staged)),
         sha256=skill.fingerprint.sha256 if skill.fingerprint else "",
     )
-    verdict = _compare_with_installed(verdict, terms.store, coming.get(fold_name(skill.name)))
-    if verdict.fate not in INSTALLABLE:
-        return verdict, skill
-    report = scan_folder(intake.root, terms.known)
-    worst, bound = report.worst(), terms.blocks_at
+    result = _compare_with_installed(result, rules.store, accepted.get(fold_name(skill.name)))
+    if result.outcome not in INSTALLABLE:
+        return result, skill
+    report = scan_folder(staged.root, rules.known)
+    worst, bound = report.worst(), rules.blocks_at
     if bound and worst and RISK_LEVELS.index(worst) >= RISK_LEVELS.index(bound):
-        verdict = replace(verdict, fate="dangerous")
-    return replace(verdict, report=report), skill
+        result = replace(result, outcome="dangerous")
+    return replace(result, report=report), skill
 
 
 def _stage_candidate(path: Path, staging: Path, limits: ArchiveLimits) -> tuple[StagedSkill, bool]:
-    """Build it under its folder's name or, where that is all that is wrong, under its own."""
+    """Stage under the folder's name or, if that is invalid, under the skill's own name."""
     for name in ("as-is", "renamed"):
         (staging / name).mkdir()
     try:
@@ -155,71 +155,71 @@ def _stage_candidate(path: Path, staging: Path, limits: ArchiveLimits) -> tuple[
 
 
 def _compare_with_installed(
-    verdict: MigrationResult, store: SkillStore, first: MigrationResult | None
+    result: MigrationResult, store: SkillStore, first: MigrationResult | None
 ) -> MigrationResult:
-    """Compare with the skill that has the name, or will have it."""
+    """Compare with the installed skill of the name, or an earlier candidate."""
     if first is not None:
-        is_same = (first.name, first.sha256) == (verdict.name, verdict.sha256)
+        is_same = (first.name, first.sha256) == (result.name, result.sha256)
         other = str(first.candidate.path)
-        return replace(verdict, fate="same" if is_same else "taken", other=other)
+        return replace(result, outcome="same" if is_same else "taken", other=other)
     try:
-        store.check_name_free(verdict.name)
+        store.check_name_free(result.name)
     except SkillExistsError as error:
         name = str(error.details["name"])
-        fate: MigrationOutcome = (
-            "same" if _installed_hash(store, name) == verdict.sha256 else "taken"
+        outcome: MigrationOutcome = (
+            "same" if _installed_hash(store, name) == result.sha256 else "taken"
         )
-        return replace(verdict, fate=fate if name == verdict.name else "taken", other=name)
-    return verdict
+        return replace(result, outcome=outcome if name == result.name else "taken", other=name)
+    return result
 
 
 def _installed_hash(store: SkillStore, name: str) -> str | None:
     try:
         mark = store.read(name).fingerprint
-    except SkillNotFoundError:  # what lies there cannot be read
+    except SkillNotFoundError:  # it cannot be parsed
         return None
     return mark.sha256 if mark else None
 
 
-def _capabilities(intake: StagedSkill) -> Iterator[Capability]:
-    if intake.skill.manifest.allowed_tools:
+def _capabilities(staged: StagedSkill) -> Iterator[Capability]:
+    if staged.skill.manifest.allowed_tools:
         yield "tools"
-    if intake.skill.manifest.hooks:
+    if staged.skill.manifest.hooks:
         yield "hooks"
-    if any(entry.kind == "file" and entry.executable for entry in tree.entries(intake.root)):
+    if any(entry.kind == "file" and entry.executable for entry in tree.entries(staged.root)):
         yield "scripts"
 
 
 async def run_migration(
-    verdicts: Sequence[MigrationResult],
+    results: Sequence[MigrationResult],
     install: InstallFunction,
     watch: SyncCallbacks = NO_CALLBACKS,
 ) -> tuple[MigrationResult, ...]:
-    """Install what is to come, one after the other; what became of each."""
-    total = sum(verdict.fate in INSTALLABLE for verdict in verdicts)
+    """Install the accepted candidates one after the other, and return every outcome."""
+    total = sum(result.outcome in INSTALLABLE for result in results)
     outcomes = list[MigrationResult]()
     done = 0
-    for verdict in verdicts:
-        if verdict.fate not in INSTALLABLE:
-            outcomes.append(verdict)
+    for result in results:
+        if result.outcome not in INSTALLABLE:
+            outcomes.append(result)
             continue
-        outcomes.append(await _install_candidate(verdict, install))
+        outcomes.append(await _install_candidate(result, install))
         done += 1
         watch.progress(SyncProgress(done=done, total=total))
     return tuple(outcomes)
 
 
-async def _install_candidate(verdict: MigrationResult, install: InstallFunction) -> MigrationResult:
-    path = verdict.candidate.path
+async def _install_candidate(result: MigrationResult, install: InstallFunction) -> MigrationResult:
+    path = result.candidate.path
     try:
-        return replace(verdict, done=await install(path))
+        return replace(result, done=await install(path))
     except ApexBridgeError as error:
-        told = tuple(_problems_from_error(error, path))
-        return replace(verdict, fate=_outcome_from_error(error), error=error, problems=told)
-    except OSError as error:  # the original is gone, or may no longer be read
+        problems = tuple(_problems_from_error(error, path))
+        return replace(result, outcome=_outcome_from_error(error), error=error, problems=problems)
+    except OSError as error:  # the original was removed, or is no longer readable
         ours = StorageError(error.strerror or str(error), code="path_unreadable", path=path)
         return replace(
-            verdict, fate="failed", error=ours, problems=tuple(_problems_from_error(ours, path))
+            result, outcome="failed", error=ours, problems=tuple(_problems_from_error(ours, path))
         )
 
 
@@ -236,7 +236,7 @@ def _outcome_from_error(error: ApexBridgeError) -> MigrationOutcome:
 
 
 def _problems_from_error(error: ApexBridgeError, path: Path) -> Iterator[Problem]:
-    """Every rule that an error names; else the error itself."""
+    """Yield the failed validation rules of an error, or the error itself."""
     if isinstance(error, SkillInvalidError) and error.problems:
         yield from (rule for rule in error.problems if isinstance(rule, Problem))
     else:

@@ -1,4 +1,4 @@
-"""Skills as those who look after them see them: version, state, size and findings, by pages."""
+"""Skill list for administration: state, pin and scan summary, with filters and pagination."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -15,63 +15,62 @@ MAX_PAGE = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListFilter:
-    """Which skills, and how many at a time."""
+    """Filter and page of a list request."""
 
     text: str = ""
-    """Stands in the name or the description, in whatever letters."""
+    """Substring of the name or description, ignoring case."""
     origin: str = ""
     without: str = ""
-    """An origin whose skills are not wanted."""
+    """An excluded origin."""
     state: SkillState | Literal[""] = ""
     limit: int = 50
     after: str = ""
-    """The `next` of the page before."""
+    """Cursor: `next` of the previous page."""
     descending: bool = False
-    """Whether the last name comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedSkill:
-    """A skill, and what is known of it."""
+    """A skill with its administrative state."""
 
     skill: Skill
     state: SkillState
     is_pinned: bool
-    verdict: ScanSummary | None
-    """None where nobody looked for what is dangerous in it."""
+    scan: ScanSummary | None
+    """None if it was never scanned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillPage:
-    """Some of the skills, by name."""
+    """One page of skills, sorted by name."""
 
     items: tuple[ListedSkill, ...]
     total: int
-    """How many there are on all pages."""
+    """Number of skills on all pages."""
     next: str
-    """What to ask for the next page with; empty after the last."""
+    """Cursor of the next page; empty after the last."""
 
 
 def list_skills(
-    snapshot: Snapshot, wanted: ListFilter, pinned: Collection[str], verdicts: ScanResultStore
+    snapshot: Snapshot, wanted: ListFilter, pinned: Collection[str], scans: ScanResultStore
 ) -> SkillPage:
-    """The page that is asked for; skills that come or go between two pages shift nothing."""
+    """Return one page; cursors are names, so changes between two requests shift nothing."""
     found = sorted(
         _filter_skills(snapshot, wanted),
         key=lambda pair: _sort_key(*pair),
         reverse=wanted.descending,
     )
     rest = [pair for pair in found if _is_past_cursor(pair[0].name, wanted)]
-    room = max(1, min(wanted.limit, MAX_PAGE))
-    while room < len(rest) and rest[room][0].name == rest[room - 1][0].name:
-        room += 1  # those of one name stay together: the next page begins behind a name
-    shown = rest[:room]
+    size = max(1, min(wanted.limit, MAX_PAGE))
+    while size < len(rest) and rest[size][0].name == rest[size - 1][0].name:
+        size += 1  # skills of one name stay on one page, because the cursor is a name
+    shown = rest[:size]
     items = tuple(
         ListedSkill(
             skill=skill,
             state=state,
             is_pinned=state != "shadowed" and skill.name in pinned,
-            verdict=verdicts.get(skill.fingerprint.sha256) if skill.fingerprint else None,
+            scan=scans.get(skill.fingerprint.sha256) if skill.fingerprint else None,
         )
         for skill, state in shown
     )

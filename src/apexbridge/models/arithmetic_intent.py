@@ -1,4 +1,4 @@
-"""Arithmetic in a request: found only where the request is nothing else. Pure."""
+"""Arithmetic expressions in requests, found only if the request is nothing else."""
 
 import re
 
@@ -34,12 +34,12 @@ _HAS_OPERATOR = re.compile(rf"\d\s?[)!%]*\s?[-+*/%^]|\d\s?!|{_FUNCTION}\s?\(", r
 _NOT_ARITHMETIC = re.compile(
     r"\d{4}-\d{1,2}-\d{1,2}|\d{1,4}/\d{1,2}/\d{1,4}|\d+(?:\.\d+){2,}|"  # dates and versions
     r"\b\d{3,4}-\d{4,8}\b|\b\d{1,3}-\d{3}-\d{3,4}|\d-\d+-\d|"  # telephone numbers
-    r"^(?:24/7|7/24|50/50|9/11|80/20)$|[\d.]\s+[\d.]|[-+*/%^(,]\s*$"  # sayings, no sums
+    r"^(?:24/7|7/24|50/50|9/11|80/20)$|[\d.]\s+[\d.]|[-+*/%^(,]\s*$"  # idioms
 )
 
 
 def arithmetic_expression(text: str) -> str:
-    """The expression that a request is, and nothing if it is more than that or none.
+    """Extract the expression that a request consists of; empty if it is anything else.
 
     >>> arithmetic_expression("what is 3 plus 4")
     '3 + 4'

@@ -1,8 +1,7 @@
-"""The model that needs no key: fixed rules, the same reply for the same conversation.
+"""Embedded model: a deterministic rule-based model client that needs no API key.
 
-It understands what is plainly asked of the built-in tools, finds skills for the rest, runs the
-script of one that clearly fits, and says so where that is all it can do. It is no language model,
-and never pretends to be one.
+It detects intents for the built-in tools, searches skills for all other requests, runs the script
+of a clearly fitting one, and says when it can do no more. It never poses as a language model.
 """
 
 import json
@@ -31,7 +30,7 @@ _DOCUMENTED_OPTION = re.compile(
     r"--(?P<name>[a-z][a-z0-9-]{1,30})[ =](?P<value>[A-Z][A-Z_-]*|[a-z0-9]+(?:\\?\|[a-z0-9]+)+)"
 )
 _CHINESE_CUES = {"by": r"按照?|根据", "top": r"前|最大的|最高的"}
-"""How the names of common options are said in Chinese."""
+"""Chinese words for the names of common options."""
 _QUOTED = r"[`'\"“「](?P<quoted>[^`'\"“”「」\n]{1,60})[`'\"”」]"
 _VALUE = rf"(?:{_QUOTED}|(?P<plain>[A-Za-z0-9][\w.-]{{0,59}}))"
 _HAN_VALUE = (
@@ -49,9 +48,9 @@ _LANGUAGE_OPTIONS = frozenset({"lang", "language", "locale"})
 def script_options(
     request: str, skill_text: str, files: Collection[str] = (), *, is_sure: bool = False
 ) -> tuple[str, ...]:
-    """The options as arguments of the script; nothing that is one of the files.
+    """Extract the options of a script from a request, as command-line arguments.
 
-    Where it must be sure, only those whose values the skill itself lists.
+    Values that are `files` are left out. With `is_sure`, only values that the skill lists count.
 
     >>> script_options("Totals of a.csv by region", "`--by COLUMN`  `--top N`", ["a.csv"])
     ('--by', 'region')
@@ -78,7 +77,7 @@ def _requested_value(name: str, value: str, request: str) -> str:
 
 
 def _is_beside_name(choice: str, name: str, request: str) -> bool:
-    """`line` of `--chart` counts in "a line chart" and in "chart: line", not in "the last line"."""
+    """Match `line` of `--chart` in "a line chart" and "chart: line", not in "the last line"."""
     one, other = re.escape(choice), re.escape(name)
     pattern = rf"\b(?:{one}[ -]{other}|{other}(?:[ :=]+| as (?:an? )?){one})\b"
     return re.search(pattern, request, re.IGNORECASE) is not None
@@ -97,11 +96,11 @@ def _candidate_values(name: str, request: str) -> Iterator[str]:
 
 
 MIN_CLEAR_SCORE = 0.5
-"""From this fit on a skill is taken without asking."""
+"""Confidence from which a skill is used without asking back."""
 MIN_LEAD = 0.1
-"""By so much it must fit better than the next."""
+"""Minimum lead over the next skill."""
 MIN_RELATED_SCORE = 0.02
-"""Below this a skill has nothing to do with the request."""
+"""Below this confidence a skill is unrelated."""
 
 _OFFERED_SKILL = re.compile(r"^- (?P<name>\S+) \((?:fit )?(?P<score>[01]\.\d+)\)", re.MULTILINE)
 _CHOSEN_SKILL = re.compile(
@@ -114,7 +113,7 @@ _SCRIPT_SUFFIXES = {".py", ".js", ".mjs", ".cjs", ".sh", ".ts", ".mts"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """A call that was made, and what came of it."""
+    """A tool call and its result."""
 
     call: ToolCall
     result: ToolMessage | None
@@ -122,15 +121,15 @@ class _Step:
 
 @dataclass(slots=True, kw_only=True)
 class _Turn:
-    """The conversation since the person spoke last."""
+    """The conversation since the last user request."""
 
     request: str = ""
     offers: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     chosen: str = ""
-    """The skill that the person chose by hand."""
+    """Skill that the user invoked explicitly."""
     skill: UserMessage | None = None
     known: dict[str, UserMessage] = field(default_factory=dict[str, UserMessage])
-    """Skills whose text stands anywhere in the conversation, by name."""
+    """Skills whose instructions are in the conversation, by name."""
     steps: list[_Step] = field(default_factory=list[_Step])
     tools: frozenset[str] = frozenset()
 
@@ -140,11 +139,11 @@ class _Turn:
 
 
 class EmbeddedModel:
-    """Replies by rules."""
+    """Model client that replies by rules."""
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelDelta]]:
-        """Open a reply; it is there at once."""
+        """Open a stream of deltas, which are complete at once."""
         turn = _read_conversation(request.messages, frozenset(spec.name for spec in request.tools))
         reply = _next_reply(turn)
         spent = sum(estimate_tokens(message.text) for message in request.messages)
@@ -162,14 +161,14 @@ class EmbeddedModel:
 
 
 def _read_conversation(messages: Sequence[Message], tools: frozenset[str]) -> _Turn:
-    """What happened since the last request."""
+    """Extract the current turn from the messages."""
     prompts = [
         at
         for at, message in enumerate(messages)
         if isinstance(message, UserMessage) and message.kind == "prompt"
     ]
     turn, at = _Turn(tools=tools), prompts[-1] if prompts else len(messages)
-    for message in messages[:at][::-1]:  # what was announced with it
+    for message in messages[:at][::-1]:  # the announcements before the request
         if not (isinstance(message, UserMessage) and message.kind == "reminder"):
             break
         turn.offers += [
@@ -196,7 +195,7 @@ def _read_conversation(messages: Sequence[Message], tools: frozenset[str]) -> _T
 
 
 def _render(key: str, request: str, **fields: str) -> str:
-    """A reply text, in the language of the request."""
+    """Render a reply text in the language of the request."""
     language = "zh" if is_chinese(request) else "en"
     connect = locales.text("embedded_model", "connect", language)
     return locales.text("embedded_model", key, language, connect=connect, **fields)
@@ -207,7 +206,7 @@ def _next_reply(turn: _Turn) -> str | ToolCall:
     failed = last.result if last and last.result and last.result.is_error else None
     if last and failed and last.call.name != "SkillScript":
         return _render("failed", turn.request, tool=last.call.name, text=failed.text)
-    if forked := _FORKED_SKILL.match(turn.request):  # the text of a skill, as a task of its own
+    if forked := _FORKED_SKILL.match(turn.request):  # a skill that runs as a subagent task
         return _render("needs_model", turn.request, name=forked["name"])
     skill = turn.skill or _reusable_skill(turn, last)
     if skill is not None:
@@ -220,7 +219,7 @@ def _next_reply(turn: _Turn) -> str | ToolCall:
 
 
 def _reusable_skill(turn: _Turn, last: _Step | None) -> UserMessage | None:
-    """The skill that was invoked now, but whose text stands in the conversation from before."""
+    """Return the invoked skill whose instructions are in the conversation from before."""
     if last is None:
         name = turn.request.strip().partition(" ")[0]
         return turn.known.get(name[1:]) if name.startswith("/") else None
@@ -275,7 +274,7 @@ def _with_skill(turn: _Turn, skill: UserMessage) -> str | ToolCall:
     sure = script_options(turn.request, skill.text, files, is_sure=True)
     result = ran[-1].result if ran else None
     if result is None or (result.is_error and options != sure and len(ran) == 1):
-        # What it was given of the request's words may mean nothing to it: then without them.
+        # The arguments taken from the request may be wrong for the script: retry without them.
         words = [*files, *(sure if ran else options)]
         arguments = {"skill": name, "script": script, "arguments": words, "files": files}
         return _call(turn, "SkillScript", arguments)
@@ -287,7 +286,7 @@ def _with_skill(turn: _Turn, skill: UserMessage) -> str | ToolCall:
 
 
 def _script(text: str) -> str:
-    """The script that a skill is run by: its main one, or the only one."""
+    """Choose the script of a skill: the main one, or the only one."""
     match = _FILES.search(text)
     paths = [PurePosixPath(file) for file in match["files"].split(", ")] if match else []
     scripts = [p for p in paths if p.parts[0] == "scripts" and p.suffix in _SCRIPT_SUFFIXES]

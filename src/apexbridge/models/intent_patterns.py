@@ -1,4 +1,7 @@
-"""How people ask for what the built-in tools do, in English and Chinese: whole requests only."""
+"""Regular expressions of requests for the built-in tools, in English and Chinese.
+
+They match whole requests only: a longer request is for a skill or a language model.
+"""
 
 import re
 
@@ -146,5 +149,5 @@ DESTRUCTIVE_REQUEST = (
 
 
 def compile_patterns(*phrases: str) -> tuple[re.Pattern[str], ...]:
-    """Phrases ready to be compared with whole requests, capital letters or not."""
+    """Compile patterns for case-insensitive full matches."""
     return tuple(re.compile(phrase, re.IGNORECASE) for phrase in phrases)

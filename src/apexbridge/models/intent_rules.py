@@ -1,4 +1,7 @@
-"""Files that a request names, also where Chinese stands close about them. Pure."""
+"""Intent detection by regular expressions: requests that map to exactly one built-in tool.
+
+Pure functions for English and Chinese, without a language model.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +27,7 @@ _ABBREVIATIONS = frozenset({"e.g", "i.e", "a.m", "p.m", "u.s", "no.", "vs.", "et
 
 
 def is_file_name(name: str) -> bool:
-    """Say whether this looks like the name of a file: no version, host or abbreviation.
+    """Say whether a text looks like a file name: no version, host or abbreviation.
 
     >>> [is_file_name(name) for name in ("a.csv", "v1.2", "example.com", "e.g")]
     [True, False, False, False]
@@ -34,7 +37,7 @@ def is_file_name(name: str) -> bool:
 
 
 def extract_file_names(text: str) -> tuple[str, ...]:
-    """Files that a request names, each once."""
+    """Extract the file names in a request, without duplicates."""
     return tuple(dict.fromkeys(_find_file_names(text[:MAX_FILE_TEXT_CHARS])))
 
 
@@ -47,7 +50,7 @@ def _find_file_names(text: str) -> Iterator[str]:
 
 
 def _file_names_in_token(token: str) -> Iterator[str]:
-    """Names in what is written without a space; each ends with its suffix."""
+    """Yield the file names in a token; Chinese text may surround them without a space."""
     start = 0
     for end in _ENDS.finditer(token):
         name = _LEADING.sub("", token[start : end.end()], count=1)
@@ -60,14 +63,14 @@ def _file_names_in_token(token: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolIntent:
-    """A call of a tool that a request asks for."""
+    """Tool call that a request asks for."""
 
     tool: str
     arguments: Mapping[str, Any]
 
 
 MAX_INTENT_CHARS = 300
-"""Whoever writes more wants more than one plain thing."""
+"""A longer request asks for more than one tool call."""
 
 _POLITE, _ENDING = intent_patterns.compile_patterns(intent_patterns.POLITE, intent_patterns.ENDING)
 _NOW = intent_patterns.compile_patterns(*intent_patterns.NOW)
@@ -82,10 +85,10 @@ _FOLDERS = ("/", "./", "../", "~/")
 
 
 def detect_intent(text: str) -> ToolIntent | None:
-    """The one thing that a request plainly asks a built-in tool for.
+    """Detect the one built-in tool call that a request asks for.
 
     >>> detect_intent("What is 17 * 23?")
-    Wish(tool='Calculate', arguments={'expression': '17 * 23'})
+    ToolIntent(tool='Calculate', arguments={'expression': '17 * 23'})
     >>> detect_intent("现在几点") == ToolIntent(tool="Now", arguments={})
     True
     >>> detect_intent("What time does it begin?") is None
@@ -97,7 +100,7 @@ def detect_intent(text: str) -> ToolIntent | None:
 
 
 def is_small_talk(text: str) -> bool:
-    """Say whether a request wants nothing done: a greeting, a thank you, "who are you".
+    """Say whether a request is small talk: a greeting, thanks, "who are you".
 
     >>> is_small_talk("Hello!"), is_small_talk("Hello world in Rust")
     (True, False)
@@ -120,7 +123,7 @@ def is_chinese(text: str) -> bool:
 
 
 def _strip_politeness(text: str) -> str:
-    """A short request without its courtesies; nothing of one that is long."""
+    """Strip polite phrases from a request; empty if it is long."""
     request = " ".join(text[: 2 * MAX_INTENT_CHARS].replace("’", "'").split())
     if len(text) > MAX_INTENT_CHARS:
         return ""
@@ -137,7 +140,7 @@ def _full_match(looks: Sequence[re.Pattern[str]], text: str) -> re.Match[str] | 
 
 
 def _first_group(match: re.Match[str], *names: str) -> str:
-    """What was written for the first of the names that the phrase has."""
+    """Return the text of the first of these named groups that matched."""
     groups = match.groupdict()
     return next((groups[name] for name in names if groups.get(name)), "")
 

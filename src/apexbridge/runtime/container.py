@@ -287,7 +287,7 @@ class Runtime:
             self.trust.approve(skills, time.time())
 
         await anyio.to_thread.run_sync(approve)
-        await self.catalog.settle()
+        await self.catalog.reapply_trust()
 
     async def revoke(self, skills: Sequence[Skill]) -> None:
         """Revoke trust: from now on the skills can only be read.
@@ -301,7 +301,7 @@ class Runtime:
             self.trust.revoke([s.fingerprint.sha256 for s in skills if s.fingerprint])
 
         await anyio.to_thread.run_sync(revoke)
-        await self.catalog.settle()
+        await self.catalog.reapply_trust()
 
     def _audit_trust(self, action: Literal["trust", "untrust"], skills: Sequence[Skill]) -> None:
         # Audited first: a change of trust that cannot be recorded must not happen.

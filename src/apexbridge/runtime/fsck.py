@@ -116,11 +116,13 @@ async def _index_status(config: Config, temporary: Path, catalog: Catalog) -> In
     status = None
     for number in range(_COPY_ATTEMPTS):
         copy = temporary / str(number)
-        original = _index_service(config, catalog).path
+        original = _index_service(config, catalog, tags=config.data / "tags").path
         if not await anyio.to_thread.run_sync(_copy_index, original, copy):
             return None
         settings = config.settings.model_copy(update={"data_dir": copy})
-        service = _index_service(replace(config, settings=settings), catalog)
+        service = _index_service(
+            replace(config, settings=settings), catalog, tags=config.data / "tags"
+        )
         try:
             status = await service.status(is_thorough=True)
         except StorageError as error:  # so damaged that it cannot even be set aside
@@ -147,9 +149,9 @@ def _unreadable_index_status(path: Path, catalog: Catalog, error: StorageError) 
     )
 
 
-def _index_service(config: Config, catalog: Catalog) -> IndexService:
+def _index_service(config: Config, catalog: Catalog, *, tags: Path) -> IndexService:
     usage = UsageStore(config.data / "usage.db")  # never opened: no search runs
-    return IndexService(config, catalog, usage)
+    return IndexService(config, catalog, usage, tags=tags)
 
 
 def _copy_index(source: Path, copy: Path) -> bool:

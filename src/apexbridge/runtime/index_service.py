@@ -69,8 +69,11 @@ class IndexService:
     Construction is cheap. Only `run_tagging` and `tag_pending` send requests to the language model.
     """
 
-    def __init__(self, config: Config, catalog: Catalog, usage: UsageStore) -> None:
+    def __init__(
+        self, config: Config, catalog: Catalog, usage: UsageStore, *, tags: Path | None = None
+    ) -> None:
         self._config = config
+        self._tags_dir = tags or config.data / "tags"
         self._catalog = catalog
         self._usage = UsageScores(usage)
         self._opened: SkillIndex | None = None
@@ -184,7 +187,7 @@ class IndexService:
         if self._opened is None and not self.path.exists():
             return
         index, texts = await self._open()
-        skill = self._catalog.snapshot.by_name.get(name)
+        skill = self._catalog.snapshot.winner(name)
         if entry is None or skill is None or texts.fingerprint(skill) != entry.fingerprint:
             await self.sync(only=[name])
             return
@@ -341,7 +344,7 @@ class IndexService:
         has_model = settings.model.base_url and settings.model.name
         return TagPolicy(
             is_on=settings.index.tags,
-            store=TagStore(self._config.data / "tags"),
+            store=TagStore(self._tags_dir),
             model_name=settings.model.name if has_model else "",
         )
 
@@ -360,7 +363,7 @@ class IndexService:
         return BackgroundTagger(
             ModelTagger(model, chosen.name),
             policy,
-            TagFailures(self._config.data / "tags" / "failures.json", identity),
+            TagFailures(self._tags_dir / "failures.json", identity),
             skills=self._snapshot_skills,
             read=self._catalog.content,
             reindex=self.reindex,

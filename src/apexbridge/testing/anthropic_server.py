@@ -1,4 +1,4 @@
-"""A model server for tests that speaks Anthropic's Messages protocol."""
+"""Scripted model server for tests: Anthropic Messages API."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,12 +35,12 @@ class AnthropicServer(ScriptedServer):
 
 
 def overloaded(status: int = 529) -> RawResponse:
-    """What the server says when it is."""
+    """Build an overloaded error response."""
     return RawResponse(status=status, body=json.dumps(_OVERLOADED).encode())
 
 
 def overloaded_event() -> RawResponse:
-    """The same, told inside an answer that begins."""
+    """Build an overloaded error as an event of a stream."""
     return RawResponse(body=b"".join((_start(0), _event(_OVERLOADED))))
 
 
@@ -48,13 +48,13 @@ _OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message":
 
 
 class AnthropicDialect:
-    """Writes what Anthropic writes."""
+    """Anthropic Messages protocol."""
 
     path = "/messages"
     prefix = "/v1"
 
     def begun(self, deltas: Sequence[ModelDelta]) -> Iterator[bytes]:
-        """A block for each thought, text and call; calls in pieces."""
+        """Yield a content block for each thinking, text and call; calls in fragments."""
         usage = last_usage(deltas)
         yield _start(usage.input_tokens if usage else 0)
         yield _event({"type": "ping"})
@@ -65,7 +65,7 @@ class AnthropicDialect:
             yield _event({"type": "content_block_stop", "index": index})
 
     def ended(self, deltas: Sequence[ModelDelta], asked: Mapping[str, Any]) -> Iterator[bytes]:
-        """The reason, the tokens of the answer, and the end."""
+        """Yield stop reason, output tokens and the end."""
         usage = last_usage(deltas)
         reason = {"stop_reason": _STOPS[finish_reason_of(deltas)], "stop_sequence": None}
         tokens = {"output_tokens": usage.output_tokens if usage else 0}
@@ -73,7 +73,7 @@ class AnthropicDialect:
         yield _event({"type": "message_stop"})
 
     def whole(self, deltas: Sequence[ModelDelta]) -> object:
-        """One message."""
+        """Build one message."""
         usage = last_usage(deltas)
         content: list[dict[str, Any]] = []
         for delta in deltas:

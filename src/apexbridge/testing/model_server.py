@@ -1,4 +1,4 @@
-"""A model server for tests: a real one, on a real socket, that says what it is told to say."""
+"""Scripted model server for tests: OpenAI-compatible, on a loopback socket."""
 
 import json
 import socket
@@ -17,7 +17,7 @@ from apexbridge.models.base import ModelDelta, Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawResponse:
-    """Exactly these bytes: a refusal, a fault, or garbage."""
+    """Verbatim HTTP response: an error, or malformed bytes."""
 
     body: bytes = b""
     status: int = 200
@@ -26,9 +26,9 @@ class RawResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenStream:
-    """An answer that begins well, and then is cut off, reset, or says nothing more for ever.
+    """Response that is cut off, reset or left hanging after its deltas.
 
-    Without deltas it is cut off, reset, or hangs, before the first byte.
+    Without deltas this happens before the first byte.
     """
 
     deltas: Sequence[ModelDelta] = ()
@@ -37,7 +37,7 @@ class BrokenStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowStream:
-    """A whole answer that comes a few bytes at a time, each after a pause."""
+    """Complete response, sent a few bytes at a time with pauses."""
 
     deltas: Sequence[ModelDelta]
     bytes_at_once: int = 1
@@ -48,33 +48,33 @@ ScriptedReply = Sequence[ModelDelta] | RawResponse | BrokenStream | SlowStream
 
 
 def rate_limited(retry_after: str = "") -> RawResponse:
-    """Too many requests, and when to come back."""
+    """Build a 429 response with a `Retry-After` header."""
     headers = {"Retry-After": retry_after} if retry_after else {}
     return RawResponse(status=429, headers=headers, body=b'{"error": {"message": "slow down"}}')
 
 
 def html_page(status: int = 502) -> RawResponse:
-    """What a proxy says where no server answers."""
+    """Build the HTML error page of a reverse proxy."""
     page = b"<!DOCTYPE html><html><body><h1>Bad Gateway</h1></body></html>"
     return RawResponse(status=status, headers={"Content-Type": "text/html"}, body=page)
 
 
 class Dialect(Protocol):
-    """How a kind of server writes what the script says."""
+    """Wire protocol of a server."""
 
     path: str
     prefix: str
 
     def begun(self, deltas: Sequence[ModelDelta]) -> Iterator[bytes]:
-        """The events of a streamed answer, up to where it could break off."""
+        """Yield the events of a streamed response, without its end."""
         ...
 
     def ended(self, deltas: Sequence[ModelDelta], asked: Mapping[str, Any]) -> Iterator[bytes]:
-        """The events that end it."""
+        """Yield the final events."""
         ...
 
     def whole(self, deltas: Sequence[ModelDelta]) -> object:
-        """The answer in one piece."""
+        """Build a response that is not streamed."""
         ...
 
 
@@ -109,11 +109,11 @@ class ScriptedServer:
 
     @property
     def base_url(self) -> str:
-        """Where it listens."""
+        """Base URL of the server."""
         return f"http://127.0.0.1:{self._runner.addresses[0][1]}{self._dialect.prefix}"
 
     def play(self, *replies: ScriptedReply) -> None:
-        """Add replies."""
+        """Append replies to the script."""
         self._replies += replies
 
     async def __aenter__(self) -> Self:
@@ -190,30 +190,30 @@ async def _event_stream(request: web.Request) -> web.StreamResponse:
 
 
 def last_usage(deltas: Sequence[ModelDelta]) -> Usage | None:
-    """The usage that the script tells, if any."""
+    """Return the last usage in the script, if any."""
     return next((delta.usage for delta in reversed(deltas) if delta.usage is not None), None)
 
 
 def finish_reason_of(deltas: Sequence[ModelDelta]) -> str:
-    """Why the reply ends: as the script says, or by what is in it."""
+    """Return the scripted finish reason, or derive it from the content."""
     told = next((delta.finish_reason for delta in reversed(deltas) if delta.finish_reason), None)
     return told or ("tool_calls" if any(delta.tool_calls for delta in deltas) else "stop")
 
 
 def split_text(text: str) -> tuple[str, ...]:
-    """A text in two pieces, as far as there is any."""
+    """Split a text in two, if it is long enough."""
     half = (len(text) + 1) // 2
     return tuple(filter(None, (text[:half], text[half:])))
 
 
 class OpenAiDialect:
-    """Writes what OpenAI writes."""
+    """OpenAI chat completions protocol."""
 
     path = "/chat/completions"
     prefix = "/v1"
 
     def begun(self, deltas: Sequence[ModelDelta]) -> Iterator[bytes]:
-        """The deltas: a call's name first, its arguments in pieces."""
+        """Yield chunks: the name of a call first, its arguments in fragments."""
         number = 0
         for delta in deltas:
             if delta.reasoning:
@@ -224,7 +224,7 @@ class OpenAiDialect:
             number += len(delta.tool_calls)
 
     def ended(self, deltas: Sequence[ModelDelta], asked: Mapping[str, Any]) -> Iterator[bytes]:
-        """The reason, the usage if it is asked for, and the end."""
+        """Yield finish reason, usage if requested, and `[DONE]`."""
         yield _event(_chunk({}, finish_reason_of(deltas)))
         usage = last_usage(deltas)
         options: dict[str, Any] = asked.get("stream_options") or {}
@@ -233,7 +233,7 @@ class OpenAiDialect:
         yield b"data: [DONE]\n\n"
 
     def whole(self, deltas: Sequence[ModelDelta]) -> object:
-        """One message."""
+        """Build one completion."""
         message: dict[str, object] = {
             "role": "assistant",
             "content": "".join(delta.text for delta in deltas) or None,
@@ -249,7 +249,7 @@ class OpenAiDialect:
 
 
 def _call_events(calls: Sequence[ToolCall], first: int) -> Iterator[bytes]:
-    """Every call's name, then a piece of each call's arguments in turn."""
+    """Yield the names of all calls, then fragments of their arguments in turn."""
     for number, call in enumerate(calls, first):
         opening = {**_serialize_call(call, ""), "index": number}
         message = {"role": "assistant", "content": None, "tool_calls": [opening]}

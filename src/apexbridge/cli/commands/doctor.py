@@ -72,7 +72,7 @@ def _invariant_to_json(out: Output, entry: InvariantCheck) -> dict[str, object]:
         "invariant": entry.invariant,
         "says": out.text(f"fsck_{entry.invariant}"),
         "visible": entry.is_visible,
-        "looked_at": entry.looked_at,
+        "looked_at": entry.checked,
         "violations": [out.problem_to_json(problem) for problem in entry.violations],
         "remarks": [out.problem_to_json(problem) for problem in entry.remarks],
     }
@@ -112,7 +112,7 @@ def _invariant_row(out: Output, entry: InvariantCheck) -> tuple[str, str, str, s
         result = out.text("fsck_remarks", count=len(entry.remarks))
     else:
         result = out.text("fsck_ok")
-    looked_at = str(entry.looked_at) if entry.is_visible else "-"
+    looked_at = str(entry.checked) if entry.is_visible else "-"
     return entry.invariant, looked_at, result, out.text(f"fsck_{entry.invariant}")
 
 

@@ -55,9 +55,9 @@ def _row(out: Output, item: ListedSkill) -> tuple[str, ...]:
 
 
 def _findings(out: Output, item: ListedSkill) -> str:
-    if item.verdict is None:
+    if item.scan is None:
         return "-"
-    said = (f"{out.text(f'level_{level}')} {n}" for level, n in item.verdict.counts.items())
+    said = (f"{out.text(f'level_{level}')} {n}" for level, n in item.scan.counts.items())
     return ", ".join(said) or "0"
 
 
@@ -72,7 +72,7 @@ def _as_json(item: ListedSkill) -> dict[str, object]:
         "pinned": item.is_pinned,
         "size": skill.fingerprint.size if skill.fingerprint else None,
         "sha256": skill.fingerprint.sha256 if skill.fingerprint else None,
-        "findings": item.verdict.model_dump() if item.verdict else None,
+        "findings": item.scan.model_dump() if item.scan else None,
     }
 
 

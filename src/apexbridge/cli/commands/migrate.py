@@ -89,10 +89,10 @@ async def _migrate(out: Output, order: MigrateOptions) -> None:
     async with Runtime.open(out.config) as runtime:
         places = order.places or default_folders(runtime)
         verdicts = await _evaluate_candidates(out, runtime, order, places)
-        is_to_do = any(verdict.fate in INSTALLABLE for verdict in verdicts) and not order.dry_run
+        is_to_do = any(verdict.outcome in INSTALLABLE for verdict in verdicts) and not order.dry_run
         if is_to_do and not order.yes:
             _print_report(out, verdicts)
-            count = sum(verdict.fate in INSTALLABLE for verdict in verdicts)
+            count = sum(verdict.outcome in INSTALLABLE for verdict in verdicts)
             if not out.confirm("migrate_ask", count=count):
                 raise PermissionDeniedError(code="not_agreed")
         if is_to_do:
@@ -159,7 +159,7 @@ def _finish(
     data = {
         "dry_run": order.dry_run,
         "places": list(places),
-        "counts": {fate: sum(v.fate == fate for v in verdicts) for fate in OUTCOMES},
+        "counts": {fate: sum(v.outcome == fate for v in verdicts) for fate in OUTCOMES},
         "hidden": hidden,
         "skills": [_to_json(out, verdict) for verdict in verdicts],
     }
@@ -168,7 +168,7 @@ def _finish(
 
 def _exit(verdicts: Sequence[MigrationResult]) -> ExitCode:
     """What all that were refused have in common; a plain failure if that is nothing."""
-    codes = {_EXITS[verdict.fate] for verdict in verdicts if verdict.fate in REFUSED}
+    codes = {_EXITS[verdict.outcome] for verdict in verdicts if verdict.outcome in REFUSED}
     if not codes:
         return ExitCode.OK
     return codes.pop() if len(codes) == 1 else ExitCode.FAILURE
@@ -183,7 +183,7 @@ def _hidden(runtime: Runtime, verdicts: Sequence[MigrationResult]) -> Iterator[s
     rank = runtime.config.settings.skills.precedence.index
     for verdict in verdicts:
         winner = runtime.catalog.snapshot.winner(verdict.name)
-        is_there = verdict.fate in INSTALLABLE or (verdict.fate == "same" and verdict.other)
+        is_there = verdict.outcome in INSTALLABLE or (verdict.outcome == "same" and verdict.other)
         if is_there and winner and rank(winner.provenance.origin) < rank(Origin.INSTALLED):
             yield verdict.name
 
@@ -197,11 +197,11 @@ def _print_report(out: Output, verdicts: Sequence[MigrationResult]) -> None:
     ]
     out.table(heads, rows)
     for verdict in verdicts:
-        if verdict.fate in {"invalid", "failed"}:
+        if verdict.outcome in {"invalid", "failed"}:
             out.line(f"{sanitize(verdict.candidate.path)}:")
             for problem in verdict.problems:
                 out.print_problem(problem)
-        elif verdict.fate == "dangerous" and verdict.report is not None:
+        elif verdict.outcome == "dangerous" and verdict.report is not None:
             out.line(f"{sanitize(verdict.candidate.path)}:")
             print_findings(out, verdict.name, verdict.report)
     counts = Counter(_state(verdict) for verdict in verdicts)
@@ -209,19 +209,19 @@ def _print_report(out: Output, verdicts: Sequence[MigrationResult]) -> None:
 
 
 def _state(verdict: MigrationResult) -> str:
-    is_coming = verdict.fate in INSTALLABLE and verdict.done is None
-    return f"coming_{verdict.fate}" if is_coming else f"fate_{verdict.fate}"
+    is_coming = verdict.outcome in INSTALLABLE and verdict.done is None
+    return f"coming_{verdict.outcome}" if is_coming else f"fate_{verdict.outcome}"
 
 
 def _remarks(out: Output, verdict: MigrationResult) -> Iterator[str]:
     path = verdict.candidate.path
-    if verdict.fate == "renamed":
+    if verdict.outcome == "renamed":
         yield out.text("migrate_from_name", name=path.name)
     if verdict.other and verdict.other != verdict.name:
-        key = "migrate_like" if verdict.fate == "same" else "migrate_other"
+        key = "migrate_like" if verdict.outcome == "same" else "migrate_other"
         yield out.text(key, other=verdict.other)
-    if verdict.fate in INSTALLABLE:
-        yield from (out.text(f"trust_{held}") for held in verdict.holds)
+    if verdict.outcome in INSTALLABLE:
+        yield from (out.text(f"trust_{held}") for held in verdict.capabilities)
     if verdict.report is not None and (worst := verdict.report.worst()):
         count, level = len(verdict.report.findings), out.text(f"level_{worst}")
         yield out.text("migrate_findings", count=count, level=level)
@@ -236,13 +236,13 @@ def _to_json(out: Output, verdict: MigrationResult) -> dict[str, object]:
     return {
         "name": verdict.name,
         "path": verdict.candidate.path,
-        "place": verdict.candidate.place,
-        "fate": verdict.fate,
+        "place": verdict.candidate.root,
+        "fate": verdict.outcome,
         "changed": done is not None,
         "indexed": done is not None and done.index_error is None,
         "other": verdict.other or None,
         "sha256": verdict.sha256 or None,
-        "holds": list(verdict.holds),
+        "holds": list(verdict.capabilities),
         "problems": [out.problem_to_json(problem) for problem in verdict.problems],
         "findings": [f"{f.rule} {f.level} {f.path}:{f.line}" for f in report.findings]
         if report

@@ -1,1 +1,1 @@
-"""Package text_tool_calls."""
+"""Text tool calls (ReAct style) for models without native tool calling."""

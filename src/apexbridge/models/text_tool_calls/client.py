@@ -1,4 +1,4 @@
-"""The reply of a model without tool calls as a JSON schema, for servers that enforce one."""
+"""Model clients with text tool calls: prompted, parsed strictly, corrected once."""
 
 import json
 import re
@@ -27,7 +27,7 @@ _MAX_DEPTH = 8
 
 
 def response_format(tools: Sequence[ToolSpec]) -> dict[str, Any]:
-    """A `response_format` that allows one call of a tool at hand, or an answer."""
+    """Build a `response_format` that allows one call of an available tool, or an answer."""
     calls = [
         _strict_object(
             {"tool": {"const": tool.name}, "arguments": simplify_schema(tool.input_schema)}
@@ -43,7 +43,7 @@ def response_format(tools: Sequence[ToolSpec]) -> dict[str, Any]:
 
 
 def simplify_schema(schema: Any, depth: int = 0) -> dict[str, Any]:
-    """A schema without what the makers of grammars do not know."""
+    """Reduce a JSON schema to the keywords that constrained-decoding grammars support."""
     fields: Any = schema
     is_object = isinstance(schema, Mapping)
     return _simplify_object(fields, depth) if is_object and depth < _MAX_DEPTH else {}
@@ -89,16 +89,16 @@ _TOOLS_UNSUPPORTED = re.compile(
 
 
 def refuses_tools(error: ModelError) -> bool:
-    """Whether a server says that this model takes no tools."""
+    """Say whether an error means that the model does not support tools."""
     return _TOOLS_UNSUPPORTED.search(error.message) is not None
 
 
 class TextToolCallModel:
-    """Wraps a model client, and asks for tool calls in words.
+    """Model client that asks for tool calls as JSON text.
 
-    A reply that is meant to be a call and cannot be read is asked for once more, with what is
-    wrong; after that it is given as text. With `has_schema` the server is given a schema to hold
-    the reply to. A request without tools, and without calls in its history, is passed on.
+    A malformed call is returned to the model once, with the error; after that it is plain text.
+    With `has_schema` the server enforces a JSON schema. A request without tools, and without calls
+    in its history, is passed on unchanged.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class TextToolCallModel:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelDelta]]:
-        """Open a reply; leaving the block closes the connection.
+        """Open a stream of deltas; leaving the block closes the connection.
 
         Raises:
             ModelError: As the wrapped client.
@@ -123,29 +123,29 @@ class TextToolCallModel:
                 yield deltas
 
     async def _deltas(self, request: ModelRequest) -> AsyncGenerator[ModelDelta]:
-        asked = self._in_words(request)
+        sent = self._to_text_request(request)
         names = frozenset(tool.name for tool in request.tools)
         usage, is_last = Usage(), False
         while True:
-            reply = ReplyStreamParser(names)
+            parser = ReplyStreamParser(names)
             finish: FinishReason | None = None
-            async with self._inner.stream(asked) as stream:
+            async with self._inner.stream(sent) as stream:
                 async for delta in stream:
                     usage = _add_usage(usage, delta.usage)
                     finish = delta.finish_reason or finish
                     if delta.reasoning:
                         yield ModelDelta(reasoning=delta.reasoning)
-                    if shown := reply.feed(delta.text):
-                        yield shown
-            verdict = reply.end()
-            if not verdict.problem or is_last or finish in {"length", "content_filter"}:
+                    if visible := parser.feed(delta.text):
+                        yield visible
+            parsed = parser.finish()
+            if not parsed.problem or is_last or finish in {"length", "content_filter"}:
                 break
             is_last = True
-            asked = _correction_request(asked, reply.raw, verdict.problem)
-        for piece in _final_deltas(verdict, usage, finish):
-            yield piece
+            sent = _correction_request(sent, parser.raw, parsed.problem)
+        for delta in _final_deltas(parsed, usage, finish):
+            yield delta
 
-    def _in_words(self, request: ModelRequest) -> ModelRequest:
+    def _to_text_request(self, request: ModelRequest) -> ModelRequest:
         messages = to_text_prompt(request.messages, request.tools, examples=self._examples)
         if not request.tools:
             return replace(request, messages=messages)
@@ -154,15 +154,14 @@ class TextToolCallModel:
             wanted = json.dumps(request.response_format, ensure_ascii=False)
             rule = SystemMessage(text=f"The text of an answer must itself fit: {wanted}")
             messages = (messages[0], rule, *messages[1:])
-        extra = {key: told for key, told in request.extra.items() if key not in TOOL_PARAMETERS}
+        extra = {key: value for key, value in request.extra.items() if key not in TOOL_PARAMETERS}
         return replace(request, messages=messages, tools=(), response_format=schema, extra=extra)
 
 
 class ToolFallbackModel:
-    """Offers tools to a model, and asks in words from the moment that its server refuses them.
+    """Model client that uses native tool calls, and text once the server refuses tools.
 
-    `refused` remembers the address and the model of every refusal; pass one set to several
-    clients to share it.
+    `refused` has the base URL and model of each refusal; clients may share one set.
     """
 
     def __init__(
@@ -180,10 +179,10 @@ class ToolFallbackModel:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelDelta]]:
-        """Open a reply; leaving the block closes the connection.
+        """Open a stream of deltas; leaving the block closes the connection.
 
         Raises:
-            ModelError: As the wrapped client, but for a refusal of tools.
+            ModelError: As the wrapped client, except for a refusal of tools.
         """
         async with AsyncExitStack() as stack:
             yield await self._open(request, stack)
@@ -217,19 +216,19 @@ def _add_usage(usage: Usage, more: Usage | None) -> Usage:
     )
 
 
-def _correction_request(asked: ModelRequest, said: str, problem: str) -> ModelRequest:
-    complaint = UserMessage(text=_CORRECTION_PROMPT.format(problem=problem))
-    return replace(asked, messages=(*asked.messages, AssistantMessage(text=said), complaint))
+def _correction_request(sent: ModelRequest, reply: str, problem: str) -> ModelRequest:
+    correction = UserMessage(text=_CORRECTION_PROMPT.format(problem=problem))
+    return replace(sent, messages=(*sent.messages, AssistantMessage(text=reply), correction))
 
 
 def _final_deltas(
-    verdict: ParsedReply, usage: Usage, finish: FinishReason | None
+    parsed: ParsedReply, usage: Usage, finish: FinishReason | None
 ) -> list[ModelDelta]:
-    pieces = [ModelDelta(reasoning=verdict.reasoning)] if verdict.reasoning else []
-    if verdict.text:
-        pieces.append(ModelDelta(text=verdict.text))
-    if not verdict.tool:
-        return [*pieces, ModelDelta(usage=usage, finish_reason=finish)]
-    own = f"call_{uuid.uuid4().hex}"
-    call = ToolCall(id=own, name=verdict.tool, arguments=verdict.arguments)
-    return [*pieces, ModelDelta(tool_calls=(call,), usage=usage, finish_reason="tool_calls")]
+    deltas = [ModelDelta(reasoning=parsed.reasoning)] if parsed.reasoning else []
+    if parsed.text:
+        deltas.append(ModelDelta(text=parsed.text))
+    if not parsed.tool:
+        return [*deltas, ModelDelta(usage=usage, finish_reason=finish)]
+    call_id = f"call_{uuid.uuid4().hex}"
+    call = ToolCall(id=call_id, name=parsed.tool, arguments=parsed.arguments)
+    return [*deltas, ModelDelta(tool_calls=(call,), usage=usage, finish_reason="tool_calls")]

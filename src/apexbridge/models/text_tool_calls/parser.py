@@ -1,4 +1,4 @@
-"""What a model without tool calls replied: a call, an answer, or what is wrong with it."""
+"""Parser of text tool calls: a call, an answer or a parse error, streamed or whole."""
 
 import json
 import re
@@ -21,7 +21,7 @@ _PUNCTUATION = str.maketrans("“”‘’：，｛｝［］", "\"\"''" + ":,{}[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedReply:
-    """What a reply comes to; with a `problem` it is neither, and `text` is all of it."""
+    """Parsed reply; with a `problem`, `text` is the whole reply."""
 
     text: str = ""
     reasoning: str = ""
@@ -30,50 +30,49 @@ class ParsedReply:
     problem: str = ""
 
 
-def parse_reply(said: str, names: frozenset[str], *, is_call_last: bool = False) -> ParsedReply:
-    """Read a whole reply strictly.
+def parse_reply(reply: str, names: frozenset[str], *, is_call_last: bool = False) -> ParsedReply:
+    """Parse a complete reply; the first JSON object decides.
 
-    The first object decides. With `is_call_last` a call counts only where nothing follows it: a
-    text that quotes one is no call.
+    With `is_call_last` a call counts only if nothing follows it: a text that quotes one is no call.
 
     >>> parse_reply('{"tool": "Now", "arguments": {}}', frozenset({"Now"})).tool
     'Now'
     """
     spans: list[range] = []
-    for found, start, end in _objects(said):
+    for found, start, end in _objects(reply):
         spans.append(range(start, end))
-        verdict = _parse_object(found, names)
-        if verdict is None:
+        parsed = _parse_object(found, names)
+        if parsed is None:
             continue
-        thought = _REASONING_MARKUP.sub("", said[:start]).strip()
-        if is_call_last and (thought or _REASONING_MARKUP.sub("", said[end:]).strip(" \n.。")):
+        reasoning = _REASONING_MARKUP.sub("", reply[:start]).strip()
+        if is_call_last and (reasoning or _REASONING_MARKUP.sub("", reply[end:]).strip(" \n.。")):
             break
         return ParsedReply(
-            text=said if verdict.problem else verdict.text,
-            reasoning=thought,
-            tool=verdict.tool,
-            arguments=verdict.arguments,
-            problem=verdict.problem,
+            text=reply if parsed.problem else parsed.text,
+            reasoning=reasoning,
+            tool=parsed.tool,
+            arguments=parsed.arguments,
+            problem=parsed.problem,
         )
     else:
-        tried = [found.start() for found in _LOOKS_LIKE_A_CALL.finditer(said)]
+        tried = [found.start() for found in _LOOKS_LIKE_A_CALL.finditer(reply)]
         if any(all(start not in span for span in spans) for start in tried):
-            return ParsedReply(text=said, problem="it is not valid JSON")
-    return _parse_text(said)
+            return ParsedReply(text=reply, problem="it is not valid JSON")
+    return _parse_text(reply)
 
 
-def _parse_text(said: str) -> ParsedReply:
-    label = _ANSWER_LABEL.search(said)
+def _parse_text(reply: str) -> ParsedReply:
+    label = _ANSWER_LABEL.search(reply)
     if label is None:
-        return ParsedReply(text=said)
-    thought = _REASONING_MARKUP.sub("", said[: label.start()]).strip()
-    return ParsedReply(text=said[label.end() :], reasoning=thought)
+        return ParsedReply(text=reply)
+    reasoning = _REASONING_MARKUP.sub("", reply[: label.start()]).strip()
+    return ParsedReply(text=reply[label.end() :], reasoning=reasoning)
 
 
-def _objects(said: str) -> Iterator[tuple[dict[str, Any], int, int]]:
-    """The JSON objects in a text, with where they stand; Chinese punctuation is read as well."""
+def _objects(reply: str) -> Iterator[tuple[dict[str, Any], int, int]]:
+    """Yield the JSON objects in a text and their positions; Chinese punctuation is accepted."""
     decoder = json.JSONDecoder(strict=False)
-    readings = (said, said.translate(_PUNCTUATION))
+    readings = (reply, reply.translate(_PUNCTUATION))
     at = -1
     for _ in range(_MAX_OBJECTS):
         at = readings[1].find("{", at + 1)
@@ -92,14 +91,14 @@ def _objects(said: str) -> Iterator[tuple[dict[str, Any], int, int]]:
 def _parse_object(found: dict[str, Any], names: frozenset[str]) -> ParsedReply | None:
     if isinstance(found.get("answer"), str) and not found.get("tool"):
         return ParsedReply(text=drop_half_surrogates(found["answer"]))
-    asked = next((found[key] for key in _TOOL_KEYS if key in found), None)
+    tool = next((found[key] for key in _TOOL_KEYS if key in found), None)
     known = {name.lower(): name for name in names}
-    name = known.get(asked.strip().lower()) if isinstance(asked, str) else None
+    name = known.get(tool.strip().lower()) if isinstance(tool, str) else None
     if name is None:
         if "tool" not in found:
             return None  # an answer that happens to be JSON
-        there = ", ".join(sorted(names)) or "none"
-        return ParsedReply(problem=f"there is no tool {asked!r}; the tools are {there}")
+        available = ", ".join(sorted(names)) or "none"
+        return ParsedReply(problem=f"there is no tool {tool!r}; the tools are {available}")
     arguments: Any = next((found[key] for key in _ARGUMENT_KEYS if key in found), None)
     if arguments is None:
         arguments = {}
@@ -112,7 +111,7 @@ def _parse_object(found: dict[str, Any], names: frozenset[str]) -> ParsedReply |
 
 
 def drop_half_surrogates(text: str) -> str:
-    """A text without halves of letters, which JSON can write and nobody can print."""
+    """Replace lone surrogates, which JSON can escape and UTF-8 cannot encode."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -141,8 +140,8 @@ _CALL = re.compile(
 )
 _CALL_MARK = re.compile(r"[{｛`<]")
 _LOOKAHEAD_CHARS = 48
-"""Characters that are enough to see whether a mark begins a call."""
-_THOUGHT_END = "</think>"
+"""Lookahead after which it is certain whether a mark begins a call."""
+_REASONING_END = "</think>"
 _ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4}|\\u[0-9a-fA-F]{4}|\\[^u]")
 _HALF_ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
 
@@ -152,37 +151,37 @@ ParserState = Literal["start", "thinking", "plain", "answer", "held", "done"]
 
 
 class ReplyStreamParser:
-    """Takes a reply in pieces, and says at the end what it came to."""
+    """Streaming parser: yields text as soon as it cannot be part of a tool call."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
         self._held = ""
-        self._mode: ParserState = "start"
+        self._state: ParserState = "start"
         self._is_after_text = False
-        self._all: list[str] = []
-        self._more: list[str] = []
+        self._chunks: list[str] = []
+        self._unread: list[str] = []
 
     @property
     def raw(self) -> str:
-        """The reply as it came."""
-        return "".join(self._all)
+        """The unparsed reply."""
+        return "".join(self._chunks)
 
-    def feed(self, piece: str) -> ModelDelta | None:
-        """Take a piece; what can be shown of it by now."""
-        self._all.append(piece)
-        if self._mode in {"held", "done"}:
-            self._more.append(piece)
+    def feed(self, chunk: str) -> ModelDelta | None:
+        """Add a chunk; return the text that can be shown by now."""
+        self._chunks.append(chunk)
+        if self._state in {"held", "done"}:
+            self._unread.append(chunk)
             return None
-        self._held += piece
+        self._held += chunk
         text, reasoning = "", ""
         before = None
-        while before != (self._mode, self._held):
-            before = (self._mode, self._held)
-            match self._mode:
+        while before != (self._state, self._held):
+            before = (self._state, self._held)
+            match self._state:
                 case "start":
                     self._start()
                 case "thinking":
-                    reasoning += self._think()
+                    reasoning += self._reasoning()
                 case "plain":
                     text += self._plain()
                 case "answer":
@@ -191,12 +190,12 @@ class ReplyStreamParser:
                     break
         return ModelDelta(text=text, reasoning=reasoning) if text or reasoning else None
 
-    def end(self) -> ParsedReply:
-        """What it came to, less what was shown."""
-        match self._mode:
+    def finish(self) -> ParsedReply:
+        """Return the parsed reply, without the text already returned."""
+        match self._state:
             case "start" | "held":
-                said = "".join((self._held, *self._more))
-                return parse_reply(said, self._names, is_call_last=self._is_after_text)
+                reply = "".join((self._held, *self._unread))
+                return parse_reply(reply, self._names, is_call_last=self._is_after_text)
             case "thinking":
                 return ParsedReply(reasoning=self._held)
             case "plain":
@@ -207,46 +206,46 @@ class ReplyStreamParser:
                 return ParsedReply()
 
     def _start(self) -> None:
-        """Decide what it is that begins."""
-        said = self._held = self._held.lstrip()
-        if found := _ANSWER.match(said):
-            self._go("answer", said[found.end() :])
-        elif label := _LABEL.match(said):
-            self._held = said[label.end() :]
-        elif said.startswith("<think>"):
-            self._go("thinking", said.removeprefix("<think>"))
-        elif _HELD_BACK.match(said):
-            # Until then it may yet be an answer in JSON.
-            self._mode = "held" if len(said) >= _LOOKAHEAD_CHARS else "start"
-        elif said and not _may_start_call(said):
-            self._go("plain", said)
+        """Choose the state from the first characters."""
+        reply = self._held = self._held.lstrip()
+        if found := _ANSWER.match(reply):
+            self._enter("answer", reply[found.end() :])
+        elif label := _LABEL.match(reply):
+            self._held = reply[label.end() :]
+        elif reply.startswith("<think>"):
+            self._enter("thinking", reply.removeprefix("<think>"))
+        elif _HELD_BACK.match(reply):
+            # Shorter, it may still become a JSON answer.
+            self._state = "held" if len(reply) >= _LOOKAHEAD_CHARS else "start"
+        elif reply and not _may_start_call(reply):
+            self._enter("plain", reply)
 
-    def _think(self) -> str:
-        thought, end, rest = self._held.partition(_THOUGHT_END)
+    def _reasoning(self) -> str:
+        reasoning, end, rest = self._held.partition(_REASONING_END)
         if end:
-            self._go("start", rest)
-            return thought
-        keep = len(_THOUGHT_END) - 1
+            self._enter("start", rest)
+            return reasoning
+        keep = len(_REASONING_END) - 1
         ready = self._held[:-keep]
         self._held = self._held[-keep:]
         return ready
 
     def _plain(self) -> str:
-        """Text up to a mark, and on from there once it is plain that no call begins."""
+        """Return text up to a mark, or beyond it once it cannot begin a call."""
         held, at = self._held, 0
         while mark := _CALL_MARK.search(held, at):
             at = mark.start()
             is_call = _CALL.match(held, at) is not None
             if is_call or len(held) - at < _LOOKAHEAD_CHARS:
                 self._is_after_text = is_call
-                self._go("held" if is_call else "plain", held[at:])
+                self._enter("held" if is_call else "plain", held[at:])
                 return held[:at]
             at += 1
         self._held = ""
         return held
 
     def _answer(self) -> str:
-        """The string of an answer, as far as no escape is torn."""
+        """Return the JSON string of an answer, up to an incomplete escape."""
         at = 0
         while at < len(self._held) and self._held[at] != '"':
             if self._held[at] != "\\":
@@ -258,15 +257,15 @@ class ReplyStreamParser:
                 break
             at = escape.end() if escape else at + 1
         ready, rest = self._held[:at], self._held[at:]
-        self._go("done" if rest.startswith('"') else "answer", rest)
+        self._enter("done" if rest.startswith('"') else "answer", rest)
         return _unescape(ready)
 
-    def _go(self, mode: ParserState, rest: str) -> None:
-        self._mode, self._held = mode, rest
+    def _enter(self, state: ParserState, rest: str) -> None:
+        self._state, self._held = state, rest
 
 
-def _may_start_call(said: str) -> bool:
-    plain = said.lower().replace("：", ":")
+def _may_start_call(reply: str) -> bool:
+    plain = reply.lower().replace("：", ":")
     return any(opening.startswith(plain) for opening in _OPENINGS)
 
 
@@ -277,5 +276,5 @@ def _unescape(ready: str) -> str:
 def _unescape_one(escape: str) -> str:
     try:
         return drop_half_surrogates(json.loads(f'"{escape}"'))
-    except ValueError:  # one that JSON does not know: a path of Windows, perhaps
+    except ValueError:  # an invalid escape, such as in a Windows path
         return escape

@@ -1,1 +1,1 @@
-"""Ways to turn texts into vectors, one module each."""
+"""Embedders: text to vector, one module for each backend."""

@@ -1,11 +1,11 @@
-"""The default embedder: our own encoder of requests and skills, in English and Chinese.
+"""Default embedder: a bundled ONNX bi-encoder for English and Chinese.
 
-It is two models in one space: one reads requests, and a thinner one documents, of which there are
-many and which say plainly what they are about. They share their words. The files come with the
-package `apexbridge-retriever`, and only those listed here are loaded: others give other vectors.
+Two models share one embedding space and one vocabulary: a query encoder, and a smaller document
+encoder, because documents are many and say plainly what they are about. The weights are in the
+package `apexbridge-retriever` and are verified by SHA-256: other weights give other vectors.
 
-Each text goes through its model alone (`onnx` says why), documents in turn and in two threads where
-there are several; a thread for one short text would take longer to wake than it saves.
+Texts are encoded one at a time (`onnx` says why), documents on two threads. One short text is
+encoded on the event loop: waking a thread would take longer.
 """
 
 import threading
@@ -38,24 +38,24 @@ DOCUMENT_MODEL_HASHES = {
     "tokenizer.json": "54e54ed9497356363d053e60289f33c8b2a0c02964e57a585ba5ecdc4a782e2d",
     "words.bin": "b768e4d7364a7edef82145b4d306903d6fa55fddd36764de3ddb66bbaa671224",
 }
-"""Every file that changes the vectors of documents; the embedder's id is made of them."""
+"""Files that determine document vectors; the embedder's id is a hash of these digests."""
 QUERY_MODEL_HASHES = {
     "requests_int8.onnx": "b3bf902e6f9bbf34a3661455c2733856a265b5ee24eb067cfea0b9caf870869d",
 }
-"""What reads requests: another one would find the same documents, and none is embedded anew."""
+"""Query encoder, which is not part of the id: a new one needs no re-indexing."""
 _MODEL_FILES: dict[TextKind, str] = {
     "document": "documents_int8.onnx",
     "query": "requests_int8.onnx",
 }
 _NAME = "apexbridge-retriever"
 _INLINE_CHARS = 40
-"""Characters that hold nobody up for long, so that they need no thread."""
+"""Texts up to this length are encoded on the event loop, without a noticeable delay."""
 _BATCH_SIZE = 8
-"""Texts in one call, after which one who no longer waits is let go."""
+"""Texts per call, after which a cancellation takes effect."""
 
 
 class DefaultEmbedder:
-    """Needs no server and no key; one object serves any number of callers."""
+    """Embedder without server or API key; one instance serves concurrent callers."""
 
     def __init__(self, threads: int = 2) -> None:
         self._threads = max(1, threads)
@@ -64,16 +64,16 @@ class DefaultEmbedder:
 
     @property
     def dimensions(self) -> int:
-        """The size of every vector."""
+        """Size of every vector."""
         return DIMENSIONS
 
     @property
     def id(self) -> str:
-        """Of the files as they should be: what differs from them is not loaded."""
+        """Hash of the expected files; files that differ are not loaded."""
         return f"{_NAME}:{combine_digests(DOCUMENT_MODEL_HASHES)}"
 
     async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
-        """Embed in order; the first call loads the model."""
+        """Embed texts in order; the first call loads the model."""
         out: Matrix = np.empty((len(texts), DIMENSIONS), np.float32)
         if not texts:
             return out
@@ -86,18 +86,18 @@ class DefaultEmbedder:
         return out
 
     async def close(self) -> None:
-        """Let go of the models."""
+        """Release the models."""
         self._encoders = {}
 
     async def _share(
         self, encoder: OnnxEncoder, texts: Sequence[str], kind: TextKind, out: Matrix
     ) -> None:
-        """Let each thread take the next few texts as soon as it is done with those before."""
+        """Distribute shards over threads: each takes the next shard when it is done with one."""
         parts = deque(_shards(len(texts), self._threads))
         failed = list[RetrievalError]()
 
         def work() -> None:
-            with suppress(IndexError):  # nothing is left to take
+            with suppress(IndexError):  # no shard is left
                 while not failed:
                     anyio.from_thread.check_cancelled()
                     part = parts.popleft()
@@ -134,7 +134,7 @@ class DefaultEmbedder:
 
 
 def _shards(count: int, threads: int) -> Iterator[slice]:
-    """Smaller ones towards the end, so that no thread waits long for another."""
+    """Yield shards, smaller ones towards the end, so that the threads finish together."""
     at = 0
     while at < count:
         size = max(1, min(_BATCH_SIZE, (count - at) // (2 * threads)))
@@ -143,7 +143,7 @@ def _shards(count: int, threads: int) -> Iterator[slice]:
 
 
 def _load_verified(folder: Path, model: str, name: str, beside: OnnxEncoder | None) -> OnnxEncoder:
-    """Only what is read is checked: what the other model brought along was, and its own is not."""
+    """Load a model after verifying its files; shared ones were verified with the first."""
     try:
         for file, digest in {**DOCUMENT_MODEL_HASHES, **QUERY_MODEL_HASHES}.items():
             if file == model or (beside is None and not file.endswith(".onnx")):

@@ -1,4 +1,4 @@
-"""Any model that the package `fastembed` knows, or one of its kind from a folder."""
+"""Embedder for models of the package `fastembed`, from the hub or from a local folder."""
 
 import threading
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ from apexbridge.retrieval.embedders.loader import (
 from apexbridge.retrieval.embedders.validation import normalized_rows, replace_surrogates
 
 _registry_lock = threading.Lock()
-"""fastembed keeps one list of models for the whole process."""
+"""fastembed has one process-wide model registry."""
 
 
 class _Model(Protocol):
@@ -30,7 +30,7 @@ class _Model(Protocol):
 
 
 class FastembedEmbedder:
-    """Loads from the hub, or from `folder` without asking anyone."""
+    """fastembed model, downloaded from the hub or loaded offline from `folder`."""
 
     def __init__(self, model: str, *, folder: Path | None = None) -> None:
         self._model = model
@@ -43,7 +43,7 @@ class FastembedEmbedder:
 
     @property
     def id(self) -> str:
-        """Names the model, and what is in the files of its folder."""
+        """Model name, and a hash of the files in its folder."""
         if not self._id and self._folder:
             files = (*self._folder.glob("*.onnx*"), *self._folder.glob("*.json"))
             self._id = f"{self._name}:{fingerprint(files)}"
@@ -51,18 +51,18 @@ class FastembedEmbedder:
 
     @property
     def dimensions(self) -> int:
-        """The size of every vector; 0 before the first answer."""
+        """Size of every vector; 0 before the first call."""
         return self._dimensions
 
     async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
-        """Embed in order, in a thread; the first call loads the model."""
+        """Embed texts on a worker thread; the first call loads the model."""
         if not texts:
             return np.zeros((0, self._dimensions), np.float32)
-        # A download can take minutes: whoever no longer waits for it is let go.
+        # A download can take minutes: a cancelled caller does not wait for it.
         return await to_thread.run_sync(self._embed, texts, kind, abandon_on_cancel=True)
 
     async def close(self) -> None:
-        """Let go of the model."""
+        """Release the model."""
         self._loaded = None
 
     def _embed(self, texts: Sequence[str], kind: TextKind) -> Matrix:
@@ -73,7 +73,7 @@ class FastembedEmbedder:
             self._loaded = model
         with embedder_errors("the model failed", self._name):
             embed = model.query_embed if kind == "query" else model.passage_embed
-            # One at a time: in a quantised model a row depends on what stands beside it.
+            # One text a call: dynamic quantization makes a row depend on its batch.
             rows = np.stack([np.asarray(row) for row in embed(said, batch_size=1)])
         checked = normalized_rows(rows, count=len(said), dimensions=self._dimensions, name=self.id)
         self._dimensions = checked.shape[1]
@@ -89,7 +89,7 @@ class FastembedEmbedder:
         return package.TextEmbedding(known, threads=1, specific_model_path=str(self._folder))
 
     def _registered(self, package: ModuleType, folder: Path) -> str:
-        """The name under which fastembed knows the model in the folder."""
+        """Register the model of the folder with fastembed and return its name there."""
         with _registry_lock:
             listed: list[dict[str, Any]] = package.TextEmbedding.list_supported_models()
             names = {str(model["model"]).lower() for model in listed}
@@ -104,7 +104,7 @@ class FastembedEmbedder:
                     pooling=parts.PoolingType.MEAN,
                     normalization=True,
                     sources=parts.ModelSource(hf=self._model),
-                    dim=1,  # asked for, but used by nothing that is called here
+                    dim=1,  # required, but not used by the calls made here
                     model_file=find_model(folder, name=self._name).name,
                 )
             return self.id

@@ -1,4 +1,4 @@
-"""Vectors from word hashes: no model, no meaning, always the same."""
+"""Feature hashing: deterministic word-hash vectors without a model, for tests and offline use."""
 
 import hashlib
 from collections import Counter
@@ -11,30 +11,30 @@ from apexbridge.retrieval.embedders.validation import replace_surrogates, word_t
 
 
 class HashEmbedder:
-    """Equal words are near, nothing is understood; Chinese counts by pairs of characters."""
+    """Bag-of-words hashing; Chinese counts by character bigrams. It has no semantics."""
 
     def __init__(self, dimensions: int = 64) -> None:
         self._dimensions = dimensions
 
     @property
     def id(self) -> str:
-        """Names the way of hashing."""
+        """Name of the hashing scheme."""
         return f"hash-{self._dimensions}"
 
     @property
     def dimensions(self) -> int:
-        """The size of every vector."""
+        """Size of every vector."""
         return self._dimensions
 
     async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
-        """Embed in one batch, in order."""
+        """Embed one batch, in order."""
         rows = np.zeros((len(texts), self._dimensions), np.float32)
         for row, text in zip(rows, texts, strict=True):
             self._fill(row, text)
         return rows
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources."""
 
     def _fill(self, row: Matrix, text: str) -> None:
         for word, count in Counter(word_tokens(replace_surrogates(text))).items():

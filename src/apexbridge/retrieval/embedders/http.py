@@ -1,4 +1,4 @@
-"""Vectors from a server that speaks OpenAI's `/embeddings`."""
+"""Embedder over HTTP: OpenAI-compatible `/embeddings`."""
 
 import base64
 import binascii
@@ -16,10 +16,10 @@ from apexbridge.retrieval.base import Matrix, TextKind
 from apexbridge.retrieval.embedders.validation import normalized_rows, replace_surrogates
 
 _MAX_CHARACTERS = 8_000
-"""More than fits the usual window of 8192 tokens is refused as a whole by most servers."""
+"""Longer texts exceed the usual window of 8192 tokens, for which servers refuse the batch."""
 _MAX_BODY_BYTES = 1024 * 1024
 _MAX_BODY_BYTES_PER_ROW = 256 * 1024
-"""Bytes for 8192 numbers written out in full."""
+"""Enough for 8192 floats in JSON."""
 
 
 class _EmbeddingRow(BaseModel):
@@ -32,9 +32,9 @@ class _EmbeddingsResponse(BaseModel):
 
 
 class HttpEmbedder:
-    """Posts to `{base_url}/embeddings`; the address is used as it is given.
+    """Client for `{base_url}/embeddings`; the URL is used as it is given.
 
-    One connection pool, made by the first call; it belongs to that call's event loop.
+    The first call creates the connection pool, which belongs to its event loop.
     """
 
     def __init__(  # noqa: PLR0913  # each is a setting
@@ -58,7 +58,7 @@ class HttpEmbedder:
 
     @property
     def id(self) -> str:
-        """Names the host and the model, and what else changes the vectors."""
+        """Host, model and whatever else changes the vectors."""
         parts = ["http", self._upstream.host, self._model]
         if self._asked_dimensions:
             parts.append(str(self._asked_dimensions))
@@ -69,7 +69,7 @@ class HttpEmbedder:
 
     @property
     def dimensions(self) -> int:
-        """The size of every vector; 0 before the first answer, unless it was asked for."""
+        """Size of every vector; 0 before the first response, unless it was requested."""
         return self._dimensions
 
     async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
@@ -136,5 +136,5 @@ class HttpEmbedder:
 
 
 def _truncated(text: str) -> str:
-    """What servers take: no half characters, no NUL, not too long, and not nothing."""
+    """Sanitize a text for servers: no lone surrogates, no NUL, not too long, not empty."""
     return replace_surrogates(text[:_MAX_CHARACTERS]).replace("\0", " ") or " "

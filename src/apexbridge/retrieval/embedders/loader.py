@@ -1,4 +1,4 @@
-"""What embedders that load a model share: its files, its packages, and what it raises."""
+"""Model loading: find and verify model files, import optional packages, wrap their errors."""
 
 import hashlib
 from collections.abc import Generator, Iterable, Mapping
@@ -13,10 +13,10 @@ _MAX_DETAIL = 300
 
 
 def find_model(folder: Path, *, name: str) -> Path:
-    """The one model in a folder.
+    """Find the one ONNX model in a folder.
 
     Raises:
-        EmbedderUnavailableError: If there is none, or several of which none is the obvious one.
+        EmbedderUnavailableError: If there is none, or the choice is ambiguous.
     """
     for usual in ("model_int8.onnx", "model.onnx"):
         if (folder / usual).is_file():
@@ -31,13 +31,13 @@ def find_model(folder: Path, *, name: str) -> Path:
 
 
 def fingerprint(files: Iterable[Path]) -> str:
-    """Twelve digits that change with any of the files that are there."""
+    """Hash the existing files to twelve hexadecimal digits."""
     there = sorted(path for path in files if path.is_file())
     return combine_digests({path.name: _sha256(path) for path in there})
 
 
 def combine_digests(digests: Mapping[str, str]) -> str:
-    """The same, of files whose digests are known, in the order they are given in."""
+    """Hash the names and digests of files, in the given order."""
     whole = hashlib.sha256()
     for name, digest in digests.items():
         whole.update(f"{name}\0{digest}\n".encode("utf-8", "surrogateescape"))
@@ -45,11 +45,11 @@ def combine_digests(digests: Mapping[str, str]) -> str:
 
 
 def verify_sha256(path: Path, digest: str) -> None:
-    """Read a file to its end to see that it is the one that was measured.
+    """Verify the SHA-256 of a file.
 
     Raises:
         OSError: If it cannot be read.
-        ValueError: If it is another.
+        ValueError: If the digest differs.
     """
     if _sha256(path) != digest:
         raise ValueError(f"{path.name} is not the file it should be")
@@ -61,19 +61,19 @@ def _sha256(path: Path) -> str:
 
 
 def import_optional(package: str, *, extra: str, name: str) -> ModuleType:
-    """Import a package that is not always there.
+    """Import the package of an optional extra.
 
     Raises:
-        EmbedderUnavailableError: Saying how to get it.
+        EmbedderUnavailableError: With the extra to install.
     """
     return import_required(package, install=f"'apexbridge[{extra}]'", name=name)
 
 
 def import_required(package: str, *, install: str, name: str) -> ModuleType:
-    """Import a package only now that it is needed.
+    """Import a package lazily.
 
     Raises:
-        EmbedderUnavailableError: Saying what to install.
+        EmbedderUnavailableError: With the package to install.
     """
     try:
         return import_module(package)
@@ -84,10 +84,10 @@ def import_required(package: str, *, install: str, name: str) -> ModuleType:
 
 @contextmanager
 def embedder_errors(what: str, name: str) -> Generator[None]:
-    """Make whatever a library raises an error that says what could not be done.
+    """Convert any exception of a library to an embedder error.
 
     Raises:
-        EmbedderUnavailableError: With the library's own words after ours.
+        EmbedderUnavailableError: With the library's message after ours.
     """
     try:
         yield

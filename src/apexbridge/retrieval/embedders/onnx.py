@@ -1,10 +1,9 @@
-"""An encoder from a folder: a model in ONNX and its tokenizer.
+"""ONNX embedder: a model and its tokenizer from a folder.
 
-Dynamic quantisation takes one scale for a whole batch, so that a row comes to depend on the texts
-beside it (cosines down to 0.99, with or without padding). Such models get one text a time, which on
-one thread is no slower; all others get batches of similar length. A model may also take many texts
-in turn itself: its `input_ids` are then those of all texts, one after the other, and `starts` tells
-where each begins.
+Dynamic quantization uses one scale for a whole batch, so that a row depends on the texts beside it
+(cosines down to 0.99, with or without padding). Such models get one text per call, which on one
+thread is no slower; others get batches of similar length. A model may also take packed sequences:
+`input_ids` are then those of all texts concatenated, and `starts` the offset of each.
 """
 
 import json
@@ -37,14 +36,14 @@ from apexbridge.retrieval.embedders.validation import (
 
 _BATCH_SIZE = 16
 _MAX_CHARS_PER_TOKEN = 64
-"""What lies beyond this many for each allowed token is not even tokenised."""
+"""Longer texts are truncated before tokenization, at this many characters for each token."""
 _PACKED_INPUTS = frozenset({"input_ids", "starts"})
 _KNOWN_INPUTS = frozenset({"attention_mask", "token_type_ids"}) | _PACKED_INPUTS
 _FLOAT_TYPES = frozenset({"tensor(float)", "tensor(float16)", "tensor(double)"})
 
 
 class EncoderConfig(BaseModel):
-    """How a model wants its texts: `embedder.json`, all of it optional."""
+    """Encoder options from `embedder.json`, all optional."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -56,7 +55,7 @@ class EncoderConfig(BaseModel):
 
 
 class _TensorInfo(Protocol):
-    """An input or output that a model declares."""
+    """Declared input or output of a model."""
 
     @property
     def name(self) -> str: ...
@@ -90,7 +89,7 @@ class _Tokenizer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxEncoder:
-    """A loaded model; safe in several threads at once."""
+    """Loaded ONNX session with its tokenizer; thread-safe."""
 
     session: _Session
     tokenizer: _Tokenizer
@@ -101,7 +100,7 @@ class OnnxEncoder:
     takes_one: bool
 
     def tokens(self, text: str, kind: TextKind) -> list[int]:
-        """Cut a text down to its token ids, the special ones among them."""
+        """Tokenize and truncate a text, with special tokens."""
         recipe, is_query = self.recipe, kind == "query"
         limit = recipe.max_query_tokens if is_query else recipe.max_document_tokens
         prefix = recipe.query_prefix if is_query else recipe.document_prefix
@@ -110,16 +109,16 @@ class OnnxEncoder:
             said = segment_chinese(said, self.words)
         encoding = self.tokenizer.encode(said, add_special_tokens=False)
         encoding.truncate(max(1, limit - self.tokenizer.num_special_tokens_to_add(False)))
-        # A tokenizer without special tokens makes nothing of an empty text.
+        # A tokenizer without special tokens gives no token for an empty text.
         return self.tokenizer.post_process(encoding).ids or [0]
 
     def rows(self, texts: Sequence[list[int]]) -> NDArray[np.floating]:
-        """One vector for each."""
+        """Run the model: one vector for each text."""
         if frozenset(self.inputs) == _PACKED_INPUTS:
             return self._in_turn(texts)
         if self.takes_one and len(texts) > 1:
             return np.concatenate([self.rows([text]) for text in texts])
-        if set(self.inputs) == {"input_ids"}:  # then each comes alone, and nothing is padded
+        if set(self.inputs) == {"input_ids"}:  # single texts, without padding
             feed = {"input_ids": np.array(texts, self.inputs["input_ids"])}
             return self._pooled(feed, np.ones((1, len(texts[0])), np.int64))
         longest = max(map(len, texts))
@@ -140,7 +139,7 @@ class OnnxEncoder:
         self, feed: Mapping[str, NDArray[np.integer]], mask: NDArray[np.int64]
     ) -> NDArray[np.floating]:
         found = self.session.run([self.output.name], feed)[0].astype(np.float32, copy=False)
-        if found.ndim != 3:  # already one vector a text
+        if found.ndim != 3:  # pooled by the model
             return found
         if self.recipe.pooling == "cls":
             return found[:, 0]
@@ -148,9 +147,9 @@ class OnnxEncoder:
 
 
 class OnnxEmbedder:
-    """Reads `model_int8.onnx`, `model.onnx` or the only `*.onnx`, and `tokenizer.json`.
+    """Embedder from a folder: `tokenizer.json` and `model_int8.onnx`, `model.onnx` or one `*.onnx`.
 
-    Beside them may lie `cjk.json`, the Chinese words the model knows, and `embedder.json`.
+    Optional files: `cjk.json`, the Chinese vocabulary, and `embedder.json`.
     """
 
     def __init__(self, folder: Path, *, threads: int = 1) -> None:
@@ -164,7 +163,7 @@ class OnnxEmbedder:
 
     @property
     def id(self) -> str:
-        """Names the folder and all that is in its files.
+        """Folder name and a hash of the files.
 
         Raises:
             EmbedderUnavailableError: If they cannot be read.
@@ -173,18 +172,18 @@ class OnnxEmbedder:
             model = find_model(self._folder, name=self._name)
             with embedder_errors(f"{self._folder} cannot be read", self._name):
                 beside = ("tokenizer.json", "cjk.json", "embedder.json")
-                # Large weights lie in files of their own, named after the model's.
+                # Large weights are in external data files, named after the model's.
                 files = {*self._folder.glob(f"{model.name}*"), *map(self._folder.joinpath, beside)}
                 self._id = f"{self._name}:{fingerprint(files)}"
         return self._id
 
     @property
     def dimensions(self) -> int:
-        """The size of every vector; 0 before the model is loaded."""
+        """Size of every vector; 0 before the model is loaded."""
         return self._dimensions
 
     async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
-        """Embed in order, in a thread; the first call loads the model."""
+        """Embed texts on a worker thread; the first call loads the model."""
         if not texts:
             return np.zeros((0, self._dimensions), np.float32)
         encoder, tokens = await to_thread.run_sync(self._prepare, texts, kind)
@@ -192,14 +191,14 @@ class OnnxEmbedder:
         found: dict[int, Matrix] = {}
         for start in range(
             0, len(order), _BATCH_SIZE
-        ):  # each a thread of its own: can be cancelled
+        ):  # a thread call for each batch, so that a cancellation takes effect between them
             part = order[start : start + _BATCH_SIZE]
             rows = await to_thread.run_sync(self._rows, encoder, [tokens[at] for at in part])
             found.update(zip(part, rows, strict=True))
         return np.stack([found[at] for at in range(len(texts))])
 
     async def close(self) -> None:
-        """Let go of the model."""
+        """Release the model."""
         self._encoder = None
 
     def _prepare(self, texts: Sequence[str], kind: TextKind) -> tuple[OnnxEncoder, list[list[int]]]:
@@ -223,12 +222,12 @@ class OnnxEmbedder:
 def load_encoder(
     folder: Path, threads: int, name: str, *, model: str = "", beside: OnnxEncoder | None = None
 ) -> OnnxEncoder:
-    """Load the model in a folder, or the one of this name, and all that lies beside it.
+    """Load a model and its tokenizer from a folder.
 
-    What another encoder of the same folder has read already need not be read again.
+    The tokenizer of another encoder of the same folder (`beside`) is shared.
 
     Raises:
-        EmbedderUnavailableError: If a file or a package is missing or broken.
+        EmbedderUnavailableError: If a file or package is missing or broken.
     """
     path = folder / model if model else find_model(folder, name=name)
     runtime = import_optional("onnxruntime", extra="onnx", name=name)
@@ -236,7 +235,7 @@ def load_encoder(
     with embedder_errors(f"{path} cannot be loaded", name):
         options = runtime.SessionOptions()
         options.intra_op_num_threads = threads
-        options.log_severity_level = 4  # what goes wrong is raised; nothing is to be printed
+        options.log_severity_level = 4  # errors are raised; onnxruntime must not log to stderr
         session: _Session = runtime.InferenceSession(
             str(path), options, providers=["CPUExecutionProvider"]
         )
@@ -254,7 +253,7 @@ def load_encoder(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TextPipeline:
-    """How texts become tokens, whatever model they are for."""
+    """Tokenizer, options and vocabulary, independent of the model."""
 
     tokenizer: _Tokenizer
     recipe: EncoderConfig
@@ -301,7 +300,7 @@ def _inputs(session: _Session) -> Mapping[str, type[np.integer]]:
 
 def _output(session: _Session, recipe: EncoderConfig) -> _TensorInfo:
     floats = [slot for slot in session.get_outputs() if slot.type in _FLOAT_TYPES]
-    # What a pooler puts out was never trained to stand for a sentence.
+    # A pooler's output was not trained as a sentence embedding.
     flat = [slot for slot in floats if len(slot.shape) == 2 and slot.name != "pooler_output"]
     deep = [slot for slot in floats if len(slot.shape) == 3]
     fitting = {"auto": flat + deep, "none": flat, "mean": deep, "cls": deep}[recipe.pooling]

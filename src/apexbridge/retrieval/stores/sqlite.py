@@ -1,8 +1,8 @@
-"""Entries in one SQLite file, shared by threads, processes and embedders.
+"""SQLite vector store: one file for threads, processes and embedders.
 
-Each write raises its embedder's sequence in the same transaction, and a delete leaves a tombstone,
-so that `changes` reads only what is new. An `epoch` names one run of that sequence: where it
-differs from the one seen last, all is read again.
+Each write increments its embedder's sequence number in the same transaction, and a delete leaves a
+tombstone, so that `changes` reads only new rows. An `epoch` identifies one run of the sequence: if
+it differs from the last one seen, everything is read again.
 """
 
 import logging
@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 _VERSION = 1
 _MAX_TOMBSTONES = 10_000
 _CHUNK_ENTRIES = 250
-"""Entries told at once: some 1 MB, so that little is left over by loading."""
+"""Entries per chunk of `changes`: about 1 MB, to keep peak memory low."""
 _COLUMNS = ", ".join(PackedEntry._fields)
 _PLACEHOLDERS = ", ".join("?" * (len(PackedEntry._fields) + 2))
 _SCHEMA = (
@@ -54,13 +54,13 @@ _SCHEMA = (
 
 
 _RowPosition = tuple[int, int]
-"""Of a row: the sequence of its write, and its number."""
+"""Sequence number of a row's write, and its rowid."""
 _LAST_ROW = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cursor:
-    """How far `changes` has told."""
+    """Position up to which `changes` has returned rows."""
 
     epoch: str
     entry: _RowPosition = (0, 0)
@@ -68,7 +68,7 @@ class _Cursor:
 
 
 class SqliteStore:
-    """Keeps one embedder's entries in a file; opened by the first call, closed by `close`."""
+    """Vector store in an SQLite file, which the first call opens."""
 
     def __init__(
         self,
@@ -94,43 +94,43 @@ class SqliteStore:
 
     @property
     def was_broken(self) -> bool:
-        """Whether this object found a file that could not be read, and set it aside."""
+        """Whether a corrupt file was found and moved aside."""
         return self._file.was_broken
 
     @property
     def embedder_id(self) -> str:
-        """Whose entries these are."""
+        """Id of the embedder whose entries these are."""
         return self._embedder
 
     async def others(self) -> Sequence[str]:
-        """The embedders that have entries here, the last used first."""
+        """Ids of other embedders with entries here, the most recently used first."""
         return await self._run(self._others)
 
     async def fingerprints(self) -> Mapping[str, str]:
-        """Say what is stored; entries that are plainly damaged are not."""
+        """Return the fingerprint of each stored skill, without obviously corrupt entries."""
         return await self._run(self._fingerprints)
 
     async def upsert(self, entries: Sequence[IndexEntry]) -> None:
-        """Add or replace, in one transaction."""
+        """Insert or replace entries, in one transaction."""
         if entries:
             await self._run(lambda connection: self._upsert(connection, entries))
 
     async def delete(self, names: Sequence[str]) -> None:
-        """Forget, in one transaction."""
+        """Delete entries, in one transaction."""
         if names:
             await self._run(lambda connection: self._delete(connection, names))
 
     async def changes(self) -> StoreChanges:
-        """What anyone changed since the last call; the entries' arrays cannot be written to."""
+        """Return what any process changed since the last call; its arrays are read-only."""
         return await self._run(self._changes)
 
     def has_changed(self) -> bool:
-        """Whether `changes` may have something to tell; never waits, so any thread may ask."""
+        """Say whether `changes` may return something; never blocks, on any thread."""
         version = self._file.glance(_data_version)
         return self._has_more or version != self._seen_version
 
     async def nearest(self, vector: Matrix, *, text: str, limit: int) -> Sequence[Neighbour]:
-        """Compare every entry; there is no word index."""
+        """Search exhaustively; there is no full-text index."""
 
         def work(connection: sqlite3.Connection) -> Sequence[Neighbour]:
             entries, _ = _unpack_rows(self._rows(connection))
@@ -139,15 +139,15 @@ class SqliteStore:
         return await self._run(work)
 
     async def check(self) -> Sequence[str]:
-        """Read the whole file, and every entry of this embedder."""
+        """Run the integrity check, and verify every entry of this embedder."""
         return await self._run(self._check)
 
     async def forget_others(self) -> int:
-        """Drop other embedders' entries but the last used's; how many embedders were dropped."""
+        """Delete the entries of other embedders but the last used one; return their number."""
         return await self._run(self._forget_others)
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._file.close)
 
@@ -155,7 +155,7 @@ class SqliteStore:
         return await anyio.to_thread.run_sync(self._file.use, work)
 
     def _register(self, connection: sqlite3.Connection) -> None:
-        """Note which embedder was used last, without a write where it was this one already."""
+        """Record this embedder as the last used one; no write if it is already."""
         self._seen, self._has_more = None, True
         last = connection.execute("SELECT embedder FROM embedders ORDER BY used DESC").fetchone()
         if last and last[0] == self._embedder:
@@ -222,7 +222,7 @@ class SqliteStore:
         self._has_more = True
 
     def _next(self, connection: sqlite3.Connection) -> int:
-        """Raise the sequence; an embedder that is new here, or was forgotten, begins an epoch."""
+        """Increment the sequence; a new embedder begins an epoch."""
         connection.execute(
             "INSERT INTO embedders (embedder, epoch, sequence, used) VALUES (?, ?, 1, 0)"
             " ON CONFLICT (embedder) DO UPDATE SET sequence = sequence + 1",
@@ -251,7 +251,7 @@ class SqliteStore:
             ).fetchall()
         entries, damaged = _unpack_rows(rows)
         self._drop(connection, damaged)
-        # A write raises the sequence, so that what others change between two parts comes later.
+        # A concurrent write gets a higher sequence number, so that a later chunk has it.
         self._has_more = len(rows) == _CHUNK_ENTRIES
         last = (rows[-1][0], rows[-1][1]) if self._has_more else (sequence, _LAST_ROW)
         self._seen = _Cursor(epoch=epoch, entry=last, gone=sequence)
@@ -262,7 +262,7 @@ class SqliteStore:
     def _rows(
         self, connection: sqlite3.Connection, *, after: _RowPosition = (0, 0), limit: int = -1
     ) -> list[tuple[Any, ...]]:
-        """Rows in the order of their writing, each begun by its place."""
+        """Read rows in the order of writes, with their positions."""
         return connection.execute(
             f"SELECT sequence, rowid, {_COLUMNS} FROM entries"  # noqa: S608
             " WHERE embedder = ? AND (sequence, rowid) > (?, ?) ORDER BY sequence, rowid LIMIT ?",
@@ -270,7 +270,7 @@ class SqliteStore:
         ).fetchall()
 
     def _drop(self, connection: sqlite3.Connection, damaged: Sequence[_RowPosition]) -> None:
-        """Remove damaged entries, so that whoever looks for what is missing makes them anew."""
+        """Delete corrupt entries, so that the next sync re-creates them."""
         if not damaged:
             return
         _log.warning("%s: %d damaged entries are dropped", self._path, len(damaged))
@@ -302,19 +302,19 @@ class SqliteStore:
                 statement = f"DELETE FROM {table} WHERE embedder = ?"  # noqa: S608
                 connection.executemany(statement, forgotten)
         if forgotten:
-            # As a script: `execute` would take one step, and this frees one page in each.
+            # executescript, because `execute` runs one step, and each step frees one page.
             connection.executescript("PRAGMA incremental_vacuum")
         return len(forgotten)
 
 
 def _unpack_rows(rows: Sequence[tuple[Any, ...]]) -> tuple[list[IndexEntry], list[_RowPosition]]:
-    """The entries, and where the damaged ones among them lie."""
+    """Deserialize rows; return the entries, and the positions of corrupt ones."""
     read = [((row[0], row[1]), unpack_entry(PackedEntry(*row[2:]))) for row in rows]
     entries = [entry for _, entry in read if entry is not None]
     return entries, [place for place, entry in read if entry is None]
 
 
 def _data_version(connection: sqlite3.Connection) -> int:
-    """A number that another connection's commit changes; microseconds, whatever the size."""
+    """Return `PRAGMA data_version`, which changes with commits of other connections."""
     version: int = connection.execute("PRAGMA data_version").fetchone()[0]
     return version

@@ -1,8 +1,8 @@
-"""One SQLite file that is found sound or begun anew, whoever else uses, moves or removes it.
+"""SQLite connection with recovery: a corrupt or foreign file is moved aside and a new one begun.
 
-The write-ahead log lets others read while one writes; `synchronous=FULL` syncs it at every commit,
-for with NORMAL a power cut could take back a write that had returned. Opening looks at the header
-alone, for a full check reads the whole file; damage found later leads to the same setting aside.
+WAL mode lets others read during a write; `synchronous=FULL` syncs it at every commit, because with
+NORMAL a power failure could undo a completed write. Opening checks the header only, as a full check
+reads the whole file; corruption found later is handled alike.
 """
 
 import contextlib
@@ -22,24 +22,24 @@ _log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 _APPLICATION_ID = 0x41504558
-"""Marks the file as ours ("APEX"): another program's database is set aside, never changed."""
+"""Application id "APEX": another program's database is moved aside, never changed."""
 _PAGE_BYTES = 8192
-"""A usual entry is some 10 KB: larger pages than SQLite's own load a third faster."""
+"""An entry is about 10 KB: larger pages than the default load a third faster."""
 _WAL_BYTES = 16 * 1024 * 1024
 _MAX_ATTEMPTS = 3
 _SUFFIXES = ("-wal", "-shm", "")
-"""The log goes first: left beside a new file, it would be played into it."""
+"""The WAL first: left beside a new file, it would be replayed into it."""
 
 
 class _ForeignError(sqlite3.DatabaseError):
-    """A sound database that is not ours lies in our place."""
+    """A valid database of another application."""
 
 
 class SqliteConnection:
-    """Lends one connection to one thread at a time; opened by the first use.
+    """One connection, used by one thread at a time; opened lazily.
 
-    `schema` is what a new file holds; a file of ours with another `version` is begun anew.
-    `on_open` is called with each new connection, also after someone replaced the file.
+    `schema` creates a new file; a file with another `version` is replaced. `on_open` is called with
+    each new connection, also after another process replaced the file.
     """
 
     def __init__(
@@ -63,16 +63,16 @@ class SqliteConnection:
         self.was_broken = False
 
     def use(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        """Do work in the file that lies at the path; it may be done again from its start.
+        """Run work on the current file; it may be repeated from its start.
 
         Raises:
-            StorageError: If the disk refuses, or another process keeps the file locked.
+            StorageError: If an I/O error occurs, or another process holds the lock.
         """
         with self._lock:
             for left in reversed(range(_MAX_ATTEMPTS)):
                 try:
                     answer = work(self._connected())
-                    # Someone may have set the file aside meanwhile: what went there is lost.
+                    # Another process may have moved the file aside, and the write with it.
                     if self._is_in_place():
                         return answer
                 except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -84,7 +84,7 @@ class SqliteConnection:
             raise StorageError("it is being replaced again and again", path=self._path)
 
     def glance(self, look: Callable[[sqlite3.Connection], Result]) -> Result | None:
-        """Look at once, without waiting for a lock or opening; None where that cannot be."""
+        """Run a query without waiting for a lock or opening the file; None if it would."""
         if not self._lock.acquire(blocking=False):
             return None
         try:
@@ -97,7 +97,7 @@ class SqliteConnection:
             self._lock.release()
 
     def close(self) -> None:
-        """Let go of the file for good; may be called twice."""
+        """Close the connection for good; may be called twice."""
         with self._lock:
             self._is_closed = True
             self._let_go()
@@ -118,7 +118,7 @@ class SqliteConnection:
             with folder_lock(self._path.parent):
                 return self._open()
         except BaseException:
-            self._let_go()  # what is half open must not be taken for open by the next call
+            self._let_go()  # a half-open connection must not be reused
             raise
 
     def _open(self) -> sqlite3.Connection:
@@ -140,7 +140,7 @@ class SqliteConnection:
             isolation_level=None,
             check_same_thread=False,
         )
-        # Damaged bytes in a name must reach its checksum and not fail on the way.
+        # Corrupt bytes in a name must reach the checksum and not fail to decode.
         connection.text_factory = _decode_leniently
         self._connection = connection
         self._opened = self._identity()
@@ -152,7 +152,7 @@ class SqliteConnection:
             raise _ForeignError("it is the database of another program")
         connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute("PRAGMA cell_size_check = ON")  # damage shows when a page is first read
+        connection.execute("PRAGMA cell_size_check = ON")  # to find corruption early
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
@@ -195,7 +195,7 @@ class SqliteConnection:
     def _let_go(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(sqlite3.Error):  # a damaged log cannot be put into the file
+            with contextlib.suppress(sqlite3.Error):  # a corrupt WAL cannot be checkpointed
                 connection.close()
 
 
@@ -203,7 +203,7 @@ class SqliteConnection:
 def transaction(
     connection: sqlite3.Connection, kind: Literal["IMMEDIATE", "DEFERRED"] = "IMMEDIATE"
 ) -> Generator[None]:
-    """All of it or nothing; `DEFERRED` for reading one moment's state."""
+    """Run a transaction; `DEFERRED` for a consistent read."""
     connection.execute(f"BEGIN {kind}")
     try:
         yield
@@ -214,7 +214,7 @@ def transaction(
 
 
 def _header(connection: sqlite3.Connection) -> tuple[int, int, int]:
-    """The file's application, schema version and number of tables."""
+    """Return application id, schema version and number of tables."""
     application: int = connection.execute("PRAGMA application_id").fetchone()[0]
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -222,14 +222,14 @@ def _header(connection: sqlite3.Connection) -> tuple[int, int, int]:
 
 
 def _is_corrupt(error: Exception) -> bool:
-    # The statements are fixed, so that an error in one means that the schema is not as written,
-    # and only damaged bytes of a schema can fail to decode on their way into an error's words.
+    # The statements are constant: an error in one means that the schema is not ours,
+    # and only corrupt schema bytes fail to decode in an error message.
     codes = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
     return isinstance(error, (_ForeignError, UnicodeDecodeError)) or _error_code(error) in codes
 
 
 def _error_code(error: Exception) -> int:
-    """SQLite's own code; errors of Python's module have none."""
+    """Return SQLite's error code; errors of the Python module have none."""
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK)
     return code & 0xFF
 

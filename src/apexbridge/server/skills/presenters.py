@@ -107,7 +107,7 @@ async def present_skill(runtime: Runtime, skill: Skill) -> SkillSchema:
             skill=skill,
             state="disabled" if is_off else "enabled",
             is_pinned=skill.name in runtime.states.pinned(),
-            verdict=runtime.manager.scan_results.get(mark.sha256) if mark else None,
+            scan=runtime.manager.scan_results.get(mark.sha256) if mark else None,
         )
         return _present(runtime, kept)
 
@@ -151,7 +151,7 @@ def _present(runtime: Runtime, kept: ListedSkill) -> SkillSchema:
         files=mark.files if mark else 0,
         sha256=sha256,
         version=skill.manifest.version or "",
-        findings=_finding_counts(kept.verdict),
+        findings=_finding_counts(kept.scan),
         has_script=has_script(skill),
         user_invocable=skill.manifest.user_invocable,
         model_invocable=not skill.manifest.disable_model_invocation,

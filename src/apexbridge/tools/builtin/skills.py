@@ -112,7 +112,7 @@ class SkillSearchTool(TypedTool[SearchArguments]):
             skill = winner(hit.name)
             if skill is None or not _is_model_invocable(skill, self._is_forbidden):
                 continue
-            state = " (asleep until its files are touched)" if activation.is_asleep(skill) else ""
+            state = " (asleep until its files are touched)" if activation.is_inactive(skill) else ""
             text = truncate_text(to_single_line(skill.summary), 600)
             lines.append(f"- {skill.name} ({hit.score:.2f}){state}: {text}")
             names.append(skill.name)

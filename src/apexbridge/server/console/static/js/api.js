@@ -1,8 +1,8 @@
-/* Talking to the server: JSON both ways, and every refusal as an error with a hint. */
+/* HTTP client: JSON both ways, and every error response as an exception with a hint. */
 
 import { t, tag } from "./i18n.js";
 
-/** A refusal, in the server's words. */
+/** Error response of the server. */
 export class ApiError extends Error {
   constructor({ status, message, hint = "", code = "", body = null }) {
     super(message);
@@ -12,12 +12,12 @@ export class ApiError extends Error {
 
 const listeners = new Set();
 
-/** Be told when the server no longer knows who we are. */
+/** Register a callback for an expired session. */
 export function onSignedOut(listener) {
   listeners.add(listener);
 }
 
-/** Send a request and give the reply as it is. */
+/** Send a request and return the raw response. */
 export async function send(method, path, { query, body, form, headers, signal } = {}) {
   const options = { method, signal, credentials: "same-origin", cache: "no-store", redirect: "error" };
   options.headers = { "Accept-Language": tag(), ...headers };
@@ -58,5 +58,5 @@ export const post = async (path, options) => parsed(await send("POST", path, opt
 export const patch = async (path, options) => parsed(await send("PATCH", path, options));
 export const remove = async (path, options) => parsed(await send("DELETE", path, options));
 
-/** A part of an address. */
+/** Encode a path segment. */
 export const part = encodeURIComponent;

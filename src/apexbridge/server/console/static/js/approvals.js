@@ -1,19 +1,19 @@
-/* Approvals: every question that waits, with the time that is left for it. */
+/* Approvals screen: all pending approvals, each with its countdown. */
 
 import { h, put } from "./dom.js";
 import { t } from "./i18n.js";
 import { address } from "./router.js";
-import { screenHead } from "./split.js";
-import { empty, fetched } from "./states.js";
-import { question } from "./question.js";
-import { pendingApprovals, refreshApprovals, watchApprovals } from "./waiting.js";
+import { screenHead } from "./split_view.js";
+import { empty, fetched } from "./placeholders.js";
+import { question } from "./approval_card.js";
+import { pendingApprovals, refreshApprovals, watchApprovals } from "./pending_approvals.js";
 
 export function open(place) {
   const list = h("div.questions", { "aria-live": "polite" });
   const shown = new Map();
   put(place, h("div.page", screenHead(t("screen.approvals")), h("p.quiet", t("approvals.about")), list));
 
-  /** What is already shown stays as it is, so that nobody's finger slips. */
+  /** Cards already shown keep their place, so that nobody clicks the wrong button. */
   function draw() {
     const pending = pendingApprovals();
     for (const each of pending) if (!shown.has(each.id)) shown.set(each.id, view(each));

@@ -1,22 +1,22 @@
-/* Chat: what is said and done, as it happens, and earlier conversations to go on with. */
+/* Chat screen: the streamed conversation, and the list of earlier sessions. */
 
 import { h, put } from "./dom.js";
 import { t } from "./i18n.js";
 import { icon } from "./icons.js";
 import { address, go } from "./router.js";
-import { empty, fetched } from "./states.js";
+import { empty, fetched } from "./placeholders.js";
 import { composer } from "./chat_composer.js";
 import { sessionList } from "./chat_sessions.js";
 import { turnView } from "./chat_turn.js";
 import { Conversation, newId } from "./conversation.js";
 
-const NEAR = 80; // so close to the end one wants to see what comes
+const NEAR = 80; // px from the end within which new content scrolls into view
 const WIDE = "(min-width: 900px)";
 
 /* They go on while another screen is open. */
 const known = new Map();
 
-/** Whoever comes next has nothing to do with what was said before. */
+/** Forget all conversations on sign-out. */
 export function forgetAll() {
   for (const conversation of known.values()) conversation.stop();
   known.clear();
@@ -54,7 +54,7 @@ class ChatScreen {
     );
   }
 
-  /** Show the conversation that the address names, or a new one. */
+  /** Show the conversation of the route, or a new one. */
   update(route) {
     const id = route.rest[0] && route.rest[0] !== "new" ? route.rest[0] : "";
     this.sessions.mark(id);

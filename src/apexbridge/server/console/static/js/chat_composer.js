@@ -1,4 +1,4 @@
-/* Where one writes: Ctrl+Enter sends, a button stops. */
+/* Message composer: Ctrl+Enter sends, a button stops. */
 
 import { h, put } from "./dom.js";
 import { t } from "./i18n.js";

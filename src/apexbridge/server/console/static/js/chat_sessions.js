@@ -1,13 +1,13 @@
-/* Conversations that can be taken up again. */
+/* Session list of the chat screen. */
 
 import { get, part, remove } from "./api.js";
 import { h } from "./dom.js";
 import { when } from "./format.js";
 import { t } from "./i18n.js";
-import { arrows } from "./keys.js";
-import { pictureButton } from "./parts.js";
+import { arrows } from "./keyboard.js";
+import { pictureButton } from "./components.js";
 import { address } from "./router.js";
-import { empty, fetched } from "./states.js";
+import { empty, fetched } from "./placeholders.js";
 import { toastError } from "./toast.js";
 
 export function sessionList({ removed }) {
@@ -27,7 +27,7 @@ export function sessionList({ removed }) {
 
   function line(session) {
     const title = session.title || t("chat.untitled");
-    const forget = pictureButton("trash", t("chat.forget", { title }), () => drop(session), "on-hover");
+    const forget = pictureButton("trash", t("chat.delete", { title }), () => drop(session), "on-hover");
     const current = session.id === marked ? { "aria-current": "true" } : {};
     const link = h(
       "a.list-item",

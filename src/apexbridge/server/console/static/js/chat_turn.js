@@ -1,12 +1,12 @@
-/* One answer: its pieces in the order they came, and what it took. */
+/* One assistant turn: its parts in order, and its usage. */
 
 import { h, put } from "./dom.js";
 import { many, number, percent } from "./format.js";
 import { t, tOf } from "./i18n.js";
 import { icon } from "./icons.js";
 import { address } from "./router.js";
-import { problem } from "./states.js";
-import { pieceView } from "./chat_pieces.js";
+import { problem } from "./placeholders.js";
+import { pieceView } from "./chat_parts.js";
 
 const FITS = ["offered", "known"];
 
@@ -45,7 +45,7 @@ function footer(turn) {
   ];
 }
 
-/** What it cost, and which skills the search brought up. */
+/** Usage, and the skill candidates of the search. */
 function found(turn) {
   const facts = [];
   if (turn.trace) facts.push(many("count.rounds", turn.trace.rounds));
@@ -57,13 +57,13 @@ function found(turn) {
   if (!candidates.length) return facts.length || why ? line : null;
   const chips = candidates.slice(0, 5).map(chip);
   const given = { count: many("count.skills", candidates.length), sure: percent(turn.trace.confidence) };
-  const title = t(!candidates.some((each) => FITS.includes(each.fate)) ? "chat.unfit" : "chat.found", given);
+  const title = t(!candidates.some((each) => FITS.includes(each.outcome)) ? "chat.unfit" : "chat.found", given);
   return [line, h("details.found", h("summary", title), h("div.chips", chips))];
 }
 
 function chip(candidate) {
-  const { name, score, fate } = candidate;
-  const words = tOf("fate", fate);
-  const given = { href: address("skills", name), class: `fate-${fate}` };
+  const { name, score, outcome } = candidate;
+  const words = tOf("candidate", outcome);
+  const given = { href: address("skills", name), class: `candidate-${outcome}` };
   return h("a.chip", given, h("b", name), percent(score), h("i", words));
 }

@@ -1,11 +1,11 @@
-/* A conversation as it stands: what was said, what is being done, and how it goes on. */
+/* Conversation model: messages, the running turn, and sending. */
 
 import { get, part, send } from "./api.js";
 import { t } from "./i18n.js";
 import { events } from "./stream.js";
 import { happened } from "./turn_events.js";
 import { entriesOf, newTurn } from "./history.js";
-import { learn, nameOf, ownName } from "./who.js";
+import { learn, nameOf, ownName } from "./caller.js";
 
 const MODEL = "apexbridge";
 
@@ -19,13 +19,13 @@ export class Conversation {
     Object.assign(this, { id, entries: [], running: null, changed: () => {}, settled: () => {} });
   }
 
-  /** Take up what was said before. */
+  /** Load the stored messages. */
   async load(signal) {
     const kept = await get(`/v1/sessions/${part(this.id)}`, { signal });
     this.entries = entriesOf(kept.messages);
   }
 
-  /** Those of other callers can be read, and not gone on with. */
+  /** Sessions of other callers are read-only. */
   get isOwn() {
     return nameOf(this.id) !== "";
   }
@@ -38,7 +38,7 @@ export class Conversation {
     this.running?.abort();
   }
 
-  /** Say something and take the answer as it comes. */
+  /** Send a message and stream the response. */
   async say(text) {
     const turn = newTurn();
     this.entries.push({ role: "user", text }, turn);
@@ -78,14 +78,14 @@ export class Conversation {
     }
   }
 
-  /** The server tells the whole name of a conversation with each event. */
+  /** Every event carries the full session id. */
   #learn(told) {
     if (!told || told === this.id || !told.endsWith(`:${nameOf(this.id)}`)) return;
     learn(told);
     this.id = told;
   }
 
-  /** Which skills were found for it; a turn without a record is shown without. */
+  /** Fetch the skill candidates; a turn without a trace is shown without. */
   async #explain(turn) {
     if (!turn.id) return;
     turn.trace = await get(`/v1/turns/${part(turn.id)}`).catch(() => null);
@@ -93,12 +93,12 @@ export class Conversation {
   }
 }
 
-/** A connection that breaks off is told in the browser's words, which help nobody. */
+/** Replace the browser's message of a network error, which helps nobody. */
 function told(error) {
   return error instanceof TypeError ? new Error(t("chat.cut")) : error;
 }
 
-/** What a stopped turn was still doing is not going on. */
+/** Mark the running parts of a stopped turn as stopped. */
 function settleParts(turn) {
   for (const piece of turn.parts) {
     if (piece.kind === "tool" && piece.state === "running") piece.state = "stopped";

@@ -1,10 +1,10 @@
-/* A window over the page; Escape closes it, and the focus returns to where it was. */
+/* Modal dialog; Escape closes it, and the focus returns to where it was. */
 
 import { h } from "./dom.js";
 import { t } from "./i18n.js";
-import { pictureButton } from "./parts.js";
+import { pictureButton } from "./components.js";
 
-/** Opens at once; give the content and what to do when it is closed. */
+/** Open a dialog with the given content and close callback. */
 export function dialog(title, content, { closed = () => {}, wide = false } = {}) {
   const before = document.activeElement;
   const box = h(

@@ -1,13 +1,13 @@
-/* Doctor: what works here, what was chosen by whom, and what was changed. */
+/* Doctor screen: diagnostics, settings and the audit log. */
 
 import { get } from "./api.js";
 import { h, put } from "./dom.js";
 import { number, visible, whenExactly } from "./format.js";
 import { t, tOf } from "./i18n.js";
 import { icon } from "./icons.js";
-import { badge, searchField, table } from "./parts.js";
-import { screenHead } from "./split.js";
-import { empty, fetched } from "./states.js";
+import { badge, searchField, table } from "./components.js";
+import { screenHead } from "./split_view.js";
+import { empty, fetched } from "./placeholders.js";
 import { tabs } from "./tabs.js";
 
 export function open(place) {
@@ -69,12 +69,12 @@ function shown(value) {
 }
 
 function audit(found) {
-  const words = found.holds
-    ? t("audit.holds", { n: number(found.records) })
+  const words = found.intact
+    ? t("audit.intact", { n: number(found.records) })
     : t("audit.broken", { n: number(found.broken_at) });
   const rows = [...found.data].reverse().map(change);
   const list = rows.length ? table(["audit.at", "audit.action", "audit.facts"], rows) : empty(t("audit.empty"));
-  return [verdict(found.holds ? "ok" : "bad", words), list];
+  return [verdict(found.intact ? "ok" : "bad", words), list];
 }
 
 function change({ at, action, facts }) {

@@ -1,4 +1,4 @@
-/* Elements are made here and nowhere else: from names and text, never from markup. */
+/* DOM builder: the only place that creates elements, from names and text, never from markup. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -13,7 +13,7 @@ export function h(what, ...rest) {
   return fill(node, rest);
 }
 
-/** A shape, for pictures drawn in the page. */
+/** Create an SVG element. */
 export function s(tag, ...rest) {
   return fill(document.createElementNS(SVG, tag), rest);
 }
@@ -51,13 +51,13 @@ function nodes(children) {
     .map((child) => (child instanceof Node ? child : document.createTextNode(String(child))));
 }
 
-/** Let an element hold these children and nothing else. */
+/** Replace the children of an element. */
 export function put(place, ...children) {
   place.replaceChildren(...nodes(children));
   return place;
 }
 
-/** Do something a while after the last time it was asked for. */
+/** Debounce a function. */
 export function debounce(milliseconds, action) {
   let waiting = 0;
   const later = (...given) => {
@@ -68,14 +68,14 @@ export function debounce(milliseconds, action) {
   return later;
 }
 
-/** A length set by the program: styles in markup are forbidden here, and so are they in h(). */
+/** Set a length; the Content-Security-Policy forbids style attributes, so h() has none. */
 export function wide(node, share, property = "width") {
   node.style[property] = `${(Math.max(0, Math.min(1, share)) * 100).toFixed(2)}%`;
   return node;
 }
 
 let last = 0;
-/** A name that no other element has, to tie a label to its field. */
+/** Unique element id, for labels. */
 export function unique(word) {
   last += 1;
   return `${word}-${last}`;

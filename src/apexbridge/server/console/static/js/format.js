@@ -1,4 +1,4 @@
-/* Numbers, sizes and times as people read them. */
+/* Formatting of numbers, sizes and times. */
 
 import { t, tag } from "./i18n.js";
 
@@ -31,7 +31,7 @@ export function seconds(value) {
   return `${number(value / 60, 1)} min`;
 }
 
-/** Times come as seconds since 1970, or as text of ISO 8601. */
+/** Parse a time: Unix seconds, or ISO 8601. */
 export function moment(value) {
   return typeof value === "number" ? new Date(value * 1000) : new Date(value);
 }
@@ -54,7 +54,7 @@ export function many(key, count) {
   return t(count === 1 ? `${key}.one` : key, { n: number(count) });
 }
 
-/** A text whose unseen signs are spelled out, so that it cannot look like another. */
+/** Escape invisible characters, so that a text cannot pass for another. */
 export function visible(text) {
   const spelled = (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`;
   return String(text ?? "").replace(/(?![\n\t])[\p{Cc}\p{Cf}\u2028\u2029]/gu, spelled);

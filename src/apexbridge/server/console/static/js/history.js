@@ -1,11 +1,11 @@
-/* A conversation of before, from the messages that the server kept. */
+/* Rebuilds a conversation from the messages of a stored session. */
 
 export function newTurn() {
   const nothing = { error: null, id: "", finish: "", usage: null, trace: null };
   return { role: "assistant", parts: [], state: "running", ...nothing };
 }
 
-/** Messages as entries: what a person said, and a turn for each answer. */
+/** Convert messages to entries: user messages and assistant turns. */
 export function entriesOf(messages) {
   const entries = [];
   for (const message of messages) TAKEN[message.role]?.(entries, message);

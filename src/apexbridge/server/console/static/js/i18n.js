@@ -1,8 +1,8 @@
-/* The words of the page, in the language that was chosen, or that the browser speaks. */
+/* Localization: the messages of the chosen language, or of the browser's. */
 
 import { remember, remembered } from "./storage.js";
-import { english } from "./words_en.js";
-import { chinese } from "./words_zh.js";
+import { english } from "./locale_en.js";
+import { chinese } from "./locale_zh.js";
 
 const TABLES = { en: english, zh: chinese };
 const TAGS = { en: "en", zh: "zh-CN" };
@@ -24,7 +24,7 @@ export function currentLanguage() {
   return language;
 }
 
-/** The tag that dates, numbers and requests are written with. */
+/** BCP 47 tag for dates, numbers and Accept-Language. */
 export function tag() {
   return TAGS[language];
 }
@@ -39,13 +39,13 @@ export function speak(wanted) {
   markPage();
 }
 
-/** The words for a key; {name} is replaced by what is given. */
+/** Message of a key, with {name} placeholders filled in. */
 export function t(key, given = {}) {
   const words = TABLES[language][key] ?? english[key] ?? key;
   return words.replace(/\{(\w+)\}/g, (whole, name) => (name in given ? String(given[name]) : whole));
 }
 
-/** The words for one of a known set, such as a state; the name itself where there are none. */
+/** Message of an enumeration value, such as a state; the value itself if there is none. */
 export function tOf(group, name) {
   const key = `${group}.${name}`;
   return TABLES[language][key] ?? english[key] ?? String(name);

@@ -1,4 +1,4 @@
-/* Small pictures, drawn from lines. */
+/* SVG icons. */
 
 import { s } from "./dom.js";
 
@@ -40,7 +40,7 @@ export function icon(name, size = 18) {
   return s("svg", shape, s("path", { d: PATHS[name] }));
 }
 
-/** The sign of the house: a bridge. */
+/** Logo: a bridge. */
 export function brand(size = 26) {
   const shape = { viewBox: "0 0 32 32", width: size, height: size, "aria-hidden": "true", class: "brand-mark" };
   return s(

@@ -1,14 +1,14 @@
-/* The beginning: who is there, and then the page. */
+/* Entry point: check the session, then mount the page. */
 
 import { get, onSignedOut } from "./api.js";
 import { put } from "./dom.js";
 import { markPage } from "./i18n.js";
-import { listen } from "./keys.js";
+import { listen } from "./keyboard.js";
 import { follow, screen, unfollow } from "./router.js";
 import { shell } from "./shell.js";
 import { signIn, tokenFromAddress } from "./signin.js";
-import { loading, problem } from "./states.js";
-import { signedInAs } from "./who.js";
+import { loading, problem } from "./placeholders.js";
+import { signedInAs } from "./caller.js";
 import * as approvals from "./approvals.js";
 import * as chat from "./chat.js";
 import * as doctor from "./doctor.js";
@@ -52,7 +52,7 @@ function leave(token = "") {
   signIn(app, { token, done: enter });
 }
 
-/** A link with a token may be opened where the console is open already. */
+/** A link with a token may be opened in a tab where the console is already open. */
 addEventListener("hashchange", () => {
   const token = tokenFromAddress();
   if (token) leave(token);

@@ -1,4 +1,4 @@
-/* Markdown to elements: blocks. Markup inside the text stays text, whatever it says. */
+/* Markdown renderer, blocks. HTML in the text stays text (XSS protection). */
 
 import { h } from "./dom.js";
 import { inline } from "./markdown_inline.js";
@@ -11,7 +11,7 @@ const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])(\s+|$)(.*)$/;
 const QUOTE = /^ {0,3}> ?/;
 const DIVIDER = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
 
-/** A text as a list of elements, ready to be put into the page. */
+/** Render a text to a list of elements. */
 export function markdown(text) {
   return blocks(String(text).replace(/\r\n?/g, "\n").split("\n"), 0);
 }
@@ -31,7 +31,7 @@ function blocks(lines, depth) {
   return made;
 }
 
-/** One block that begins at a line: the element, and the line after it. */
+/** Parse the block at a line: its element, and the next line. */
 function block(lines, at, depth) {
   const line = lines[at];
   if (depth > DEEPEST) return [h("p", lines.slice(at).join("\n")), lines.length];
@@ -92,7 +92,7 @@ function list(lines, at, depth) {
   return [h(isOrdered ? "ol" : "ul", start, items), next];
 }
 
-/** The lines of one item without their indent, and where the next begins. */
+/** Dedented lines of one list item, and the start of the next. */
 function itemLines(lines, at, found) {
   const width = found[1].length + found[2].length + 1;
   const inner = [found[4]];
@@ -114,7 +114,7 @@ function isInsideAfterBlank(lines, at) {
   return next !== undefined && (/^\s{2,}/.test(next) || ITEM.test(next));
 }
 
-/** A short item is its words; one of several blocks keeps them. */
+/** Render a short item inline, and one of several blocks as blocks. */
 function itemNodes(inner, depth) {
   const text = inner.join("\n").trim();
   const box = text.match(/^\[([ xX])\]\s+/);

@@ -1,9 +1,9 @@
-/* Markdown to elements: what stands inside a line. */
+/* Markdown renderer, inline elements. */
 
 import { h } from "./dom.js";
 
 const DEEPEST = 8;
-const LONGEST = 20_000; // a longer line is shown as it is: no pattern is let loose on it
+const LONGEST = 20_000; // longer lines are not parsed: regular expressions could backtrack (ReDoS)
 
 /* An address in the running text; the marks that end a sentence, also a Chinese one, are not of it. */
 const BARE =
@@ -45,7 +45,7 @@ function pieces(text, depth) {
   return made;
 }
 
-/** Which kind comes first from here on; what was found before and still lies ahead is kept. */
+/** Next match of any kind; earlier matches that still lie ahead are reused. */
 function earliest(text, at, next) {
   let best = -1;
   KINDS.forEach(([pattern], kind) => {
@@ -63,12 +63,12 @@ function link(found, depth) {
   return anchor(found[2], pieces(found[1], depth), true);
 }
 
-/** Nothing is fetched for a picture: its words and its address are shown. */
+/** Images are not fetched (tracking): alt text and URL are shown. */
 function picture(found) {
   return anchor(found[2], [found[1] || found[2]], true);
 }
 
-/** Only web and mail addresses become links; where they lead is shown, and they learn nothing. */
+/** Only http(s) and mailto become links, with a visible target and no referrer. */
 function anchor(address, words, shows) {
   const target = safe(address);
   if (!target) return h("span.dead-link", words, h("span.target", ` (${address})`));

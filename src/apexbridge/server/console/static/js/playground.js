@@ -1,13 +1,13 @@
-/* Playground: what a request finds, and what each score is made of. */
+/* Playground screen: search results, and the components of each score. */
 
 import { get } from "./api.js";
 import { debounce, h, put, wide } from "./dom.js";
 import { number, percent } from "./format.js";
 import { t, tOf } from "./i18n.js";
-import { searchField } from "./parts.js";
+import { searchField } from "./components.js";
 import { address } from "./router.js";
-import { screenHead } from "./split.js";
-import { empty, fetched } from "./states.js";
+import { screenHead } from "./split_view.js";
+import { empty, fetched } from "./placeholders.js";
 
 const LIMIT = 10;
 const MOST_WORDS = 12;
@@ -66,7 +66,7 @@ function drawn(found) {
   ];
 }
 
-/** How sure it is that any skill fits, beside the least that is asked for. */
+/** Confidence that any skill is relevant, beside the threshold. */
 function gauge(confidence, threshold, searched) {
   const fits = confidence >= threshold;
   const fill = wide(h("div.gauge-fill"), confidence);

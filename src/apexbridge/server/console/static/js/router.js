@@ -1,4 +1,4 @@
-/* Which screen is open: `#/skills/garden?tab=files` names it. */
+/* Hash router: `#/skills/garden?tab=files` names a screen. */
 
 const screens = new Map();
 let open = null;
@@ -31,7 +31,7 @@ export function go(hash) {
   else location.hash = hash;
 }
 
-/** Begin to follow the address. */
+/** Start to follow the URL hash. */
 export function follow(where, told) {
   place = where;
   opened = told;
@@ -44,7 +44,7 @@ export function unfollow() {
   close();
 }
 
-/** Show what the address names; `anew` builds it from scratch, in another language perhaps. */
+/** Show the screen of the URL; `anew` rebuilds it, for example in another language. */
 export function show({ anew = false } = {}) {
   const now = route();
   if (open?.name === now.name && open.screen.update && !anew) {

@@ -1,15 +1,15 @@
-/* Runs: what scripts did, in which isolation, within which limits. */
+/* Runs screen: script runs with their isolation, limits and output. */
 
 import { get, part } from "./api.js";
 import { h, put } from "./dom.js";
 import { bytes, number, seconds, visible, when, whenExactly } from "./format.js";
 import { t, tOf } from "./i18n.js";
 import { icon } from "./icons.js";
-import { paged } from "./paged.js";
-import { badge, factsTable, hash, outcome, pictureButton } from "./parts.js";
+import { paged } from "./pagination.js";
+import { badge, factsTable, hash, outcome, pictureButton } from "./components.js";
 import { address, route } from "./router.js";
-import { screenHead, split } from "./split.js";
-import { empty, fetched } from "./states.js";
+import { screenHead, split } from "./split_view.js";
+import { empty, fetched } from "./placeholders.js";
 
 export function open(place, first) {
   const list = h("div");

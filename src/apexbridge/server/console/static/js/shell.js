@@ -1,15 +1,15 @@
-/* The frame around every screen: where one can go, and how the page looks. */
+/* App shell: navigation and preferences around every screen. */
 
 import { remove } from "./api.js";
 import { h, put } from "./dom.js";
 import { t } from "./i18n.js";
 import { brand, icon } from "./icons.js";
-import { pictureButton } from "./parts.js";
+import { pictureButton } from "./components.js";
 import { address, show } from "./router.js";
 import { toastError, toastShelf } from "./toast.js";
-import { switches } from "./switches.js";
-import { watchApprovals } from "./waiting.js";
-import { may } from "./who.js";
+import { switches } from "./preferences.js";
+import { watchApprovals } from "./pending_approvals.js";
+import { may } from "./caller.js";
 
 /* Each with what one of which must be allowed to see it. */
 const SCREENS = {

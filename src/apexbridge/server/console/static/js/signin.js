@@ -1,13 +1,13 @@
-/* The door: a token that the server printed is changed for a session of the browser. */
+/* Sign-in screen: exchanges the one-time token for a session cookie. */
 
 import { get, post } from "./api.js";
 import { h, put } from "./dom.js";
 import { t } from "./i18n.js";
 import { brand } from "./icons.js";
-import { problem } from "./states.js";
-import { switches } from "./switches.js";
+import { problem } from "./placeholders.js";
+import { switches } from "./preferences.js";
 
-/** The token of `#token=…`, which leaves the address and the history at once. */
+/** Read the token of `#token=…` and remove it from URL and history. */
 export function tokenFromAddress() {
   const token = new URLSearchParams(location.hash.replace(/^#\/?/, "")).get("token") ?? "";
   if (token) history.replaceState(null, "", location.pathname);

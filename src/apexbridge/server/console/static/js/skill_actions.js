@@ -1,4 +1,4 @@
-/* What can be done to a skill with one press; what takes something away can be undone. */
+/* One-click actions on a skill; destructive ones offer undo. */
 
 import { part, post, remove } from "./api.js";
 import { t } from "./i18n.js";

@@ -1,4 +1,4 @@
-/* One skill: what it says, what lies in it, what it was before, and what can be done to it. */
+/* Skill detail: text, files, versions and actions. */
 
 import { get, part } from "./api.js";
 import { h, put } from "./dom.js";
@@ -6,13 +6,13 @@ import { bytes, many, visible, whenExactly } from "./format.js";
 import { t, tOf } from "./i18n.js";
 import { icon } from "./icons.js";
 import { markdown } from "./markdown.js";
-import { badge, button, factsTable, hash, outcome } from "./parts.js";
-import { empty, fetched } from "./states.js";
+import { badge, button, factsTable, hash, outcome } from "./components.js";
+import { empty, fetched } from "./placeholders.js";
 import { tabs } from "./tabs.js";
 import { pinSkill, removeSkill, switchSkill } from "./skill_actions.js";
 import { descriptionEditor } from "./skill_edit.js";
 import { versionList } from "./skill_versions.js";
-import { may } from "./who.js";
+import { may } from "./caller.js";
 
 export function skillDetail(place, name, changed) {
   const path = `/v1/skills/${part(name)}`;
@@ -45,7 +45,7 @@ function badges(skill) {
     skill.pinned && badge([icon("pin", 13), t("skills.pin.on")]),
     skill.has_script && badge(t("skills.script")),
     !skill.model_invocable && badge(t("skills.not_model")),
-    skill.findings.looked && vetted(skill.findings),
+    skill.findings.scanned && vetted(skill.findings),
   ];
 }
 
@@ -89,7 +89,7 @@ function pages(skill, changed) {
   return skill.writable ? [read, source, files, versions] : [read, source, files];
 }
 
-/** The text without its fields, which stand above already. */
+/** The text without its frontmatter, which is shown above. */
 function body(found) {
   const text = found.text.replace(/^\ufeff?---\r?\n[\s\S]*?\r?\n---[ \t]*(\r?\n|$)/, "");
   return text.trim() ? h("div.prose", markdown(text)) : empty(t("skills.no_text"));

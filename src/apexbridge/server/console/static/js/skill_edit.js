@@ -1,15 +1,15 @@
-/* Another description, and what it would do to the ranks, before it is saved. */
+/* Description editor, with a preview of the search ranks before saving. */
 
 import { part, patch } from "./api.js";
 import { debounce, h, put, unique } from "./dom.js";
 import { t, tOf } from "./i18n.js";
-import { badge, table } from "./parts.js";
-import { empty, fetched, problem } from "./states.js";
+import { badge, table } from "./components.js";
+import { empty, fetched, problem } from "./placeholders.js";
 import { toast } from "./toast.js";
 
 const WAIT = 350;
 
-/** `done` is called with whether it was saved. */
+/** `done` is called with true if it was saved. */
 export function descriptionEditor(skill, done) {
   const path = `/v1/skills/${part(skill.name)}`;
   const headers = skill.sha256 ? { "If-Match": `"${skill.sha256}"` } : {};

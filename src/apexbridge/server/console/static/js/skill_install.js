@@ -1,17 +1,17 @@
-/* Taking a skill in: a zip is dropped or chosen, looked at, and installed if one still wants it. */
+/* Install dialog: drop or choose a zip archive, inspect it, then install. */
 
 import { part, post } from "./api.js";
 import { h, put } from "./dom.js";
 import { dialog } from "./dialog.js";
 import { t } from "./i18n.js";
 import { icon } from "./icons.js";
-import { loading, problem } from "./states.js";
+import { loading, problem } from "./placeholders.js";
 import { toast } from "./toast.js";
 import { report } from "./skill_report.js";
 
 const GRAVE = ["warn", "block"];
 
-/** Ask for a file; `changed` is told the name of what was installed. */
+/** Choose a file; `changed` is called with the name of the installed skill. */
 export function chooseFile(changed) {
   const field = h("input", { type: "file", accept: ".zip,.skill,application/zip", "aria-label": t("install.file") });
   const place = h("div.install");
@@ -21,7 +21,7 @@ export function chooseFile(changed) {
   catchDrops(zone, (file) => look(box, place, file, changed));
 }
 
-/** Let a zip be dropped anywhere on a screen. */
+/** Make a screen a drop target for zip archives. */
 export function takesDrops(screen, changed) {
   catchDrops(screen, (file) => {
     const place = h("div.install");

@@ -1,10 +1,10 @@
-/* What a skill holds and could do, told before it may stay. */
+/* Inspection report of a skill: permissions and scanner findings. */
 
 import { h } from "./dom.js";
 import { bytes, many, visible } from "./format.js";
 import { t, tOf } from "./i18n.js";
 import { icon } from "./icons.js";
-import { badge, fold } from "./parts.js";
+import { badge, fold } from "./components.js";
 
 export function report(found) {
   const { worst, findings, partial } = found.report;

@@ -1,13 +1,13 @@
-/* What a skill was before, and the way back to it. */
+/* Version list of a skill, with rollback. */
 
 import { get, part } from "./api.js";
 import { h } from "./dom.js";
 import { bytes, whenExactly } from "./format.js";
 import { t } from "./i18n.js";
-import { badge, table } from "./parts.js";
-import { empty, fetched } from "./states.js";
+import { badge, table } from "./components.js";
+import { empty, fetched } from "./placeholders.js";
 import { rollBack } from "./skill_actions.js";
-import { may } from "./who.js";
+import { may } from "./caller.js";
 
 export function versionList(place, skill, changed) {
   const ask = (signal) => get(`/v1/skills/${part(skill.name)}/versions`, { query: { limit: 50 }, signal });

@@ -1,22 +1,22 @@
-/* Skills: found as one types, taken in from a zip, and each with all there is to know of it. */
+/* Skills screen: search as you type, install, and details. */
 
 import { get } from "./api.js";
 import { h, put, debounce } from "./dom.js";
 import { number, percent, when } from "./format.js";
 import { t, tOf } from "./i18n.js";
 import { icon } from "./icons.js";
-import { arrows, downInto } from "./keys.js";
-import { badge, button, searchField, select } from "./parts.js";
+import { arrows, downInto } from "./keyboard.js";
+import { badge, button, searchField, select } from "./components.js";
 import { address, route } from "./router.js";
-import { screenHead, split } from "./split.js";
-import { empty, fetched } from "./states.js";
+import { screenHead, split } from "./split_view.js";
+import { empty, fetched } from "./placeholders.js";
 import { takesDrops, chooseFile } from "./skill_install.js";
 import { skillDetail } from "./skill_detail.js";
 import { bringBack } from "./skill_actions.js";
-import { may } from "./who.js";
+import { may } from "./caller.js";
 
 const PAGE = 50;
-const LEAST = 0.05; // a hit below that is none
+const LEAST = 0.05; // minimum score of a semantic hit
 const GRAVE = ["warn", "block"];
 const STATES = ["", "enabled", "disabled", "shadowed", "trash"];
 
@@ -44,7 +44,7 @@ export function open(place, first) {
     return fetched(list, ask, mark, { quiet: quiet && list.childNodes.length > 0 });
   }
 
-  /** Something was installed, edited or removed: `name` is what to show now, if anything. */
+  /** Refresh after a change; `name` is the skill to show, if any. */
   function changed(name) {
     refresh();
     if (name === route().rest[0]) update(route());
@@ -63,7 +63,7 @@ export function open(place, first) {
   return { update };
 }
 
-/** By name and words, and by meaning beside it; the trash is a list of its own. */
+/** Keyword filter plus semantic search; removed skills are a separate list. */
 async function asked(text, state, signal) {
   if (state === "trash") return { trash: (await get("/v1/skills/trash", { signal })).data };
   const named = get("/v1/skills", { query: { text, state, limit: PAGE }, signal });

@@ -1,4 +1,4 @@
-/* What the browser remembers between visits: language and theme, never a secret. */
+/* localStorage: language and theme, never a secret. */
 
 const PREFIX = "apexbridge.";
 

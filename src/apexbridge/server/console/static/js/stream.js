@@ -1,6 +1,6 @@
-/* Server-sent events out of a reply that is still arriving. */
+/* Server-sent events (SSE) parser for a streamed fetch response. */
 
-/** The data of each event, parsed; ends at `[DONE]` or with the reply. */
+/** Yield the parsed data of each event, until `[DONE]` or the end of the response. */
 export async function* events(reply) {
   const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

@@ -1,4 +1,4 @@
-/* Tabs: arrow keys go from one to the next, and each is filled when it is first seen. */
+/* Tabs: arrow keys move between them; each is rendered when first shown. */
 
 import { h, put, unique } from "./dom.js";
 

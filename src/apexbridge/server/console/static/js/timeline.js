@@ -1,4 +1,4 @@
-/* A turn as bars over time: who worked when, and how long. */
+/* Timeline of a turn: its spans as bars. */
 
 import { h, wide } from "./dom.js";
 import { number, seconds } from "./format.js";

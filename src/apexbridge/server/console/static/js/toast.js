@@ -1,13 +1,13 @@
-/* Short notes at the edge of the page, one of which may offer a way back. */
+/* Toast notifications, optionally with an undo button. */
 
 import { h } from "./dom.js";
 import { t } from "./i18n.js";
-import { pictureButton } from "./parts.js";
+import { pictureButton } from "./components.js";
 
 const SECONDS = { note: 5, bad: 9, action: 12 };
 let shelf = null;
 
-/** Where notes appear; one for the whole page, told to whoever listens to it. */
+/** ARIA live region of the page, in which toasts appear. */
 export function toastShelf() {
   shelf = h("div.toasts", { role: "status", "aria-live": "polite" });
   return shelf;
@@ -33,7 +33,7 @@ export function toastError(error) {
   toast([error.message, error.hint].filter(Boolean).join(" · "), { kind: "bad" });
 }
 
-/** A note stays while somebody points at it or has its button in focus. */
+/** A toast stays while it is hovered or its button has the focus. */
 function leaveLater(note, milliseconds) {
   const leave = () => {
     if (note.matches(":hover, :focus-within")) setTimeout(leave, 1000);

@@ -1,25 +1,25 @@
-/* The skills that search brought up for a turn, and what became of each. */
+/* Skill candidates of a turn, with score and outcome. */
 
 import { h, wide } from "./dom.js";
 import { number, percent } from "./format.js";
 import { t, tOf } from "./i18n.js";
-import { outcome, table } from "./parts.js";
+import { outcome, table } from "./components.js";
 import { address } from "./router.js";
 
 const PARTS = ["dense", "view", "lexical", "meaning", "usage", "total"];
 
 export function candidateTable(candidates) {
-  const heads = ["candidate.skill", "candidate.score", "candidate.fate", "candidate.parts"];
+  const heads = ["candidate.skill", "candidate.score", "candidate.outcome", "candidate.parts"];
   return table(heads, candidates.map(row), "candidates");
 }
 
-function row({ name, score, fate, parts }) {
+function row({ name, score, outcome: value, parts }) {
   const bar = h("div.bar", wide(h("div.bar-fill.total"), score));
   return h(
     "tr",
     h("td", h("a", { href: address("skills", name) }, name)),
     h("td.score-cell", bar, h("span.value", percent(score))),
-    h("td", outcome(tOf("fate", fate), fate === "offered", "off")),
+    h("td", outcome(tOf("candidate", value), value === "offered", "off")),
     h("td.minis", pieces(parts)),
   );
 }

@@ -1,14 +1,14 @@
-/* Traces: why a turn went as it did. */
+/* Traces screen: the trace of each turn. */
 
 import { get, part } from "./api.js";
 import { h, put } from "./dom.js";
 import { many, number, percent, seconds, when, whenExactly } from "./format.js";
 import { t, tOf } from "./i18n.js";
-import { paged } from "./paged.js";
-import { badge, factsTable, fold, outcome, pictureButton, table } from "./parts.js";
+import { paged } from "./pagination.js";
+import { badge, factsTable, fold, outcome, pictureButton, table } from "./components.js";
 import { address, route } from "./router.js";
-import { screenHead, split } from "./split.js";
-import { empty, fetched } from "./states.js";
+import { screenHead, split } from "./split_view.js";
+import { empty, fetched } from "./placeholders.js";
 import { candidateTable } from "./trace_candidates.js";
 import { timeline } from "./timeline.js";
 
@@ -67,7 +67,7 @@ function whole(turn) {
     told(t("traces.listed"), turn.listed),
     told(t("traces.shortened"), turn.shortened),
     told(t("traces.dropped"), turn.dropped),
-    told(t("traces.woken"), turn.woken),
+    told(t("traces.path_activated"), turn.path_activated),
     turn.refusals.length > 0 && refusals(turn.refusals),
     turn.calls.length > 0 && calls(turn.calls),
   );
@@ -81,7 +81,7 @@ function facts(turn) {
     [t("traces.search"), seconds(turn.search_seconds)],
     [t("traces.rounds"), number(turn.rounds)],
     [t("traces.tokens"), `${number(turn.input_tokens)} → ${number(turn.output_tokens)}`],
-    [t("traces.asleep"), number(turn.asleep)],
+    [t("traces.path_inactive"), number(turn.path_inactive)],
     [t("traces.session"), h("code.hash", turn.session)],
   ]);
 }

@@ -1,6 +1,6 @@
-/* What a chunk of the stream does to the turn it belongs to. */
+/* Applies the chunks of a stream to the running turn. */
 
-/** Take one chunk in. */
+/** Apply one chunk. */
 export function happened(turn, chunk) {
   if (chunk.error) {
     turn.state = "failed";
@@ -64,7 +64,7 @@ const EVENTS = {
 
 function told(turn, event) {
   EVENTS[event.event]?.(turn, event);
-  if (!event.turn) return; // else it is the summary, which ends a stream
+  if (!event.turn) return; // otherwise it is the summary at the end of a stream
   turn.id = event.turn;
   turn.finish = event.finish ?? turn.finish;
 }

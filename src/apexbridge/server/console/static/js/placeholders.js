@@ -1,4 +1,4 @@
-/* What is shown while there is nothing to show: loading, empty, gone wrong. */
+/* Placeholders: loading, empty and error states. */
 
 import { h, put } from "./dom.js";
 import { t } from "./i18n.js";
@@ -13,7 +13,7 @@ export function empty(title, text = "", ...more) {
   return h("div.empty", h("p.empty-title", title), text && h("p", text), more);
 }
 
-/** What went wrong and what to do about it; `again` tries once more. */
+/** Error message with its hint; `again` retries. */
 export function problem(error, again) {
   const retry =
     again && h("button", { type: "button", on: { click: again } }, icon("refresh", 15), t("action.retry"));
@@ -26,8 +26,8 @@ export function problem(error, again) {
 }
 
 /**
- * Fill a place with what is fetched: loading first, then the outcome or what went wrong.
- * Asking again for the same place leaves the earlier answer out.
+ * Fill a container asynchronously: loading, then the result or an error.
+ * A later call for the same container discards the earlier result.
  */
 export async function fetched(place, ask, draw, { quiet = false } = {}) {
   place.asking?.abort();

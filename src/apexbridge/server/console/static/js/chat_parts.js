@@ -1,4 +1,4 @@
-/* The pieces of an answer: words, thoughts, tool calls, skills, questions and notes. */
+/* Parts of an assistant turn: text, reasoning, tool calls, skills, approvals and notices. */
 
 import { h, put } from "./dom.js";
 import { seconds } from "./format.js";
@@ -6,17 +6,17 @@ import { t, tOf } from "./i18n.js";
 import { icon } from "./icons.js";
 import { markdown } from "./markdown.js";
 import { address } from "./router.js";
-import { question } from "./question.js";
+import { question } from "./approval_card.js";
 
-const PAUSES = 4; // of five moments, four are left for everything else
+const PAUSES = 4; // rendering may take at most a fifth of the time
 const VIEWS = { text, reasoning, tool, skill, refusal, approval: question, note };
 
-/** An element for a piece, and how to bring it up to date; `isOver` says that no more will come. */
+/** Element of a part, and its update function; `isOver` means that the part is complete. */
 export function pieceView(piece, isOver) {
   return VIEWS[piece.kind](piece, isOver);
 }
 
-/** Draws again only what has grown, and what takes long to draw not too often. */
+/** Renders only what has grown, and throttles expensive renders. */
 function growing(piece, isOver, node, draw) {
   let [length, next] = [-1, 0];
   const update = () => {
@@ -72,7 +72,7 @@ function block(title, content) {
   return h("section", h("h4", title), h("pre", { tabindex: "0" }, h("code", content)));
 }
 
-/** Arguments come as text that is JSON, or as JSON. */
+/** Arguments are JSON text, or parsed JSON. */
 function pretty(given) {
   if (given === undefined || given === null) return "";
   try {

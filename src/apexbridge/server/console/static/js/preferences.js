@@ -1,11 +1,11 @@
-/* Language and theme, to be chosen. */
+/* Language and theme selectors. */
 
 import { h } from "./dom.js";
 import { currentLanguage, languages, speak, t } from "./i18n.js";
 import { icon } from "./icons.js";
 import { currentTheme, themes, wear } from "./theme.js";
 
-/** `changed` is called when the words have to be drawn anew. */
+/** `changed` is called when the page must be rendered in another language. */
 export function switches(changed) {
   return h("div.switches", languageSwitch(changed), themeSwitch());
 }

@@ -1,15 +1,15 @@
-/* Lists that go back in time, a page at a time. */
+/* Lists with cursor pagination, latest first. */
 
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { t } from "./i18n.js";
-import { arrows } from "./keys.js";
-import { fetched } from "./states.js";
+import { arrows } from "./keyboard.js";
+import { fetched } from "./placeholders.js";
 import { toastError } from "./toast.js";
 
 const PAGE = 40;
 
-/** Fill a place with the lines of a list; `line` makes one, `none` what is shown without any. */
+/** Fill a container with list items; `line` renders one, `none` the empty state. */
 export function paged(place, path, { line, none, drawn = () => {}, quiet = false }) {
   const ask = (signal) => get(path, { query: { limit: PAGE }, signal });
   const draw = (found) => {

@@ -1,4 +1,4 @@
-/* Puts the chosen theme on before anything is drawn. */
+/* Applies the stored theme before the first paint. */
 (function () {
   try {
     const theme = localStorage.getItem("apexbridge.theme");

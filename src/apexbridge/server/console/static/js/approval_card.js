@@ -1,11 +1,11 @@
-/* A question that waits for yes or no, with the time that is left for it. */
+/* Card of one pending approval, with its countdown. */
 
 import { part, post } from "./api.js";
 import { h, put } from "./dom.js";
 import { number, visible } from "./format.js";
 import { t, tOf } from "./i18n.js";
 import { icon } from "./icons.js";
-import { pendingApprovals, refreshApprovals } from "./waiting.js";
+import { pendingApprovals, refreshApprovals } from "./pending_approvals.js";
 import { toastError } from "./toast.js";
 
 const CHOICES = ["once", "always", "no"];
@@ -41,7 +41,7 @@ export function question(piece) {
     tick();
   }
 
-  /** The buttons are gone: whoever goes by keys goes on from here. */
+  /** Keep the keyboard focus here after the buttons are gone. */
   function settled() {
     update();
     node.focus();
@@ -60,7 +60,7 @@ export function question(piece) {
   return { node, update };
 }
 
-/** What an event tells is cut: nobody should allow what cannot be read to its end. */
+/** Events carry truncated arguments: fetch the full one, so that nobody approves unseen text. */
 async function whole(piece) {
   await refreshApprovals();
   const found = pendingApprovals().find((pending) => pending.id === piece.id);

@@ -1,8 +1,8 @@
-/* Questions that wait for an answer: one list, kept up to date for all who show it. */
+/* Store of pending approvals, kept up to date for all views. */
 
 import { get } from "./api.js";
 
-const EVERY = 15_000; // in case an event was missed
+const EVERY = 15_000; // ms: polling, in case an event was missed
 const listeners = new Set();
 let pending = [];
 let source = null;
@@ -10,7 +10,7 @@ let timer = 0;
 
 export const pendingApprovals = () => pending;
 
-/** Ask for the list now. */
+/** Fetch the list now. */
 export async function refreshApprovals() {
   const found = await get("/v1/approvals");
   pending = found.data;
@@ -20,7 +20,7 @@ export async function refreshApprovals() {
 
 const refreshQuietly = () => refreshApprovals().catch(() => {});
 
-/** Be told how many wait, whenever it changes; the first one to listen begins the watch. */
+/** Subscribe to the number of pending approvals; the first subscriber opens the event stream. */
 export function watchApprovals(listener) {
   listeners.add(listener);
   if (listeners.size === 1) begin();
@@ -37,7 +37,7 @@ function begin() {
   listen();
 }
 
-/** A browser has few connections to a server: a tab that nobody sees gives its own back. */
+/** Browsers limit connections per host: a hidden tab closes its event stream. */
 function listen() {
   source?.close();
   source = null;

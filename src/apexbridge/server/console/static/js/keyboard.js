@@ -1,6 +1,6 @@
-/* Keys that work everywhere, and arrows in lists. */
+/* Keyboard shortcuts, and arrow keys in lists. */
 
-/** Arrow keys, Home and End go through the links and buttons of a list. */
+/** Arrow keys, Home and End move through the links and buttons of a list. */
 export function arrows(list, selector = "a, button") {
   list.addEventListener("keydown", (event) => {
     const items = [...list.querySelectorAll(selector)].filter((item) => !item.disabled);
@@ -13,7 +13,7 @@ export function arrows(list, selector = "a, button") {
   return list;
 }
 
-/** From a search field, the arrow down goes into the list below it. */
+/** Arrow down moves from a search field into the list below it. */
 export function downInto(field, list) {
   field.addEventListener("keydown", (event) => {
     if (event.key !== "ArrowDown") return;
@@ -26,7 +26,7 @@ export function downInto(field, list) {
 
 const isTyping = (node) => node?.closest?.("input, textarea, select, [contenteditable]");
 
-/** `/` goes to the search field of the screen; Escape leaves it, or goes back to the list. */
+/** `/` focuses the search field of the screen; Escape leaves it, or returns to the list. */
 export function listen() {
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || document.querySelector("dialog[open]")) return;

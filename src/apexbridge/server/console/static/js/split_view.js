@@ -1,10 +1,10 @@
-/* A list beside what is chosen in it; on a small screen one at a time. */
+/* Split view: list and detail; on a small screen one at a time. */
 
 import { h } from "./dom.js";
 import { t } from "./i18n.js";
 import { icon } from "./icons.js";
 
-/** `home` is the address of the list alone. */
+/** `home` is the URL of the list alone. */
 export function split(name, { head, list, detail, home }) {
   const back = h(
     "a.back", { href: home, data: { back: "" } }, icon("back", 16), t("action.back"),
@@ -14,7 +14,7 @@ export function split(name, { head, list, detail, home }) {
   const whole = h(`div.split.${name}`, lists, details);
   return {
     whole,
-    /** Say whether something is chosen, which a small screen then shows alone. */
+    /** Set whether an item is selected, which a small screen then shows alone. */
     choose(id) {
       whole.classList.toggle("has-detail", Boolean(id));
       for (const link of lists.querySelectorAll("a[data-id]")) {
