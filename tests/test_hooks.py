@@ -150,7 +150,7 @@ async def test_an_input_changed_to_a_denied_path_is_judged_again() -> None:
         Rule(effect="allow", pattern=ToolPattern.parse("Read")),
     ]
     standing = PermissionContext(
-        ground=PathRoots(project=Path("/srv/project"), home=Path("/home/me"))
+        roots=PathRoots(project=Path("/srv/project"), home=Path("/home/me"))
     )
     before = PermissionRequest(tool="Read", path=Path("/srv/project/a"))
     after = PermissionRequest(tool="Read", path=Path(changed["file_path"]))
@@ -398,7 +398,9 @@ async def server(answer: Answer) -> AsyncGenerator[str]:
 
 
 async def _send(url: str, body: bytes, seconds: float) -> HookReply:
-    limits = FetchLimits.of(seconds=seconds, max_bytes=10_000, allow_networks=["127.0.0.1/32"])
+    limits = FetchLimits.from_cidr(
+        seconds=seconds, max_bytes=10_000, allow_networks=["127.0.0.1/32"]
+    )
     return HookReply(*await post(url, body, limits))
 
 
@@ -481,7 +483,7 @@ async def test_an_address_that_may_not_be_asked_denies(url: str) -> None:
 
 
 async def test_an_address_that_says_nothing_is_given_up() -> None:
-    limits = FetchLimits.of(seconds=0.3, max_bytes=10, allow_networks=["127.0.0.1/32"])
+    limits = FetchLimits.from_cidr(seconds=0.3, max_bytes=10, allow_networks=["127.0.0.1/32"])
     async with server(_hang) as url:
         with anyio.fail_after(30), pytest.raises(SourceError, match=r"no answer within 0\.3 s"):
             await post(url, b"{}", limits)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from apexbridge.scanner.rules import RiskLevel, RuleExample
+from apexbridge.scanner.scan import scan_skill
 from apexbridge.scanner.scan_input import ScannedFile, ScanTarget
 
 FRONT = "---\nname: table-tool\ndescription: Turns tables into charts.\n---\n# Table tool\n\n"
@@ -188,3 +189,8 @@ def build(example: RuleExample) -> ScanTarget:
         for path, text in example.files.items()
     )
     return replace(target, files=(*target.files, *files))
+
+
+def level_of(rule: str, target: ScanTarget) -> RiskLevel | None:
+    """Return the highest level at which a rule matches a skill; None if it does not."""
+    return next((f.level for f in scan_skill(target).findings if f.rule == rule), None)

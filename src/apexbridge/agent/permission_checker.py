@@ -65,7 +65,7 @@ class PermissionChecker:
         grants = session.grants
         denied = (Rule(effect="deny", pattern=pattern) for pattern in grants.denied)
         context = PermissionContext(
-            ground=self.roots,
+            roots=self.roots,
             restrictions=grants.restrictions,
             approved=self.approvals.approved(),
         )
@@ -84,7 +84,7 @@ class PermissionChecker:
         if not self.rules:
             return True
         request = PermissionRequest(tool="Read", argument=str(path), path=path, harmless=True)
-        context = PermissionContext(ground=self.roots)
+        context = PermissionContext(roots=self.roots)
         return decide(request, self.rules, (), context).effect != "deny"
 
     async def ask(self, request: PermissionRequest, decision: Decision) -> None:
@@ -99,7 +99,7 @@ class PermissionChecker:
         if answer == "no":
             raise permission_error(request, decision, answer=answer)
         if answer == "always":
-            await anyio.to_thread.run_sync(partial(self.approvals.keep, request, decision))
+            await anyio.to_thread.run_sync(partial(self.approvals.store, request, decision))
 
 
 class TurnPermissions:

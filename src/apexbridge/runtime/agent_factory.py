@@ -162,7 +162,7 @@ class AgentFactory:
 
 def create_permission_checker(config: Config) -> PermissionChecker:
     """Build the permission checker by the rules of settings and the approvals stored on disk."""
-    roots = PathRoots.of(config.project, config.home)
+    roots = PathRoots.resolved(config.project, config.home)
     return PermissionChecker(
         rules=resolve_symlinks(tuple(permission_rules(config)), roots),
         approvals=ApprovalStore(config.data / "approvals.json", config.project),
@@ -192,5 +192,5 @@ def configured_hooks(config: Config) -> Iterator[Hook]:
 
 
 async def _post_hook(url: str, body: bytes, seconds: float) -> HookReply:
-    limits = FetchLimits.of(seconds=seconds, max_bytes=_MAX_HOOK_REPLY)
+    limits = FetchLimits.from_cidr(seconds=seconds, max_bytes=_MAX_HOOK_REPLY)
     return HookReply(*await post(url, body, limits))

@@ -85,13 +85,13 @@ class SourceFactory:
         limits = self._limits()
         if root.origin is Origin.INSTALLED:
             # A symlink out of the data directory leads to what this program must not change.
-            follows_out = self.config.settings.skills.allow_external_paths
-            limits = replace(self._limits(_MAX_INSTALLED_DIRS), follows_out=follows_out)
+            follow = self.config.settings.skills.allow_external_paths
+            limits = replace(self._limits(_MAX_INSTALLED_DIRS), follow_external_symlinks=follow)
         return FolderSource(
             root.path,
             root.origin,
             limits,
-            memory=self.cache,
+            cache=self.cache,
             needs_trust=root.needs_trust,
             home=root.home,
         )
@@ -145,7 +145,7 @@ class SourceFactory:
         from apexbridge.sources.remote.http_client import FetchLimits
         from apexbridge.sources.remote.source import RemoteLocations, remote_sources
 
-        limits = FetchLimits.of(
+        limits = FetchLimits.from_cidr(
             seconds=chosen.seconds,
             max_bytes=chosen.max_kib * 1024,
             allow_networks=chosen.allow_networks,

@@ -651,7 +651,7 @@ async def test_a_lane_that_was_never_used_closes_and_opens_nothing() -> None:
 @pytest.mark.anyio
 async def test_last_words_are_kept_although_somebody_holds_the_pipe_open() -> None:
     tail = StderrTail()
-    async with tail.reading() as file:
+    async with tail.open_pipe() as file:
         other = os.dup(file.fileno())
         file.write("x" * 10_000 + "\none\n\n two \n")
         file.flush()

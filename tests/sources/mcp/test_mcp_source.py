@@ -238,7 +238,7 @@ async def test_a_skill_that_declares_more_than_its_entry_is_refused(
     offer.skills({"pdf": PDF})
     async with _source(address) as source:
         await source.scan()
-        known = source._known  # pyright: ignore[reportPrivateUsage]
+        known = source._listing  # pyright: ignore[reportPrivateUsage]
         file = known.skills["mcp__my__pdf"].files["SKILL.md"]
         resource = {"uri": file.uri, "digest": f"sha256:{file.sha256}", "size": file.size}
         matter = {"name": "pdf", "description": "读取 PDF。"}

@@ -23,7 +23,7 @@ from tests.sources.remote.http_site import Answer, Site, digest, moved, publish,
 pytestmark = pytest.mark.anyio
 
 PDF, DOCX = skill_md("pdf", body="Read it."), skill_md("docx")
-LIMITS = FetchLimits.of(seconds=5, max_bytes=100_000, allow_networks=["127.0.0.1/32"])
+LIMITS = FetchLimits.from_cidr(seconds=5, max_bytes=100_000, allow_networks=["127.0.0.1/32"])
 
 
 @pytest.fixture
