@@ -248,7 +248,7 @@ async def test_deeper_skills_come_with_the_files_near_them(world: World) -> None
         assert catalog.snapshot.winner("ignored") is None
         assert catalog.snapshot.winner("packaged") is None
         await catalog.touch([project / "web/ui/index.html"], waking)
-        with pytest.raises(SkillNotInvocableError, match="sleeps"):
+        with pytest.raises(SkillNotInvocableError, match="is inactive until"):
             catalog.get_for_model("styles", waking)
         touched = await catalog.touch(
             paths_in_command("sed -i s/a/b/ web/ui/x.css", project), waking

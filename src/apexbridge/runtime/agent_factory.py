@@ -100,11 +100,11 @@ class AgentFactory:
                 announcer=announcer,
                 project=self._config.project,
                 limits=TurnLimits(
-                    rounds=settings.agent.rounds,
-                    tokens=settings.agent.tokens,
-                    seconds=settings.agent.seconds,
-                    depth=settings.agent.depth,
-                    children=settings.agent.children,
+                    rounds=settings.agent.max_rounds,
+                    tokens=settings.agent.token_budget,
+                    seconds=settings.agent.timeout_seconds,
+                    depth=settings.agent.max_subagent_depth,
+                    children=settings.agent.max_subagents,
                     window=model.window,
                 ),
             )

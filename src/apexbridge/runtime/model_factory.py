@@ -49,16 +49,20 @@ def open_model(config: Config) -> ModelHandle:
     known = preset(chosen.preset) if chosen.preset else Preset(name="", title="", base_url="")
     address, name = chosen.base_url or known.base_url, chosen.name or known.model
     if not (address and name):
-        return ModelHandle(client=EmbeddedModel(), name=EMBEDDED_MODEL, window=chosen.window)
+        return ModelHandle(
+            client=EmbeddedModel(), name=EMBEDDED_MODEL, window=chosen.context_window
+        )
     key = chosen.api_key.get_secret_value() or _api_key(known, config)
     protocol = known.protocol if chosen.preset else chosen.protocol
     maker = AnthropicModel if protocol == "anthropic" else OpenAiModel
-    inner = maker(address, api_key=key, timeouts=Timeouts(first_byte_seconds=chosen.first_seconds))
+    inner = maker(
+        address, api_key=key, timeouts=Timeouts(first_byte_seconds=chosen.first_token_seconds)
+    )
     aliases = dict(text.split("=", 1) for text in chosen.aliases)
     return ModelHandle(
         client=ModelAliases(_with_tool_calls(inner, config, known, address), name, aliases),
         name=name,
-        window=chosen.window,
+        window=chosen.context_window,
         connection=inner,
     )
 

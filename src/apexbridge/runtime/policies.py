@@ -13,9 +13,9 @@ def archive_limits(chosen: InstallSettings) -> ArchiveLimits:
         packed_bytes=int(chosen.zip_mb * _MB),
         unpacked_bytes=chosen.unpacked_mib * _MIB,
         file_bytes=int(chosen.file_mb * _MB),
-        files=chosen.files,
-        ratio=chosen.ratio,
-        depth=chosen.depth,
+        files=chosen.max_files,
+        ratio=chosen.max_compression_ratio,
+        depth=chosen.max_path_depth,
     )
 
 
@@ -23,6 +23,6 @@ def install_policy(chosen: InstallSettings) -> InstallPolicy:
     """Build the policy of installs: limits, blocking severity, versions to keep."""
     return InstallPolicy(
         limits=archive_limits(chosen),
-        blocks_at=chosen.blocks_at,
+        blocks_at=chosen.block_level,
         keep_versions=chosen.keep_versions,
     )

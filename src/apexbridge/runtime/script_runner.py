@@ -190,8 +190,8 @@ class ScriptRunner:
         """Return the resource limits of a run by settings."""
         chosen = self._config.settings.sandbox
         return SandboxLimits(
-            wall_seconds=chosen.wall_seconds,
-            cpu_seconds=math.ceil(chosen.wall_seconds),
+            wall_seconds=chosen.timeout_seconds,
+            cpu_seconds=math.ceil(chosen.timeout_seconds),
             memory_bytes=chosen.memory_mib * MIB,
             output_bytes=chosen.output_mib * MIB,
             workspace_bytes=chosen.workspace_mib * MIB,
@@ -229,7 +229,7 @@ class ScriptRunner:
         return await run_script(call, ScriptExecutor(UnsandboxedBackend(), self._workspaces))
 
     def _create_executor(self, sandbox: Sandbox) -> ScriptExecutor:
-        pool_size = self._config.settings.sandbox.warm
+        pool_size = self._config.settings.sandbox.warm_pool_size
         if not pool_size or not isinstance(sandbox, Backend):
             return ScriptExecutor(sandbox, self._workspaces)
         pool = WarmPool(sandbox, self._workspaces, room=pool_size)

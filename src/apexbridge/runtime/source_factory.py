@@ -133,7 +133,7 @@ class SourceFactory:
                 env={key: value.get_secret_value() for key, value in server.env.items()},
                 url=server.url,
                 headers={key: value.get_secret_value() for key, value in server.headers.items()},
-                seconds=server.seconds,
+                seconds=server.timeout_seconds,
             )
             yield McpSource(name, address, changed=self.changes.notify)
 
@@ -146,7 +146,7 @@ class SourceFactory:
         from apexbridge.sources.remote.source import RemoteLocations, remote_sources
 
         limits = FetchLimits.from_cidr(
-            seconds=chosen.seconds,
+            seconds=chosen.timeout_seconds,
             max_bytes=chosen.max_kib * 1024,
             allow_networks=chosen.allow_networks,
         )

@@ -13,7 +13,7 @@ from apexbridge.lifecycle.fsck import FsckReport, InvariantCheck
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.diagnostics import checks_to_json, effective_settings, run_checks
 from apexbridge.runtime.fsck import RepairReport, check_data_dir, repair_data_dir
-from apexbridge.settings import flatten
+from apexbridge.settings import current_name, flatten
 
 _MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}
 
@@ -120,7 +120,7 @@ def _print_settings(out: Output, key: str) -> None:
     """Print all settings with their origins, or the value of one."""
     config = out.config
     if key:
-        value = config.value(key)
+        value, key = config.value(key), current_name(key)
         data = {"key": key, "value": value, "origin": config.origins[key]}
         out.finish(data, lambda: out.line(sanitize(_text(value))))
         return
