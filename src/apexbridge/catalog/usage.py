@@ -26,6 +26,7 @@ MIN_WEIGHT = 0.1
 
 _DAY_SECONDS = 86_400.0
 _BUSY_SECONDS = 5.0
+_CACHE_SECONDS = 10
 _RETRY_SECONDS = 0.01
 _MAX_ATTEMPTS = 3
 _SUFFIXES = ("-wal", "-shm", "")
@@ -192,6 +193,24 @@ class UsageStore:
         if connection is not None:
             with contextlib.suppress(sqlite3.Error):  # a corrupt log cannot be checkpointed
                 connection.close()
+
+
+class UsageScores:
+    """Usage of each skill between 0 and 1, cached for some seconds."""
+
+    def __init__(self, store: UsageStore) -> None:
+        self._store = store
+        self._scores: Mapping[str, float] = {}
+        self._read_at = -math.inf
+
+    def scores(self) -> Mapping[str, float]:
+        """Return saturating scores: the first uses count most, each further one less."""
+        now = time.monotonic()
+        if now - self._read_at > _CACHE_SECONDS:
+            scores = self._store.scores(time.time())
+            self._scores = {name: score / (score + 3) for name, score in scores.items()}
+            self._read_at = now
+        return self._scores
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
