@@ -1,4 +1,4 @@
-"""Folders that MCP servers offer, and the servers as real processes."""
+"""MCP server processes for tests, and the folders they serve."""
 
 import atexit
 import functools

@@ -1,4 +1,4 @@
-"""A real web server on the loopback that gives prepared answers, good and bad ones."""
+"""HTTP server on loopback with prepared responses, valid and faulty ones."""
 
 import datetime
 import hashlib

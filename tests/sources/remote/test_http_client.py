@@ -1,4 +1,4 @@
-"""Fetching from a real server: what is followed, what is refused, and what is never asked."""
+"""HTTP client against a real server: redirects, limits, SSRF and DNS rebinding."""
 
 import gzip
 import ipaddress
@@ -87,7 +87,7 @@ async def test_a_request_says_little_and_asks_for_no_compression(site: Site) -> 
      "[::ffff:169.254.169.254]", "[::ffff:127.0.0.1]", "169.254.169.254"],
 )  # fmt: skip
 @pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_this_machine_is_not_asked(site: Site, scheme: str, host: str) -> None:
+async def test_ssrf_loopback_is_refused(site: Site, scheme: str, host: str) -> None:
     closed = FetchLimits(seconds=5, max_bytes=1_000)
     error = await _refusal(f"{scheme}://{host}:{site.port}/a", closed)
     assert error.code == "remote_refused"
@@ -101,7 +101,7 @@ async def test_this_machine_is_not_asked(site: Site, scheme: str, host: str) -> 
      "https://10.0.0.1/", "http://0x7f.1/", "//127.0.0.2/x", "file:///etc/passwd", "ftp://a/",
      "http://u:p@127.0.0.1/", "https://[x", "http://\x7f/", "data:text/plain,x"],
 )  # fmt: skip
-async def test_a_redirect_is_judged_like_the_first_address(site: Site, target: str) -> None:
+async def test_ssrf_a_redirect_is_checked_like_the_first_url(site: Site, target: str) -> None:
     site.answers["/a"] = moved(target)
     error = await _refusal(site.url("/a"))
     assert error.code == "remote_refused"
@@ -153,7 +153,7 @@ async def test_a_redirect_without_a_target_is_no_answer(site: Site) -> None:
 
 
 @pytest.mark.promise("R03")
-async def test_a_name_is_resolved_once_and_the_number_that_was_judged_is_dialled() -> None:
+async def test_dns_rebinding_a_host_is_resolved_once_and_the_connection_pinned() -> None:
     with Site("127.0.0.1") as good, Site("127.0.0.2", good.port) as evil:
         good.answers["*"] = Answer(body=b"good")
         evil.answers["*"] = Answer(body=b"evil")
@@ -166,7 +166,7 @@ async def test_a_name_is_resolved_once_and_the_number_that_was_judged_is_dialled
 
 
 @pytest.mark.promise("R03")
-async def test_a_name_that_stands_for_something_private_too_is_not_asked(site: Site) -> None:
+async def test_ssrf_a_host_with_one_private_address_is_refused(site: Site) -> None:
     for numbers in (["127.0.0.1", "127.0.0.9"], ["127.0.0.9", "127.0.0.1"], ["fe80::1%lo"], []):
         names = Names(mixed=[numbers])
         error = await _refusal(
@@ -177,7 +177,7 @@ async def test_a_name_that_stands_for_something_private_too_is_not_asked(site: S
 
 
 @pytest.mark.promise("R03")
-async def test_each_step_of_a_redirect_is_resolved_and_judged(site: Site) -> None:
+async def test_ssrf_each_redirect_is_resolved_and_checked(site: Site) -> None:
     site.answers["/a"] = moved(site.url("/b", host="second.example"))
     names = Names(first=[["127.0.0.1"]], second=[["10.0.0.1"]])
     error = await _refusal(site.url("/a", host="first.example"), transport=Transport(resolve=names))
@@ -187,7 +187,7 @@ async def test_each_step_of_a_redirect_is_resolved_and_judged(site: Site) -> Non
 
 
 @pytest.mark.promise("R03")
-async def test_no_connection_is_made_to_a_number_that_was_not_judged(site: Site) -> None:
+async def test_ssrf_the_connector_rejects_unchecked_addresses(site: Site) -> None:
     site.answers["*"] = Answer(body=b"x")
     connector = pinned_connector([ipaddress.ip_address("127.0.0.2")])
     async with aiohttp.ClientSession(connector=connector) as session:
@@ -213,7 +213,7 @@ async def test_a_body_is_cut_off_at_the_limit(site: Site) -> None:
 
 
 @pytest.mark.promise("R05")
-async def test_an_answer_that_does_not_end_in_time_is_given_up(site: Site) -> None:
+async def test_a_slow_response_times_out(site: Site) -> None:
     limits = FetchLimits.from_cidr(seconds=0.3, max_bytes=1_000, allow_networks=["127.0.0.0/8"])
     site.answers["/slow"] = Answer(body=site.trickle())
     error = await _refusal(site.url("/slow"), limits)
@@ -225,7 +225,7 @@ async def test_an_answer_that_does_not_end_in_time_is_given_up(site: Site) -> No
 
 
 @pytest.mark.promise("R05")
-async def test_a_name_server_that_does_not_answer_is_given_up() -> None:
+async def test_a_dns_lookup_without_response_times_out() -> None:
     async def never(host: str, port: int) -> Sequence[str]:
         await anyio.sleep_forever()
         return ()
@@ -256,7 +256,7 @@ async def test_a_compressed_answer_is_refused(site: Site, encoding: str) -> None
         ("application/octet-stream", b"<html>"),
     ],
 )
-async def test_a_web_page_is_told_apart_from_a_skill(site: Site, kind: str, body: bytes) -> None:
+async def test_an_html_page_is_not_a_skill(site: Site, kind: str, body: bytes) -> None:
     site.answers["/a"] = Answer(body=body, headers={"Content-Type": kind})
     error = await _refusal(site.url("/a"))
     assert (error.code, "HTML page" in error.message) == ("remote_unusable", True)
@@ -301,7 +301,7 @@ async def test_only_a_whole_answer_is_one(site: Site, status: int, says: str) ->
     assert says in (await _refusal(site.url("/a"))).message
 
 
-async def test_faults_of_a_connection_are_told_without_what_the_server_said(site: Site) -> None:
+async def test_connection_errors_do_not_quote_the_server(site: Site) -> None:
     site.answers["/cut"] = Answer(
         body=b"x", headers={"Content-Type": "text/plain", "Content-Length": "500"}
     )
@@ -340,14 +340,14 @@ async def _raw(answer: bytes) -> SourceError:
     ],
     ids=["nothing", "another-protocol", "huge-header"],
 )
-async def test_a_server_that_talks_nonsense_is_told_so(answer: bytes, says: str) -> None:
+async def test_a_server_that_is_not_http_is_reported(answer: bytes, says: str) -> None:
     error = await _raw(answer)
     assert error.code == "remote_unreachable"
     assert says in error.message
     assert "SSH" not in error.message
 
 
-async def test_secrets_in_an_address_are_not_told(site: Site) -> None:
+async def test_secrets_in_a_url_are_redacted(site: Site) -> None:
     error = await _refusal(site.url("/a?token=geheim"))
     assert "geheim" not in error.message + str(error.details)
 
@@ -404,7 +404,7 @@ async def test_a_redirect_never_leaves_encryption(
         assert await fetch(site.url("/up"), LIMITS, transport=transport) == b"safe"
 
 
-async def test_a_server_without_encryption_is_told_so(site: Site) -> None:
+async def test_a_failed_tls_handshake_is_reported(site: Site) -> None:
     error = await _refusal(site.url("/a").replace("http:", "https:"))
     assert "TLS handshake" in error.message
 
