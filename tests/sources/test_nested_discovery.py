@@ -1,4 +1,4 @@
-"""Nested discovery: skill folders of a project found from touched files, without gitignored ones."""
+"""Nested discovery: skill folders of a project, found from touched files; not gitignored ones."""
 
 import shutil
 import subprocess

@@ -24,7 +24,7 @@ from apexbridge.errors import (
 from apexbridge.skills.model import Skill
 from apexbridge.sources.mcp.source import MAX_CONTENT, McpSource, ServerAddress
 from apexbridge.testing import skill_md
-from tests.sources.mcp.server_processes import SECONDS, Offer, is_alive, odd, serving, shared
+from tests.sources.mcp.server_processes import SECONDS, Offer, faulty, is_alive, serve_http, shared
 
 pytestmark = pytest.mark.anyio
 
@@ -125,7 +125,7 @@ async def test_a_killed_process_is_started_again(tmp_path: Path) -> None:
 async def test_a_crashing_server_is_reported_and_recovers(
     tmp_path: Path,
 ) -> None:
-    async with _source(odd("dying", tmp_path, GIVEN="s3cret-word")) as source:
+    async with _source(faulty("dying", tmp_path, GIVEN="s3cret-word")) as source:
         assert len((await source.scan()).skills) == 1
         (tmp_path / "die").touch()
         for _ in range(2):
@@ -145,13 +145,13 @@ async def test_a_server_over_http_that_goes_comes_back(tmp_path: Path) -> None:
     offer = Offer(tmp_path)
     offer.say(prompts=[ASK])
     with ExitStack() as first:
-        url = first.enter_context(serving(offer))
+        url = first.enter_context(serve_http(offer))
         async with _source(ServerAddress(url=url, seconds=SECONDS)) as source:
             ask = await _named(source, "mcp__my__ask_it")
             first.close()
             with pytest.raises(SourceError, match="it cannot be reached"):
                 await source.scan()
-            with serving(offer, port=int(url.split(":")[2].split("/")[0])) as again:
+            with serve_http(offer, port=int(url.split(":")[2].split("/")[0])) as again:
                 assert again == url
                 assert (await source.content(ask, "x")).body == 'ask it {"what": "x"}'
                 assert len((await source.scan()).skills) == 1
@@ -159,7 +159,7 @@ async def test_a_server_over_http_that_goes_comes_back(tmp_path: Path) -> None:
 
 async def test_callers_at_the_same_time_share_one_process(tmp_path: Path) -> None:
     counts = list[int]()
-    async with _source(odd("older", tmp_path)) as source:
+    async with _source(faulty("older", tmp_path)) as source:
 
         async def scan() -> None:
             counts.append(len((await source.scan()).skills))
@@ -291,7 +291,7 @@ async def test_an_invalid_response_to_a_read_is_an_error_with_a_reason(
 async def test_an_error_response_is_quoted_and_keeps_the_connection(
     tmp_path: Path,
 ) -> None:
-    async with _source(odd("older", tmp_path)) as source:
+    async with _source(faulty("older", tmp_path)) as source:
         old = await _named(source, "mcp__my__old")
         with pytest.raises(SourceError, match="error response: no prompts/get"):
             await source.content(old)
@@ -410,7 +410,7 @@ async def test_an_older_protocol_version_is_read_and_notifies(tmp_path: Path) ->
         told.append(source)
         heard.set()
 
-    async with _source(odd("older", tmp_path), changed) as source:
+    async with _source(faulty("older", tmp_path), changed) as source:
         scan = await source.scan()
         await heard.wait()
     assert [skill.name for skill in scan.skills] == ["mcp__my__old"]
@@ -432,7 +432,7 @@ class _Heard(logging.Handler):
 
 def test_a_source_outlives_the_loop_that_used_it(tmp_path: Path) -> None:
     told = list[str]()
-    source = McpSource("my", odd("late", tmp_path), changed=told.append)
+    source = McpSource("my", faulty("late", tmp_path), changed=told.append)
     heard, log = _Heard("has ended"), logging.getLogger("apexbridge.sources.mcp.source")
     before = log.level
     log.addHandler(heard)
@@ -467,7 +467,7 @@ async def test_a_command_that_does_not_exist_is_named() -> None:
 async def test_a_server_that_never_responds_times_out_and_is_terminated(
     kind: str, tmp_path: Path
 ) -> None:
-    async with _source(odd(kind, tmp_path, seconds=1)) as source:
+    async with _source(faulty(kind, tmp_path, seconds=1)) as source:
         with pytest.raises(SourceError, match="no response within 1 seconds"):
             await source.scan()
     assert [is_alive(pid) for pid in Offer(tmp_path).pids] == [False]
@@ -476,20 +476,20 @@ async def test_a_server_that_never_responds_times_out_and_is_terminated(
 async def test_output_that_is_not_mcp_is_reported(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with _source(odd("chatter", tmp_path, seconds=1)) as source:
+    async with _source(faulty("chatter", tmp_path, seconds=1)) as source:
         with pytest.raises(SourceError, match="seconds; its output is not MCP"):
             await source.scan()
     assert capfd.readouterr() == ("", "")
 
 
 async def test_protocol_violations_are_reported(tmp_path: Path) -> None:
-    async with _source(odd("nonsense", tmp_path)) as source:
+    async with _source(faulty("nonsense", tmp_path)) as source:
         with pytest.raises(SourceError, match="its response is invalid"):
             await source.scan()
 
 
 async def test_an_unsupported_protocol_version_is_reported(tmp_path: Path) -> None:
-    async with _source(odd("future", tmp_path)) as source:
+    async with _source(faulty("future", tmp_path)) as source:
         with pytest.raises(SourceError, match=r"RuntimeError: .*2999-01-01"):
             await source.scan()
 
@@ -497,7 +497,7 @@ async def test_an_unsupported_protocol_version_is_reported(tmp_path: Path) -> No
 async def test_stderr_is_reported_without_secrets(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    address = odd("secretive", tmp_path, GIVEN="t0p-secret")
+    address = faulty("secretive", tmp_path, GIVEN="t0p-secret")
     async with _source(address) as source:
         with pytest.raises(SourceError) as caught:
             await source.scan()
@@ -512,7 +512,7 @@ async def test_stderr_is_reported_without_secrets(
 async def test_a_process_with_much_stderr_does_not_block(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with _source(odd("loud", tmp_path)) as source:
+    async with _source(faulty("loud", tmp_path)) as source:
         with pytest.raises(SourceError, match=re.escape("noise | the last line")):
             await source.scan()
     assert capfd.readouterr() == ("", "")

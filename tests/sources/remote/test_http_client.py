@@ -23,7 +23,7 @@ from apexbridge.sources.remote.http_client import (
     retrieve,
     system_resolve,
 )
-from tests.sources.remote.http_site import Answer, Site, certificates, moved
+from tests.sources.remote.http_site import Answer, Site, certificates, redirect
 
 pytestmark = pytest.mark.anyio
 
@@ -38,10 +38,10 @@ class Names:
 
     def __init__(self, **answers: Sequence[Sequence[str]]) -> None:
         self._answers = {name: list(each) for name, each in answers.items()}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        self.asked.append(host)
+        self.requests.append(host)
         name = host.partition(".")[0]
         if name not in self._answers:
             raise socket.gaierror(socket.EAI_NONAME, "no such host")
@@ -74,7 +74,7 @@ async def test_a_file_is_fetched_whole(site: Site) -> None:
 async def test_a_request_says_little_and_asks_for_no_compression(site: Site) -> None:
     site.answers["*"] = Answer(body=b"x")
     await fetch(site.url("/a"), LIMITS)
-    headers = site.asked[0].headers
+    headers = site.requests[0].headers
     assert headers["Accept-Encoding"] == "identity"
     known = {"host", "accept", "accept-encoding", "connection", "user-agent"}
     assert {name.lower() for name in headers} == known
@@ -91,7 +91,7 @@ async def test_ssrf_loopback_is_refused(site: Site, scheme: str, host: str) -> N
     closed = FetchLimits(seconds=5, max_bytes=1_000)
     error = await _refusal(f"{scheme}://{host}:{site.port}/a", closed)
     assert error.code == "remote_refused"
-    assert site.asked == []
+    assert site.requests == []
 
 
 @pytest.mark.promise("R02")
@@ -102,7 +102,7 @@ async def test_ssrf_loopback_is_refused(site: Site, scheme: str, host: str) -> N
      "http://u:p@127.0.0.1/", "https://[x", "http://\x7f/", "data:text/plain,x"],
 )  # fmt: skip
 async def test_ssrf_a_redirect_is_checked_like_the_first_url(site: Site, target: str) -> None:
-    site.answers["/a"] = moved(target)
+    site.answers["/a"] = redirect(target)
     error = await _refusal(site.url("/a"))
     assert error.code == "remote_refused"
     assert site.paths() == ["/a"]
@@ -111,7 +111,7 @@ async def test_ssrf_a_redirect_is_checked_like_the_first_url(site: Site, target:
 @pytest.mark.promise("R02")
 async def test_an_opened_network_is_no_way_into_another_one() -> None:
     with Site("127.0.0.1") as private, Site("127.0.0.2") as other:
-        other.answers["/a"] = moved(private.url("/b"))
+        other.answers["/a"] = redirect(private.url("/b"))
         private.answers["/b"] = Answer(body=b"x")
         assert await fetch(other.url("/a"), TWO) == b"x"
         one = FetchLimits.from_cidr(seconds=5, max_bytes=99, allow_networks=["127.0.0.2/32"])
@@ -126,9 +126,9 @@ async def test_after_a_public_step_no_private_network_is_open() -> None:
 
 
 async def test_redirects_are_followed_by_relative_and_absolute_addresses(site: Site) -> None:
-    site.answers["/a"] = moved("b/c", 301)
-    site.answers["/b/c"] = moved("/d", 307)
-    site.answers["/d"] = moved(site.url("/%E6%96%87%E4%BB%B6"), 308)
+    site.answers["/a"] = redirect("b/c", 301)
+    site.answers["/b/c"] = redirect("/d", 307)
+    site.answers["/d"] = redirect(site.url("/%E6%96%87%E4%BB%B6"), 308)
     site.answers["/%E6%96%87%E4%BB%B6"] = Answer(body=b"found")
     found = await retrieve(site.url("/a"), LIMITS)
     assert (found.data, found.url) == (b"found", site.url("/%E6%96%87%E4%BB%B6"))
@@ -136,12 +136,12 @@ async def test_redirects_are_followed_by_relative_and_absolute_addresses(site: S
 
 @pytest.mark.promise("R06")
 async def test_redirects_end(site: Site) -> None:
-    site.answers["/a"] = moved("/b")
-    site.answers["/b"] = moved("/a")
+    site.answers["/a"] = redirect("/b")
+    site.answers["/b"] = redirect("/a")
     assert "redirect loop" in (await _refusal(site.url("/a"))).message
     for number in range(9):
-        site.answers[f"/{number}"] = moved(f"/{number + 1}")
-    site.asked.clear()
+        site.answers[f"/{number}"] = redirect(f"/{number + 1}")
+    site.requests.clear()
     error = await _refusal(site.url("/0"))
     assert (error.code, "more than 5 redirects" in error.message) == ("remote_unusable", True)
     assert site.paths() == ["/0", "/1", "/2", "/3", "/4", "/5"]
@@ -160,9 +160,9 @@ async def test_dns_rebinding_a_host_is_resolved_once_and_the_connection_pinned()
         names = Names(rebind=[["127.0.0.1"], ["127.0.0.2"]])
         url = good.url("/a", host="rebind.example")
         assert await fetch(url, TWO, transport=Transport(resolve=names)) == b"good"
-        assert names.asked == ["rebind.example"]
-        assert evil.asked == []
-        assert good.asked[0].headers["Host"] == f"rebind.example:{good.port}"
+        assert names.requests == ["rebind.example"]
+        assert evil.requests == []
+        assert good.requests[0].headers["Host"] == f"rebind.example:{good.port}"
 
 
 @pytest.mark.promise("R03")
@@ -173,16 +173,16 @@ async def test_ssrf_a_host_with_one_private_address_is_refused(site: Site) -> No
             site.url("/a", host="mixed.example"), transport=Transport(resolve=names)
         )
         assert error.code == "remote_refused"
-    assert site.asked == []
+    assert site.requests == []
 
 
 @pytest.mark.promise("R03")
 async def test_ssrf_each_redirect_is_resolved_and_checked(site: Site) -> None:
-    site.answers["/a"] = moved(site.url("/b", host="second.example"))
+    site.answers["/a"] = redirect(site.url("/b", host="second.example"))
     names = Names(first=[["127.0.0.1"]], second=[["10.0.0.1"]])
     error = await _refusal(site.url("/a", host="first.example"), transport=Transport(resolve=names))
     assert error.code == "remote_refused"
-    assert names.asked == ["first.example", "second.example"]
+    assert names.requests == ["first.example", "second.example"]
     assert site.paths() == ["/a"]
 
 
@@ -195,7 +195,7 @@ async def test_ssrf_the_connector_rejects_unchecked_addresses(site: Site) -> Non
             await session.get(site.url("/literal"))
         with pytest.raises(aiohttp.ClientConnectorError):
             await session.get(site.url("/named", host="localhost"))
-    assert site.asked == []
+    assert site.requests == []
 
 
 @pytest.mark.promise("R05")
@@ -359,7 +359,7 @@ async def test_no_proxy_and_no_cookie_is_used(site: Site, monkeypatch: pytest.Mo
     site.answers["/a"] = Answer(status=302, headers={"Location": "/b", "Set-Cookie": "a=b"})
     site.answers["/b"] = Answer(body=b"x")
     assert await fetch(site.url("/a"), LIMITS) == b"x"
-    assert "Cookie" not in site.asked[1].headers
+    assert "Cookie" not in site.requests[1].headers
 
 
 @pytest.fixture(scope="module")
@@ -395,11 +395,11 @@ async def test_a_redirect_never_leaves_encryption(
     server, client = tls
     transport = Transport(resolve=Names(skills=[["127.0.0.1"]]), tls=client)
     with Site(tls=server) as safe:
-        safe.answers["/down"] = moved(site.url("/plain"))
+        safe.answers["/down"] = redirect(site.url("/plain"))
         error = await _refusal(safe.url("/down", host="skills.example"), transport=transport)
         assert (error.code, "https to http" in error.message) == ("remote_refused", True)
-        assert site.asked == []
-        site.answers["/up"] = moved(safe.url("/safe", host="skills.example"))
+        assert site.requests == []
+        site.answers["/up"] = redirect(safe.url("/safe", host="skills.example"))
         safe.answers["/safe"] = Answer(body=b"safe")
         assert await fetch(site.url("/up"), LIMITS, transport=transport) == b"safe"
 

@@ -68,7 +68,7 @@ async def test_an_object_is_read_whole(site: Site, scheme: str) -> None:
 async def test_the_usual_credentials_are_used(site: Site) -> None:
     site.answers["*"] = Answer(body=b"x")
     await read_object("s3://my-bucket/a", LIMITS)
-    assert "Credential=someone/" in site.asked[0].headers["Authorization"]
+    assert "Credential=someone/" in site.requests[0].headers["Authorization"]
 
 
 @BOTH
@@ -136,7 +136,7 @@ async def test_missing_credentials_are_reported(
         monkeypatch.delenv(gone)
     error = await _refusal(f"{scheme}://my-bucket/a")
     assert (error.code, "no credentials" in error.message) == ("remote_unusable", True)
-    assert site.asked == []
+    assert site.requests == []
 
 
 @pytest.mark.parametrize(("scheme", "package"), [("s3", "boto3"), ("gs", "google.cloud.storage")])

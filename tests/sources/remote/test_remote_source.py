@@ -18,7 +18,7 @@ from apexbridge.sources.remote.download_cache import PinStore, sha256_hex
 from apexbridge.sources.remote.http_client import FetchLimits
 from apexbridge.sources.remote.source import RemoteLocations, RemoteSource, remote_sources
 from apexbridge.testing import make_skill, skill_md
-from tests.sources.remote.http_site import Answer, Site, digest, moved, publish, publish_index
+from tests.sources.remote.http_site import Answer, Site, digest, publish, publish_index, redirect
 
 pytestmark = pytest.mark.anyio
 
@@ -193,7 +193,7 @@ async def test_files_that_were_fetched_once_are_not_fetched_again(
 ) -> None:
     publish(site, _files(pdf=PDF))
     await _scan(_index(site, pins))
-    site.asked.clear()
+    site.requests.clear()
     assert _names(await _scan(_index(site, pins))) == ["_canonical_pdf"]
     assert site.paths() == [WELL_KNOWN]
 
@@ -204,7 +204,7 @@ async def test_addresses_are_relative_to_where_the_index_was_found(
     publish(site, _files(pdf=PDF))
     site.answers["/moved/index.json"] = site.answers[WELL_KNOWN]
     site.answers["/moved/pdf/SKILL.md"] = Answer(body=PDF)
-    site.answers[WELL_KNOWN] = moved("/moved/index.json")
+    site.answers[WELL_KNOWN] = redirect("/moved/index.json")
     assert _names(await _scan(_index(site, pins))) == ["_canonical_pdf"]
     assert "/moved/pdf/SKILL.md" in site.paths()
 
