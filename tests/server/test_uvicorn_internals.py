@@ -1,7 +1,7 @@
 """uvicorn internals that `connections.py` and `uvicorn_server.py` subclass are where they were.
 
-When one of these tests fails after an upgrade: read the named module of uvicorn, adapt the subclass,
-and raise the ceiling of `uvicorn` in pyproject.toml.
+When one fails after an upgrade: read the named module of uvicorn, adapt the subclass, and raise
+the ceiling of `uvicorn` in pyproject.toml.
 """
 
 import asyncio
