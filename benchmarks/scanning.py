@@ -55,7 +55,7 @@ def _scan_of(size: int, place: Path, corpus: Path | None) -> None:
     memory = ScanCache(place / "scans.db")
 
     def source(kept: ScanCache | None) -> FolderSource:
-        return FolderSource(place / "skills", Origin.INSTALLED, _LIMITS, memory=kept)
+        return FolderSource(place / "skills", Origin.INSTALLED, _LIMITS, cache=kept)
 
     limit = _timed(lambda: _find_and_cat(place / "skills"))
     _line(size, "find | xargs cat", limit, limit)

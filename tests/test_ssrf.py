@@ -89,7 +89,7 @@ def test_a_number_in_an_odd_form_is_refused_whatever_it_stands_for(url: str) -> 
 )  # fmt: skip
 def test_a_plain_number_is_judged_as_what_it_is(url: str) -> None:
     place = check_url(url)
-    assert place.number is not None
+    assert place.address is not None
     with pytest.raises(SourceError, match="public network"):
         check_addresses(place, [place.host], OPEN)
 

@@ -1,4 +1,11 @@
-"""Which numbers are public, and which lead to this machine or its neighbours. Pure."""
+"""SSRF guard: check URLs and IP addresses before anything is requested from them.
+
+Threat (server-side request forgery, CWE-918): a URL that a skill, an index or a redirect names
+makes us send a request to where only this machine can reach: localhost, the private network, a
+cloud's metadata service with its credentials. So a URL is checked twice, as it is written
+(`check_url`) and by the IP addresses that its host resolves to (`check_addresses`). The HTTP client
+connects to exactly the addresses that were checked: resolving again would let DNS rebinding pass.
+"""
 
 import hashlib
 import ipaddress
@@ -13,7 +20,7 @@ from apexbridge.errors import SourceError
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# Written out, because what Python calls global differs between its versions.
+# Written out, because `ipaddress.is_global` differs between versions of Python.
 _PRIVATE_V4 = tuple(
     map(
         ipaddress.IPv4Network,
@@ -32,12 +39,12 @@ _CLOUD_METADATA = frozenset(
          "192.0.0.192", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
     )
 )  # fmt: skip
-"""Where clouds give a machine its credentials. No setting opens them."""
+"""Metadata services, which hand out the machine's cloud credentials. No setting allows them."""
 
 
-def is_public(number: IPAddress) -> bool:
-    """Say whether a number is one of the public network's, whatever it is wrapped in."""
-    plain = _unwrap_ipv4(number)
+def is_public(address: IPAddress) -> bool:
+    """Return whether an address is globally routable, also when IPv6 wraps an IPv4 address."""
+    plain = _unwrap_ipv4(address)
     if plain in _CLOUD_METADATA:
         return False
     if isinstance(plain, ipaddress.IPv4Address):
@@ -45,19 +52,19 @@ def is_public(number: IPAddress) -> bool:
     return plain in _GLOBAL_V6 and not any(plain in network for network in _PRIVATE_V6)
 
 
-def is_allowlisted(number: IPAddress, networks: Iterable[IPNetwork]) -> bool:
-    """Say whether the operator opened a network that this number lies in."""
-    plain = _unwrap_ipv4(number)
+def is_allowlisted(address: IPAddress, networks: Iterable[IPNetwork]) -> bool:
+    """Return whether an address is on a network that the operator allows."""
+    plain = _unwrap_ipv4(address)
     return plain not in _CLOUD_METADATA and any(plain in network for network in networks)
 
 
-def _unwrap_ipv4(number: IPAddress) -> IPAddress:
-    """The IPv4 number in a mapped, 6to4 or NAT64 one. Teredo is never public: it stays itself."""
-    if isinstance(number, ipaddress.IPv4Address):
-        return number
-    if number in _NAT64:
-        return ipaddress.IPv4Address(int(number) & 0xFFFFFFFF)
-    return number.ipv4_mapped or number.sixtofour or number
+def _unwrap_ipv4(address: IPAddress) -> IPAddress:
+    """Extract the IPv4 address of a mapped, 6to4 or NAT64 one. Teredo is never public and stays."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address
 
 
 Scheme = Literal["https", "http"]
@@ -69,64 +76,66 @@ _MAX_DISPLAYED = 200
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _IDNA_AMBIGUOUS = frozenset("ßς\u200c\u200d")
-"""What two standards for names turn into two different hosts."""
+"""Characters that IDNA 2003 and 2008 map to different hosts."""
 _SAFE_IN_PATH = "/%:@!$&'()*+,;=~"
 _SAFE_IN_QUERY = f"{_SAFE_IN_PATH}?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedUrl:
-    """An address whose written form is in order."""
+    """A URL that passed the syntax checks."""
 
     scheme: Scheme
     host: str
-    """In ASCII, in lower case, without brackets."""
+    """ASCII (IDNA), lower case, without brackets."""
     port: int
     rest: str
     """Path and query."""
-    number: IPAddress | None = None
-    """The host itself, where it is no name."""
+    address: IPAddress | None = None
+    """The host itself, if it is an IP address literal."""
 
     @property
     def url(self) -> str:
-        """The one spelling of the address."""
+        """The canonical spelling of the URL."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port == _DEFAULT_PORTS[self.scheme] else f":{self.port}"
         return f"{self.scheme}://{host}{port}{self.rest}"
 
 
 def url_refused(url: str, detail: str) -> SourceError:
-    """The error for an address that is not asked."""
+    """Build the error for a URL that is not requested."""
     return SourceError(detail, code="remote_refused", url=display_url(url))
 
 
 def check_url(url: str) -> CheckedUrl:
-    """Take an address apart, or refuse it for how it is written.
+    """Parse a URL, or refuse it for its syntax.
 
     Raises:
         SourceError: `remote_refused`, for anything but http and https with a plain host.
     """
     if len(url) > _MAX_URL or "\\" in url or any(not c.isprintable() or c == " " for c in url):
-        raise url_refused(url, "it is too long, or holds characters that no address has")
+        raise url_refused(
+            url, "it is too long or contains characters that are not allowed in a URL"
+        )
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise url_refused(url, "it cannot be taken apart") from None
+        raise url_refused(url, "it is not a valid URL") from None
     scheme = next((known for known in get_args(Scheme) if known == parts.scheme), None)
     if scheme is None or not parts.hostname:
-        raise url_refused(url, "it is not https:// and a host")
+        raise url_refused(url, "it is not an https:// URL with a host")
     if "@" in parts.netloc:
-        raise url_refused(url, "it holds a user name or a password")
+        raise url_refused(url, "it contains a user name or password")
     if port is None:
         port = _DEFAULT_PORTS[scheme]
     if port not in _DEFAULT_PORTS.values() and port < _FIRST_UNPRIVILEGED_PORT:
-        raise url_refused(url, f"port {port} is not one of a web server")
+        raise url_refused(url, f"port {port} is not allowed")
     query = f"?{quote(parts.query, safe=_SAFE_IN_QUERY)}" if parts.query else ""
     rest = quote(parts.path or "/", safe=_SAFE_IN_PATH) + query
     host = _host(url, parts.hostname, is_bracketed="[" in parts.netloc)
-    number = None if isinstance(host, str) else host
-    return CheckedUrl(scheme=scheme, host=str(host), port=port, rest=rest, number=number)
+    address = None if isinstance(host, str) else host
+    return CheckedUrl(scheme=scheme, host=str(host), port=port, rest=rest, address=address)
 
 
 def _host(url: str, written: str, *, is_bracketed: bool) -> str | IPAddress:
@@ -134,49 +143,49 @@ def _host(url: str, written: str, *, is_bracketed: bool) -> str | IPAddress:
         try:
             return ipaddress.IPv6Address(written if "%" not in written else "")
         except ValueError:
-            raise url_refused(url, "its host is no plain IPv6 address") from None
+            raise url_refused(url, "its host is not a plain IPv6 address") from None
     if _IDNA_AMBIGUOUS.intersection(written):
-        raise url_refused(url, "its host can be read in two ways; write it as xn--…")
+        raise url_refused(url, "its host is ambiguous in IDNA; write it as xn--…")
     try:
         host = written.removesuffix(".").encode("idna").decode("ascii").lower()
     except UnicodeError:
-        raise url_refused(url, "its host is no name") from None
+        raise url_refused(url, "its host is not a valid name") from None
     labels = host.split(".")
     if _NUMERIC_LABEL.fullmatch(labels[-1]):
         try:
             return ipaddress.IPv4Address(host)
         except ValueError:
-            raise url_refused(url, "its host is an IPv4 address in an odd form") from None
+            raise url_refused(url, "its host is an IPv4 address in a non-canonical form") from None
     if len(host) > _MAX_HOST or not all(map(_LABEL.fullmatch, labels)):
-        raise url_refused(url, "its host is no name")
+        raise url_refused(url, "its host is not a valid name")
     return host
 
 
 def check_addresses(
-    place: CheckedUrl, numbers: Sequence[str], networks: Iterable[IPNetwork]
+    target: CheckedUrl, addresses: Sequence[str], networks: Iterable[IPNetwork]
 ) -> tuple[tuple[IPAddress, ...], bool]:
-    """Judge what a name stands for: the numbers, and whether all are on networks that were opened.
+    """Check the resolved IP addresses; return them and whether all are on allowed private networks.
 
-    One private address among public ones is an attempt, not an accident: all must pass.
+    One private address among public ones is an attack, not an accident: all must pass.
 
     Raises:
         SourceError: `remote_refused`, if one may not be reached.
     """
-    found = tuple(map(_parse_address, numbers))
+    found = tuple(map(_parse_address, addresses))
     allowed = tuple(networks)
-    permitted = [number is not None and is_allowlisted(number, allowed) for number in found]
-    for written, number, is_in in zip(numbers, found, permitted, strict=True):
-        if number is None or not (is_in or is_public(number)):
-            raise url_refused(place.url, f"{_printable(written)} is not on the public network")
+    allowlisted = [address is not None and is_allowlisted(address, allowed) for address in found]
+    for written, address, is_allowed in zip(addresses, found, allowlisted, strict=True):
+        if address is None or not (is_allowed or is_public(address)):
+            raise url_refused(target.url, f"{_printable(written)} is not on the public network")
     if not found:
-        raise url_refused(place.url, "its host has no address")
-    if place.scheme == "http" and not all(permitted):
-        raise url_refused(place.url, "only https is used on the public network")
-    return tuple(number for number in found if number is not None), all(permitted)
+        raise url_refused(target.url, "its host has no IP address")
+    if target.scheme == "http" and not all(allowlisted):
+        raise url_refused(target.url, "only https is allowed on the public network")
+    return tuple(address for address in found if address is not None), all(allowlisted)
 
 
 def _parse_address(written: str) -> IPAddress | None:
-    """A number in its plain form; one that belongs to one network card only is none."""
+    """Parse an address; one with a scope id (`fe80::1%eth0`) is refused."""
     try:
         return ipaddress.ip_address(written) if "%" not in written else None
     except ValueError:
@@ -184,7 +193,7 @@ def _parse_address(written: str) -> IPAddress | None:
 
 
 def display_url(url: str) -> str:
-    """An address as people may see it: without its user, its query, and what steers a terminal."""
+    """Redact a URL for display: no user info, no query, no control characters."""
     try:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
@@ -200,12 +209,10 @@ def _printable(text: str) -> str:
 
 
 def url_key(url: str) -> str:
-    """What an address is remembered by: one spelling, and of its query, which may be a secret,
-    only a hash.
-    """  # noqa: D205
+    """Build the cache key of a URL: canonical spelling, the query (maybe a secret) hashed."""
     try:
         plain = check_url(url).url
-    except SourceError:  # a bucket's
+    except SourceError:  # an object storage URL
         plain = url.partition("#")[0]
     bare, _, query = plain.partition("?")
     return f"{bare}?{_short_hash(query)}" if query else bare

@@ -22,8 +22,8 @@ def test_a_kept_rule_holds_after_a_restart_in_its_own_project(book: Path, tmp_pa
     request = PermissionRequest(tool="Bash", argument="ls *.txt")
     kept = ApprovalStore(book, tmp_path)
     assert kept.rules() == ()
-    assert kept.keep(request, decide(request, []))
-    assert kept.keep(request, decide(request, []))
+    assert kept.store(request, decide(request, []))
+    assert kept.store(request, decide(request, []))
     again = ApprovalStore(book, tmp_path)
     assert [str(rule.pattern) for rule in again.rules()] == ["Bash(ls \\*.txt)"]
     assert decide(request, again.rules()).effect == "allow"
@@ -36,7 +36,7 @@ def test_a_person_may_keep_a_wider_rule(book: Path, tmp_path: Path) -> None:
     request = PermissionRequest(tool="Bash", argument="git push")
     decision = decide(request, [])
     kept = ApprovalStore(book, tmp_path)
-    assert kept.keep(request, decision, decision.suggestions[1])
+    assert kept.store(request, decision, decision.suggestions[1])
     assert decide(PermissionRequest(tool="Bash", argument="git x"), kept.rules()).effect == "allow"
 
 
@@ -44,7 +44,7 @@ def test_a_person_may_keep_a_wider_rule(book: Path, tmp_path: Path) -> None:
 def test_a_skill_that_changed_asks_again(book: Path, tmp_path: Path) -> None:
     old = PermissionRequest(tool="Skill", argument="pdf", sha256="aa")
     new = PermissionRequest(tool="Skill", argument="pdf", sha256="bb")
-    ApprovalStore(book, tmp_path).keep(old, decide(old, []))
+    ApprovalStore(book, tmp_path).store(old, decide(old, []))
     kept = ApprovalStore(book, tmp_path)
     standing = PermissionContext(approved=kept.approved())
     assert kept.rules() == ()
@@ -55,12 +55,12 @@ def test_a_skill_that_changed_asks_again(book: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_kept_is_told(book: Path, tmp_path: Path) -> None:
     kept = ApprovalStore(book, tmp_path)
     skill = PermissionRequest(tool="Skill", argument="remote")
-    assert not kept.keep(skill, decide(skill, []))
+    assert not kept.store(skill, decide(skill, []))
     request = PermissionRequest(tool="X")
     asks = Rule(effect="ask", pattern=ToolPattern("X"))
-    assert not kept.keep(request, decide(request, [asks]))
+    assert not kept.store(request, decide(request, [asks]))
     empty = PermissionRequest(tool="Bash")
-    assert not kept.keep(empty, decide(empty, []))
+    assert not kept.store(empty, decide(empty, []))
     assert not book.exists()
 
 
@@ -70,7 +70,7 @@ def test_an_approval_can_be_taken_back(book: Path, tmp_path: Path) -> None:
         PermissionRequest(tool="X", argument="y"),
         PermissionRequest(tool="Skill", argument="pdf", sha256="aa"),
     ):
-        kept.keep(request, decide(request, []))
+        kept.store(request, decide(request, []))
     assert kept.forget_rule("X(y)")
     assert not kept.forget_rule("X(y)")
     assert kept.forget_skill("aa")
@@ -87,10 +87,10 @@ def test_a_broken_file_allows_nothing_and_is_left_alone(
     kept = ApprovalStore(book, tmp_path)
     with caplog.at_level(logging.WARNING):
         assert (kept.rules(), kept.approved()) == ((), frozenset())
-    assert "none counts" in caplog.text
+    assert "nothing is approved" in caplog.text
     request = PermissionRequest(tool="X", argument="y")
     with pytest.raises(StorageError):
-        kept.keep(request, decide(request, []))
+        kept.store(request, decide(request, []))
     assert book.read_bytes() == data
 
 
@@ -99,11 +99,11 @@ def test_a_kept_rule_that_makes_no_sense_is_passed_over(
 ) -> None:
     request = PermissionRequest(tool="X", argument="y")
     kept = ApprovalStore(book, tmp_path)
-    kept.keep(request, decide(request, []))
+    kept.store(request, decide(request, []))
     book.write_text(book.read_text("utf-8").replace("X(y)", "X(y"), encoding="utf-8")
     with caplog.at_level(logging.WARNING):
         assert kept.rules() == ()
-    assert "passed over" in caplog.text
+    assert "invalid approval" in caplog.text
 
 
 @pytest.mark.anyio
@@ -111,7 +111,7 @@ async def test_answers_given_at_once_are_all_kept(book: Path, tmp_path: Path) ->
     async def keep(number: int) -> None:
         request = PermissionRequest(tool="X", argument=str(number))
         kept = ApprovalStore(book, tmp_path)
-        await anyio.to_thread.run_sync(kept.keep, request, decide(request, []))
+        await anyio.to_thread.run_sync(kept.store, request, decide(request, []))
 
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
@@ -127,9 +127,9 @@ def test_the_file_is_read_again_whenever_it_is_another_one(
     first = PermissionRequest(tool="Bash", argument="ls")
     second = PermissionRequest(tool="Skill", argument="pdf", sha256="aa")
     assert (kept.rules(), kept.approved()) == ((), frozenset())
-    other.keep(first, decide(first, []))
+    other.store(first, decide(first, []))
     assert [str(rule.pattern) for rule in kept.rules()] == ["Bash(ls)"]
-    other.keep(second, decide(second, []))
+    other.store(second, decide(second, []))
     assert kept.approved() == {"aa"}
     assert other.forget_rule("Bash(ls)")
     assert kept.rules() == ()

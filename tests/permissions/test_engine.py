@@ -27,7 +27,7 @@ from apexbridge.permissions.rules import (
 from apexbridge.permissions.wildcards import PathRoots
 
 PROJECT, HOME = Path("/srv/project"), Path("/home/me")
-STANDING = PermissionContext(ground=PathRoots(project=PROJECT, home=HOME))
+STANDING = PermissionContext(roots=PathRoots(project=PROJECT, home=HOME))
 
 
 def rules(*lines: str) -> list[Rule]:
@@ -192,12 +192,12 @@ def test_a_question_about_a_path_comes_with_the_file_and_its_folder() -> None:
 def test_a_refusal_follows_the_links_in_its_path(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    ground = PathRoots.of(tmp_path, tmp_path)
+    ground = PathRoots.resolved(tmp_path, tmp_path)
     written = rules("deny Read(link/*.env)", "allow Read(./link)", "deny Read(x)", "deny Bash(x)")
     followed = resolve_symlinks(written, ground)
     assert len(followed) == len(written) + 1
     request = PermissionRequest(tool="Read", path=ground.project / "real" / "a.env")
-    standing = PermissionContext(ground=ground)
+    standing = PermissionContext(roots=ground)
     assert decide(request, written, (), standing).effect == "ask"
     assert decide(request, followed, (), standing).effect == "deny"
 
@@ -228,7 +228,7 @@ def test_a_tool_outside_of_allowed_tools_is_refused_and_told_why(
     granted, bound = skill_grants("writer", patterns(*tools), "restrict")
     assert granted == ()
     assert bound is not None
-    standing = PermissionContext(ground=STANDING.ground, restrictions=(bound,))
+    standing = PermissionContext(roots=STANDING.roots, restrictions=(bound,))
     everything = rules("allow *")
     assert decide(request_, everything, (), STANDING).effect == "allow"
     decision = decide(request_, everything, (), standing)

@@ -15,7 +15,7 @@ from apexbridge.permissions.wildcards import PathRoots
 from tests.permissions.test_engine import rules
 
 PROJECT = Path("/srv/project")
-STANDING = PermissionContext(ground=PathRoots(project=PROJECT, home=Path("/home/me")))
+STANDING = PermissionContext(roots=PathRoots(project=PROJECT, home=Path("/home/me")))
 
 
 def judged(command: str, *lines: str, granted: str = "") -> Decision:
@@ -148,7 +148,7 @@ def test_a_redirection_through_links_counts_where_it_leads(tmp_path: Path) -> No
     place = tmp_path.resolve()
     (place / "out").symlink_to("/etc")
     (place / "round").symlink_to("round")
-    standing = PermissionContext(ground=PathRoots(project=place, home=place))
+    standing = PermissionContext(roots=PathRoots(project=place, home=place))
     allowed = rules("allow Bash(echo *)", "allow Write(**)")
     for target, effect in (("x", "allow"), ("out/x", "ask"), ("round/x", "ask")):
         request = PermissionRequest(tool="Bash", argument=f"echo > {target}", cwd=place)

@@ -257,7 +257,7 @@ def test_redirections_tell_what_is_written_and_read(
 def test_a_change_of_folder_is_told(text: str, moves: bool) -> None:
     parsed = parse_shell(text)
     assert parsed is not None
-    assert parsed.moves is moves
+    assert parsed.changes_directory is moves
 
 
 @given(st.text(max_size=200))

@@ -85,7 +85,7 @@ async def test_a_subscriber_receives_turns_tools_approvals_and_changes(home: Pat
 
 async def test_a_subscriber_that_disconnects_is_removed(home: Path) -> None:
     async with admin_server(home) as at:
-        sinks: list[Any] = at.runtime._sinks  # pyright: ignore[reportPrivateUsage]
+        sinks: list[Any] = at.runtime.events._sinks  # pyright: ignore[reportPrivateUsage]
         before = len(sinks)
         async with _listening(at):
             assert len(sinks) == before + 1

@@ -113,7 +113,7 @@ async def test_a_session_of_another_caller_cannot_be_continued(talk: ChatServer)
 
 async def test_of_a_conversation_without_a_name_only_the_record_is_kept(talk: ChatServer) -> None:
     chatting = talk.serving.state.runtime.chat_service
-    before = len(chatting.conversations)
+    before = len(chatting.sessions)
     known = {kept.id for kept in chatting.store.latest(1_000)}
     reply = await talk.post("Go", text_reply("Gone"))
     turn = await anyio.to_thread.run_sync(chatting.store.turn, reply.json()["apexbridge"]["turn"])
@@ -123,7 +123,7 @@ async def test_of_a_conversation_without_a_name_only_the_record_is_kept(talk: Ch
     assert owner in {key.id for key in talk.serving.state.keys.all()}
     assert name.startswith("once-")
     assert {kept.id for kept in chatting.store.latest(1_000)} == known
-    assert len(chatting.conversations) == before
+    assert len(chatting.sessions) == before
 
 
 async def test_turns_of_one_conversation_wait_for_each_other(talk: ChatServer) -> None:

@@ -66,7 +66,7 @@ async def test_metric_labels_have_no_skill_names_and_no_client_made_paths(
 
 async def test_the_sandbox_gauge_is_set_once_selected(server: LiveServer) -> None:
     assert "apexbridge_sandbox{" not in (await send_request(server.url, "/metrics")).body.decode()
-    choice = await server.state.runtime.script_runner.choose_sandbox()
+    choice = await server.state.runtime.script_runner.select_sandbox()
     kind = choice.sandbox.name if choice.sandbox else "none"
     metrics_text = (await send_request(server.url, "/metrics")).body.decode()
     assert f'apexbridge_sandbox{{kind="{kind}"}} 1.0' in metrics_text

@@ -404,7 +404,7 @@ async def test_faults_speak_the_clients_language(server: LiveServer) -> None:
 async def test_a_rate_limited_caller_gets_retry_after(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     environment = {"HOME": str(tmp_path), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
-    flags = {"server": {"rate": 3}}
+    flags = {"server": {"rate_limit": 3}}
     loaded = load(project=tmp_path / "project", environment=environment, flags=flags)
     async with live_server(loaded, ROUTES) as server:
         first = [await send_request(server.url, "/hello", headers=server.headers) for _ in range(4)]

@@ -162,7 +162,11 @@ def test_an_edit_changes_the_description_and_nothing_else(server: SkillsServer) 
 
 
 @pytest.mark.promise("L12")
-@pytest.mark.parametrize("field", ["name", "allowed-tools", "body", "files", "version"])
+@pytest.mark.parametrize(
+    "field",
+    ["name", "allowed-tools", "body", "files", "version", "path", "SKILL.md", "Description",
+     "description ", "描述"],
+)  # fmt: skip
 def test_no_other_field_can_be_edited(server: SkillsServer, field: str) -> None:
     before = _skill(server, "garden")
     for body in ({field: "x"}, {"description": "New.", field: "x"}):

@@ -37,9 +37,9 @@ def test_the_index_lists_every_skill_with_its_digests(server: SkillsServer) -> N
     assert reply.status_code == 200
     listing = parse_index(reply.content, str(reply.url), may_be_private=True)
     assert listing.problems == ()
-    names = [wanted.name for wanted in listing.wanted]
+    names = [wanted.name for wanted in listing.entries]
     assert names == [skill.name for skill in server.runtime.catalog.snapshot.skills]
-    garden = listing.wanted[names.index("garden")]
+    garden = listing.entries[names.index("garden")]
     assert sorted(garden.files) == ["references/soil.md", "scripts/main.py"]  # plain names only
     for wanted in (garden, garden.beside("references/soil.md", "")):
         assert httpx2.get(wanted.url).status_code == 200

@@ -255,4 +255,4 @@ def test_an_odd_line_separator_hides_no_key(mark: str) -> None:
     outcome = read(f"description: line{mark}sep: x\nname: a\n")
     assert isinstance(outcome, Frontmatter)
     assert outcome.values == {"description": "line sep: x", "name": "a"}
-    assert outcome.has_odd_breaks
+    assert outcome.has_unicode_line_breaks

@@ -35,7 +35,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def _source(tmp_path: Path) -> FolderSource:
-    return FolderSource(tmp_path / "skills", Origin.USER, memory=ScanCache(tmp_path / "scans.db"))
+    return FolderSource(tmp_path / "skills", Origin.USER, cache=ScanCache(tmp_path / "scans.db"))
 
 
 async def test_what_nobody_touched_is_not_read_again(tmp_path: Path, reads: list[str]) -> None:
@@ -91,7 +91,7 @@ async def test_what_is_gone_is_forgotten(tmp_path: Path, reads: list[str]) -> No
     await _source(tmp_path).scan()
     root.rename(tmp_path / "away")
     assert (await _source(tmp_path).scan()).skills == ()
-    assert ScanCache(tmp_path / "scans.db").recall(f"user:{tmp_path}/skills") == {}
+    assert ScanCache(tmp_path / "scans.db").load(f"user:{tmp_path}/skills") == {}
     (tmp_path / "away").rename(root)
     await _source(tmp_path).scan()
     assert reads == ["a", "a"]
@@ -106,7 +106,7 @@ async def test_a_memory_that_is_broken_or_cannot_be_written_only_costs_time(
     assert len((await _source(tmp_path).scan()).skills) == 1
     (tmp_path / "file").write_bytes(b"")
     memory = ScanCache(tmp_path / "file" / "scans.db")
-    source = FolderSource(tmp_path / "skills", Origin.USER, memory=memory)
+    source = FolderSource(tmp_path / "skills", Origin.USER, cache=memory)
     assert len((await source.scan()).skills) == 1
     assert memory.document(source.id, "a", b"") is None
 
@@ -188,18 +188,18 @@ async def test_a_memory_that_is_locked_is_waited_for_once(
         opened.append(True)
         return connect(path, timeout=more["timeout"])
 
-    await FolderSource(tmp_path / "skills", Origin.USER, memory=memory).scan()
+    await FolderSource(tmp_path / "skills", Origin.USER, cache=memory).scan()
     monkeypatch.setattr(scan_cache.sqlite3, "connect", note)
     with closing(connect(tmp_path / "scans.db", isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
         for number in range(5):
             make_skill(tmp_path / f"{number}", "b")
-            source = FolderSource(tmp_path / f"{number}", Origin.USER, memory=memory)
+            source = FolderSource(tmp_path / f"{number}", Origin.USER, cache=memory)
             assert len((await source.scan()).skills) == 1
     assert len(opened) == 1
-    monkeypatch.setattr(memory, "_rests_until", 0.0)
-    assert memory.recall(f"user:{tmp_path}/skills").keys() == {"a"}
+    monkeypatch.setattr(memory, "_paused_until", 0.0)
+    assert memory.load(f"user:{tmp_path}/skills").keys() == {"a"}
 
 
 async def test_names_that_are_no_text_cost_nothing_but_the_memory_of_them(tmp_path: Path) -> None:
@@ -209,8 +209,8 @@ async def test_names_that_are_no_text_cost_nothing_but_the_memory_of_them(tmp_pa
     scan = await _source(tmp_path).scan()
     assert sorted(skill.name for skill in scan.skills) == ["a", "x"]
     memory = ScanCache(tmp_path / "scans.db")
-    assert memory.recall(f"user:{tmp_path}/skills").keys() == {"a"}
-    within = FolderSource(odd, Origin.USER, memory=memory)
+    assert memory.load(f"user:{tmp_path}/skills").keys() == {"a"}
+    within = FolderSource(odd, Origin.USER, cache=memory)
     assert [skill.name for skill in (await within.scan()).skills] == ["x"]
     (odd / "x/SKILL.md").write_bytes(b"bad")
     (skill,) = (await within.scan()).skills

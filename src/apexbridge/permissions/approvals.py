@@ -1,4 +1,4 @@
-"""What a person allowed for always: rules for one project, and states of skills."""
+"""Approval store: tools and skills that a person approved for always (human in the loop)."""
 
 import logging
 from collections.abc import Callable, Generator
@@ -20,22 +20,22 @@ class _ApprovalFile(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     rules: dict[str, list[str]] = {}
-    """Patterns that are allowed, by project."""
+    """Allowed patterns, by project directory."""
     skills: dict[str, str] = {}
-    """Names of skills, by the hash of all their files."""
+    """Skill names, by the hash of all their files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CachedApprovals:
-    """What the file said when it was read, and the marks by which a later state is told."""
+    """Parsed file, and the stat signature by which a change is detected."""
 
-    mark: tuple[int, ...] | None
+    signature: tuple[int, ...] | None
     rules: tuple[Rule, ...]
     approved: frozenset[str]
 
 
 class ApprovalStore:
-    """Answers in a small file. One that cannot be read allows nothing, and is not written over."""
+    """Approvals in a JSON file. An unreadable file approves nothing and is not overwritten."""
 
     def __init__(self, path: Path, project: Path) -> None:
         self._path = path
@@ -43,83 +43,82 @@ class ApprovalStore:
         self._last: _CachedApprovals | None = None
 
     def rules(self) -> tuple[Rule, ...]:
-        """What is allowed in this project."""
-        return self._known().rules
+        """Return the allow rules of this project."""
+        return self._load().rules
 
     def approved(self) -> frozenset[str]:
-        """The states of skills that may be used, by hash; a changed skill is not among them."""
-        return self._known().approved
+        """Return the hashes of approved skills; a changed skill has another hash."""
+        return self._load().approved
 
-    def keep(
+    def store(
         self, request: PermissionRequest, decision: Decision, rule: Rule | None = None
     ) -> bool:
-        """Remember an `always`: for a skill its state, else the rule, or the exact suggestion.
+        """Store an `always`: a skill's hash, else the given rule, or the exact suggestion.
 
-        False where there is nothing that could be kept: a rule asks every time, or nobody can tell
-        what state a skill is in.
+        Returns False where nothing can be stored: a rule asks every time, or the skill has no hash.
 
         Raises:
-            StorageError: If that cannot be written down.
+            StorageError: If the file cannot be written.
         """
         chosen = rule or next(iter(decision.suggestions), None)
         if decision.rule is not None or (request.tool == "Skill" and not request.sha256):
             return False
         if request.sha256:
-            return self._change(lambda book: _add_skill(book, request.sha256, request.argument))
-        return chosen is not None and self._change(lambda book: self._add(book, chosen.pattern))
+            return self._change(lambda data: _add_skill(data, request.sha256, request.argument))
+        return chosen is not None and self._change(lambda data: self._add(data, chosen.pattern))
 
     def forget_rule(self, pattern: str) -> bool:
-        """Take a rule of this project back; False if there was none.
+        """Remove an allow rule of this project; False if there was none.
 
         Raises:
-            StorageError: If that cannot be written down.
+            StorageError: If the file cannot be written.
         """
-        return self._change(lambda book: self._drop(book, pattern))
+        return self._change(lambda data: self._drop(data, pattern))
 
     def forget_skill(self, sha256: str) -> bool:
-        """Take the approval of a skill's state back; False if there was none.
+        """Remove the approval of a skill's hash; False if there was none.
 
         Raises:
-            StorageError: If that cannot be written down.
+            StorageError: If the file cannot be written.
         """
-        return self._change(lambda book: book.skills.pop(sha256, None) is not None)
+        return self._change(lambda data: data.skills.pop(sha256, None) is not None)
 
-    def _add(self, book: _ApprovalFile, pattern: ToolPattern) -> bool:
-        kept = book.rules.setdefault(self._project, [])
-        if str(pattern) not in kept:
-            kept.append(str(pattern))
+    def _add(self, data: _ApprovalFile, pattern: ToolPattern) -> bool:
+        patterns = data.rules.setdefault(self._project, [])
+        if str(pattern) not in patterns:
+            patterns.append(str(pattern))
         return True
 
-    def _drop(self, book: _ApprovalFile, pattern: str) -> bool:
-        kept = book.rules.get(self._project, [])
-        if pattern not in kept:
+    def _drop(self, data: _ApprovalFile, pattern: str) -> bool:
+        patterns = data.rules.get(self._project, [])
+        if pattern not in patterns:
             return False
-        kept.remove(pattern)
+        patterns.remove(pattern)
         return True
 
     def _change(self, change: Callable[[_ApprovalFile], bool]) -> bool:
-        with self._alone():
+        with self._lock():
             try:
-                book = self._read()
+                data = self._read()
             except (OSError, ValidationError) as error:
                 raise StorageError(str(error), path=self._path) from None
-            if not change(book):
+            if not change(data):
                 return False
-            replace_bytes(self._path, book.model_dump_json(indent=1).encode())
+            replace_bytes(self._path, data.model_dump_json(indent=1).encode())
             return True
 
-    def _known(self) -> _CachedApprovals:
-        """What the file says; it is read again only where it is another one than before."""
-        mark, last = self._mark(), self._last
-        if last is None or mark is None or last.mark != mark:
-            book = self._read_or_nothing()
-            rules = tuple(self._parsed(book.rules.get(self._project, [])))
+    def _load(self) -> _CachedApprovals:
+        """Return the approvals; the file is read again only if its stat signature changed."""
+        signature, last = self._stat_signature(), self._last
+        if last is None or signature is None or last.signature != signature:
+            data = self._read_or_empty()
+            rules = tuple(self._parse_rules(data.rules.get(self._project, [])))
             self._last = last = _CachedApprovals(
-                mark=mark, rules=rules, approved=frozenset(book.skills)
+                signature=signature, rules=rules, approved=frozenset(data.skills)
             )
         return last
 
-    def _mark(self) -> tuple[int, ...] | None:
+    def _stat_signature(self) -> tuple[int, ...] | None:
         try:
             found = self._path.stat()
         except FileNotFoundError:
@@ -128,18 +127,18 @@ class ApprovalStore:
             return None
         return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
-    def _parsed(self, patterns: list[str]) -> Generator[Rule]:
+    def _parse_rules(self, patterns: list[str]) -> Generator[Rule]:
         for text in patterns:
             try:
                 yield Rule(effect="allow", pattern=ToolPattern.parse(text))
             except ConfigError as error:
-                log.warning("A kept approval is passed over: %s", error)
+                log.warning("Ignoring an invalid approval: %s", error)
 
-    def _read_or_nothing(self) -> _ApprovalFile:
+    def _read_or_empty(self) -> _ApprovalFile:
         try:
             return self._read()
         except (OSError, ValidationError) as error:
-            log.warning("Kept approvals cannot be read, so none counts: %s", error)
+            log.warning("Cannot read the approvals file, so nothing is approved: %s", error)
             return _ApprovalFile()
 
     def _read(self) -> _ApprovalFile:
@@ -148,10 +147,10 @@ class ApprovalStore:
         except FileNotFoundError:
             return _ApprovalFile()
 
-    def _alone(self) -> AbstractContextManager[int]:
+    def _lock(self) -> AbstractContextManager[int]:
         return file_lock(self._path.with_suffix(".lock"))
 
 
-def _add_skill(book: _ApprovalFile, sha256: str, name: str) -> bool:
-    book.skills[sha256] = name
+def _add_skill(data: _ApprovalFile, sha256: str, name: str) -> bool:
+    data.skills[sha256] = name
     return True

@@ -1,7 +1,7 @@
-"""Decide allow, deny or ask for one request; a pure function.
+"""Permission engine: decide allow, deny or ask for one request; a pure function.
 
-The strictest answer wins. A grant, an approval or harmlessness allows only what no rule refuses or
-asks about, and a restriction refuses whatever else allows it.
+The strictest effect wins. A grant, an approval or harmlessness allows only what no rule denies or
+asks about, and a restriction denies whatever else allows it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,21 +22,21 @@ from apexbridge.permissions.shell_evaluation import SHELL_TOOL, evaluate_shell
 
 Answer = Literal["once", "always", "no"]
 ToolsMode = Literal["preapprove", "restrict", "advise"]
-"""What a skill's `allowed-tools` do: lend them, refuse all others, or only tell."""
+"""Meaning of a skill's `allowed-tools`: grant them, deny all others, or inform only."""
 
 
 class Approver(Protocol):
-    """Settles an `ask`: a terminal prompts, a server refuses, a test answers."""
+    """Human in the loop for an `ask`: a terminal prompts, a server refuses, a test answers."""
 
     async def __call__(self, request: PermissionRequest, decision: Decision) -> Answer:
-        """Answer for a person."""
+        """Return a person's answer."""
         ...
 
 
 def skill_grants(
     skill: str, tools: Sequence[ToolPattern], mode: ToolsMode
 ) -> tuple[tuple[ToolPattern, ...], Restriction | None]:
-    """What a skill's `allowed-tools` grant, and what they forbid. None declared do neither."""
+    """Return the grants and the restriction that follow from a skill's `allowed-tools`."""
     granted = tuple(tools) if mode == "preapprove" else ()
     is_bound = mode == "restrict" and tools
     return granted, Restriction(skill=skill, tools=tuple(tools)) if is_bound else None
@@ -46,33 +46,33 @@ def decide(
     request: PermissionRequest,
     rules: Iterable[Rule],
     granted: Iterable[ToolPattern] = (),
-    standing: PermissionContext | None = None,
+    context: PermissionContext | None = None,
 ) -> Decision:
-    """Judge one request: refusals first, then questions, then whatever allows it, else ask."""
-    standing = standing or PermissionContext()
+    """Evaluate one request: deny rules first, then ask rules, then whatever allows it, else ask."""
+    context = context or PermissionContext()
     rules, granted = tuple(rules), tuple(granted)
-    judge = evaluate_shell if request.tool == SHELL_TOOL else evaluate_request
-    decision = judge(request, rules, granted, standing)
+    evaluate = evaluate_shell if request.tool == SHELL_TOOL else evaluate_request
+    decision = evaluate(request, rules, granted, context)
     if decision.effect != "deny":
-        for bound in standing.restrictions:
-            if not _is_permitted_by(request, bound.tools, standing):
+        for bound in context.restrictions:
+            if not _is_permitted_by(request, bound.tools, context):
                 return Decision(effect="deny", why="restricted", about=bound.skill)
     return decision
 
 
 def _is_permitted_by(
-    request: PermissionRequest, tools: tuple[ToolPattern, ...], standing: PermissionContext
+    request: PermissionRequest, tools: tuple[ToolPattern, ...], context: PermissionContext
 ) -> bool:
-    ground = PermissionContext(ground=standing.ground)
+    roots = PermissionContext(roots=context.roots)
     if request.tool == SHELL_TOOL:
-        return evaluate_shell(request, (), tools, ground).effect == "allow"
-    return any(pattern_applies(pattern, request, standing, widely=False) for pattern in tools)
+        return evaluate_shell(request, (), tools, roots).effect == "allow"
+    return any(pattern_applies(pattern, request, context, widely=False) for pattern in tools)
 
 
 def permission_error(
     request: PermissionRequest, decision: Decision, *, answer: Answer | None = None
 ) -> PermissionDeniedError:
-    """The error for a request that was not allowed, in words that say why."""
+    """Build the error for a denied request, with the reason."""
     about = {"tool": request.tool, "argument": request.argument[:200], "about": decision.about}
     if decision.why == "restricted":
         return PermissionDeniedError(code="tool_restricted", **about, skill=decision.about)

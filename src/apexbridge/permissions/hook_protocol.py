@@ -1,4 +1,4 @@
-"""Hooks as they are declared, in settings or in a skill's frontmatter."""
+"""Hook protocol: events, declarations in settings or frontmatter, matchers and JSON output."""
 
 import functools
 import re
@@ -23,7 +23,7 @@ from apexbridge.errors import ConfigError
 
 
 class HookEvent(StrEnum):
-    """The moments a hook can be attached to."""
+    """Events that a hook can be registered for."""
 
     SESSION_START = "SessionStart"
     USER_PROMPT_SUBMIT = "UserPromptSubmit"
@@ -38,7 +38,7 @@ class HookEvent(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
-    """A command to run, or an address to post to, when `event` happens to what `matcher` names.
+    """A command to run or a URL to POST to, when `event` happens to what `matcher` matches.
 
     An empty matcher or `*` means all, a `|` list means exactly those, anything else is a
     regular expression. `command` is an argument list: no shell is involved.
@@ -54,24 +54,24 @@ class Hook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookWarning:
-    """Something about a hook that did not stop anything and should be known."""
+    """A problem with a hook that did not stop anything."""
 
     code: str
     details: Mapping[str, object] = field(default_factory=dict[str, object])
 
     @property
     def message(self) -> str:
-        """What is wrong, in English."""
+        """The warning in English."""
         return self.localized().message
 
     def localized(self, language: locales.Language = "en") -> locales.LocalizedText:
-        """What is wrong and how to mend it, in the reader's language."""
+        """Return the warning and its remedy in the reader's language."""
         return locales.localize(self.code, self.details, language)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookVerdict:
-    """What the hooks of one moment answered together: the strictest of their answers.
+    """Combined verdict of the hooks of one event: the strictest of their answers.
 
     A hook can narrow and never widen: what it allows is judged all the same.
     """
@@ -79,20 +79,20 @@ class HookVerdict:
     outcome: Literal["continue", "block"] = "continue"
     reason: str = ""
     context: str = ""
-    """Words to add to the conversation."""
+    """Text to add to the conversation."""
     asks: bool = False
-    """Whether a person is to be asked, even where the rules allow."""
+    """Whether a person must approve, even where the rules allow."""
     stops: bool = False
-    """Whether the whole turn is to end, not only this step."""
+    """Whether the whole turn ends, not only this step."""
     changed: Mapping[str, Any] | None = None
-    """The tool's input as a hook wants it, in full; it has to be judged again."""
+    """The tool's complete input as rewritten by a hook; it is checked again."""
     warnings: tuple[HookWarning, ...] = ()
     ran: int = 0
-    """How many hooks were run."""
+    """Number of hooks that ran."""
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the step must not happen."""
+        """True if the step must not happen."""
         return self.outcome == "block"
 
 
@@ -132,7 +132,7 @@ _ENTRIES = TypeAdapter(list[dict[str, Any]])
 
 
 def parse_hooks(event: str, declared: object) -> tuple[Hook, ...]:
-    """Read what stands under one event: groups with a matcher, or the short form of bare actions.
+    """Parse the hooks of one event: groups with a matcher, or the short form of bare actions.
 
     Raises:
         ConfigError: `hook_invalid`, with what is wrong.
@@ -181,9 +181,9 @@ _REDOS_PRONE = re.compile(r"\)\s*[*+{]|\\[1-9]|\(\?P=")
 
 
 def matches_hook(matcher: str, subject: str) -> bool | None:
-    """Empty or `*` means all, a `|` list exactly those, else a regular expression found in it.
+    """Match a tool or skill name: empty or `*` all, a `|` list exactly those, else a regex search.
 
-    None where the expression is broken, or could run for ever.
+    Returns None where the expression is invalid or prone to catastrophic backtracking (ReDoS).
     """
     matcher = matcher.strip()
     if matcher in {"", "*"}:
@@ -211,7 +211,7 @@ def _compile_matcher(matcher: str) -> re.Pattern[str] | None:
 
 
 MAX_OUTPUT_CHARS = 10_000
-"""Characters of a reason or of context; more than this is cut off, and that is told."""
+"""Characters of a reason or of context; longer text is truncated and marked."""
 _TRUNCATION_MARK = " […]"
 _CONTEXT_EVENTS = frozenset(
     {HookEvent.SESSION_START, HookEvent.USER_PROMPT_SUBMIT, HookEvent.PRE_SKILL}
@@ -242,14 +242,14 @@ class _HookOutput(BaseModel):
 
 
 class HookOutputError(ValueError):
-    """A hook's answer cannot be understood."""
+    """The output of a hook is not valid."""
 
 
 def parse_hook_output(event: HookEvent, answer: bytes) -> HookVerdict:
-    """Read a verdict: nothing at all goes on, and so do plain words where no tool is waiting.
+    """Parse a hook's output; empty output continues, and so does plain text on a context event.
 
     Raises:
-        HookAnswerError: If it is no verdict.
+        HookOutputError: If it is no verdict.
     """
     text = answer.decode("utf-8", "replace").strip()
     if not text:
@@ -268,7 +268,7 @@ def parse_hook_output(event: HookEvent, answer: bytes) -> HookVerdict:
 
 
 def truncate_output(text: str) -> str:
-    """No more than enough."""
+    """Truncate text from a hook."""
     return text if len(text) <= MAX_OUTPUT_CHARS else text[:MAX_OUTPUT_CHARS] + _TRUNCATION_MARK
 
 

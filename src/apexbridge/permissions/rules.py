@@ -1,4 +1,4 @@
-"""Permission rules: who may call what. Data and matching only."""
+"""Permission rules: tool patterns, requests and decisions, and the evaluation of one request."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ _EXAMPLE_ROOTS = PathRoots(project=Path("/project"), home=Path("/home"))
 
 @dataclass(frozen=True, slots=True)
 class ToolPattern:
-    r"""A tool, with an exact or prefix argument.
+    r"""A tool name, with an optional pattern for its argument.
 
     `Read` any call of it · `mcp__github__*`, the same as `mcp__github`: every tool that begins so ·
     `Skill(commit)` that argument only · `Bash(git add *)`, the same as `Bash(git add:*)`: that word
@@ -41,7 +41,7 @@ class ToolPattern:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the written form.
+        """Parse the written form, such as `Bash(git add *)`.
 
         Raises:
             ConfigError: If it names no tool, or its brackets do not close.
@@ -59,24 +59,22 @@ class ToolPattern:
         return cls(tool, argument)
 
     def matches(self, tool: str, argument: str = "") -> bool:
-        """Say whether a call falls under this pattern, its argument being no path."""
+        """Match a call whose argument is not a path."""
         return self.names(tool) and (self.argument is None or self._is_argument(tool, argument))
 
-    def matches_path(
-        self, tool: str, path: Path, ground: PathRoots | None, *, widely: bool
-    ) -> bool:
-        """Say whether a call falls under this pattern that is about a path; links are followed."""
+    def matches_path(self, tool: str, path: Path, roots: PathRoots | None, *, widely: bool) -> bool:
+        """Match a call by its path, symlinks resolved."""
         if not self.names(tool):
             return False
-        return self.is_any or path_matches(self.argument or "", path, ground, widely=widely)
+        return self.is_any or path_matches(self.argument or "", path, roots, widely=widely)
 
     @property
     def is_any(self) -> bool:
-        """Whether it holds for every argument."""
+        """True if it matches every argument."""
         return self.argument is None or self.argument == "*"
 
     def names(self, tool: str) -> bool:
-        """Say whether it speaks of a tool at all."""
+        """Match the tool's name alone."""
         if self.tool.endswith("*"):
             return tool.startswith(self.tool[:-1])
         if self.tool.startswith("mcp__") and tool.startswith(f"{self.tool}__"):
@@ -101,14 +99,14 @@ class ToolPattern:
 
 
 def _covered_tools(tool: str) -> Collection[str]:
-    """The tools that a name in a rule stands for."""
+    """Return the tools that a name in a rule covers."""
     if tool == "Read":
         return READ_TOOLS
     return WRITE_TOOLS if tool in WRITE_TOOLS else {tool}
 
 
 def unknown_tools(patterns: Iterable[ToolPattern], known: Iterable[str]) -> tuple[str, ...]:
-    """The patterns, as written, that name no known tool."""
+    """Return the patterns, as written, that match no known tool."""
     names = tuple(known)
     return tuple(str(p) for p in patterns if not any(p.names(name) for name in names))
 
@@ -118,7 +116,7 @@ def _bad_pattern(text: str, detail: str) -> ConfigError:
 
 
 def split_patterns(text: str) -> tuple[str, ...]:
-    """Cut a list of patterns at blanks and commas that stand outside of brackets."""
+    """Split a list of patterns at whitespace and commas outside of brackets."""
     parts, depth, current = list[str](), 0, ""
     for char in text:
         depth += (char == "(") - (char == ")" and depth > 0)
@@ -132,7 +130,7 @@ def split_patterns(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One line of policy; `examples` must match it, and are checked when it is made."""
+    """A permission rule; `examples` must match it, and are checked on construction."""
 
     effect: Effect
     pattern: ToolPattern
@@ -141,10 +139,10 @@ class Rule:
 
     def __post_init__(self) -> None:
         for example in self.examples:
-            if not self._speaks_of(example):
+            if not self._matches_example(example):
                 raise _bad_pattern(str(self.pattern), f"its example {example!r} does not match it")
 
-    def _speaks_of(self, example: str) -> bool:
+    def _matches_example(self, example: str) -> bool:
         tool = self.pattern.tool
         if tool in READ_TOOLS | WRITE_TOOLS:
             path = _EXAMPLE_ROOTS.project / example
@@ -152,10 +150,10 @@ class Rule:
         return self.pattern.matches(tool, example)
 
 
-def resolve_symlinks(rules: Iterable[Rule], ground: PathRoots) -> tuple[Rule, ...]:
-    """The rules, and for each that refuses or asks, the place that its path really leads to.
+def resolve_symlinks(rules: Iterable[Rule], roots: PathRoots) -> tuple[Rule, ...]:
+    """Add to each deny or ask rule the symlink target of its path.
 
-    Looks at the disk, so it is done when rules are loaded. What is allowed is not widened so.
+    Reads the file system, so it runs when rules are loaded. Allow rules are not widened this way.
     """
     followed = list[Rule]()
     for rule in rules:
@@ -163,7 +161,7 @@ def resolve_symlinks(rules: Iterable[Rule], ground: PathRoots) -> tuple[Rule, ..
         pattern = rule.pattern
         written = "" if pattern.is_any else pattern.argument
         if pattern.tool in READ_TOOLS | WRITE_TOOLS and written and rule.effect != "allow":
-            real = resolve_pattern(written, ground)
+            real = resolve_pattern(written, roots)
             if real is not None:
                 followed.append(replace(rule, pattern=ToolPattern(pattern.tool, real), examples=()))
     return tuple(followed)
@@ -171,24 +169,24 @@ def resolve_symlinks(rules: Iterable[Rule], ground: PathRoots) -> tuple[Rule, ..
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermissionRequest:
-    """What a tool is about to do, said in the words rules are written in."""
+    """A call described for the rules: tool, argument, path, working directory."""
 
     tool: str
     argument: str = ""
     summary: str = ""
     harmless: bool = False
     path: Path | None = None
-    """What is read or written, where it really lies; rules for paths are held against this."""
+    """The resolved path that is read or written; path rules match against it."""
     cwd: Path | None = None
-    """Where a shell command starts: its relative redirections are judged from there."""
+    """Working directory of a shell command: relative redirections are resolved from it."""
     sha256: str = ""
-    """The state of the skill's files: a kept approval is for just this one."""
+    """Hash of the skill's files: a stored approval is for exactly this hash."""
     is_managed: bool = False
-    """Whether whoever runs this machine put the skill there."""
+    """True if the administrator installed the skill."""
 
     @property
-    def place(self) -> Path | None:
-        """The path that it is about; None where nobody can tell."""
+    def target(self) -> Path | None:
+        """The path of the request; None if unknown."""
         if self.path is None and self.argument.startswith("/"):
             return Path(self.argument)
         return self.path
@@ -196,13 +194,13 @@ class PermissionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The verdict, why, the rule behind it, and rules a person could add to settle it."""
+    """The effect, the reason, the deciding rule, and rules a person could add."""
 
     effect: Effect
     why: DecisionReason = "unsettled"
     rule: Rule | None = None
     about: str = ""
-    """The part of the request that was decisive: one command of several, or the skill behind it."""
+    """The decisive part of the request: one command of several, or the restricting skill."""
     suggestions: tuple[Rule, ...] = ()
 
 
@@ -213,7 +211,7 @@ _TOP = 2  # the root and a name in it: its folder would be everything
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restriction:
-    """The only tools that may be used while a skill is active."""
+    """The only tools that are permitted while a skill is active."""
 
     skill: str
     tools: tuple[ToolPattern, ...]
@@ -221,35 +219,35 @@ class Restriction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermissionContext:
-    """What holds in a session, besides rules and grants. Empty means nothing."""
+    """Session state for decisions, besides rules and grants. Empty permits nothing."""
 
-    ground: PathRoots | None = None
-    """Without it, a path rule that needs it refuses, and never allows."""
+    roots: PathRoots | None = None
+    """Without it, a path rule that needs it denies, and never allows."""
     restrictions: tuple[Restriction, ...] = ()
     approved: frozenset[str] = frozenset()
-    """The states of skills that a person approved for always."""
+    """Hashes of skills that a person approved for always."""
 
 
 def evaluate_request(
     request: PermissionRequest,
     rules: Sequence[Rule],
     granted: Sequence[ToolPattern],
-    standing: PermissionContext,
+    context: PermissionContext,
 ) -> Decision:
-    """Judge a request that is no shell command."""
+    """Evaluate a request that is not a shell command."""
     about = request.argument[:_MAX_SUGGESTED_CHARS]
     for effect in _STRICTEST_FIRST:
         for rule in rules:
             widely = effect != "allow"
             if rule.effect == effect and pattern_applies(
-                rule.pattern, request, standing, widely=widely
+                rule.pattern, request, context, widely=widely
             ):
                 return Decision(effect=effect, why="rule", rule=rule, about=about)
     if request.is_managed:
         return Decision(effect="allow", why="managed")
-    if any(pattern_applies(pattern, request, standing, widely=False) for pattern in granted):
+    if any(pattern_applies(pattern, request, context, widely=False) for pattern in granted):
         return Decision(effect="allow", why="grant")
-    if request.sha256 and request.sha256 in standing.approved:
+    if request.sha256 and request.sha256 in context.approved:
         return Decision(effect="allow", why="approval")
     if request.harmless:
         return Decision(effect="allow", why="harmless")
@@ -257,19 +255,19 @@ def evaluate_request(
 
 
 def pattern_applies(
-    pattern: ToolPattern, request: PermissionRequest, standing: PermissionContext, *, widely: bool
+    pattern: ToolPattern, request: PermissionRequest, context: PermissionContext, *, widely: bool
 ) -> bool:
-    """Whether a pattern speaks of a request; a refusal is read `widely`."""
+    """Match a pattern against a request; a deny rule matches `widely`, in doubt too."""
     if request.tool not in READ_TOOLS | WRITE_TOOLS:
         return pattern.matches(request.tool, request.argument)
-    path = request.place
+    path = request.target
     if path is None:
         return pattern.names(request.tool) and (pattern.is_any or widely)
-    return pattern.matches_path(request.tool, path, standing.ground, widely=widely)
+    return pattern.matches_path(request.tool, path, context.roots, widely=widely)
 
 
 def _suggest_rules(request: PermissionRequest) -> tuple[Rule, ...]:
-    path = request.place
+    path = request.target
     if path is not None and request.tool in READ_TOOLS | WRITE_TOOLS:
         folder = f"/{path.parent}".rstrip("/")
         exact, wider = f"/{_literal(str(path))}", f"{_literal(folder)}/**"
@@ -285,7 +283,7 @@ def _literal(path: str) -> str:
 
 
 def allow_rules(tool: str, *arguments: str) -> tuple[Rule, ...]:
-    """Rules that allow a tool with each argument that is not empty."""
+    """Build allow rules for a tool, one for each argument that is not empty."""
     return tuple(
         Rule(effect="allow", pattern=ToolPattern(tool, argument))
         for argument in arguments

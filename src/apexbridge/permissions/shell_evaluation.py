@@ -1,4 +1,7 @@
-"""One simple command held against patterns: allowed strictly, refused widely."""
+"""Evaluate a shell command against rules: each simple command, and each redirected file.
+
+Allow rules match strictly, deny rules match widely.
+"""
 
 import functools
 import shlex
@@ -29,14 +32,14 @@ _HARMLESS_BUILTINS = word_set(
 
 
 def is_harmless_builtin(command: SimpleCommand) -> bool:
-    """Whether it may stand beside commands that are allowed: what it starts is judged itself."""
+    """True if it needs no rule beside permitted commands; what it starts is checked itself."""
     if command.assigned or command.role == "opaque":
         return False
     return command.role == "wrapper" or command.name in _HARMLESS_BUILTINS
 
 
 def allows_command(pattern: ToolPattern, command: SimpleCommand) -> bool:
-    """Whether a pattern surely means this command."""
+    """True if an allow pattern certainly matches the command."""
     if not pattern.names(SHELL_TOOL):
         return False
     if pattern.is_any:
@@ -56,7 +59,7 @@ def allows_command(pattern: ToolPattern, command: SimpleCommand) -> bool:
 
 
 def denies_command(pattern: ToolPattern, command: SimpleCommand) -> PrefixMatch:
-    """Whether a pattern means this command, or may: its words may only be known to the shell."""
+    """Match a deny pattern; `maybe` if the shell expands words that cannot be known here."""
     if not pattern.names(SHELL_TOOL):
         return "no"
     if pattern.is_any:
@@ -87,8 +90,8 @@ def _compare(
 
 @functools.lru_cache(64)
 def _command_forms(command: SimpleCommand) -> tuple[str, ...]:
-    """As it is said, without what is set for it, and without its program's folder."""
-    said = [word.said for word in command.words]
+    """Return the command as written, without assignments, and without the program's directory."""
+    said = [word.quoted for word in command.words]
     base = command.name.rpartition("/")[2]
     texts = (command.text, " ".join(said), " ".join((base, *said[1:])))
     return tuple(dict.fromkeys(texts))
@@ -112,14 +115,13 @@ def evaluate_shell(
     request: PermissionRequest,
     rules: Sequence[Rule],
     granted: Sequence[ToolPattern],
-    standing: PermissionContext,
+    context: PermissionContext,
 ) -> Decision:
-    """Judge every command that a text would run; what is not understood no prefix can allow."""
+    """Evaluate every command of a text; text that cannot be parsed is not allowed by a prefix."""
     parsed = parse_shell(request.argument)
     refused = _strictest_rule(request.argument, parsed, rules)
     files = [
-        evaluate_request(file, rules, granted, standing)
-        for file in _file_decisions(parsed, request)
+        evaluate_request(file, rules, granted, context) for file in _file_requests(parsed, request)
     ]
     for strict in (refused, *files):
         if strict is not None and strict.effect == "deny":
@@ -137,40 +139,40 @@ def evaluate_shell(
 def _strictest_rule(
     text: str, parsed: ParsedShell | None, rules: Sequence[Rule]
 ) -> Decision | None:
-    """The strictest of the rules that refuse or ask, for the whole or for a part."""
+    """Return the strictest deny or ask rule that matches the whole text or one command."""
     found: Decision | None = None
     for rule in rules:
         if rule.effect == "allow":
             continue
-        about, likeness = text[:200], "yes" if rule.pattern.matches(SHELL_TOOL, text) else "no"
-        for command in parsed.commands if parsed and likeness == "no" else ():
-            about, likeness = command.text[:200], denies_command(rule.pattern, command)
-            if likeness == "yes" or (likeness == "maybe" and found is None):
+        about, match = text[:200], "yes" if rule.pattern.matches(SHELL_TOOL, text) else "no"
+        for command in parsed.commands if parsed and match == "no" else ():
+            about, match = command.text[:200], denies_command(rule.pattern, command)
+            if match == "yes" or (match == "maybe" and found is None):
                 break
-        if likeness == "yes" and rule.effect == "deny":
+        if match == "yes" and rule.effect == "deny":
             return Decision(effect="deny", why="rule", rule=rule, about=about)
-        if likeness != "no" and (found is None or likeness == "yes"):
-            why = "rule" if likeness == "yes" else "unclear"
+        if match != "no" and (found is None or match == "yes"):
+            why = "rule" if match == "yes" else "unclear"
             found = Decision(effect="ask", why=why, rule=rule, about=about)
     return found
 
 
-def _file_decisions(
+def _file_requests(
     parsed: ParsedShell | None, request: PermissionRequest
 ) -> Iterator[PermissionRequest]:
     if parsed is None:
         return
     for target in parsed.writes:
-        yield _file_decision("Write", target, parsed, request)
+        yield _file_request("Write", target, parsed, request)
     for target in parsed.reads:
-        yield _file_decision("Read", target, parsed, request)
+        yield _file_request("Read", target, parsed, request)
 
 
-def _file_decision(
+def _file_request(
     tool: str, target: str, parsed: ParsedShell, request: PermissionRequest
 ) -> PermissionRequest:
     path: Path | None = None
-    if target.startswith("/") or (request.cwd is not None and not parsed.moves):
+    if target.startswith("/") or (request.cwd is not None and not parsed.changes_directory):
         try:
             path = (request.cwd or Path("/")).joinpath(target).resolve()
         except (OSError, RuntimeError):
@@ -179,7 +181,7 @@ def _file_decision(
 
 
 def _allows_whole(pattern: ToolPattern, text: str) -> bool:
-    """Whether a pattern allows any command, or exactly this text."""
+    """True if a pattern allows any command, or exactly this text."""
     if not pattern.names(SHELL_TOOL):
         return False
     written = pattern.argument or ""
@@ -195,7 +197,7 @@ def _unresolved(
     *,
     is_whole: bool,
 ) -> Decision | None:
-    """What is left to ask where no rule asks; None where all of it is allowed."""
+    """Return the question that remains if no rule asks; None if everything is allowed."""
     hidden = next((c.text for c in parsed.commands if c.role == "opaque"), None) if parsed else ""
     if is_whole:
         is_bound = any(
@@ -244,14 +246,14 @@ def _with_suggestions(
     patterns: Sequence[ToolPattern],
     files: Sequence[Decision],
 ) -> Decision:
-    """The text itself; and a prefix, where one would settle it and is not far too wide."""
+    """Suggest a rule for the exact text, and a prefix rule if one suffices and is not too broad."""
     wider = ""
     asked = list(_uncovered_commands(parsed, patterns)) if parsed and not question.rule else []
     if not asked and parsed and len(parsed.commands) == 1 and not question.rule:
         asked = list(parsed.commands)
     is_settled = len(asked) == 1 and not any(file.effect == "ask" for file in files)
     if is_settled and asked[0].role == "plain" and not asked[0].assigned:
-        head = asked[0].words[0].said
+        head = asked[0].words[0].quoted
         wider = "" if head.rpartition("/")[2] in _TOO_BROAD else f"{escape_pattern(head)} *"
     suggestions = allow_rules(SHELL_TOOL, escape_pattern(text.strip()), wider)
     return Decision(

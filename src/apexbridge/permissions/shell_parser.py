@@ -1,8 +1,8 @@
-"""Shell text taken apart into the commands it would run, or not understood at all.
+"""Shell parser: split a command line into the simple commands it would run, by tree-sitter.
 
-The grammar's tree is not believed: every token must be one that the shell reads the same way, and
-what lies between the tokens must be blank. Whatever is not on the short lists below makes the
-text not understood, and then it is judged as a whole.
+The grammar's tree is not trusted, because a difference from bash would be a bypass: every token
+must be one that bash reads the same way, and only blanks may lie between tokens. Anything that is
+not on the allow-lists below makes the text unparsable, and it is then evaluated as a whole.
 """
 
 import functools
@@ -29,12 +29,12 @@ _MAX_NESTED_TEXTS = 4
 
 
 def parse_shell(text: str) -> ParsedShell | None:
-    """Everything that bash could run of this text; None where that cannot be told. Never raises."""
+    """Parse everything that bash could run of this text; None if uncertain. Never raises."""
     return _parse(text, _MAX_NESTED_TEXTS)
 
 
 def simple_commands(text: str) -> tuple[str, ...] | None:
-    """The simple commands of a text, quoted all alike; None where it is not understood."""
+    """Return the simple commands, uniformly quoted; None if the text cannot be parsed."""
     parsed = parse_shell(text)
     return None if parsed is None else tuple(command.text for command in parsed.commands)
 
@@ -71,7 +71,7 @@ def _require(is_so: object) -> None:
 
 
 class _TreeWalker:
-    """Walks one tree, and keeps what it finds."""
+    """Walk one syntax tree and collect commands, redirections and reads."""
 
     def __init__(self, source: bytes, nested: int) -> None:
         self._source = source
@@ -81,7 +81,7 @@ class _TreeWalker:
         self._commands: list[SimpleCommand] = []
         self._writes: list[str] = []
         self._reads: list[str] = []
-        self._moves = False
+        self._changes_directory = False
         self._readers = {
             "command": self._command,
             "test_command": self._test,
@@ -98,17 +98,17 @@ class _TreeWalker:
         }
 
     def found(self) -> ParsedShell:
-        """What was found."""
+        """The collected result."""
         moving = any(command.name in {"cd", "pushd", "popd"} for command in self._commands)
         return ParsedShell(
             commands=tuple(self._commands),
             writes=tuple(self._writes),
             reads=tuple(self._reads),
-            moves=moving or self._moves,
+            changes_directory=moving or self._changes_directory,
         )
 
     def whole(self, root: Node) -> None:
-        """Read it from the first byte to the last."""
+        """Walk the tree; it must cover the source from the first byte to the last."""
         for edge in (self._source[: root.start_byte], self._source[root.end_byte :]):
             _require(tokens.BLANK_OR_NEWLINES.fullmatch(edge))
         self._statement(root)
@@ -117,7 +117,7 @@ class _TreeWalker:
         return self._source[node.start_byte : node.end_byte].decode()
 
     def _parts(self, node: Node, blank: re.Pattern[bytes] = tokens.BLANK) -> Iterator[Node]:
-        """The children, with nothing but blanks between them."""
+        """Return the children, with nothing but blanks between them."""
         at = node.start_byte
         for child in node.children:
             _require(blank.fullmatch(self._source, at, child.start_byte))
@@ -200,11 +200,11 @@ class _TreeWalker:
             raise UnsupportedShellError
         self._writes += inner.writes
         self._reads += inner.reads
-        self._moves = self._moves or inner.moves
+        self._changes_directory = self._changes_directory or inner.changes_directory
         return inner.commands
 
     def _test(self, node: Node) -> None:
-        """`[ … ]`, which is a command like others; `[[ … ]]` and `(( … ))` evaluate."""
+        """Handle `[ … ]`, an ordinary command; `[[ … ]]` and `(( … ))` evaluate and are refused."""
         words = list(self._test_words(node))
         _require(words[0].text == "[" and words[-1].text == "]")
         self._add(SimpleCommand(words=tuple(words)))
@@ -268,7 +268,7 @@ class _TreeWalker:
         self._word(value)
 
     def _heredoc(self, node: Node) -> None:
-        """Only where the shell finds nothing to do in it, and its end is where we see it."""
+        """Accept a here-document only if the shell expands nothing in it and its end is certain."""
         self._heredocs += 1
         delimiter, strips, body, end = "", False, "", ""
         for child in self._parts(node, tokens.BLANK_OR_NEWLINES):
@@ -287,10 +287,10 @@ class _TreeWalker:
         _require(tokens.DELIMITER.fullmatch(delimiter))
         word = delimiter.strip("'\"")
         _require(end == word and (word != delimiter or not re.search(r"[\\$`]", body)))
-        self._sure_of_heredoc(node, word, strips=strips)
+        self._check_heredoc_end(node, word, strips=strips)
 
-    def _sure_of_heredoc(self, node: Node, word: str, *, strips: bool) -> None:
-        """Find the end as the shell does, and see that the tree has it there too."""
+    def _check_heredoc_end(self, node: Node, word: str, *, strips: bool) -> None:
+        """Find the delimiter as bash does, and check that the tree agrees."""
         text = self._source.decode()
         start = len(self._source[: node.start_byte].decode())
         at = text.find("\n", start)
@@ -330,7 +330,7 @@ class _TreeWalker:
         return ShellWord(text, None if is_open else tokens.ESCAPED.sub(r"\1", text), not is_open)
 
     def _joined(self, node: Node, text: str) -> ShellWord:
-        """Pieces that touch; the shell may see a pattern in them that no piece shows."""
+        """Join adjacent pieces; together they may be a glob pattern that no single piece is."""
         pieces, at = list[ShellWord](), node.start_byte
         for child in node.children:
             _require(child.start_byte == at)
@@ -344,7 +344,7 @@ class _TreeWalker:
         return ShellWord(text, value, all(piece.is_one for piece in pieces))
 
     def _string(self, node: Node) -> str | None:
-        """What stands in double quotes; only what the shell would fill in stands apart."""
+        """Parse a double-quoted string; expansions in it are handled separately."""
         at, pieces, is_open = node.start_byte + 1, list[str](), False
         for child in node.children[1:-1]:
             if child.type == "string_content":

@@ -1,4 +1,4 @@
-"""What a line of shell comes to: the commands it runs, and the files it writes and reads."""
+"""Shell syntax model: words, simple commands, redirections, and the token patterns accepted."""
 
 import re
 import shlex
@@ -11,22 +11,22 @@ _PLAIN = re.compile(r"[\w@%+=:,./\-{}\[\]!^#]+")
 
 
 def word_set(text: str) -> frozenset[str]:
-    """Names that are written in a row."""
+    """Split a string into a set of words."""
     return frozenset(text.split())
 
 
 @dataclass(frozen=True, slots=True)
 class ShellWord:
-    """One word: as it is written, and what it stands for; None where only the shell can tell."""
+    """A shell word as written, and its value; None if only the shell can expand it."""
 
     text: str
     value: str | None
     is_one: bool = True
-    """Whether it stays one word when the shell is done with it."""
+    """True if it stays one word after expansion (no word splitting)."""
 
     @property
-    def said(self) -> str:
-        """The same for every way of quoting it."""
+    def quoted(self) -> str:
+        """Canonical quoting: the same for every way of quoting the value."""
         if self.value is None:
             return self.text
         return self.value if _PLAIN.fullmatch(self.value) else shlex.quote(self.value)
@@ -36,40 +36,40 @@ class ShellWord:
 class SimpleCommand:
     """A program and its arguments.
 
-    A `wrapper` only starts what is judged beside it. What an `opaque` one starts cannot be told,
-    so no prefix can allow it.
+    A `wrapper` only starts commands that are evaluated themselves. An `opaque` one starts something
+    that is unknown here, so no prefix can allow it.
     """
 
     words: tuple[ShellWord, ...]
     assigned: tuple[ShellWord, ...] = ()
-    """Variables that are set for it, or for all that follows where it has no words."""
+    """Variable assignments for it, or for the rest of the script if it has no words."""
     role: Role = "plain"
 
     @property
     def name(self) -> str:
-        """The program; empty where variables are set and nothing is run."""
+        """The program; empty if there are only assignments."""
         return (self.words[0].value or "") if self.words else ""
 
     @property
     def text(self) -> str:
-        """The whole of it, the same for every way of quoting."""
-        return " ".join(word.said for word in (*self.assigned, *self.words))
+        """The whole command, uniformly quoted."""
+        return " ".join(word.quoted for word in (*self.assigned, *self.words))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedShell:
-    """Everything that a text can run, whichever way it takes."""
+    """Everything that a text can run, on any branch."""
 
     commands: tuple[SimpleCommand, ...] = ()
     writes: tuple[str, ...] = ()
-    """Files that redirections write, as they are written there."""
+    """Files that redirections write, as written."""
     reads: tuple[str, ...] = ()
-    moves: bool = False
-    """Whether it may change its folder: then nobody can tell where a relative path leads."""
+    changes_directory: bool = False
+    """True if it may change the working directory, so that relative paths are unknown."""
 
 
 class UnsupportedShellError(Exception):
-    """The text may do more than can be told; it is judged as a whole."""
+    """The text may do more than can be analysed; it is evaluated as a whole."""
 
 
 BLANK = re.compile(rb"(?:[ \t]|(?<=[ \t])\\\n)*")

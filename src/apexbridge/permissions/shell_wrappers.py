@@ -1,4 +1,4 @@
-"""Commands that start other commands, and words of the shell that could run what they are given."""
+"""Wrapper commands that start other commands (sudo, xargs, find -exec), and evaluating builtins."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -61,17 +61,17 @@ _RULED_WRAPPERS: dict[str, tuple[str, str, int]] = {
 
 
 def is_plain_variable(name: str) -> bool:
-    """Whether setting it changes nothing that a program or the shell looks at."""
+    """True if an assignment to it affects neither programs nor the shell."""
     return bool(_VARIABLE.fullmatch(name)) and not name.endswith("proxy") and name != "histchars"
 
 
 def unwrap_command(
     command: SimpleCommand, parse: ParseText, depth: int = 0
 ) -> Iterator[SimpleCommand]:
-    """The command, and each command that it starts.
+    """Return the command, and each command that it starts.
 
     Raises:
-        NotUnderstoodError: If it is a word of the shell that evaluates its arguments.
+        UnsupportedShellError: If it is a word of the shell that evaluates its arguments.
     """
     if not command.words:
         yield command
@@ -119,7 +119,7 @@ def _unwrap_known(
 def _after_options(
     words: Sequence[ShellWord], flags: str, valued: str, skipped: int
 ) -> tuple[ShellWord, ...] | None:
-    """What follows a wrapper's own options; None where they cannot be told apart."""
+    """Return the words after a wrapper's options; None if the options are unknown."""
     at = 0
     while at < len(words):
         value = words[at].value
@@ -153,7 +153,7 @@ def _split_assigned(
 
 
 def _shell(command: SimpleCommand, parse: ParseText) -> Iterator[SimpleCommand]:
-    """A script given as text is taken apart too; one in a file is the file's own affair."""
+    """Parse a script given by `-c`; a script file is not looked into."""
     values = [word.value for word in command.words]
     if len(values) == 1 or (values[1] is not None and not values[1].startswith(("-", "+"))):
         yield command
@@ -188,7 +188,7 @@ def _find(command: SimpleCommand, parse: ParseText, depth: int) -> Iterator[Simp
 
 
 def _reject_evaluating(name: str, arguments: Sequence[ShellWord]) -> None:
-    """Arrays' subscripts are evaluated by more words of the shell than one would think."""
+    """Reject builtins that evaluate their arguments: array subscripts run command substitutions."""
     values = [word.value for word in arguments]
     match name:
         case "read":
@@ -210,13 +210,13 @@ def _reject_evaluating(name: str, arguments: Sequence[ShellWord]) -> None:
 
 
 def _name(word: ShellWord) -> str | None:
-    """What an argument of `export` sets; its value may be anything."""
+    """Return the variable that an argument of `export` sets; its value may be anything."""
     match = _ASSIGNED.match(word.text)
     return match[0] if match else word.value
 
 
 def _is_plain_test(values: Sequence[str | None]) -> bool:
-    """Whether it is sure which operator it uses, and that this one evaluates nothing."""
+    """True if the operator is certain, and one that evaluates nothing."""
     inner = [value for value in values if value != "]"]
     while inner and inner[0] == "!":
         inner = inner[1:]

@@ -20,7 +20,7 @@ class PathRoots:
     home: Path
 
     @classmethod
-    def of(cls, project: Path, home: Path) -> "PathRoots":
+    def resolved(cls, project: Path, home: Path) -> "PathRoots":
         """Resolve the symlinks."""
         return cls(project=project.resolve(), home=home.resolve())
 

@@ -1,4 +1,4 @@
-"""SKILL.md as text: its encoding, its frontmatter and its body. Pure; no YAML is read here."""
+"""Decode SKILL.md and split it into frontmatter, body and inline commands, without parsing YAML."""
 
 import codecs
 import re
@@ -9,7 +9,7 @@ from apexbridge.skills.model import Problem
 
 SKILL_MD = "SKILL.md"
 
-# The closing line is a YAML document mark: `---` at the very start of a line. No value can hold
+# The closing line is a YAML document marker: `---` at the very start of a line. No value can hold
 # one there, so a `---` inside a value, or indented, ends nothing.
 _FRONTMATTER = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -17,7 +17,7 @@ _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A SKILL.md cut in two; `start` is where the frontmatter begins in `text`."""
+    """A SKILL.md split in two; `start` is the offset of the frontmatter in `text`."""
 
     text: str
     start: int
@@ -26,12 +26,12 @@ class Document:
 
     @property
     def newline(self) -> str:
-        """The line end this file uses."""
+        """The line ending of this file."""
         return "\r\n" if self.text[: self.start].endswith("\r\n") else "\n"
 
 
 def decode_skill_md(data: bytes) -> str | Problem:
-    """Read the bytes as UTF-8; a byte-order mark stays in front of the text."""
+    """Decode UTF-8; a byte order mark stays in front of the text."""
     if data.startswith(_UTF16_MARKS):
         return Problem(code="encoding_utf16", where=SKILL_MD)
     nul = data.find(b"\0")
@@ -55,7 +55,7 @@ def _guess_encoding(data: bytes) -> str:
 
 
 def split_frontmatter(text: str) -> Document | Problem:
-    """Cut the text at its frontmatter, which must begin on the first line."""
+    """Split off the frontmatter, which must begin on the first line."""
     first = 1 if text.startswith("\ufeff") else 0
     match = _FRONTMATTER.match(text, first)
     if match:
@@ -69,7 +69,7 @@ def split_frontmatter(text: str) -> Document | Problem:
 
 
 def line_location(line: int) -> str:
-    """Name a place in SKILL.md."""
+    """Format a location in SKILL.md."""
     return f"{SKILL_MD}:{line}"
 
 
@@ -81,7 +81,7 @@ _COMMAND = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class InlineCommand:
-    """A command, and the part of the text that its output takes the place of."""
+    """A shell command in the body, and the span that its output replaces."""
 
     start: int
     end: int
@@ -89,7 +89,7 @@ class InlineCommand:
 
 
 def inline_commands(text: str) -> Iterator[InlineCommand]:
-    """Every command in a text, in order; a blank one is none.
+    """Find the inline commands of a body, in order; blank ones are ignored.
 
     >>> [found.command for found in inline_commands("Now: !`date` and not a!`b`")]
     ['date']

@@ -1,7 +1,7 @@
-"""Change the description of a SKILL.md and not one other byte. Pure.
+"""Edit the description of a SKILL.md without changing any other byte.
 
-The value's place is found, a quoted text is put there, and the result is read again and compared
-field by field: what cannot be proved is refused.
+The span of the YAML value is replaced by a quoted scalar, and the result is parsed again and
+compared field by field: an edit that cannot be verified is refused.
 """
 
 import json
@@ -13,12 +13,12 @@ from apexbridge.skills.frontmatter import Frontmatter
 from apexbridge.skills.model import Problem
 from apexbridge.skills.parser import MAX_DESCRIPTION, parse_document
 
-# What YAML reads as a line end or refuses to read, beyond what JSON escapes already.
+# Characters that YAML takes for line breaks or rejects, beyond those that JSON escapes.
 _ESCAPE = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
 
 
 def edit_description(data: bytes, description: str) -> bytes:
-    """Put a new description into the bytes of a SKILL.md.
+    """Replace the description in the bytes of a SKILL.md.
 
     Raises:
         SkillInvalidError: If the file cannot be read, the text breaks a rule of descriptions, or
@@ -48,7 +48,7 @@ def _check(description: str) -> None:
 
 
 def _splice(cut: Document, values: Frontmatter, description: str) -> tuple[int, int, str]:
-    """Where the old value stands in the text, and what to put there."""
+    """Return the span of the old value and the text that replaces it."""
     quoted = quote(description)
     span = values.spans.get("description")
     if span is None and ("description" in values.values or values.is_flow):
@@ -56,14 +56,14 @@ def _splice(cut: Document, values: Frontmatter, description: str) -> tuple[int, 
     if span is None:
         return cut.start, cut.start, f"description: {quoted}{cut.newline}"
     start, end = cut.start + span.start, cut.start + span.end
-    # A block scalar's span runs up to the next entry: the blank lines between are not its own.
+    # A block scalar's span runs up to the next entry: the blank lines between do not belong to it.
     end = start + len(cut.text[start:end].rstrip())
     needs_blank = cut.text[start - 1 : start] == ":"
     return start, end, f" {quoted}" if needs_blank else quoted
 
 
 def quote(text: str) -> str:
-    """Write text as one double-quoted YAML scalar on one line, whatever it holds."""
+    """Quote a text as a double-quoted YAML scalar on one line."""
     return _ESCAPE.sub(lambda char: f"\\u{ord(char[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
@@ -73,9 +73,14 @@ def _verify(cut: Document, before: Frontmatter, edited: bytes, description: str)
         raise _invalid_error(opened)
     new_cut, after = opened
     others = {key: value for key, value in before.values.items() if key != "description"}
-    kept = {key: value for key, value in after.values.items() if key != "description"}
-    if (kept, new_cut.body) != (others, cut.body) or after.values["description"] != description:
-        details = {"key": "description", "detail": "it cannot be replaced on its own"}
+    unchanged = {key: value for key, value in after.values.items() if key != "description"}
+    if (unchanged, new_cut.body) != (others, cut.body) or after.values[
+        "description"
+    ] != description:
+        details = {
+            "key": "description",
+            "detail": "it cannot be replaced without changing something else",
+        }
         raise _invalid_error(Problem(code="field_invalid", where=SKILL_MD, details=details))
 
 

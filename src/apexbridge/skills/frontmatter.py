@@ -1,8 +1,11 @@
-"""Frontmatter as values: the one place that knows YAML.
+"""Parse YAML frontmatter within bounds, and repair values whose quotes are missing.
 
-Scalars stay the text their author wrote: `name: no` is "no" and `version: 1.0` is "1.0"; what a
-field means is for the manifest to say. Aliases, merge keys and foreign tags are refused, and size,
-depth and number of nodes are bounded while the text is read, so nothing can grow or run.
+Scalars stay strings: `name: no` is "no" and `version: 1.0` is "1.0"; the manifest gives them types.
+Aliases (billion laughs), merge keys and custom tags (object deserialization) are rejected, and
+size, depth and node count are limited while events are read.
+
+The repair is for `description: Build for AWS: ECS` and `paths: **/*.ts`: a value is quoted only if
+it cannot be parsed alone, and each repair records its offsets, so that spans map back to the file.
 """
 
 import re
@@ -19,12 +22,12 @@ _ENTRY = re.compile(r"(?P<indent> *)(?P<dash>- +)?(?:(?P<key>[\w.-]+):[ \t]+)?(?
 _COMMENT = re.compile(r"[ \t]+#.*$")
 _NEVER_QUOTED = ("|", ">", "#")
 _UNFINISHED = re.compile(r"[\[{][^\]}:]*$")
-"""A list or mapping that is opened and never closed: a slip that quotes would only hide."""
+"""A list or mapping that never closes: a mistake that quotes would only hide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """One value that was read as if it had quotes; places count in the author's text."""
+    """One value that was parsed as if quoted; offsets count in the author's text."""
 
     key: str
     is_top_level: bool
@@ -36,7 +39,7 @@ class Repair:
 
 
 def quote_values(text: str, needs_quotes: Callable[[str], bool]) -> tuple[str, tuple[Repair, ...]]:
-    """Quote every value that needs it; the mended text comes back with the repairs."""
+    """Quote every value that needs it; return the repaired text and the repairs."""
     lines = text.split("\n")
     starts = [0]
     for line in lines:
@@ -60,7 +63,7 @@ def quote_values(text: str, needs_quotes: Callable[[str], bool]) -> tuple[str, t
 
 
 def _last_line(lines: list[str], first: int, entry: re.Match[str]) -> int:
-    """A plain value goes on over the lines below it that are deeper than its key."""
+    """Find the last line of a plain multi-line scalar: lines deeper than its key belong to it."""
     indent = len(entry["indent"]) + (len(entry["dash"] or "") if entry["key"] else 0)
     last = first
     for number in range(first + 1, len(lines)):
@@ -72,7 +75,7 @@ def _last_line(lines: list[str], first: int, entry: re.Match[str]) -> int:
 
 
 def _quoted(value: str, needs_quotes: Callable[[str], bool]) -> str:
-    """The value in quotes, its items in quotes if it is a list; empty if it is sound as it is."""
+    """Quote a value, or the items of a list; return an empty text if it is valid as it is."""
     if value.startswith(_NEVER_QUOTED) or _UNFINISHED.match(value) or not needs_quotes(value):
         return ""
     if value.startswith("[") and value.endswith("]"):
@@ -90,7 +93,7 @@ def _quote(value: str) -> str:
 
 
 def _split_items(text: str) -> list[str]:
-    """Cut at commas outside of brackets of any kind."""
+    """Split at commas outside of brackets."""
     parts, depth = [""], 0
     for char in text:
         depth += (char in "([{") - (char in ")]}" and depth > 0)
@@ -128,7 +131,7 @@ _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Where a top-level scalar stands in the text; a block scalar's ends at the next entry."""
+    """Span of a top-level scalar in the text; a block scalar's ends at the next entry."""
 
     start: int
     end: int
@@ -136,48 +139,50 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frontmatter:
-    """The values, where they stand, and what had to be mended to read them."""
+    """Parsed values, their positions, and the repairs that were needed."""
 
     values: Mapping[str, YamlValue]
     lines: Mapping[str, int]
     spans: Mapping[str, Span]
     is_flow: bool = False
     repairs: tuple[Repair, ...] = ()
-    has_odd_breaks: bool = False
+    has_unicode_line_breaks: bool = False
 
 
 def read(text: str) -> Frontmatter | Problem:
-    """Read the text between the marks; values without needed quotes are mended and told."""
+    """Parse the text between the `---` lines; missing quotes are added and reported."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return Problem(code="frontmatter_too_large", where=SKILL_MD, details={"limit": MAX_BYTES})
-    # YAML takes these for line ends, so a value could hide a key. As blanks they stand in place.
+    # YAML takes these for line breaks, so a value could hide a key. Blanks keep the offsets.
     plain = text.translate(_UNICODE_LINE_BREAKS)
-    has_odd_breaks = plain != text
+    has_unicode_line_breaks = plain != text
     text = plain
     first = _build(text)
     if isinstance(first, Frontmatter):
-        return replace(first, has_odd_breaks=has_odd_breaks)
+        return replace(first, has_unicode_line_breaks=has_unicode_line_breaks)
     if not first.details.get("repairable"):
         return first
-    mended, repairs = quote_values(text, _needs_quotes)
-    second = _build(mended) if repairs else first
+    repaired, repairs = quote_values(text, _needs_quotes)
+    second = _build(repaired) if repairs else first
     if isinstance(second, Problem):
         return first
     spans = _original_spans(second.spans, repairs)
-    return replace(second, repairs=repairs, spans=spans, has_odd_breaks=has_odd_breaks)
+    return replace(
+        second, repairs=repairs, spans=spans, has_unicode_line_breaks=has_unicode_line_breaks
+    )
 
 
 def _needs_quotes(value: str) -> bool:
-    """Say whether a value cannot be read by itself, and quotes would help."""
+    """Return whether a value cannot be parsed alone and quotes would help."""
     problem = _build(f"k: {value}")
     return isinstance(problem, Problem) and bool(problem.details.get("repairable"))
 
 
 def _original_spans(spans: Mapping[str, Span], repairs: tuple[Repair, ...]) -> dict[str, Span]:
-    """Put places in the mended text back to where they are in the author's."""
-    mended = {r.key: Span(start=r.start, end=r.end) for r in repairs if r.is_top_level}
+    """Map spans of the repaired text back to the author's text."""
+    repaired = {r.key: Span(start=r.start, end=r.end) for r in repairs if r.is_top_level}
     return {
-        key: mended.get(key)
+        key: repaired.get(key)
         or Span(
             start=_original_offset(span.start, repairs), end=_original_offset(span.end, repairs)
         )
@@ -204,7 +209,7 @@ class _Frame:
 
 @dataclass(slots=True)
 class _Builder:
-    """Puts events together without recursion, and stops at the first broken rule."""
+    """Build the value from YAML events without recursion; stop at the first violation."""
 
     stack: list[_Frame] = field(default_factory=list["_Frame"])
     root: YamlValue = None
@@ -214,7 +219,7 @@ class _Builder:
     is_flow: bool = False
 
     def take(self, event: yaml.Event) -> Problem | None:
-        """Add one event."""
+        """Consume one event."""
         if isinstance(event, yaml.CollectionEndEvent):
             self.stack.pop()
             return None
@@ -241,13 +246,13 @@ class _Builder:
         if len(self.stack) >= MAX_DEPTH and isinstance(event, yaml.CollectionStartEvent):
             return _problem("frontmatter_too_deep", event, limit=MAX_DEPTH)
         if isinstance(event, yaml.AliasEvent):
-            # Nothing may be named, so this is a glob or emphasis without its quotes.
+            # Anchors are not allowed, so this is a glob or emphasis without its quotes.
             return _problem("frontmatter_alias", event, name=f"*{event.anchor}", repairable=True)
         if event.anchor:
             return _problem("frontmatter_alias", event, name=f"&{event.anchor}")
         tag = getattr(event, "tag", None)
         if tag and tag != "!" and tag not in _CORE_TAGS:
-            # `!important` is a word without its quotes; `!!python/…` wants something else.
+            # `!important` is a word without its quotes; `!!python/…` would construct an object.
             is_word = not tag.startswith("tag:")
             return _problem("frontmatter_tag", event, name=tag, repairable=is_word)
         return None
@@ -320,7 +325,7 @@ def _span(event: yaml.NodeEvent) -> Span:
 
 
 def _line(event: yaml.NodeEvent) -> int:
-    """The line in SKILL.md: the first is the opening mark."""
+    """Line number in SKILL.md, whose first line is the opening `---`."""
     mark: Any = event.start_mark
     return int(mark.line) + 2
 
@@ -337,5 +342,5 @@ def _invalid(error: Exception) -> Problem:
 
 
 def is_compiled() -> bool:
-    """Say whether the fast parser is there; the slow one reads the same."""
+    """Return whether libyaml's C parser is installed; the Python one parses the same."""
     return _LOADER is not yaml.SafeLoader

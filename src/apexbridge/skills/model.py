@@ -1,4 +1,4 @@
-"""What a skill is. Three types, one for each level of disclosure."""
+"""Data model of skills: manifest, provenance, and three levels of progressive disclosure."""
 
 import json
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ from apexbridge.permissions.hook_protocol import Hook
 from apexbridge.permissions.rules import ToolPattern, split_patterns
 
 YamlValue: TypeAlias = "str | list[YamlValue] | dict[str, YamlValue] | None"
-"""What frontmatter is made of before anyone says what it means: text, lists and mappings."""
+"""A parsed YAML value before it has a type: text, lists and mappings."""
 
 PORTABLE_PREFIX = "apexbridge."
-"""Fields outside the Agent Skills format may stand in `metadata` under this prefix."""
+"""Prefix under which `metadata` may hold fields outside of the Agent Skills format."""
 
 SPEC_KEYS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
-"""All that the Agent Skills format itself knows."""
+"""Keys of the Agent Skills format itself."""
 
 
 def _as_patterns(value: YamlValue) -> object:
@@ -36,7 +36,7 @@ def _as_words(value: YamlValue) -> object:
 
 
 def _as_globs(value: YamlValue) -> object:
-    """Cut at commas and line ends, but not inside braces."""
+    """Split at commas and line breaks, but not inside braces."""
     if not isinstance(value, str):
         return _as_list(value)
     parts, depth = [""], 0
@@ -50,7 +50,7 @@ def _as_globs(value: YamlValue) -> object:
 
 
 def _as_text_map(value: YamlValue) -> object:
-    """Many authors nest; what is nested is kept as JSON text."""
+    """Keep nested values, which many authors write, as JSON text."""
     if not isinstance(value, dict):
         return {} if value is None else value
     return {key: _as_text(entry) for key, entry in value.items()}
@@ -63,14 +63,14 @@ def _as_text(value: YamlValue) -> str:
 
 
 def _as_hint(value: YamlValue) -> object:
-    """`[file]` is how hints are written, and YAML takes it for a list."""
+    """Turn `[file]`, which YAML parses as a list, back into the text of a hint."""
     if isinstance(value, list):
         return f"[{', '.join(map(_as_text, value))}]"
     return value
 
 
 def _as_choice(value: YamlValue) -> object:
-    """One word, whatever its case; a list of one is that word."""
+    """Normalise one word to lower case; a list of one is that word."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     return value.strip().lower() if isinstance(value, str) else value
@@ -84,7 +84,7 @@ TextMap = Annotated[dict[str, str], BeforeValidator(_as_text_map)]
 
 
 class SkillManifest(BaseModel):
-    """What an author declared. Unknown keys are kept (`model_extra`), never trusted."""
+    """Frontmatter fields as declared. Unknown keys are kept (`model_extra`), never trusted."""
 
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
 
@@ -115,7 +115,7 @@ def _yaml_key(field: str) -> str:
 
 
 KEYS = tuple(map(_yaml_key, SkillManifest.model_fields))
-"""Every key we know, as it is written in SKILL.md."""
+"""Every known key, as it is written in SKILL.md."""
 
 
 def _fold_key(key: str) -> str:
@@ -126,7 +126,7 @@ _KEY_BY_FOLDED = {_fold_key(key): key for key in KEYS}
 
 
 def canonical_key(key: str) -> str | None:
-    """The key an author meant: `allowedTools` and `allowed_tools` are `allowed-tools`."""
+    """Resolve a key's spelling: `allowedTools` and `allowed_tools` are `allowed-tools`."""
     return key if key in KEYS else _KEY_BY_FOLDED.get(_fold_key(key))
 
 
@@ -134,7 +134,7 @@ Severity = Literal["error", "warning"]
 
 
 class Origin(StrEnum):
-    """The kind of source a skill comes from, strongest first (the default precedence)."""
+    """Kind of the source that lists a skill, in order of the default precedence."""
 
     MANAGED = "managed"
     USER = "user"
@@ -150,22 +150,22 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Who vouches for a skill, and what that allows."""
+    """Source of a skill and the trust that follows from it."""
 
     origin: Origin
     source_id: str
     needs_trust: bool = True
-    """Whether a person has to approve each state of the skill before it may do anything."""
+    """Whether a person must approve each version of the skill (by hash) before it may act."""
     may_run_shell: bool = False
-    """Whether commands in its text may ever run; what comes over a network never may."""
+    """Whether inline commands may ever run; those of remote skills never may."""
     writable: bool = False
     home: Path | None = None
-    """The folder whose files a project's skill is about; patterns in `paths` count from it."""
+    """The project folder that a nested skill belongs to; `paths` globs are relative to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprint:
-    """What every file of a skill comes to: bytes in all, number of files, and one hash."""
+    """Content hash of all files of a skill, with their number and total size."""
 
     size: int
     files: int
@@ -173,7 +173,7 @@ class Fingerprint:
 
 
 class FolderId(NamedTuple):
-    """Which folder of the disk it is, whatever path leads to it."""
+    """Device and inode of a folder, the same through any symlink."""
 
     device: int
     inode: int
@@ -181,7 +181,7 @@ class FolderId(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skill:
-    """Level one: enough to list, rank and choose. Cheap; held for every known skill."""
+    """Level one, metadata: enough to list, rank and choose. Held for every known skill."""
 
     name: str
     description: str
@@ -193,27 +193,27 @@ class Skill:
     tools: tuple[ToolPattern, ...] = ()
     hooks: tuple[Hook, ...] = ()
     is_trusted: bool = False
-    """Whether its scripts, hooks, inline commands and tool grants count. Fails closed."""
+    """Whether its scripts, hooks, inline commands and tool grants are allowed. Fails closed."""
 
     @property
     def may_run_shell(self) -> bool:
-        """Say whether commands in its text may run."""
+        """Whether its inline commands may run."""
         return self.is_trusted and self.provenance.may_run_shell
 
     @property
     def is_conditional(self) -> bool:
-        """Say whether the skill sleeps until a matching file is touched."""
+        """Whether the skill stays hidden until a file that matches `paths` is touched."""
         return bool(self.manifest.paths)
 
     @property
     def summary(self) -> str:
-        """The description with `when_to_use` behind it: what models read and search reads."""
+        """Description and `when_to_use`: the text for models and for the search index."""
         return " ".join(filter(None, (self.description, self.manifest.when_to_use)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillContent:
-    """Level two: the body, read when the skill is activated."""
+    """Level two, instructions: the body, loaded when the skill is activated."""
 
     skill: Skill
     body: str
@@ -221,7 +221,7 @@ class SkillContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillResource:
-    """Level three: a file beside SKILL.md, read when the body points to it."""
+    """Level three, resources: a file beside SKILL.md, loaded when the body refers to it."""
 
     skill: Skill
     path: PurePosixPath
@@ -230,7 +230,7 @@ class SkillResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One broken rule, said so that the author can mend it."""
+    """One diagnostic: a violated rule with its location and severity."""
 
     code: str
     where: str
@@ -239,9 +239,9 @@ class Problem:
 
     @property
     def message(self) -> str:
-        """The broken rule, in English."""
+        """The message in English."""
         return self.localized().message
 
     def localized(self, language: locales.Language = "en") -> locales.LocalizedText:
-        """The broken rule and how to mend it, in the reader's language."""
+        """The message and how to fix it, in the given language."""
         return locales.localize(self.code, self.details, language)

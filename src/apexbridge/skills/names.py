@@ -1,4 +1,4 @@
-"""What a skill may be called. Pure."""
+"""Validate, normalise and slugify skill names."""
 
 import unicodedata
 
@@ -14,12 +14,12 @@ _DEVICES = frozenset(
 
 
 def normalise(name: str) -> str:
-    """Bring a name to the form that is compared: NFKC, without blanks around it."""
+    """Normalise for comparison: NFKC, surrounding blanks stripped."""
     return unicodedata.normalize("NFKC", name.strip())
 
 
 def slug(text: str) -> str:
-    """Make a usable name of any text; empty if nothing in it can stand in a name.
+    """Make a valid name from any text; empty if no character of it is allowed.
 
     >>> slug("PDF Miner_2")
     'pdf-miner-2'
@@ -29,7 +29,7 @@ def slug(text: str) -> str:
 
 
 def name_problems(written: str, where: str) -> list[Problem]:
-    """Every rule of the Agent Skills format that a name breaks."""
+    """List the rules of the Agent Skills format that a name violates."""
     name = normalise(written)
     if not name:
         return [Problem(code="name_empty", where=where)]
@@ -48,5 +48,5 @@ def name_problems(written: str, where: str) -> list[Problem]:
 
 
 def is_reserved(name: str) -> bool:
-    """Say whether a name belongs to an operating system or to a vendor."""
+    """Return whether a name is a Windows device name or a vendor's."""
     return name in _DEVICES or name.startswith(_RESERVED_PREFIXES)

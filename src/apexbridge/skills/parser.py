@@ -1,4 +1,4 @@
-"""From frontmatter values to a manifest: forgiving, and every liberty taken is told. Pure."""
+"""Parse SKILL.md leniently to a manifest and a skill, with a problem for each deviation."""
 
 import os
 import re
@@ -30,7 +30,7 @@ from apexbridge.skills.model import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedManifest:
-    """What the author declared, as far as it makes sense, and what does not."""
+    """Typed manifest of the valid fields, and a problem for each invalid one."""
 
     manifest: SkillManifest
     tools: tuple[ToolPattern, ...]
@@ -39,15 +39,17 @@ class ParsedManifest:
 
 
 def parse_manifest(frontmatter: Frontmatter) -> ParsedManifest:
-    """Read every field; one that makes no sense is left out and becomes a problem."""
+    """Validate every field; an invalid one is left out and reported."""
     repaired = [_repair_warning(repair) for repair in frontmatter.repairs]
     values, shadowed = _canonical_keys(frontmatter)
     manifest, wrong = _manifest(values)
     tools, bad_tools = _tools(manifest)
     hooks, bad_hooks = _hooks(manifest)
     paths, bad_paths = _paths(manifest)
-    breaks = [_warning("frontmatter_line_breaks")] if frontmatter.has_odd_breaks else []
-    problems = [*breaks, *repaired, *shadowed, *wrong, *bad_tools, *bad_hooks, *bad_paths]
+    line_breaks = (
+        [_warning("frontmatter_line_breaks")] if frontmatter.has_unicode_line_breaks else []
+    )
+    problems = [*line_breaks, *repaired, *shadowed, *wrong, *bad_tools, *bad_hooks, *bad_paths]
     return ParsedManifest(
         manifest=manifest.model_copy(update={"paths": paths}),
         tools=tools,
@@ -71,7 +73,7 @@ def _locate(problem: Problem, lines: Mapping[str, int]) -> Problem:
 
 
 def _canonical_keys(frontmatter: Frontmatter) -> tuple[dict[str, YamlValue], list[Problem]]:
-    """Bring known keys to one spelling; a field of the top level wins over one in `metadata`."""
+    """Resolve aliases of keys; a top-level field takes precedence over one in `metadata`."""
     values, problems = dict[str, YamlValue](), list[Problem]()
     for key, value in frontmatter.values.items():
         known = canonical_key(key) or key
@@ -93,14 +95,14 @@ def _manifest(values: dict[str, YamlValue]) -> tuple[SkillManifest, list[Problem
         return SkillManifest.model_validate(values), []
     except ValidationError as error:
         wrong = {str(item["loc"][0]): item for item in error.errors(include_url=False)}
-    sound = {key: value for key, value in values.items() if key not in wrong}
+    valid = {key: value for key, value in values.items() if key not in wrong}
     problems = [
         _warning("field_not_text", key=key)
         if item["type"] == "string_type" and len(item["loc"]) == 1
         else _warning("field_invalid", key=key, detail=item["msg"])
         for key, item in wrong.items()
     ]
-    return SkillManifest.model_validate(sound), problems
+    return SkillManifest.model_validate(valid), problems
 
 
 def _tools(manifest: SkillManifest) -> tuple[tuple[ToolPattern, ...], list[Problem]]:
@@ -131,11 +133,11 @@ def _hooks(manifest: SkillManifest) -> tuple[tuple[Hook, ...], list[Problem]]:
 
 
 def _paths(manifest: SkillManifest) -> tuple[tuple[str, ...], list[Problem]]:
-    sound, problems, room = list[str](), list[Problem](), path_patterns.MAX_EXPANSIONS
+    valid, problems, remaining = list[str](), list[Problem](), path_patterns.MAX_EXPANSIONS
     for pattern in manifest.paths:
         details = {"pattern": pattern[:80], "limit": path_patterns.MAX_EXPANSIONS, "key": "paths"}
         count = path_patterns.count_expansions(pattern)
-        if count > room:
+        if count > remaining:
             problems.append(_warning("path_pattern_too_wide", **details))
             continue
         try:
@@ -143,9 +145,9 @@ def _paths(manifest: SkillManifest) -> tuple[tuple[str, ...], list[Problem]]:
         except ValueError as error:
             problems.append(_warning("path_pattern_invalid", **details, detail=str(error)))
         else:
-            sound.append(pattern)
-            room -= count
-    return tuple(sound), problems
+            valid.append(pattern)
+            remaining -= count
+    return tuple(valid), problems
 
 
 def _warning(code: str, **details: object) -> Problem:
@@ -158,24 +160,24 @@ MAX_DESCRIPTION = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseResult:
-    """A skill, or the reason why there is none; and what the author should mend."""
+    """A parsed skill, or none, with the problems found."""
 
     skill: Skill | None = None
     problems: tuple[Problem, ...] = ()
     data: bytes = b""
-    """The bytes of SKILL.md, where a skill folder was read."""
+    """The bytes of SKILL.md, if a skill folder was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillFile:
-    """The bytes of SKILL.md; a name in other letter case is a problem, not an obstacle."""
+    """The bytes of SKILL.md; another letter case of its name is only a problem."""
 
     data: bytes
     problems: tuple[Problem, ...] = ()
 
 
 def read_skill(root: Path, provenance: Provenance) -> ParseResult:
-    """Read one skill folder, its fingerprint included. Never raises for what lies in it."""
+    """Parse one skill folder and hash its files. Never raises for invalid content."""
     file = read_skill_file(root)
     if isinstance(file, Problem):
         return ParseResult(problems=(file,))
@@ -183,7 +185,7 @@ def read_skill(root: Path, provenance: Provenance) -> ParseResult:
     problems = (*file.problems, *reading.problems)
     if reading.skill is None:
         return ParseResult(problems=problems)
-    # Our marker is no part of a skill that we keep; in a stranger's it is a file like any other.
+    # The index marker is not part of a skill in our store; in an untrusted one it is hashed too.
     mark = tree.fingerprint(root, is_ours=not provenance.needs_trust)
     if isinstance(mark, Fingerprint):
         skill = replace(reading.skill, root=root, fingerprint=mark)
@@ -193,7 +195,7 @@ def read_skill(root: Path, provenance: Provenance) -> ParseResult:
 
 
 def read_skill_file(root: Path) -> SkillFile | Problem:
-    """Read SKILL.md itself: a regular file of sane size, whatever the case of its name."""
+    """Read SKILL.md, whatever its letter case: a regular file within the size limit, no symlink."""
     try:
         present = [path.name for path in root.iterdir()]
     except OSError as error:
@@ -205,8 +207,8 @@ def read_skill_file(root: Path) -> SkillFile | Problem:
     data = _read_regular(root / name)
     if isinstance(data, Problem) or name == SKILL_MD:
         return data if isinstance(data, Problem) else SkillFile(data=data)
-    odd = Problem(code="skill_md_case", where=name, severity="warning", details={"name": name})
-    return SkillFile(data=data, problems=(odd,))
+    unusual = Problem(code="skill_md_case", where=name, severity="warning", details={"name": name})
+    return SkillFile(data=data, problems=(unusual,))
 
 
 def _read_regular(path: Path) -> bytes | Problem:
@@ -231,14 +233,14 @@ def _read_error(code: str, where: str, error: OSError) -> Problem:
 
 
 ParsedDocument = tuple[Document, frontmatter.Frontmatter]
-"""A SKILL.md cut into its parts, with the values of its frontmatter."""
+"""A split SKILL.md and its parsed frontmatter."""
 _parsed_hashes = set[int]()
-"""Hashes of frontmatters that could be read; who scans a library and then indexes it asks twice."""
+"""Hashes of frontmatter that parsed: a scan parses it, and indexing need not do so again."""
 _MAX_PARSED_HASHES = 65_536
 
 
 def parse_document(data: bytes) -> ParsedDocument | Problem:
-    """Decode, cut and read; the first obstacle ends it."""
+    """Decode, split and parse; the first error ends it."""
     cut = _split(data)
     if isinstance(cut, Problem):
         return cut
@@ -252,7 +254,7 @@ def parse_document(data: bytes) -> ParsedDocument | Problem:
 
 
 def parse_body(data: bytes) -> str | Problem:
-    """What stands below the frontmatter, if that can be read; what could be is not read again."""
+    """Return the body if the frontmatter is valid; one that parsed before is not parsed again."""
     cut = _split(data)
     if isinstance(cut, Problem):
         return cut
@@ -268,7 +270,7 @@ def _split(data: bytes) -> Document | Problem:
 
 
 def parse_skill(data: bytes, *, folder: str, provenance: Provenance) -> ParseResult:
-    """Make a skill of the bytes of a SKILL.md that stands in `folder`. Pure."""
+    """Parse the bytes of a SKILL.md that is in `folder`. Pure."""
     opened = parse_document(data)
     if isinstance(opened, Problem):
         return ParseResult(problems=(opened,))
@@ -291,18 +293,18 @@ def parse_skill(data: bytes, *, folder: str, provenance: Provenance) -> ParseRes
 
 
 def _name(declared: ParsedManifest, folder: str) -> tuple[str, list[Problem]]:
-    """The declared name if it is sound, else the folder's, else what can be made of either."""
+    """Choose the declared name if valid, else the folder's, else a slug of either."""
     written = names.normalise(declared.manifest.name or "")
     home = names.normalise(folder)
-    sound = [name for name in (written, home) if name and not names.name_problems(name, SKILL_MD)]
-    used = sound[0] if sound else names.slug(written) or names.slug(home)
+    valid = [name for name in (written, home) if name and not names.name_problems(name, SKILL_MD)]
+    used = valid[0] if valid else names.slug(written) or names.slug(home)
     if not used:
         return "", names.name_problems(written or home, SKILL_MD)
     problems = list[Problem]()
     if written and used != written:
-        problems.append(_reader_warning("name_replaced", name=written, used=used))
+        problems.append(_warning("name_replaced", name=written, used=used))
     elif used != home:
-        problems.append(_reader_warning("name_mismatch", name=used, folder=folder))
+        problems.append(_warning("name_mismatch", name=used, folder=folder))
     return used, problems
 
 
@@ -310,22 +312,18 @@ def _description(declared: ParsedManifest, body: str, name: str) -> tuple[str, l
     written = (declared.manifest.description or "").strip()
     if not written:
         derived = first_paragraph(body) or name
-        return derived, [_reader_warning("description_derived", text=derived[:80])]
+        return derived, [_warning("description_derived", text=derived[:80])]
     if len(written) > MAX_DESCRIPTION:
         details = {"length": len(written), "limit": MAX_DESCRIPTION}
-        return written, [_reader_warning("description_too_long", **details)]
+        return written, [_warning("description_too_long", **details)]
     return written, []
 
 
 def first_paragraph(body: str) -> str:
-    """The first heading or paragraph of a text, as one line."""
+    """Extract the first heading or paragraph as one line."""
     for block in re.split(r"\n\s*\n", body.replace("\r\n", "\n"), maxsplit=20):
         line = " ".join(block.split()) if not block.startswith("#") else block.split("\n", 1)[0]
         words = line.strip("# \t")
         if words and not words.startswith(("<!--", "```", "---")):
             return words[:MAX_DESCRIPTION]
     return ""
-
-
-def _reader_warning(code: str, **details: object) -> Problem:
-    return Problem(code=code, where=SKILL_MD, severity="warning", details=details)

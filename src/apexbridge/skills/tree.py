@@ -1,4 +1,4 @@
-"""The files of a skill: which there are, one fingerprint of them all, and a stamp to compare by."""
+"""File tree of a skill: listing, content hash, stat digest, and interpreters of scripts."""
 
 import hashlib
 import os
@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple
 from apexbridge.skills.model import Fingerprint, Problem
 
 MARKER = ".vectorized"
-"""Ours, derived, and no part of a skill of ours: it is never packed or trusted.
+"""Marker file of the index. Not part of a skill in our store: never packed, hashed or trusted.
 
-We write none into a stranger's skill. What bears its name there is a file like any other: left out
-of the hash, it could change and act after the skill was approved.
+None is written into an untrusted skill. A file of that name there is hashed like any other: left
+out of the hash, it could change after the skill was approved (TOCTOU).
 """
 
 MAX_FILES = 10_000
@@ -28,7 +28,7 @@ FileKind = Literal["file", "folder", "link", "device"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeEntry:
-    """Something in a skill's folder; `path` is relative to it."""
+    """One entry of a skill's folder; `path` is relative to it."""
 
     path: PurePosixPath
     kind: FileKind
@@ -37,14 +37,14 @@ class TreeEntry:
 
 
 def is_junk(path: PurePosixPath) -> bool:
-    """Say whether a path is no part of a skill that is passed on: caches, version control."""
+    """Return whether a path is excluded from packages: caches and version control."""
     return (
         bool(_JUNK.intersection(path.parts)) or path.suffix == ".pyc" or path.name.startswith("._")
     )
 
 
 def entries(root: Path, *, is_ours: bool = True) -> Iterator[TreeEntry]:
-    """Walk the folder in a fixed order; links are told, never followed."""
+    """Walk the folder in a fixed order; symlinks are listed, never followed."""
     pending = [PurePosixPath()]
     while pending:
         folder = pending.pop()
@@ -70,7 +70,7 @@ def _list(root: Path, folder: PurePosixPath, *, is_ours: bool) -> Iterator[TreeE
 
 
 def file_kind(mode: int) -> FileKind:
-    """Name what a mode says a thing is."""
+    """Classify a file by its mode."""
     if stat.S_ISREG(mode):
         return "file"
     if stat.S_ISDIR(mode):
@@ -85,9 +85,9 @@ def fingerprint(
     is_ours: bool = True,
     instead: Mapping[PurePosixPath, bytes] | None = None,
 ) -> Fingerprint | Problem:
-    """Hash names and contents of all files; equal trees on any machine hash alike.
+    """Hash names and contents of all files; equal trees hash alike on any machine.
 
-    With `instead`, as if files of these paths had these bytes.
+    `instead` replaces the contents of some paths, to hash a tree that is not written yet.
     """
     planned = instead or {}
     digest, size, files, folders = hashlib.sha256(), 0, 0, 0
@@ -127,11 +127,11 @@ def _content(path: Path, entry: TreeEntry) -> bytes:
 
 
 class Stamp(NamedTuple):
-    """What the file system says of every file, as one digest: equal while nobody touched any."""
+    """Digest of the stat results of all files: equal as long as none was modified."""
 
     digest: bytes
     newest_ns: int
-    """When the last of them changed, by the file system's own clock."""
+    """Latest change time (ctime), by the file system's clock."""
 
 
 def stamp(
@@ -141,10 +141,10 @@ def stamp(
     max_files: int = MAX_FILES,
     is_ours: bool = True,
 ) -> Stamp | None:
-    """Look at every file's status and read none; nothing where that is impossible or too much.
+    """Digest the stat results without reading a file; None on errors or above the limit.
 
-    `listed` is what was just found in the root. The change time is among what is compared, which
-    nobody can set: an edit that keeps size and modification time is noticed too.
+    `listed` are the root's entries. The digest includes ctime, which no user can set: an edit that
+    keeps size and modification time is detected too.
     """
     lines, newest, folders = list[bytes](), 0, 0
     pending = [("", item) for item in listed if not (is_ours and item.name == MARKER)]
@@ -194,11 +194,13 @@ _INTERPRETER_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def script_interpreter(first_line: bytes, suffix: str) -> list[str]:
-    """The interpreter's name and the words behind it; an empty name if nothing says.
+    """Determine the interpreter and its arguments from the shebang, else from the suffix.
 
-    >>> runner_of(b"#!/usr/bin/env -S python3 -u", ".txt")
+    The name is empty if neither says.
+
+    >>> script_interpreter(b"#!/usr/bin/env -S python3 -u", ".txt")
     ['python3', '-u']
-    >>> runner_of(b"print(1)", ".py")
+    >>> script_interpreter(b"print(1)", ".py")
     ['python']
     """
     words = [INTERPRETER_BY_SUFFIX.get(suffix, "")]
@@ -212,7 +214,7 @@ def script_interpreter(first_line: bytes, suffix: str) -> list[str]:
 
 
 def _without_flags(words: list[str]) -> list[str]:
-    """What `env` starts: what stands before it is meant for `env` itself."""
+    """Skip the options of `env` itself."""
     while words and words[0].startswith("-"):
         words = words[1:]
     return words
@@ -221,5 +223,5 @@ def _without_flags(words: list[str]) -> list[str]:
 def _split_shebang(line: str) -> list[str]:
     try:
         return shlex.split(line)
-    except ValueError:  # an open quote: no program is called that
+    except ValueError:  # an unclosed quote: no program has that name
         return ["?"]

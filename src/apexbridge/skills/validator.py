@@ -1,4 +1,9 @@
-"""A skill as it lies in a folder or an archive, taken for validation and not yet believed."""
+"""Validate a skill strictly against the Agent Skills format and report every violation.
+
+Level `spec` is the Agent Skills format alone. `compat` is what we and the most used client accept:
+more fields, more spellings, and a few more rules for names. Errors block install and packing;
+warnings do not.
+"""
 
 import difflib
 import re
@@ -22,7 +27,7 @@ from apexbridge.skills.parser import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """The folder's name, the bytes of SKILL.md, the paths there are, and what is odd about them."""
+    """Untrusted skill from a folder or an archive: SKILL.md, file paths, and problems with them."""
 
     folder: str
     skill_md: bytes
@@ -31,7 +36,7 @@ class Package:
 
 
 def open_folder(root: Path) -> Package | Problem:
-    """Take a folder; links, devices and too many files in it are problems."""
+    """Open a folder; symlinks, devices and too many files are problems."""
     file = read_skill_file(root)
     if isinstance(file, Problem):
         return file
@@ -70,7 +75,7 @@ Level = Literal["spec", "compat"]
 
 MAX_COMPATIBILITY = 500
 PLACEHOLDER = "Say here what this skill does"
-"""How the scaffold's description begins; finding it again means nobody wrote one."""
+"""Prefix of the scaffold's description: if present, nobody wrote one."""
 
 _ALWAYS_WARNING = frozenset({"frontmatter_repaired", "frontmatter_line_breaks", "alias_shadowed"})
 _MAX_REFERENCES = 1_000
@@ -80,7 +85,7 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:|#|\$|\{", re.IGNORECASE)
 
 
 def validate(package: Package, level: Level = "compat") -> tuple[Problem, ...]:
-    """Name every broken rule, in the order of the file."""
+    """Report every violation, in the order of the file."""
     opened = parse_document(package.skill_md)
     if isinstance(opened, Problem):
         return (*package.problems, opened)
@@ -107,7 +112,7 @@ def _strict(found: Iterable[Problem], level: Level, values: Frontmatter) -> Iter
     for problem in found:
         key = str(problem.details.get("key"))
         if level == "spec" and key in values.values and key not in SPEC_KEYS:
-            continue  # that the key is there at all is told once, by _keys
+            continue  # an unknown key is reported once, by _keys
         is_mild = level == "compat" and problem.code in _ALWAYS_WARNING
         yield replace(problem, severity="warning" if is_mild else "error")
 
@@ -144,7 +149,7 @@ def _name(
         yield from names.name_problems(folder, where)
         return
     if isinstance(values.values["name"], list | dict):
-        return  # told as a field that is not text
+        return  # reported as a field that is not text
     name = names.normalise(declared.manifest.name or "")
     yield from names.name_problems(name, where)
     if level == "compat" and names.is_reserved(name):
@@ -160,7 +165,7 @@ def _description(declared: ParsedManifest, values: Frontmatter) -> Iterable[Prob
         yield Problem(code="description_missing", where=where)
         return
     if isinstance(values.values["description"], list | dict):
-        return  # told as a field that is not text
+        return  # reported as a field that is not text
     text = declared.manifest.description or ""
     if not text.strip():
         yield Problem(code="description_empty", where=where)
@@ -195,15 +200,15 @@ def _body(cut: Document, package: Package) -> Iterable[Problem]:
     first = cut.text[: len(cut.text) - len(cut.body)].count("\n") + 1
     if not cut.body.strip():
         yield Problem(code="body_empty", where=SKILL_MD, severity="warning")
-    told, line, seen = set[str](), first, 0
+    reported, line, seen = set[str](), first, 0
     text = _FENCED.sub(lambda block: re.sub(r"[^\n]", " ", block[0]), cut.body)
     for match in _LINK.finditer(text):
         path = (match[1] or match[2]).split("#")[0].split("?")[0]
-        if not path or path in told or (match[1] and _ADDRESS.match(match[1])):
+        if not path or path in reported or (match[1] and _ADDRESS.match(match[1])):
             continue
-        if len(told) == _MAX_REFERENCES:
+        if len(reported) == _MAX_REFERENCES:
             return
-        told.add(path)
+        reported.add(path)
         line, seen = line + text.count("\n", seen, match.start()), match.start()
         code = _reference_problem(path, package.files)
         if code:

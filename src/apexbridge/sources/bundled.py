@@ -1,4 +1,4 @@
-"""The skills that ship with ApexBridge, read from the package wherever it lies."""
+"""Source of the skills in the package itself, also when it is imported from a zip file."""
 
 import contextlib
 import hashlib
@@ -43,21 +43,21 @@ class _File:
 
     @property
     def executable(self) -> bool:
-        """Say whether it can be run: an archive that is imported from does not tell modes."""
+        """Whether the file is a script: zip imports (`Traversable`) have no file mode."""
         return self.path.parts[0] == _SCRIPTS or self.data.startswith(b"#!")
 
 
 def bundled_source(place: Path | None = None) -> "BundledSource":
-    """All skills of the package; `place` is where they are written out if they must be."""
+    """Create the source; `place` is the folder that zipped skills are extracted to."""
     return BundledSource(place)
 
 
 class BundledSource:
-    """Skills inside a package, which may be a folder or an archive that is imported from.
+    """Skills inside a package, which is a folder or a zip file on the import path.
 
-    Listing and reading need no folder. Where the package lies unpacked, its own folders are the
-    skills' folders: a second copy would only be one more thing that can be tampered with or grow
-    stale. From an archive, a skill is written out when someone asks for its folder.
+    Listing and reading need no folder. Skills of an unpacked package are used where they are: a
+    second copy could only be tampered with or get stale. From a zip file a skill is extracted when
+    a caller needs its folder.
     """
 
     def __init__(self, place: Path | None = None, package: Traversable | None = None) -> None:
@@ -73,41 +73,41 @@ class BundledSource:
 
     @property
     def id(self) -> str:
-        """The origin and where the package is."""
+        """The origin and the package's location."""
         return self.provenance.source_id
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """The package's folder, where it is one."""
+        """The package's folder, if it is one."""
         return (self._package,) if isinstance(self._package, Path) else ()
 
     async def scan(self) -> Scan:
-        """Read every skill of the package."""
+        """Parse every skill of the package."""
         return await anyio.to_thread.run_sync(self._scan)
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
-        """Read the body."""
+        """Load the body."""
         return await anyio.to_thread.run_sync(self._content, skill)
 
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
-        """Read a file beside SKILL.md."""
+        """Load a file beside SKILL.md."""
         return await anyio.to_thread.run_sync(self._resource, skill, path)
 
     async def folder(self, skill: Skill) -> Path:
-        """A folder with all files of the skill; written out once, however many ask for it.
+        """Return a folder with all files of the skill; extracted once for any number of callers.
 
-        What was written out before is compared with the package and replaced where it differs.
+        An earlier extraction is compared with the package and replaced if it differs.
 
         Raises:
             SkillNotFoundError: If the package has no such skill.
-            SourceError: If it would have to be written out and there is no place for it.
-            StorageError: If the disk refuses.
+            SourceError: If it must be extracted and no folder for that was given.
+            StorageError: If the folder cannot be written.
         """
         async with self._lock:
             return await anyio.to_thread.run_sync(self._folder, skill)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """No-op: there are no connections."""
 
     def _scan(self) -> Scan:
         readings = [self._read(folder) for folder in self._skill_folders()]
@@ -136,8 +136,8 @@ class BundledSource:
         )
         return ParseResult(skill=skill, problems=tuple(problems))
 
-    def _home(self, skill: Skill) -> Traversable:
-        """The skill's folder in the package, which is named like it."""
+    def _package_folder(self, skill: Skill) -> Traversable:
+        """Find the skill's folder in the package, which has the same name."""
         if skill.provenance.source_id == self.id:
             for folder in self._skill_folders():
                 if folder.name == skill.name:
@@ -145,23 +145,23 @@ class BundledSource:
         raise SkillNotFoundError(skill.name)
 
     def _content(self, skill: Skill) -> SkillContent:
-        opened = parse_document((self._home(skill) / SKILL_MD).read_bytes())
+        opened = parse_document((self._package_folder(skill) / SKILL_MD).read_bytes())
         if isinstance(opened, Problem):
             raise SourceError(opened.message, source=self.id)
         return SkillContent(skill=skill, body=opened[0].body)
 
     def _resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
-        for file in _files(self._home(skill)):
+        for file in _files(self._package_folder(skill)):
             if file.path == path:
                 return SkillResource(skill=skill, path=path, data=file.data)
         raise SourceError(f"there is no {path}", source=self.id)
 
     def _folder(self, skill: Skill) -> Path:
-        home = self._home(skill)
+        home = self._package_folder(skill)
         if isinstance(home, Path):
             return home
         if self._place is None:
-            raise SourceError("there is no place to write its skills to", source=self.id)
+            raise SourceError("there is no folder to extract its skills to", source=self.id)
         files = list(_files(home))
         target = self._place / f"{home.name}-{_fingerprint(files).sha256[:16]}"
         try:
@@ -171,7 +171,7 @@ class BundledSource:
 
 
 def _files(folder: Traversable, below: PurePosixPath = _ROOT) -> Iterator[_File]:
-    """Every file of a skill, in the order fingerprints are made in; caches are no part of it."""
+    """List the files of a skill in the order of the content hash, without caches."""
     entries = [(below / item.name, item) for item in folder.iterdir()]
     entries = sorted(
         (e for e in entries if not tree.is_junk(e[0])), key=lambda e: os.fsencode(e[0])
@@ -185,7 +185,7 @@ def _files(folder: Traversable, below: PurePosixPath = _ROOT) -> Iterator[_File]
 
 
 def _fingerprint(files: list[_File]) -> Fingerprint:
-    """The same as that of a folder with these files."""
+    """Hash the files to the same fingerprint as a folder with them."""
     digest = hashlib.sha256()
     for file in files:
         digest.update(b"file\0" + os.fsencode(file.path) + b"\0")
@@ -195,7 +195,7 @@ def _fingerprint(files: list[_File]) -> Fingerprint:
 
 
 def _is_intact(target: Path, files: list[_File]) -> bool:
-    """Say whether a folder is ours alone and holds these files, as they are, and no other."""
+    """Return whether a folder is private to this user and holds exactly these files."""
     try:
         status = target.lstat()
         is_private = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) == stat.S_IRWXU
@@ -209,10 +209,10 @@ def _is_intact(target: Path, files: list[_File]) -> bool:
 
 
 def _extract(target: Path, files: list[_File]) -> Path:
-    """Build the folder out of sight and move it into place; whoever is first has made it."""
+    """Extract to a staging folder and rename it atomically; of concurrent processes one wins."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with staging_dir(target.parent) as room:
-        fresh = room / "fresh"
+    with staging_dir(target.parent) as staging:
+        fresh = staging / "fresh"
         fresh.mkdir(mode=0o700)
         for file in files:
             _write_new(fresh / file.path, file)
@@ -220,11 +220,11 @@ def _extract(target: Path, files: list[_File]) -> Path:
             with contextlib.suppress(FileExistsError):
                 _commit(fresh, target)
                 return target
-            if _is_intact(target, files):  # another process was faster
+            if _is_intact(target, files):  # another process won the race
                 return target
             with contextlib.suppress(FileNotFoundError):  # or it has moved it away already
-                target.rename(room / f"spoilt-{attempt}")
-    raise StorageError("someone else keeps changing it", path=target)
+                target.rename(staging / f"spoilt-{attempt}")
+    raise StorageError("another process keeps changing it", path=target)
 
 
 def _commit(fresh: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""Find the skill folders below a root, whatever the root looks like."""
+"""Scan directories for skill folders: downward from a root, and upward from touched files."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,27 +11,27 @@ from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import FolderId
 
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__"})
-"""Folders of package managers and caches: no author keeps skills there."""
+"""Folders of package managers and caches, which hold no author's skills."""
 _SKILL_MD = SKILL_MD.lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanLimits:
-    """How far a scan goes; a root of any size ends."""
+    """Depth and folder limits, so that a scan of any root terminates."""
 
     max_depth: int = 6
     max_folders: int = 2_000
-    follows_out: bool = True
-    """Whether links are followed that lead out of the root."""
+    follow_external_symlinks: bool = True
+    """Whether symlinks that lead out of the root are followed."""
 
 
 DEFAULT_LIMITS = ScanLimits()
 
 
 class SkillFolder(NamedTuple):
-    """A folder with a SKILL.md: its path below the root, which folder of the disk it is, its files.
+    """A folder with a SKILL.md: path below the root, device and inode, directory entries.
 
-    Of a folder that cannot be listed there are no entries.
+    A folder that cannot be listed has no entries.
     """
 
     path: str
@@ -41,19 +41,19 @@ class SkillFolder(NamedTuple):
 
 @dataclass(slots=True)
 class DirectoryScanner:
-    """One walk. Links are followed once, nothing is looked for inside a skill."""
+    """One traversal. Each folder is visited once (symlink loops); skills are not searched."""
 
     root: str
     limits: ScanLimits
-    is_cut: bool = False
-    """Whether the root has more folders than are looked at."""
-    looked_at: list[str] = field(default_factory=list[str])
+    is_truncated: bool = False
+    """Whether the root has more folders than the limit."""
+    visited_folders: list[str] = field(default_factory=list[str])
     """Folders that are no skills: new skills would appear in them."""
-    not_followed: list[str] = field(default_factory=list[str])
-    """Links that lead out, to folders that are not looked into."""
+    external_symlinks: list[str] = field(default_factory=list[str])
+    """Symlinks that lead out of the root and were not followed."""
 
     def skills(self) -> Iterator[SkillFolder]:
-        """Skill folders in a fixed order.
+        """Yield skill folders in a fixed order.
 
         Raises:
             OSError: If the root itself cannot be listed; one that does not exist holds nothing.
@@ -68,13 +68,13 @@ class DirectoryScanner:
             seen.add(identity)
             visited += 1
             if visited > self.limits.max_folders + 1:
-                self.is_cut = True
+                self.is_truncated = True
                 return
             names, entries = self._look(path)
             if entries is not None and depth:
                 yield SkillFolder(path, identity, entries)
                 continue
-            self.looked_at.append(path)
+            self.visited_folders.append(path)
             if depth < self.limits.max_depth:
                 below = f"{path}/" if path else ""
                 pending += [(f"{below}{name}", depth + 1) for name in reversed(names)]
@@ -91,7 +91,7 @@ class DirectoryScanner:
         return FolderId(status.st_dev, status.st_ino)
 
     def _look(self, path: str) -> "tuple[list[str], tuple[os.DirEntry[str], ...] | None]":
-        """The folders below; or, if this one is a skill, all that lies in it."""
+        """List the folders below; or, if this one is a skill, all of its entries."""
         try:
             with os.scandir(f"{self.root}/{path}") as items:
                 present = list(items)
@@ -100,7 +100,7 @@ class DirectoryScanner:
         except OSError:
             if not path:
                 raise
-            return [], ()  # reading it as a skill will say what is wrong with it
+            return [], ()  # parsing it as a skill reports the error
         if any(item.name.lower() == _SKILL_MD for item in present):
             return [], tuple(present)
         below = [
@@ -109,24 +109,24 @@ class DirectoryScanner:
         return sorted(item.name for item in below), None
 
     def _may_enter(self, path: str, item: "os.DirEntry[str]") -> bool:
-        if self.limits.follows_out or not item.is_symlink():
+        if self.limits.follow_external_symlinks or not item.is_symlink():
             return True
         if resolve_leniently(Path(item.path)).is_relative_to(resolve_leniently(Path(self.root))):
             return True
-        self.not_followed.append(f"{path}/{item.name}" if path else item.name)
+        self.external_symlinks.append(f"{path}/{item.name}" if path else item.name)
         return False
 
 
 def is_folder(path: Path) -> bool:
-    """Say whether a folder is there, whatever is wrong with the path."""
+    """Return whether a folder exists, without raising for an unusable path."""
     try:
         return path.is_dir()
-    except OSError:  # a name longer than the disk allows, a folder that may not be entered
+    except OSError:  # ENAMETOOLONG, EACCES
         return False
 
 
 def resolve_leniently(path: Path) -> Path:
-    """Where a path leads to; itself where it leads nowhere, as in a ring of links."""
+    """Resolve symlinks; a path that cannot be resolved (symlink loop) is returned unchanged."""
     try:
         return path.resolve()
     except (OSError, RuntimeError, ValueError):
@@ -134,43 +134,43 @@ def resolve_leniently(path: Path) -> Path:
 
 
 def is_skipped(name: str) -> bool:
-    """Say whether nothing of this name is looked into."""
+    """Return whether a folder name is excluded from scans."""
     return name.startswith(".") or name in _SKIPPED_FOLDERS
 
 
 def is_scannable_folder(item: "os.DirEntry[str]") -> bool:
-    """Say whether an entry is a folder that is looked into."""
+    """Return whether an entry is a folder to scan."""
     try:
         return not is_skipped(item.name) and item.is_dir()
-    except OSError:  # a link into a folder that may not be entered
+    except OSError:  # a symlink into a folder without permission
         return False
 
 
 MAX_FOLDERS = 10_000
-"""Folders of a project that are looked at, however many files are touched."""
+"""Limit of project folders to visit, however many files are touched."""
 
 _MAX_IGNORE_BYTES = 1024 * 1024
 
 
 class NestedRoot(NamedTuple):
-    """A folder of skills, and the folder of the project that keeps it."""
+    """A skills folder, and the project folder that contains it."""
 
     path: Path
     home: Path
 
 
 class NestedDiscovery:
-    """Looks from each touched file upward, to the project's folder and not into it."""
+    """Find `.claude/skills` folders between a touched file and the project's root."""
 
     def __init__(self, project: Path, places: Sequence[str]) -> None:
         self._project = project.resolve()
         self._places = tuple(places)
-        self._looked_at: set[Path] = set()
+        self._visited: set[Path] = set()
 
     def discover(self, touched: Iterable[Path]) -> list[NestedRoot]:
-        """Skill roots that were not known yet, the deepest first.
+        """Return new skill roots, the deepest first.
 
-        Folders that git ignores, hidden ones and those of package managers are passed over.
+        Gitignored folders, hidden ones and those of package managers are skipped.
         """
         found = list[NestedRoot]()
         for folder in self._new_folders(touched):
@@ -185,9 +185,9 @@ class NestedDiscovery:
             for folder in (start, *start.parents):
                 if folder == self._project or not folder.is_relative_to(self._project):
                     break
-                if folder in self._looked_at or len(self._looked_at) >= MAX_FOLDERS:
-                    break  # what lies above it was looked at with it
-                self._looked_at.add(folder)
+                if folder in self._visited or len(self._visited) >= MAX_FOLDERS:
+                    break  # its parents were visited with it
+                self._visited.add(folder)
                 if is_folder(folder) and resolve_leniently(folder).is_relative_to(self._project):
                     yield folder
 
@@ -200,7 +200,7 @@ class NestedDiscovery:
 
 
 def _repository_root(project: Path) -> Path:
-    """The repository's folder; the project's own outside of any repository."""
+    """Find the git repository's root; outside of a repository, the project's."""
     for folder in (project, *project.parents):
         if (folder / ".git").exists():
             return folder
@@ -208,20 +208,20 @@ def _repository_root(project: Path) -> Path:
 
 
 def is_gitignored(path: Path, top: Path) -> bool:
-    """Say whether git would leave a folder out: it, or any folder on the way to it."""
+    """Return whether git ignores a folder or one of its parents."""
     steps = [*reversed([p for p in path.parents if p.is_relative_to(top) and p != top]), path]
     rules = [
         (top, _git_exclude(top)),
         *((folder, _gitignore(folder)) for folder in (top, *steps[:-1])),
     ]
     for step in steps:
-        said: bool | None = None
+        verdict: bool | None = None
         for folder, patterns in rules:
             if patterns is None or not step.is_relative_to(folder) or step == folder:
                 continue
-            answer = patterns.verdict(f"{step.relative_to(folder).as_posix()}/")
-            said = said if answer is None else answer
-        if said:
+            matched = patterns.verdict(f"{step.relative_to(folder).as_posix()}/")
+            verdict = verdict if matched is None else matched
+        if verdict:
             return True
     return False
 

@@ -1,4 +1,10 @@
-"""How a folder looks: what tells whether its skills should be read again."""
+"""Watch skill folders with inotify (watchfiles) and polling, and report those to scan again.
+
+An event is only a hint where to look: what counts is the difference between two snapshots of a
+folder. So no change between two watches is lost, and events of other files are ignored. A watch is
+renewed every 30 s, because a path may lead to another folder by then, and network file systems send
+no events.
+"""
 
 import errno
 import logging
@@ -23,7 +29,7 @@ FileState = tuple[str, int, int, int, int]
 
 
 class WatchTarget(NamedTuple):
-    """The folder that stands for one handed in: itself, or its nearest parent that exists."""
+    """The folder to watch for a requested one: itself, or its nearest existing parent."""
 
     path: Path
     device: int
@@ -32,33 +38,33 @@ class WatchTarget(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderSnapshot:
-    """How a folder looked."""
+    """Stat results of a folder and of its SKILL.md."""
 
-    place: WatchTarget | None
-    is_there: bool = False
+    target: WatchTarget | None
+    exists: bool = False
     mtime: int = 0
     skill_files: tuple[FileState, ...] = ()
     folders: int = 0
-    """A hash of the names and inodes of its sub-folders: a folder may hold very many."""
+    """Hash of the names and inodes of its sub-folders; not the names, which may be very many."""
     others: int = 0
-    """The same of everything else in it."""
+    """The same of all other entries."""
 
     def differs(self, before: "FolderSnapshot | None", *, was_read: bool) -> bool:
-        """Say whether someone who read the folder before should read it again.
+        """Return whether the folder should be scanned again.
 
-        Who read it since then may have found a sub-folder missing that is there again, even with
-        the same inode. Only the folder's time tells, where no other file explains it.
+        A scan in between may have missed a sub-folder that is back now, even with the same inode.
+        Only the folder's mtime tells, if no other entry explains it.
         """
-        if before is None or not (self.is_there and before.is_there):
-            return self.is_there or (before is not None and before.is_there)
-        if (self.place, self.skill_files) != (before.place, before.skill_files):
+        if before is None or not (self.exists and before.exists):
+            return self.exists or (before is not None and before.exists)
+        if (self.target, self.skill_files) != (before.target, before.skill_files):
             return True
         is_unexplained = self.mtime != before.mtime and self.others == before.others
         return self.folders != before.folders or (was_read and is_unexplained)
 
 
 def watch_target(folder: Path) -> tuple[WatchTarget | None, int]:
-    """Where it stands, and the time of the folder there."""
+    """Find the folder to watch and its mtime."""
     whole = _absolute(folder)
     for path in (whole, *whole.parents):
         try:
@@ -73,15 +79,15 @@ def watch_target(folder: Path) -> tuple[WatchTarget | None, int]:
 def _absolute(folder: Path) -> Path:
     try:
         return folder.absolute()
-    except OSError:  # the working folder was removed
+    except OSError:  # the working directory was removed
         return folder
 
 
 def take_snapshot(folder: Path, before: FolderSnapshot | None) -> FolderSnapshot:
-    """Look at a folder once; what it looked like before helps where it cannot be listed."""
-    place, mtime = watch_target(folder)
-    if place is None or place.path != _absolute(folder):
-        return FolderSnapshot(place=place)
+    """Take a snapshot; the previous one helps if no file descriptor is left to list the folder."""
+    target, mtime = watch_target(folder)
+    if target is None or target.path != _absolute(folder):
+        return FolderSnapshot(target=target)
     files, folders, others = list[FileState](), list[tuple[str, int]](), list[tuple[str, int]]()
     try:
         with os.scandir(folder) as items:
@@ -93,11 +99,11 @@ def take_snapshot(folder: Path, before: FolderSnapshot | None) -> FolderSnapshot
                     group.append((item.name, item.inode()))
     except OSError as error:
         if error.errno in _NO_DESCRIPTORS:
-            return _snapshot_without_listing(folder, place, mtime, before)
+            return _snapshot_without_listing(folder, target, mtime, before)
         folders = [("", error.errno or 0)]
     return FolderSnapshot(
-        place=place,
-        is_there=True,
+        target=target,
+        exists=True,
         mtime=mtime,
         skill_files=tuple(sorted(files)),
         folders=hash(frozenset(folders)),
@@ -106,15 +112,15 @@ def take_snapshot(folder: Path, before: FolderSnapshot | None) -> FolderSnapshot
 
 
 def _snapshot_without_listing(
-    folder: Path, place: WatchTarget, mtime: int, before: FolderSnapshot | None
+    folder: Path, target: WatchTarget, mtime: int, before: FolderSnapshot | None
 ) -> FolderSnapshot:
-    """Go by times alone, for a folder cannot be listed when no descriptor is left."""
+    """Compare times alone: without a free file descriptor (EMFILE) a folder cannot be listed."""
     names = [state[0] for state in before.skill_files] if before else []
     states = [_file_state(folder / name) for name in names or [SKILL_MD]]
     is_same = before is not None and before.mtime == mtime
     return FolderSnapshot(
-        place=place,
-        is_there=True,
+        target=target,
+        exists=True,
         mtime=mtime,
         skill_files=tuple(state for state in states if any(state[1:])),
         folders=before.folders if before is not None and is_same else mtime,
@@ -122,7 +128,7 @@ def _snapshot_without_listing(
 
 
 def _file_state(path: Path) -> FileState:
-    """What tells one state of a file from the next; zeros where it is gone."""
+    """Return what identifies a file's version; zeros if it is gone."""
     try:
         status = path.stat()
     except OSError:
@@ -138,7 +144,7 @@ _log = logging.getLogger(__name__)
 _TICK_SECONDS = 1.0
 _REARM_SECONDS = 30.0
 _POLL_BACKOFF = 10
-"""Looking rests ten times as long as it took: many folders on a slow disk keep no core busy."""
+"""Polling pauses ten times as long as it took, so that slow disks do not keep a core busy."""
 _STEP_MS = 50
 
 Result = TypeVar("Result")
@@ -147,23 +153,23 @@ Folders = Callable[[], Collection[Path]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What the system is asked to tell of, and what is looked at from time to time."""
+    """Folders watched by inotify, and folders that are polled."""
 
-    places: dict[Path, WatchTarget | None]
+    targets: dict[Path, WatchTarget | None]
     notified: dict[str, list[Path]]
-    """A folder on disk, and those handed in that it stands for."""
+    """Watched folder, and the requested folders that it stands for."""
     polled: frozenset[Path]
 
 
 class _Hints(NamedTuple):
-    """What a wait brought: folders to look at, and those whose SKILL.md was named."""
+    """Result of a wait: folders to compare, and those whose SKILL.md had an event."""
 
     hinted: frozenset[Path] = frozenset()
     touched: frozenset[Path] = frozenset()
 
 
 class _Comparison(NamedTuple):
-    """Folders that differ, and whether a path means another folder than the watch was set on."""
+    """Changed folders, and whether a path leads to another folder than the one watched."""
 
     changed: frozenset[Path]
     is_stale: bool
@@ -172,13 +178,12 @@ class _Comparison(NamedTuple):
 async def watch(
     folders: Folders, *, stop: anyio.Event, debounce_ms: int = 100, max_watched: int = 4_096
 ) -> AsyncGenerator[frozenset[Path]]:
-    """Yield the folders whose skills should be read again, until stopped.
+    """Yield the folders to scan again, until stopped.
 
-    A folder is yielded once when its watch begins, so the first batch names all there are: what
-    was read of it before may be old. One that does not exist is yielded when it comes to be.
-    `folders` is asked again after each batch and about once a second. Nothing is held while a
-    batch is worked on. Beyond `max_watched`, or where the system refuses, folders are looked at
-    about once a second.
+    The first batch names every folder, because what was read of it before may be stale. A folder
+    that does not exist yet is yielded when it is created. `folders` is called after each batch and
+    about once a second. No watch is held while a batch is processed. Beyond `max_watched`, or where
+    inotify is refused, folders are polled about once a second.
     """
     lookout = _Watcher(stop, debounce_ms, max_watched)
     while changed := await lookout.next_batch(folders):
@@ -186,60 +191,64 @@ async def watch(
 
 
 class _Watcher:
-    """Remembers how every folder looked when it was last told of."""
+    """Snapshot of every folder as it was last reported."""
 
     def __init__(self, stop: anyio.Event, debounce_ms: int, max_watched: int) -> None:
         self._stop = stop
         self._debounce_ms = max(debounce_ms, 1)
         self._max_watched = max_watched
-        self._known = dict[Path, FolderSnapshot]()
-        # Its own, because a thread that waits all day must not take one from everybody else.
+        self._snapshots = dict[Path, FolderSnapshot]()
+        # A limiter of its own: a thread that waits all day must not occupy a shared worker.
         self._limiter = anyio.CapacityLimiter(1)
-        self._said = set[str]()
+        self._logged = set[str]()
         self._next_poll = 0.0
         self._was_read = False
-        self._is_leaving = False
+        self._is_cancelled = False
 
     def is_set(self) -> bool:
-        """Asked by the waiting thread some twenty times a second: whether to come back."""
-        return self._is_leaving or self._stop.is_set()
+        """Stop flag in the form that watchfiles polls, about twenty times a second."""
+        return self._is_cancelled or self._stop.is_set()
 
     async def next_batch(self, folders: Folders) -> frozenset[Path]:
-        """Wait for folders that differ; none at all means that it was stopped."""
+        """Wait for changed folders; an empty set means stopped."""
         while not self._stop.is_set():
-            wanted = frozenset(folders())
-            if changed := await self._round(wanted, folders):
+            requested = frozenset(folders())
+            if changed := await self._watch_round(requested, folders):
                 self._was_read = True
                 return changed
         return frozenset()
 
-    async def _round(self, wanted: frozenset[Path], folders: Folders) -> frozenset[Path]:
-        self._known = {path: seen for path, seen in self._known.items() if path in wanted}
-        plan = await self._in_thread(lambda: _plan(wanted, self._max_watched))
-        watcher = await self._in_thread(lambda: self._open(plan))
+    async def _watch_round(self, requested: frozenset[Path], folders: Folders) -> frozenset[Path]:
+        self._snapshots = {
+            path: snapshot for path, snapshot in self._snapshots.items() if path in requested
+        }
+        plan = await self._in_thread(lambda: _plan(requested, self._max_watched))
+        watcher = await self._in_thread(lambda: self._open_watch(plan))
         try:
-            # Only now: what happens from here on is told, what happened before is seen.
-            finding = await self._look(plan, _Hints(wanted), wanted)
+            # After the watch is set up: later changes cause events, earlier ones show here.
+            comparison = await self._compare_due(plan, _Hints(requested), requested)
             self._was_read = False
             end = time.monotonic() + _REARM_SECONDS
-            while not (finding.changed or finding.is_stale or self._stop.is_set()):
-                if time.monotonic() > end or frozenset(folders()) != wanted:
+            while not (comparison.changed or comparison.is_stale or self._stop.is_set()):
+                if time.monotonic() > end or frozenset(folders()) != requested:
                     break
-                if (news := await self._wait(watcher, plan)) is None:
+                if (hints := await self._wait(watcher, plan)) is None:
                     break
-                finding = await self._look(plan, news, plan.polled if watcher else wanted)
+                comparison = await self._compare_due(
+                    plan, hints, plan.polled if watcher else requested
+                )
         finally:
             if watcher is not None:
                 watcher.close()
-        return finding.changed
+        return comparison.changed
 
-    def _open(self, plan: _Plan) -> RustNotify | None:
+    def _open_watch(self, plan: _Plan) -> RustNotify | None:
         if plan.polled:
-            self._say_once("polled", "%d folders are looked at once a second", len(plan.polled))
+            self._log_once("polled", "%d folders are polled once a second", len(plan.polled))
         if not plan.notified:
             return None
         try:
-            # Told to ignore refused permissions, it would ignore every other refusal too.
+            # With ignore_permission_denied it would ignore all other errors too.
             return RustNotify(
                 list(plan.notified),
                 debug=False,
@@ -249,70 +258,74 @@ class _Watcher:
                 ignore_permission_denied=False,
             )
         except FileNotFoundError:
-            return None  # gone since a moment ago: looking at it will show that
+            return None  # deleted just now: the next snapshot shows that
         except (OSError, RuntimeError) as error:
-            self._say_once("refused", "no notices of changes, looking once a second: %s", error)
+            self._log_once(
+                "refused", "file system events are not available, polling once a second: %s", error
+            )
             return None
 
-    def _say_once(self, what: str, text: str, *values: object) -> None:
-        if what not in self._said:
-            self._said.add(what)
+    def _log_once(self, what: str, text: str, *values: object) -> None:
+        if what not in self._logged:
+            self._logged.add(what)
             _log.warning(text, *values)
 
     async def _wait(self, watcher: RustNotify | None, plan: _Plan) -> _Hints | None:
-        """Wait a second at most; None when the watch broke and must be set up anew."""
+        """Wait at most one second; None if the watch failed and must be renewed."""
         if watcher is None:
             with anyio.move_on_after(_TICK_SECONDS):
                 await self._stop.wait()
             return _Hints()
-        self._is_leaving = False
-        told: set[tuple[int, str]] | None = None
+        self._is_cancelled = False
+        events: set[tuple[int, str]] | None = None
         async with anyio.create_task_group() as group:
-            group.start_soon(self._leave_when_cancelled)
-            told = await self._in_thread(lambda: self._take(watcher))
+            group.start_soon(self._stop_on_cancel)
+            events = await self._in_thread(lambda: self._read_events(watcher))
             group.cancel_scope.cancel()
-        return None if told is None else _hinted_folders(plan, (path for _, path in told))
+        return None if events is None else _hinted_folders(plan, (path for _, path in events))
 
-    async def _leave_when_cancelled(self) -> None:
-        """The thread cannot be cancelled; it is asked to come back."""
+    async def _stop_on_cancel(self) -> None:
+        """Set the stop flag on cancellation: a thread itself cannot be cancelled."""
         try:
             await anyio.sleep_forever()
         finally:
-            self._is_leaving = True
+            self._is_cancelled = True
 
-    def _take(self, watcher: RustNotify) -> set[tuple[int, str]] | None:
+    def _read_events(self, watcher: RustNotify) -> set[tuple[int, str]] | None:
         step = min(_STEP_MS, self._debounce_ms)
         try:
-            told = watcher.watch(self._debounce_ms, step, int(_TICK_SECONDS * 1000), self)
-        except (OSError, RuntimeError) as error:  # a file whose name is no UTF-8, for one
-            _log.debug("the watch broke: %s", error)
+            events = watcher.watch(self._debounce_ms, step, int(_TICK_SECONDS * 1000), self)
+        except (OSError, RuntimeError) as error:  # for example a file name that is not UTF-8
+            _log.debug("the watch failed: %s", error)
             return None
-        return set() if isinstance(told, str) else told
+        return set() if isinstance(events, str) else events
 
-    async def _look(self, plan: _Plan, news: _Hints, polled: frozenset[Path]) -> _Comparison:
-        """Look where something is said to have happened and, when it is time, at the polled."""
+    async def _compare_due(
+        self, plan: _Plan, hints: _Hints, polled: frozenset[Path]
+    ) -> _Comparison:
+        """Compare the hinted folders and, if a poll is due, the polled ones."""
         began = time.monotonic()
         due = polled if began >= self._next_poll else frozenset[Path]()
-        if not (news.hinted or due):
+        if not (hints.hinted or due):
             return _Comparison(frozenset(), is_stale=False)
-        finding = await self._in_thread(
-            lambda: self._compare(plan, news._replace(hinted=news.hinted | due))
+        comparison = await self._in_thread(
+            lambda: self._compare(plan, hints._replace(hinted=hints.hinted | due))
         )
         if due:
             now = time.monotonic()
             self._next_poll = now + max(_TICK_SECONDS / 2, _POLL_BACKOFF * (now - began))
-        return finding
+        return comparison
 
-    def _compare(self, plan: _Plan, news: _Hints) -> _Comparison:
+    def _compare(self, plan: _Plan, hints: _Hints) -> _Comparison:
         changed, is_stale = set[Path](), False
-        for folder in news.hinted:
-            before = self._known.get(folder)
-            seen = take_snapshot(folder, before)
-            self._known[folder] = seen
-            is_stale = is_stale or seen.place != plan.places[folder]
-            # A file written twice between two ticks of the disk's clock looks the same.
-            is_other = seen.differs(before, was_read=self._was_read)
-            if is_other or (seen.is_there and folder in news.touched):
+        for folder in hints.hinted:
+            before = self._snapshots.get(folder)
+            snapshot = take_snapshot(folder, before)
+            self._snapshots[folder] = snapshot
+            is_stale = is_stale or snapshot.target != plan.targets[folder]
+            # Two writes within one tick of the file system's clock have equal stat results.
+            is_changed = snapshot.differs(before, was_read=self._was_read)
+            if is_changed or (snapshot.exists and folder in hints.touched):
                 changed.add(folder)
         return _Comparison(frozenset(changed), is_stale)
 
@@ -320,26 +333,26 @@ class _Watcher:
         return await anyio.to_thread.run_sync(work, limiter=self._limiter)
 
 
-def _plan(wanted: Iterable[Path], max_watched: int) -> _Plan:
-    """Give notices to the upper folders first: there new skills appear."""
-    places = {folder: watch_target(folder)[0] for folder in wanted}
+def _plan(requested: Iterable[Path], max_watched: int) -> _Plan:
+    """Assign inotify watches to upper folders first, where new skills appear."""
+    targets = {folder: watch_target(folder)[0] for folder in requested}
     notified, polled = dict[str, list[Path]](), list[Path]()
     by_node = dict[tuple[int, int], str]()
-    for folder in sorted(places, key=lambda path: (len(path.parts), path)):
-        place = places[folder]
-        node = place[1:] if place else (0, 0)
-        # The system tells of one name only where two lead to the same folder.
-        path = by_node.get(node) or (_inotify_path(place.path) if place else None)
+    for folder in sorted(targets, key=lambda path: (len(path.parts), path)):
+        target = targets[folder]
+        node = target[1:] if target else (0, 0)
+        # inotify reports one name only if two paths lead to the same inode.
+        path = by_node.get(node) or (_inotify_path(target.path) if target else None)
         if path is None or (path not in notified and len(notified) >= max_watched):
             polled.append(folder)
             continue
         by_node[node] = path
         notified.setdefault(path, []).append(folder)
-    return _Plan(places=places, notified=notified, polled=frozenset(polled))
+    return _Plan(targets=targets, notified=notified, polled=frozenset(polled))
 
 
 def _inotify_path(folder: Path) -> str | None:
-    """The name its notices will bear; none where the system cannot be asked for them."""
+    """Return the path that events will carry; None if the folder cannot be watched."""
     try:
         path = os.path.realpath(folder)
         path.encode()
@@ -349,7 +362,7 @@ def _inotify_path(folder: Path) -> str | None:
 
 
 def _hinted_folders(plan: _Plan, paths: Iterable[str]) -> _Hints:
-    """The folders handed in that notices of these paths are about."""
+    """Map event paths to the requested folders."""
     hinted, touched = set[Path](), set[Path]()
     for path in paths:
         parent, _, name = path.rpartition(os.sep)

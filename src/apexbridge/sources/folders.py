@@ -1,4 +1,4 @@
-"""Skills in a folder: every `name/SKILL.md` below a root."""
+"""Source of skill folders on disk: every `name/SKILL.md` below a root."""
 
 import time
 from dataclasses import dataclass, replace
@@ -31,27 +31,27 @@ from apexbridge.sources.directory_scanner import (
 from apexbridge.sources.scan_cache import SETTLED_NS, CachedReading, ScanCache
 
 TRUSTED_ORIGINS = frozenset({Origin.MANAGED, Origin.USER, Origin.INSTALLED, Origin.BUNDLED})
-"""Origins that the user or operator put there: nobody else vouches for the rest."""
+"""Origins that the user or operator controls; skills of all others need approval."""
 
 
 @dataclass(frozen=True, slots=True)
 class _KnownFolder:
-    """What was read of a folder, and how to tell whether it is still so."""
+    """Parse result of a folder, and the stat digest it is valid for."""
 
     reading: ParseResult
     stamp: bytes
     read_ns: int
     good: bytes | None = None
-    """The stamp of the earlier version in use, because what lies there now cannot be used."""
+    """Stat digest of the last good version, in use because the current one is invalid."""
 
     def without_data(self) -> "_KnownFolder":
-        """The same without the text, which is not held for every skill."""
+        """Drop the text, which is not kept in memory for every skill."""
         if not self.reading.data:
             return self
         return replace(self, reading=replace(self.reading, data=b""))
 
     def is_current(self, stamp: tree.Stamp | None) -> bool:
-        """Say whether nobody touched the folder since, as far as the disk's clock can tell."""
+        """Return whether the stat digest is unchanged and old enough for the clock's resolution."""
         return (
             stamp is not None
             and stamp.digest == self.stamp
@@ -60,10 +60,10 @@ class _KnownFolder:
 
 
 class FolderSource:
-    """All skills below one root. A folder that was not touched since it was read is not read again.
+    """Skills below one root, with incremental scans: unchanged folders are not parsed again.
 
-    While the source lives, an edit that makes a SKILL.md unusable keeps the last good version in
-    use, with a problem that says so.
+    An edit that makes a SKILL.md invalid keeps the last good version in use, with a problem, as
+    long as the source lives.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class FolderSource:
         origin: Origin,
         limits: ScanLimits = DEFAULT_LIMITS,
         *,
-        memory: ScanCache | None = None,
+        cache: ScanCache | None = None,
         needs_trust: bool | None = None,
         home: Path | None = None,
     ) -> None:
         self.root = root
         self._limits = limits
-        self._memory = memory
+        self._cache = cache
         self._known: dict[str, _KnownFolder] = {}
         self._roots: tuple[Path, ...] = (root,)
         self.provenance = Provenance(
@@ -97,37 +97,37 @@ class FolderSource:
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """The root, the folders that group skills below it, and the skills' own, as last seen."""
+        """The root, its group folders and the skill folders, as of the last scan."""
         return self._roots
 
     async def scan(self) -> Scan:
-        """Read every skill folder; a root that does not exist holds none."""
+        """Parse every changed skill folder; a root that does not exist is empty."""
         return await anyio.to_thread.run_sync(self._scan)
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
-        """Read the body."""
+        """Load the body."""
         return await anyio.to_thread.run_sync(self.content_at_once, skill)
 
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
-        """Read a file beside SKILL.md."""
+        """Load a file beside SKILL.md."""
         return await anyio.to_thread.run_sync(self._resource, skill, path)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """No-op: there are no connections."""
 
     def _scan(self) -> Scan:
         before = self._known
-        recalled = self._memory.recall(self.id) if self._memory and not before else {}
+        cached = self._cache.load(self.id) if self._cache and not before else {}
         walk = DirectoryScanner(str(self.root), self._limits)
         try:
             folders = list(walk.skills())
         except OSError as error:
             raise SourceError(error.strerror or str(error), source=self.id) from None
         self._known = {
-            folder.path: self._read(folder, before.get(folder.path), recalled) for folder in folders
+            folder.path: self._read(folder, before.get(folder.path), cached) for folder in folders
         }
-        self._note_roots(walk.looked_at)
-        self._remember(before, recalled)
+        self._update_roots(walk.visited_folders)
+        self._update_cache(before, cached)
         self._known = {path: known.without_data() for path, known in self._known.items()}
         readings = [known.reading for known in self._known.values()]
         problems = [problem for reading in readings for problem in reading.problems]
@@ -135,75 +135,77 @@ class FolderSource:
             skills=tuple(reading.skill for reading in readings if reading.skill),
             problems=(
                 *problems,
-                *map(self._led_out, walk.not_followed),
-                *([self._cut()] if walk.is_cut else []),
+                *map(self._external_symlink_problem, walk.external_symlinks),
+                *([self._limit_problem()] if walk.is_truncated else []),
             ),
         )
 
-    def _note_roots(self, looked_at: list[str]) -> None:
-        """Keep the paths as they are: watchers ask for them all the time."""
+    def _update_roots(self, visited_folders: list[str]) -> None:
+        """Build the watched paths once per scan: the watcher asks for them every second."""
         skills = (known.reading.skill for known in self._known.values())
         own = dict(zip(self._known, (skill and skill.root for skill in skills), strict=True))
-        roots = [self.root / path for path in looked_at]
+        roots = [self.root / path for path in visited_folders]
         roots += [root or self.root / path for path, root in own.items()]
         self._roots = tuple(roots) or (self.root,)
 
     def _read(
-        self, folder: SkillFolder, known: _KnownFolder | None, recalled: dict[str, CachedReading]
+        self, folder: SkillFolder, known: _KnownFolder | None, cached: dict[str, CachedReading]
     ) -> _KnownFolder:
         path = f"{self.root}/{folder.path}"
         stamp = tree.stamp(path, folder.entries, is_ours=not self.provenance.needs_trust)
         if known is not None and known.is_current(stamp):
             return known
-        if stamp is not None and (kept := recalled.get(folder.path)) is not None:
-            reading = self._recall(folder, stamp, kept)
+        if stamp is not None and (entry := cached.get(folder.path)) is not None:
+            reading = self._load_cached(folder, stamp, entry)
             if reading is not None:
                 return reading
         now = time.time_ns()
         reading = read_skill(Path(path), self.provenance)
-        told = tuple(
+        problems = tuple(
             replace(p, where=_problem_location(folder.path, p.where)) for p in reading.problems
         )
         digest = stamp.digest if stamp else b""
         if reading.skill is None and known is not None and known.reading.skill is not None:
-            kept_on = Problem(code="last_good_kept", where=folder.path, severity="warning")
-            # Who approved the version in use did not approve the files that lie beside it now.
-            skill = self._marked(known.reading.skill) if self.provenance.needs_trust else None
-            last = ParseResult(skill=skill or known.reading.skill, problems=(*told, kept_on))
+            fallback = Problem(code="last_good_kept", where=folder.path, severity="warning")
+            # Approval of the last good version does not extend to the files that are beside it now.
+            skill = self._rehash(known.reading.skill) if self.provenance.needs_trust else None
+            last = ParseResult(skill=skill or known.reading.skill, problems=(*problems, fallback))
             return _KnownFolder(
                 last, digest, now, known.stamp if known.good is None else known.good
             )
         skill = reading.skill and replace(reading.skill, folder_id=folder.identity)
-        return _KnownFolder(ParseResult(skill=skill, problems=told, data=reading.data), digest, now)
+        return _KnownFolder(
+            ParseResult(skill=skill, problems=problems, data=reading.data), digest, now
+        )
 
-    def _marked(self, skill: Skill) -> Skill:
-        """A stranger's skill with the hash of every file that lies there now."""
+    def _rehash(self, skill: Skill) -> Skill:
+        """Replace the fingerprint of an untrusted skill by the hash of its current files."""
         mark = tree.fingerprint(self._folder_of(skill), is_ours=False)
         return replace(skill, fingerprint=mark if isinstance(mark, Fingerprint) else None)
 
-    def _recall(
-        self, folder: SkillFolder, stamp: tree.Stamp, kept: CachedReading
+    def _load_cached(
+        self, folder: SkillFolder, stamp: tree.Stamp, entry: CachedReading
     ) -> _KnownFolder | None:
-        if kept.stamp != stamp.digest or kept.read_ns - stamp.newest_ns <= SETTLED_NS:
+        if entry.stamp != stamp.digest or entry.read_ns - stamp.newest_ns <= SETTLED_NS:
             return None
         reading = scan_cache.deserialize(
-            kept.reading,
+            entry.reading,
             root=Path(f"{self.root}/{folder.path}"),
             provenance=self.provenance,
             folder_id=folder.identity,
         )
-        return reading and _KnownFolder(reading, kept.stamp, kept.read_ns)
+        return reading and _KnownFolder(reading, entry.stamp, entry.read_ns)
 
-    def _remember(
-        self, before: dict[str, _KnownFolder], recalled: dict[str, CachedReading]
+    def _update_cache(
+        self, before: dict[str, _KnownFolder], cached: dict[str, CachedReading]
     ) -> None:
-        """Keep what this scan read anew, with the text of it, for the day an edit goes wrong."""
-        if self._memory is None:
+        """Cache new parse results with their text: the last good version after a bad edit."""
+        if self._cache is None:
             return
         new = dict[str, CachedReading]()
         for path, known in self._known.items():
             is_old = known is before.get(path) or (
-                path in recalled and recalled[path].read_ns == known.read_ns
+                path in cached and cached[path].read_ns == known.read_ns
             )
             if is_old or known.good is not None or not known.stamp:
                 continue
@@ -211,15 +213,15 @@ class FolderSource:
             if reading is not None:
                 document = known.reading.data
                 new[path] = CachedReading(known.stamp, known.read_ns, reading, document)
-        gone = [path for path in (*before, *recalled) if path not in self._known]
+        gone = [path for path in (*before, *cached) if path not in self._known]
         if new or gone:
-            self._memory.keep(self.id, new, gone)
+            self._cache.store(self.id, new, gone)
 
-    def _led_out(self, path: str) -> Problem:
+    def _external_symlink_problem(self, path: str) -> Problem:
         details = {"path": self.root / path, "target": resolve_leniently(self.root / path)}
         return Problem(code="link_leads_out", where=path, severity="warning", details=details)
 
-    def _cut(self) -> Problem:
+    def _limit_problem(self) -> Problem:
         details = {"limit": self._limits.max_folders}
         where = str(self.root)
         return Problem(code="folder_limit", where=where, severity="warning", details=details)
@@ -230,7 +232,7 @@ class FolderSource:
         return skill.root
 
     def content_at_once(self, skill: Skill) -> SkillContent:
-        """Read the body, on a thread of the caller's."""
+        """Load the body, blocking the calling thread."""
         file = read_skill_file(self._folder_of(skill))
         body = file if isinstance(file, Problem) else parse_body(file.data)
         if isinstance(body, Problem):
@@ -241,12 +243,12 @@ class FolderSource:
         return SkillContent(skill=skill, body=body)
 
     def _last_good(self, skill: Skill) -> str | None:
-        """The text of the version that is still in use after an edit went wrong."""
+        """Load the last good body from the cache."""
         path = self._folder_of(skill).relative_to(self.root).as_posix()
         known = self._known.get(path)
-        if self._memory is None or known is None or known.good is None:
+        if self._cache is None or known is None or known.good is None:
             return None
-        document = self._memory.document(self.id, path, known.good)
+        document = self._cache.document(self.id, path, known.good)
         body = parse_body(document) if document is not None else None
         return None if isinstance(body, Problem) else body
 
@@ -259,6 +261,6 @@ class FolderSource:
 
 
 def _problem_location(folder: str, where: str) -> str:
-    """Problems of a whole folder are named by it; those of a file by folder and file."""
+    """Prefix a problem's location with the folder, unless it is the folder itself."""
     name = folder.rpartition("/")[2]
     return folder if where == name else f"{folder}/{where}"

@@ -1,4 +1,4 @@
-"""Commands of older clients: single Markdown files below `.claude/commands`, and folders."""
+"""Source of legacy slash commands: Markdown files below `.claude/commands`."""
 
 import hashlib
 import os
@@ -38,16 +38,16 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CommandFiles:
-    """The files that are commands, by name, and what stands in the way of others."""
+    """Command files by name, and problems with others."""
 
     files: dict[str, PurePosixPath]
     problems: tuple[Problem, ...]
 
 
 class LegacySource:
-    """All commands below one root: `sub/deploy.md` is `sub:deploy`; folders are skills as ever.
+    """Commands below one root: `sub/deploy.md` is `sub:deploy`; folders with a SKILL.md are skills.
 
-    No link is followed to a command: what is read lies below the root.
+    Symlinks to commands are not followed, so that every file read is below the root.
     """
 
     def __init__(
@@ -66,31 +66,31 @@ class LegacySource:
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """The root, and the folders below it that hold commands or skills."""
+        """The root, and folders below it with commands or skills."""
         below = [self.root / path.parent for path in self._files.values()]
         return tuple(dict.fromkeys((*self._folders.roots, *below)))
 
     async def scan(self) -> Scan:
-        """Read every skill folder, then every command; a root that does not exist holds none."""
+        """Parse skill folders, then commands; a root that does not exist is empty."""
         scan = await self._folders.scan()
         skills, problems = await anyio.to_thread.run_sync(self._commands)
         new = [problem for problem in problems if problem not in scan.problems]
         return Scan(skills=(*scan.skills, *skills), problems=(*scan.problems, *new))
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
-        """Read the body."""
+        """Load the body."""
         if skill.root is not None:
             return await self._folders.content(skill, arguments)
         return await anyio.to_thread.run_sync(self._content, skill)
 
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
-        """Read a file beside SKILL.md; a command that is one file has none."""
+        """Load a file beside SKILL.md; a single-file command has none."""
         if skill.root is not None:
             return await self._folders.resource(skill, path)
-        raise SourceError(f"'{skill.name}' is a single file, {path} is no part", source=self.id)
+        raise SourceError(f"'{skill.name}' is a single file without {path}", source=self.id)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """No-op: there are no connections."""
         await self._folders.close()
 
     def _commands(self) -> tuple[list[Skill], list[Problem]]:
@@ -99,8 +99,12 @@ class LegacySource:
         skills, problems = list[Skill](), list(listing.problems)
         for name, path in listing.files.items():
             data = self._read(path)
-            skill, told = (None, [data]) if isinstance(data, Problem) else self._skill(name, data)
-            problems += [replace(problem, where=_location(path, problem.where)) for problem in told]
+            skill, found_problems = (
+                (None, [data]) if isinstance(data, Problem) else self._skill(name, data)
+            )
+            problems += [
+                replace(problem, where=_location(path, problem.where)) for problem in found_problems
+            ]
             if skill is not None:
                 skills.append(skill)
         return skills, problems
@@ -132,14 +136,14 @@ class LegacySource:
         return skill, problems
 
     def _content(self, skill: Skill) -> SkillContent:
-        path = self._path_of(skill)
+        path = self._command_path(skill)
         data = self._read(path)
         opened = data if isinstance(data, Problem) else _open(data)
         if isinstance(opened, Problem):
             raise SourceError(f"{path}: {opened.message}", source=self.id)
         return SkillContent(skill=skill, body=opened[1])
 
-    def _path_of(self, skill: Skill) -> PurePosixPath:
+    def _command_path(self, skill: Skill) -> PurePosixPath:
         if skill.provenance.source_id == self.id:
             if skill.name not in self._files:
                 self._files = self._list().files
@@ -148,26 +152,26 @@ class LegacySource:
         raise SkillNotFoundError(skill.name)
 
     def _list(self) -> _CommandFiles:
-        """Give every file its name; the first of a name keeps it."""
+        """Assign names to command files; on a conflict the first keeps the name."""
         files, problems = dict[str, PurePosixPath](), list[Problem]()
         for number, found in enumerate(self._walk()):
             if number >= self._limits.max_folders:
-                problems.append(self._cut())
+                problems.append(self._limit_problem())
                 break
-            told = [found] if isinstance(found, Problem) else _claim_name(found, files)
-            problems += told
+            found_problems = [found] if isinstance(found, Problem) else _claim_name(found, files)
+            problems += found_problems
         return _CommandFiles(files=files, problems=tuple(problems))
 
     def _walk(self) -> Iterator[PurePosixPath | Problem]:
-        """Command files in a fixed order; nothing is looked for inside a skill."""
+        """Yield command files in a fixed order, without those inside of skills."""
         pending, visited = [PurePosixPath()], 0
         while pending:
             folder = pending.pop()
             visited += 1
             if visited > self._limits.max_folders + 1:
-                yield self._cut()
+                yield self._limit_problem()
                 return
-            entries = self._look(folder)
+            entries = self._list_folder(folder)
             if folder.parts and _is_skill(entries):
                 continue
             below = list[PurePosixPath]()
@@ -178,32 +182,34 @@ class LegacySource:
                 elif kind == "file" and path.suffix.lower() == ".md":
                     yield path
                 elif kind == "link":
-                    yield from self._tell_link(path, entry)
+                    yield from self._report_symlink(path, entry)
             pending += reversed(below)
 
-    def _cut(self) -> Problem:
+    def _limit_problem(self) -> Problem:
         cut = _warning("folder_limit", limit=self._limits.max_folders)
         return replace(cut, where=str(self.root))
 
-    def _tell_link(self, path: PurePosixPath, entry: "os.DirEntry[str]") -> list[Problem]:
-        """A linked skill is found by the scan of folders; other links lead nowhere here."""
+    def _report_symlink(self, path: PurePosixPath, entry: "os.DirEntry[str]") -> list[Problem]:
+        """Report a skipped symlink, unless it is a skill, which the folder scan finds."""
         if entry.is_dir():
-            is_left_out = not _is_skill(self._look(path))
+            is_skipped_entry = not _is_skill(self._list_folder(path))
         else:
-            is_left_out = path.suffix.lower() == ".md"
-        told = _warning("command_unreadable", detail="it is a link, and links are not followed")
-        return [replace(told, where=path.as_posix())] if is_left_out else []
+            is_skipped_entry = path.suffix.lower() == ".md"
+        found_problems = _warning(
+            "command_unreadable", detail="it is a symlink, and symlinks are not followed"
+        )
+        return [replace(found_problems, where=path.as_posix())] if is_skipped_entry else []
 
-    def _look(self, folder: PurePosixPath) -> "list[os.DirEntry[str]]":
+    def _list_folder(self, folder: PurePosixPath) -> "list[os.DirEntry[str]]":
         try:
             with os.scandir(self.root / folder) as items:
                 seen = [i for i in items if not is_skipped(i.name)]
-        except OSError:  # the scan of folders says why
+        except OSError:  # the folder scan reports the error
             return []
         return sorted(seen, key=lambda item: item.name)
 
     def _read(self, path: PurePosixPath) -> bytes | Problem:
-        """Go down folder by folder, so that no link on the way is followed."""
+        """Open folder by folder with O_NOFOLLOW: no symlink on the path is followed (TOCTOU)."""
         try:
             folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -216,7 +222,7 @@ class LegacySource:
                 os.close(folder)
             with os.fdopen(descriptor, "rb") as file:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    return _unreadable("it is no regular file")
+                    return _unreadable("it is not a regular file")
                 data = file.read(MAX_SKILL_MD_BYTES + 1)
         except OSError as error:
             return _unreadable(error.strerror or str(error))
@@ -251,7 +257,7 @@ def _claim_name(path: PurePosixPath, files: dict[str, PurePosixPath]) -> list[Pr
 
 
 def _open(data: bytes) -> tuple[ParsedManifest, str] | Problem:
-    """What the frontmatter declares, if there is one, and the text."""
+    """Parse the frontmatter, if there is one, and return it with the body."""
     text = document.decode_skill_md(data)
     if isinstance(text, Problem):
         line = text.details.get("line", 1)
@@ -274,5 +280,5 @@ def _warning(code: str, **details: object) -> Problem:
 
 
 def _location(path: PurePosixPath, where: str) -> str:
-    """The reader speaks of SKILL.md; here it is the command's own file."""
+    """Replace SKILL.md in a problem's location by the command's file."""
     return path.as_posix() + where.removeprefix(SKILL_MD)

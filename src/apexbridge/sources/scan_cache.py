@@ -1,4 +1,4 @@
-"""What was read of a skill, as bytes that can be kept: reading them is far cheaper than parsing."""
+"""SQLite cache of parsed skills: unchanged folders are not parsed again after a restart."""
 
 import contextlib
 import hashlib
@@ -23,27 +23,27 @@ from apexbridge.skills.parser import ParseResult
 
 @cache
 def reader_id() -> str:
-    """Names the code that reads skills: what another version of it read is not used."""
+    """Version of the parser's code: results of another version are ignored."""
     return hashlib.sha256(";".join(_source_stats()).encode()).hexdigest()[:16]
 
 
 def _source_stats() -> Iterator[str]:
-    for room in (skills, permissions):
-        for path in sorted(Path(place) for place in room.__path__):
-            modules = sorted(path.glob("*.py"))
-            # In a zipped package there are none to be seen: the archive speaks for them.
-            for module in modules or [next(p for p in path.parents if p.exists())]:
-                status = module.stat()
-                yield f"{module.name} {status.st_size} {status.st_mtime_ns}"
+    folders = [Path(place) for package in (skills, permissions) for place in package.__path__]
+    for folder in sorted(folders):
+        modules = [*sorted(folder.glob("*.py")), *folder.parent.glob("path_patterns.py")]
+        # In a zip file no module has a stat result: the archive's is used.
+        for module in modules or [next(p for p in folder.parents if p.exists())]:
+            status = module.stat()
+            yield f"{module.name} {status.st_size} {status.st_mtime_ns}"
 
 
 def serialize(reading: ParseResult) -> bytes | None:
-    """Write a reading down; nothing where there is no skill, or no way to tell its state."""
+    """Serialize a parse result; None without a skill or without a fingerprint."""
     skill = reading.skill
     if skill is None or skill.fingerprint is None:
         return None
     mark = skill.fingerprint
-    kept = {
+    fields = {
         "name": skill.name,
         "description": skill.description,
         "manifest": skill.manifest.model_dump(by_alias=True, exclude_defaults=True, mode="json"),
@@ -53,35 +53,35 @@ def serialize(reading: ParseResult) -> bytes | None:
         "problems": [[p.code, p.where, p.severity, p.details] for p in reading.problems],
     }
     try:
-        return json.dumps(kept, ensure_ascii=False, allow_nan=False).encode()
-    except (TypeError, ValueError):  # a detail that is no JSON, or a lone surrogate
+        return json.dumps(fields, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError):  # a detail that is not JSON, or a lone surrogate
         return None
 
 
 def deserialize(
     data: bytes, *, root: Path, provenance: Provenance, folder_id: FolderId | None = None
 ) -> ParseResult | None:
-    """Read it back; nothing if it makes no sense."""
+    """Deserialize; None if the data is invalid."""
     try:
-        kept: dict[str, Any] = json.loads(data)
-        size, files, sha256 = kept["fingerprint"]
-        if not all(isinstance(kept[key], str) for key in ("name", "description")):
+        fields: dict[str, Any] = json.loads(data)
+        size, files, sha256 = fields["fingerprint"]
+        if not all(isinstance(fields[key], str) for key in ("name", "description")):
             return None
         skill = Skill(
-            name=kept["name"],
-            description=kept["description"],
-            manifest=SkillManifest.model_validate(kept["manifest"]),
+            name=fields["name"],
+            description=fields["description"],
+            manifest=SkillManifest.model_validate(fields["manifest"]),
             provenance=provenance,
             root=root,
             folder_id=folder_id,
             fingerprint=Fingerprint(size=size, files=files, sha256=sha256),
-            tools=tuple(ToolPattern(tool, argument) for tool, argument in kept["tools"]),
-            hooks=tuple(_hook(**declared) for declared in kept["hooks"]),
+            tools=tuple(ToolPattern(tool, argument) for tool, argument in fields["tools"]),
+            hooks=tuple(_hook(**declared) for declared in fields["hooks"]),
             is_trusted=not provenance.needs_trust,
         )
         problems = tuple(
             Problem(code=code, where=where, severity=severity, details=details)
-            for code, where, severity, details in kept["problems"]
+            for code, where, severity, details in fields["problems"]
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
@@ -95,11 +95,12 @@ def _hook(event: str, command: Sequence[str], **rest: Any) -> Hook:
 log = logging.getLogger(__name__)
 
 SETTLED_NS = 2_000_000_000
-"""Clocks of file systems are coarse: what changed this short before it was read may have changed
-again without a trace, and is read again."""
+"""File system clocks are coarse: a file that changed this shortly before it was parsed may have
+changed again with equal stat results, and is parsed again.
+"""
 
 RETRY_AFTER_SECONDS = 30.0
-"""How long a file that is locked, full or read-only is left alone: no scan waits for it again."""
+"""Pause after the database was locked, full or read-only, so that no scan waits for it again."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS readings (
@@ -111,29 +112,29 @@ CREATE TABLE IF NOT EXISTS readings (
 
 
 class CachedReading(NamedTuple):
-    """One folder's stamp when it was read, when that was, and what was read."""
+    """Stat digest of a folder, when it was parsed, and the serialized result."""
 
     stamp: bytes
     read_ns: int
     reading: bytes
     document: bytes = b""
-    """The whole SKILL.md; read back only when it is asked for."""
+    """The SKILL.md, loaded only on demand."""
 
 
 class ScanCache:
-    """A file with readings. It only saves work: whatever is wrong with it, scans go on without."""
+    """The database. It only saves time: on any error scans work without it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # Scans of this process take turns, so that only another process can hold one up.
-        self._turn = threading.Lock()
-        self._rests_until = 0.0
+        # One lock per process, so that only other processes can cause a busy database.
+        self._lock = threading.Lock()
+        self._paused_until = 0.0
 
-    def recall(self, source: str) -> dict[str, CachedReading]:
-        """All that is remembered of a source, by folder."""
-        with self._turn:
+    def load(self, source: str) -> dict[str, CachedReading]:
+        """Load all results of a source, by folder."""
+        with self._lock:
             try:
-                if self._is_left_alone(source) or not self._path.exists():
+                if self._is_paused(source) or not self._path.exists():
                     return {}
                 with contextlib.closing(self._open()) as database:
                     rows = database.execute(
@@ -143,37 +144,37 @@ class ScanCache:
                     )
                     return {folder: CachedReading(*rest) for folder, *rest in rows}
             except sqlite3.DatabaseError as error:
-                self._begin_anew(error)
+                self._recreate(error)
             except OSError as error:
-                log.debug("Nothing is remembered of earlier scans: %s", error)
+                log.debug("the scan cache cannot be read: %s", error)
             return {}
 
-    def keep(self, source: str, new: Mapping[str, CachedReading], gone: Iterable[str]) -> None:
-        """Remember these folders, and forget those."""
+    def store(self, source: str, new: Mapping[str, CachedReading], gone: Iterable[str]) -> None:
+        """Insert or replace these folders, and delete those."""
         rows = [
             (source, folder, reader_id(), *k[:-1], zlib.compress(k.document, 1))
             for folder, k in new.items()
             if _is_encodable(folder)
         ]
-        lost = [(source, folder) for folder in gone if _is_encodable(folder)]
-        with self._turn:
-            if self._is_left_alone(source):
+        deleted = [(source, folder) for folder in gone if _is_encodable(folder)]
+        with self._lock:
+            if self._is_paused(source):
                 return
             try:
                 with contextlib.closing(self._open()) as database, database:
                     database.executemany(
-                        "DELETE FROM readings WHERE source = ? AND folder = ?", lost
+                        "DELETE FROM readings WHERE source = ? AND folder = ?", deleted
                     )
                     database.executemany(
                         "INSERT OR REPLACE INTO readings VALUES (?, ?, ?, ?, ?, ?, ?)", rows
                     )
             except sqlite3.DatabaseError as error:
-                self._begin_anew(error)
+                self._recreate(error)
             except OSError as error:
-                log.debug("This scan is not remembered: %s", error)
+                log.debug("the scan cache cannot be written: %s", error)
 
     def document(self, source: str, folder: str, stamp: bytes) -> bytes | None:
-        """The SKILL.md that was remembered of a folder in just this state."""
+        """Load the SKILL.md of a folder with exactly this stat digest."""
         try:
             with contextlib.closing(self._open()) as database:
                 row = database.execute(
@@ -182,34 +183,36 @@ class ScanCache:
                 ).fetchone()
             return zlib.decompress(row[0]) if row else None
         except (sqlite3.DatabaseError, OSError, zlib.error, UnicodeError) as error:
-            log.debug("An earlier SKILL.md cannot be read: %s", error)
+            log.debug("a cached SKILL.md cannot be read: %s", error)
             return None
 
-    def _is_left_alone(self, source: str) -> bool:
-        return time.monotonic() < self._rests_until or not _is_encodable(source)
+    def _is_paused(self, source: str) -> bool:
+        return time.monotonic() < self._paused_until or not _is_encodable(source)
 
     def _open(self) -> sqlite3.Connection:
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         database = sqlite3.connect(self._path, timeout=0.5)
-        # Losing the last scans to a power cut costs one reading: no sync is waited for.
+        # Losing the last scans in a power cut costs one parse: fsync is not worth its time.
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = OFF")
         database.execute(_SCHEMA)
         return database
 
-    def _begin_anew(self, error: sqlite3.DatabaseError) -> None:
-        if isinstance(error, sqlite3.OperationalError):  # locked, full, read-only: not broken
-            self._rests_until = time.monotonic() + RETRY_AFTER_SECONDS
-            log.debug("Earlier scans cannot be used: %s", error)
+    def _recreate(self, error: sqlite3.DatabaseError) -> None:
+        if isinstance(
+            error, sqlite3.OperationalError
+        ):  # locked, full or read-only, but not corrupt
+            self._paused_until = time.monotonic() + RETRY_AFTER_SECONDS
+            log.debug("the scan cache is not available: %s", error)
             return
-        log.warning("What is remembered of earlier scans is broken, and begun anew: %s", error)
+        log.warning("the scan cache is corrupt and will be recreated: %s", error)
         with contextlib.suppress(OSError):
             for path in self._path.parent.glob(f"{self._path.name}*"):
                 path.unlink(missing_ok=True)
 
 
 def _is_encodable(path: str) -> bool:
-    """Say whether a path can be written down: names on disk may be bytes that are no text."""
+    """Return whether a path is valid Unicode: file names may be arbitrary bytes."""
     try:
         path.encode()
     except UnicodeEncodeError:

@@ -125,7 +125,7 @@ def remote_over_http(skills: Mapping[str, Mapping[str, bytes]], folder: Path) ->
     """The source of an index; closing it closes the site as well."""
     site = Site()
     publish(site.__enter__(), skills)
-    limits = FetchLimits.of(seconds=20, max_bytes=100_000, allow_networks=["127.0.0.1/32"])
+    limits = FetchLimits.from_cidr(seconds=20, max_bytes=100_000, allow_networks=["127.0.0.1/32"])
     places = RemoteLocations(indexes=(site.url(),))
     (source,) = remote_sources(places, limits, PinStore(folder / "pins"))
     return _WithSite(source, site)

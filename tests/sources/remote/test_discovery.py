@@ -41,19 +41,19 @@ def _read(*entries: object, schema: object = SCHEMA) -> SkillIndex:
 )
 def test_addresses_are_relative_to_the_index(url: str, full: str) -> None:
     listing = _read({**ENTRY, "url": url, "unknown": []})
-    assert [(each.url, each.name, each.sha256) for each in listing.wanted] == [(full, "pdf", HASH)]
+    assert [(each.url, each.name, each.sha256) for each in listing.entries] == [(full, "pdf", HASH)]
     assert listing.problems == ()
-    assert listing.wanted[0].is_listed
-    assert not listing.wanted[0].may_be_private
+    assert listing.entries[0].is_listed
+    assert not listing.entries[0].may_be_private
 
 
 def test_further_files_stand_beside_the_skill() -> None:
     files = [{"path": p, "digest": f"sha256:{HASH}"} for p in ("SKILL.md", "references/a b.md")]
-    wanted = _read({**ENTRY, "files": files}).wanted[0]
-    assert wanted.files == {"references/a b.md": HASH}
-    beside = wanted.beside("references/a b.md", HASH)
-    assert beside.url == "https://a.example/.well-known/agent-skills/pdf/references/a%20b.md"
-    assert (beside.sha256, beside.is_listed, beside.may_be_private) == (HASH, True, False)
+    entry = _read({**ENTRY, "files": files}).entries[0]
+    assert entry.files == {"references/a b.md": HASH}
+    sibling = entry.sibling("references/a b.md", HASH)
+    assert sibling.url == "https://a.example/.well-known/agent-skills/pdf/references/a%20b.md"
+    assert (sibling.sha256, sibling.is_listed, sibling.may_be_private) == (HASH, True, False)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_further_files_stand_beside_the_skill() -> None:
         ({"url": ""}, "url"),
         ({"url": 7}, "url"),
         ({"url": "https://[x"}, "url"),
-        ({"type": "archive"}, "archives cannot"),
+        ({"type": "archive"}, "archives are not"),
         ({"type": "\x1b[31m"}, "only skill-md"),
         ({"files": [{"path": "a", "digest": "no"}]}, "files"),
         ({"files": ["a"]}, "files"),
@@ -80,7 +80,7 @@ def test_an_entry_that_cannot_be_used_is_a_problem_beside_the_others(
     change: dict[str, object], says: str
 ) -> None:
     listing = _read({**ENTRY, **change}, {**ENTRY, "name": "other"})
-    assert [each.name for each in listing.wanted] == ["other"]
+    assert [each.name for each in listing.entries] == ["other"]
     assert [problem.code for problem in listing.problems] == ["remote_entry_invalid"]
     assert says in listing.problems[0].message
     assert "\x1b" not in listing.problems[0].message
@@ -93,7 +93,7 @@ def test_an_entry_that_cannot_be_used_is_a_problem_beside_the_others(
 )  # fmt: skip
 def test_a_path_that_leads_away_makes_an_entry_unusable(path: str) -> None:
     listing = _read({**ENTRY, "files": [{"path": path, "digest": f"sha256:{HASH}"}]})
-    assert (listing.wanted, [p.code for p in listing.problems]) == ((), ["remote_entry_invalid"])
+    assert (listing.entries, [p.code for p in listing.problems]) == ((), ["remote_entry_invalid"])
 
 
 @pytest.mark.parametrize("entry", [None, 1, "x", [], {}])
@@ -103,7 +103,7 @@ def test_an_entry_that_is_none_is_a_problem(entry: object) -> None:
 
 def test_only_so_many_entries_are_read() -> None:
     listing = _read(*[{**ENTRY, "name": f"s{number}"} for number in range(MAX_ENTRIES + 1)])
-    assert len(listing.wanted) == MAX_ENTRIES
+    assert len(listing.entries) == MAX_ENTRIES
     assert [(p.code, p.severity) for p in listing.problems] == [("remote_limit", "warning")]
 
 
@@ -121,7 +121,7 @@ def test_what_is_no_index_of_a_known_kind_is_refused(data: bytes) -> None:
 
 def test_an_index_without_a_schema_is_read() -> None:
     data = json.dumps({"skills": [ENTRY]}).encode()
-    assert len(parse_index(data, BASE, may_be_private=True).wanted) == 1
+    assert len(parse_index(data, BASE, may_be_private=True).entries) == 1
 
 
 @pytest.mark.parametrize("place", ["https://a.example", "https://a.example/", BASE])

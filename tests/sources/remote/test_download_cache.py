@@ -26,22 +26,22 @@ def test_what_came_first_is_remembered_and_the_same_again_is_fine(
 ) -> None:
     assert pins.pinned(URL) == ""
     assert pins.last_good(URL) is None
-    assert pins.take(URL, OLD) is None
+    assert pins.pin_first(URL, OLD) is None
     again = PinStore(tmp_path / "remote")
-    assert again.take("https://A.example:443/SKILL.md", OLD) is None
+    assert again.pin_first("https://A.example:443/SKILL.md", OLD) is None
     assert (again.pinned(URL), again.last_good(URL)) == (sha256_hex(OLD), OLD)
 
 
 @pytest.mark.promise("R07")
 def test_other_bytes_are_a_change_that_waits_to_be_accepted(pins: PinStore, tmp_path: Path) -> None:
-    pins.take(URL, OLD)
+    pins.pin_first(URL, OLD)
     for _ in range(2):
-        assert pins.take(URL, NEW) == PinChange(old=sha256_hex(OLD), new=sha256_hex(NEW))
+        assert pins.pin_first(URL, NEW) == PinChange(old=sha256_hex(OLD), new=sha256_hex(NEW))
         assert (pins.last_good(URL), pins.offered(URL)) == (OLD, NEW)
     assert pins.accept_change(URL)
     assert (pins.last_good(URL), pins.offered(URL)) == (NEW, None)
-    assert pins.take(URL, NEW) is None
-    assert pins.take(URL, OLD) == PinChange(old=sha256_hex(NEW), new=sha256_hex(OLD))
+    assert pins.pin_first(URL, NEW) is None
+    assert pins.pin_first(URL, OLD) == PinChange(old=sha256_hex(NEW), new=sha256_hex(OLD))
     assert _kept(tmp_path) == {sha256_hex(OLD), sha256_hex(NEW)}
 
 
@@ -50,41 +50,41 @@ def test_what_is_accepted_is_what_was_seen_last_and_nothing_else(
     pins: PinStore, tmp_path: Path
 ) -> None:
     assert not pins.accept_change(URL)
-    pins.take(URL, OLD)
+    pins.pin_first(URL, OLD)
     assert not pins.accept_change(URL)
     assert pins.offered(URL) is None
     assert pins.offered("https://other.example/") is None
-    pins.take(URL, NEW)
-    pins.take(URL, NEWER)
+    pins.pin_first(URL, NEW)
+    pins.pin_first(URL, NEWER)
     assert pins.accept_change(URL)
-    assert pins.take(URL, NEW) == PinChange(old=sha256_hex(NEWER), new=sha256_hex(NEW))
+    assert pins.pin_first(URL, NEW) == PinChange(old=sha256_hex(NEWER), new=sha256_hex(NEW))
 
 
 def test_bytes_that_no_address_needs_any_more_are_dropped(pins: PinStore, tmp_path: Path) -> None:
-    pins.take(URL, OLD)
-    pins.take("https://b.example/", OLD)
-    pins.take(URL, NEW)
+    pins.pin_first(URL, OLD)
+    pins.pin_first("https://b.example/", OLD)
+    pins.pin_first(URL, NEW)
     pins.accept_change(URL)
     assert _kept(tmp_path) == {sha256_hex(OLD), sha256_hex(NEW)}
-    pins.take("https://b.example/", NEW)
+    pins.pin_first("https://b.example/", NEW)
     pins.accept_change("https://b.example/")
     assert _kept(tmp_path) == {sha256_hex(NEW)}
 
 
 def test_a_list_may_say_something_else_each_time(pins: PinStore, tmp_path: Path) -> None:
     assert pins.latest(URL) is None
-    pins.keep_latest(URL, OLD)
-    pins.keep_latest(URL, NEW)
+    pins.store_latest(URL, OLD)
+    pins.store_latest(URL, NEW)
     assert (pins.latest(URL), pins.last_good(URL)) == (NEW, None)
     assert _kept(tmp_path) == {sha256_hex(NEW)}
 
 
 def test_damaged_bytes_are_not_given_and_are_mended(pins: PinStore, tmp_path: Path) -> None:
-    pins.take(URL, OLD)
+    pins.pin_first(URL, OLD)
     kept = tmp_path / "remote/kept" / sha256_hex(OLD)
     kept.write_bytes(b"evil")
     assert pins.last_good(URL) is None
-    assert pins.take(URL, OLD) is None
+    assert pins.pin_first(URL, OLD) is None
     assert pins.last_good(URL) == OLD
 
 
@@ -97,10 +97,10 @@ def test_damaged_bytes_are_not_given_and_are_mended(pins: PinStore, tmp_path: Pa
 def test_a_damaged_memory_is_told_and_nothing_is_forgotten(
     pins: PinStore, tmp_path: Path, written: bytes
 ) -> None:
-    pins.take(URL, OLD)
+    pins.pin_first(URL, OLD)
     file = tmp_path / "remote/pins.json"
     file.write_bytes(written)
-    for use in (lambda: pins.take(URL, NEW), lambda: pins.pinned(URL)):
+    for use in (lambda: pins.pin_first(URL, NEW), lambda: pins.pinned(URL)):
         with pytest.raises(SourceError) as caught:
             use()
         assert caught.value.code == "pins_unreadable"
@@ -117,11 +117,11 @@ def test_a_memory_that_is_no_file_is_told(pins: PinStore, tmp_path: Path) -> Non
 def test_a_place_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError):
-        PinStore(tmp_path / "file/remote").keep_latest(URL, OLD)
+        PinStore(tmp_path / "file/remote").store_latest(URL, OLD)
 
 
 def test_secrets_of_an_address_are_not_written_down(pins: PinStore, tmp_path: Path) -> None:
-    pins.take(f"{URL}?token=geheim", OLD)
+    pins.pin_first(f"{URL}?token=geheim", OLD)
     assert b"geheim" not in (tmp_path / "remote/pins.json").read_bytes()
 
 
@@ -129,7 +129,7 @@ def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
     def work(number: int) -> None:
         own = PinStore(tmp_path / "remote")
         for each in range(3):
-            own.take(f"{URL}/{number}/{each}", b"%d" % each)
+            own.pin_first(f"{URL}/{number}/{each}", b"%d" % each)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:

@@ -1,4 +1,4 @@
-"""Where an MCP server is, and what of it may be told to people."""
+"""Connection to an MCP server: address, secret redaction, stderr tail, and event loop thread."""
 
 import math
 import os
@@ -25,19 +25,19 @@ _NOT_NAME_CHARACTER = re.compile(r"[^A-Za-z0-9_-]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAddress:
-    """A command that is started, or an address that is asked; its secrets stay out of its repr."""
+    """Command to start (stdio) or URL to request (HTTP); secrets are left out of its repr."""
 
     command: str = ""
     args: tuple[str, ...] = field(default=(), repr=False)
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """What the command's environment has besides the usual."""
+    """Environment variables in addition to the default ones."""
     url: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     seconds: float = 30
-    """How long one call may take, connecting included."""
+    """Timeout of one call, including the connect."""
 
     def redact(self, text: str) -> str:
-        """Take out what nobody may read: values of the environment, headers and address."""
+        """Mask secrets in a text: values of the environment, headers and URL."""
         for secret in sorted(set(self._secrets()), key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
@@ -49,19 +49,21 @@ class ServerAddress:
             for piece in (value, *value.split()):
                 if len(piece) >= _SHORTEST_SECRET and piece not in _SCHEMES:
                     yield piece
-                    yield repr(piece.encode("utf-8", "surrogateescape"))[2:-1]  # as bytes are told
+                    yield repr(piece.encode("utf-8", "surrogateescape"))[
+                        2:-1
+                    ]  # as the repr of bytes shows it
 
 
 def sanitize_line(text: str, limit: int) -> str:
-    """One line without characters that steer a terminal, and not longer than the limit."""
+    """Strip control characters (terminal escapes) and truncate to one line."""
     line = _CONTROL_CHARACTERS.sub(" ", text[: limit * 4]).strip()
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def qualified_name(server: str, name: str) -> str:
-    """The name that people and models see.
+    """Build the skill name that users and models see.
 
-    >>> qualified("my server", "tell/all")
+    >>> qualified_name("my server", "tell/all")
     'mcp__my_server__tell_all'
     """
     return f"mcp__{_NOT_NAME_CHARACTER.sub('_', server)}__{_NOT_NAME_CHARACTER.sub('_', name)}"
@@ -72,21 +74,21 @@ MAX_STDERR_LINES = 5
 
 
 class StderrTail:
-    """Reads a pipe as long as somebody writes, and keeps its end."""
+    """Ring buffer of a process's stderr, read from a pipe."""
 
     def __init__(self) -> None:
-        self._kept = b""
-        self._is_cut = False
+        self._buffer = b""
+        self._is_truncated = False
 
     @property
     def text(self) -> str:
-        """The last whole lines, oldest first: half a line could hold half a secret."""
-        lines = self._kept.decode("utf-8", "replace").splitlines()[self._is_cut :]
+        """The last complete lines: redaction would miss a secret that is cut in half."""
+        lines = self._buffer.decode("utf-8", "replace").splitlines()[self._is_truncated :]
         return " | ".join([line.strip() for line in lines if line.strip()][-MAX_STDERR_LINES:])
 
     @asynccontextmanager
-    async def reading(self) -> AsyncGenerator[TextIO]:
-        """Give the end that a process writes to; close it here once the process has it."""
+    async def open_pipe(self) -> AsyncGenerator[TextIO]:
+        """Open a pipe and yield its write end for a process; the caller closes it then."""
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         try:
@@ -98,29 +100,29 @@ class StderrTail:
                     finally:
                         tasks.cancel_scope.cancel()
         finally:
-            self._take_rest(reader)
+            self._drain(reader)
             os.close(reader)
 
     async def _follow(self, reader: int) -> None:
         while True:
             await anyio.wait_readable(reader)
-            if not self._take(reader):
+            if not self._read_chunk(reader):
                 return
 
-    def _take_rest(self, reader: int) -> None:
-        """What is there already; a process that outlived its parent may hold the pipe open."""
+    def _drain(self, reader: int) -> None:
+        """Read what is buffered; a grandchild process may keep the pipe open forever."""
         for _ in range(64):
-            if not self._take(reader):
+            if not self._read_chunk(reader):
                 return
 
-    def _take(self, reader: int) -> bool:
+    def _read_chunk(self, reader: int) -> bool:
         try:
             data = os.read(reader, 64 * 1024)
         except BlockingIOError:
             return False
-        longer = self._kept + data
-        self._is_cut = self._is_cut or len(longer) > MAX_STDERR_BYTES
-        self._kept = longer[-MAX_STDERR_BYTES:]
+        longer = self._buffer + data
+        self._is_truncated = self._is_truncated or len(longer) > MAX_STDERR_BYTES
+        self._buffer = longer[-MAX_STDERR_BYTES:]
         return bool(data)
 
 
@@ -131,56 +133,57 @@ R = TypeVar("R")
 
 
 class ConnectionLostError(Exception):
-    """What was open has ended; the cause, where one is known, is its `__cause__`."""
+    """The connection ended; `__cause__` is the reason, if known."""
 
 
 class ConnectionClosedError(Exception):
-    """The lane was closed for good."""
+    """The connection was closed by its owner."""
 
 
 @dataclass(slots=True, eq=False)
 class _OpenConnection(Generic[T]):
-    """One opening, from its start to its end."""
+    """One connection attempt, from connect to close."""
 
     scope: anyio.CancelScope
     ready: anyio.Event = field(default_factory=anyio.Event)
-    over: anyio.Event = field(default_factory=anyio.Event)
+    closed: anyio.Event = field(default_factory=anyio.Event)
     values: list[T] = field(default_factory=list[T])
-    uses: set[anyio.CancelScope] = field(default_factory=set[anyio.CancelScope])
+    calls: set[anyio.CancelScope] = field(default_factory=set[anyio.CancelScope])
     error: Exception | None = None
 
 
 class SharedConnection(Generic[T]):
-    """Opens at the first call, keeps open between calls, and opens anew after a loss.
+    """Share one async context among callers, on an event loop thread; reconnect after a loss.
 
-    A context must be left by the task that entered it, and no task may outlive the call that
-    started it: so the context has a loop of its own, and callers in any loop send their work there.
+    An anyio context must be exited by the task that entered it, and no task may outlive the call
+    that started it. So the context runs in its own event loop, and callers in any loop send their
+    work there.
     """
 
     def __init__(
-        self, opening: Callable[[], AbstractAsyncContextManager[T]], *, seconds: float
+        self, connect: Callable[[], AbstractAsyncContextManager[T]], *, seconds: float
     ) -> None:
-        self._opening = opening
+        self._connect = connect
         self._seconds = seconds
         self._lock = threading.Lock()
         self._portal: BlockingPortal | None = None
         self._closing = ExitStack()
         self._is_closed = False
-        self._hold: _OpenConnection[T] | None = None
+        self._connection: _OpenConnection[T] | None = None
         self._tasks: TaskGroup
         self._stop: anyio.Event
 
     async def run(self, work: Callable[[T], Awaitable[R]]) -> R:
-        """Do some work with what is open; once more if an older opening is lost meanwhile.
+        """Call an async function with the connection; retry once if an older one was lost.
 
         Raises:
-            LostError: If it cannot be opened, or is lost at once.
-            TimeoutError: If opening and working take too long; the next call opens anew.
-            LaneClosedError: If the lane was closed.
+            ConnectionLostError: If the connect fails, or the connection is lost at once.
+            TimeoutError: If connect and call take too long; the next call reconnects.
+            ConnectionClosedError: If it was closed.
         """
         portal = await anyio.to_thread.run_sync(self._start)
         try:
-            # The deadline is kept over there; this one is for a loop that ends under our feet.
+            # The other loop enforces the deadline; this is for a loop that ends meanwhile.
             with anyio.fail_after(self._seconds + _GRACE_SECONDS):
                 return await portal.call_async(self._attempt, work, abandon_on_cancel=True)
         except RuntimeError:
@@ -189,8 +192,8 @@ class SharedConnection(Generic[T]):
             raise
 
     async def close(self) -> None:
-        """End what is open, and the thread with it."""
-        await anyio.to_thread.run_sync(self._shut)
+        """Close the connection and stop the thread."""
+        await anyio.to_thread.run_sync(self._close_blocking)
 
     def _start(self) -> BlockingPortal:
         with self._lock:
@@ -202,7 +205,7 @@ class SharedConnection(Generic[T]):
                 self._closing.callback(self._portal.call, self._end)
             return self._portal
 
-    def _shut(self) -> None:
+    def _close_blocking(self) -> None:
         with self._lock:
             self._is_closed = True
             self._closing.close()
@@ -218,64 +221,65 @@ class SharedConnection(Generic[T]):
         self._stop.set()
 
     async def _attempt(self, work: Callable[[T], Awaitable[R]]) -> R:
-        older = hold = self._hold
+        previous = connection = self._connection
         try:
             with anyio.fail_after(self._seconds):
-                if older is not None:
+                if previous is not None:
                     with suppress(ConnectionLostError):
-                        return await self._use(older, work)
-                hold = self._current()
-                return await self._use(hold, work)
+                        return await self._use(previous, work)
+                connection = self._get_or_connect()
+                return await self._use(connection, work)
         except TimeoutError:
-            self._drop(hold)
+            self._drop(connection)
             raise
 
-    async def _use(self, hold: _OpenConnection[T], work: Callable[[T], Awaitable[R]]) -> R:
-        await hold.ready.wait()
-        if not hold.values:
-            raise ConnectionLostError from hold.error
+    async def _use(self, connection: _OpenConnection[T], work: Callable[[T], Awaitable[R]]) -> R:
+        await connection.ready.wait()
+        if not connection.values:
+            raise ConnectionLostError from connection.error
         with anyio.CancelScope() as scope:
-            hold.uses.add(scope)
+            connection.calls.add(scope)
             try:
-                return await work(hold.values[0])
+                return await work(connection.values[0])
             except ConnectionLostError:
-                self._drop(hold)
-                await hold.over.wait()  # by then the cause is known, and nothing is left of it
+                self._drop(connection)
+                # By then the cause is known and the context is exited.
+                await connection.closed.wait()
                 raise
             finally:
-                hold.uses.discard(scope)
-        raise ConnectionLostError from hold.error
+                connection.calls.discard(scope)
+        raise ConnectionLostError from connection.error
 
-    def _current(self) -> _OpenConnection[T]:
-        """The opening there is, or a new one."""
+    def _get_or_connect(self) -> _OpenConnection[T]:
+        """Return the current connection, or start a new one."""
         if self._is_closed:
             raise ConnectionClosedError
-        if self._hold is None:
+        if self._connection is None:
             scope = anyio.CancelScope(deadline=anyio.current_time() + self._seconds)
-            self._hold = _OpenConnection[T](scope)
-            self._tasks.start_soon(self._keep, self._hold)
-        return self._hold
+            self._connection = _OpenConnection[T](scope)
+            self._tasks.start_soon(self._hold_open, self._connection)
+        return self._connection
 
-    async def _keep(self, hold: _OpenConnection[T]) -> None:
+    async def _hold_open(self, connection: _OpenConnection[T]) -> None:
         try:
-            with hold.scope:
-                async with self._opening() as value:
-                    hold.scope.deadline = math.inf
-                    hold.values.append(value)
-                    hold.ready.set()
+            with connection.scope:
+                async with self._connect() as value:
+                    connection.scope.deadline = math.inf
+                    connection.values.append(value)
+                    connection.ready.set()
                     await anyio.sleep_forever()
-        except Exception as error:  # noqa: BLE001  # whoever waits for it must hear of it
-            hold.error = error
+        except Exception as error:  # noqa: BLE001  # raised again in the callers that wait for it
+            connection.error = error
         finally:
-            self._drop(hold)
-            hold.ready.set()
-            hold.over.set()
-            for scope in hold.uses:
+            self._drop(connection)
+            connection.ready.set()
+            connection.closed.set()
+            for scope in connection.calls:
                 scope.cancel()
 
-    def _drop(self, hold: _OpenConnection[T] | None) -> None:
-        """Let go of an opening, so that the next call makes another."""
-        if hold is not None:
-            hold.scope.cancel()
-            if self._hold is hold:
-                self._hold = None
+    def _drop(self, connection: _OpenConnection[T] | None) -> None:
+        """Discard a connection, so that the next call reconnects."""
+        if connection is not None:
+            connection.scope.cancel()
+            if self._connection is connection:
+                self._connection = None

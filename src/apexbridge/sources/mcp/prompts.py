@@ -1,4 +1,4 @@
-"""Prompts of an MCP server as skills. Pure."""
+"""Convert the prompts of an MCP server to skills."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ MAX_ARGUMENTS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """An argument that a prompt takes."""
+    """An argument of a prompt."""
 
     name: str
     is_required: bool = False
@@ -25,7 +25,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """What a server says of one prompt."""
+    """A prompt as the server lists it."""
 
     name: str
     description: str = ""
@@ -34,7 +34,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptSkill:
-    """A prompt and the skill made of it."""
+    """A prompt and the skill made from it."""
 
     prompt: Prompt
     skill: Skill
@@ -43,7 +43,7 @@ class PromptSkill:
 def skills_from_prompts(
     prompts: Iterable[Prompt], *, server: str, provenance: Provenance, taken: Iterable[str]
 ) -> tuple[dict[str, PromptSkill], list[Problem]]:
-    """Make a skill of each prompt; of two with one name the first is used, the other told."""
+    """Convert prompts to skills; on a name conflict the first wins, the other is a problem."""
     offered, problems = dict[str, PromptSkill](), list[Problem]()
     owners = dict.fromkeys(taken, "a skill")
     for prompt in prompts:
@@ -72,7 +72,7 @@ def _validate_prompt(prompt: Prompt) -> str:
     if len(names) > MAX_ARGUMENTS:
         return f"more than {MAX_ARGUMENTS} arguments"
     if len(set(names)) < len(names):
-        return "two arguments have one name"
+        return "two arguments have the same name"
     if any(not name.strip() or len(name) > MAX_NAME for name in names):
         return f"an argument's name has 1 to {MAX_NAME} characters"
     return ""
@@ -110,14 +110,14 @@ def _skill(prompt: Prompt, name: str, provenance: Provenance) -> Skill:
 
 
 def _fingerprint(prompt: Prompt) -> Fingerprint:
-    """What can be known beforehand; the text itself is made anew at each call."""
+    """Hash what the listing says; the text itself is generated at each call."""
     parameters = [[parameter.name, parameter.is_required] for parameter in prompt.parameters]
     said = json.dumps([prompt.name, prompt.description, parameters]).encode()
     return Fingerprint(size=len(said), files=1, sha256=hashlib.sha256(said).hexdigest())
 
 
 def argument_hint(prompt: Prompt) -> str:
-    """How the arguments are written: `<needed> [optional]`."""
+    """Format the arguments: `<required> [optional]`."""
     words = [
         f"<{sanitize_line(parameter.name, MAX_NAME)}>"
         if parameter.is_required
@@ -128,7 +128,7 @@ def argument_hint(prompt: Prompt) -> str:
 
 
 def bind_arguments(offered: PromptSkill, arguments: str) -> dict[str, str]:
-    """Give the words, quoted as in a shell, to the arguments in turn; the last takes the rest.
+    """Bind shell-quoted words to the arguments by position; the last argument takes the rest.
 
     Raises:
         SkillNotInvocableError: If a required argument is left without a word.
@@ -153,5 +153,5 @@ def bind_arguments(offered: PromptSkill, arguments: str) -> dict[str, str]:
 def _words(arguments: str) -> Sequence[str]:
     try:
         return shlex.split(arguments)
-    except ValueError:  # an apostrophe is no opening quote: "don't"
+    except ValueError:  # an apostrophe is not an opening quote: "don't"
         return arguments.split()

@@ -1,10 +1,10 @@
-"""The skills extension of MCP (`io.modelcontextprotocol/skills`): entries as skills. Pure.
+"""Convert entries of the MCP skills extension (`io.modelcontextprotocol/skills`) to skills.
 
-`skills/list` gives entries: the `uri` of a SKILL.md, its `frontmatter` as JSON, and `resources`,
+`skills/list` returns entries: the `uri` of a SKILL.md, its `frontmatter` as JSON, and `resources`,
 every file of the skill with `uri`, `digest` (`sha256:` and 64 hexadecimal digits) and `size`. Files
-are read with `resources/read`, none before it is needed, and each is compared with its entry before
-a byte of it is used; SKILL.md must also declare what the entry declared. `"dynamic"` in place of
-the files means that nothing can be compared: such a skill is left out, and told.
+are loaded with `resources/read` on demand, and each is verified against its entry before it is
+used; SKILL.md must also declare the same frontmatter. `"dynamic"` in place of the files means that
+nothing can be verified: such a skill is left out and reported.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ _BOOLEANS = {"true": "true", "yes": "true", "on": "true"} | dict.fromkeys(
 
 
 class SkillsPage(BaseModel):
-    """What `skills/list` answers; each entry is judged by itself."""
+    """Result of `skills/list`; each entry is validated on its own."""
 
     skills: list[Any]
     next_cursor: str | None = Field(default=None, alias="nextCursor")
@@ -70,31 +70,31 @@ class _Entry(BaseModel):
 
 
 class _EntryUri(BaseModel):
-    """The little that can be said of an entry that makes no sense."""
+    """The URI of an invalid entry, for its problem."""
 
     uri: Any = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtensionFile:
-    """One file of a skill as its entry announced it."""
+    """Announced URI, digest and size of one file."""
 
     uri: str
     sha256: str
     size: int
 
     def difference(self, data: bytes) -> str:
-        """How the bytes differ from what was announced; empty if they do not."""
+        """Describe how the bytes differ from the announcement; empty if they do not."""
         if len(data) != self.size:
             return f"it has {len(data)} bytes, not {self.size}"
         if hashlib.sha256(data).hexdigest() != self.sha256:
-            return "its sha256 is another"
+            return "its SHA-256 differs"
         return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtensionSkill:
-    """An entry and the skill made of it: all that may be read of the skill later."""
+    """An entry and the skill made from it, with the files that may be read."""
 
     uri: str
     skill: Skill
@@ -102,7 +102,7 @@ class ExtensionSkill:
     declared: Mapping[str, YamlValue]
 
     def body(self, data: bytes) -> str | None:
-        """The text of a SKILL.md; none if it does not declare what the entry declared."""
+        """Return the body of a SKILL.md; None if its frontmatter differs from the entry's."""
         opened = parse_document(data)
         if isinstance(opened, Problem):
             return None
@@ -113,7 +113,7 @@ class ExtensionSkill:
 def skills_from_entries(
     entries: Iterable[Any], *, server: str, provenance: Provenance
 ) -> tuple[dict[str, ExtensionSkill], list[Problem]]:
-    """Make a skill of each sound entry; those that would share a name get one of their own."""
+    """Convert valid entries to skills; equal names get a hash of the URI as suffix."""
     found, problems = list[ExtensionSkill](), list[Problem]()
     for raw in entries:
         served, wrong = _read(raw, server, provenance)
@@ -169,12 +169,12 @@ def _entry(raw: Any) -> _Entry | Problem:
         named = _EntryUri.model_validate(raw if isinstance(raw, dict) else {})
         return _invalid(str(named.uri), _first_error(error))
     if not re.search(f"[^/]/{SKILL_MD}$", entry.uri):
-        return _invalid(entry.uri, f"its address does not end with a folder and {SKILL_MD}")
+        return _invalid(entry.uri, f"its URI does not end with a folder and {SKILL_MD}")
     return entry
 
 
 def _files(uri: str, listed: list[_File]) -> dict[str, ExtensionFile] | str:
-    """The files by their path in the skill, or what is wrong with them."""
+    """Map paths in the skill to files; a text instead says why the list is invalid."""
     root = uri.removesuffix(SKILL_MD)
     files = dict[str, ExtensionFile]()
     for file in listed:
@@ -197,8 +197,8 @@ def _files(uri: str, listed: list[_File]) -> dict[str, ExtensionFile] | str:
 
 def _is_inside(path: str) -> bool:
     parts = path.split("/")
-    odd = any(char < " " or char in "\\\x7f" for char in path)
-    return not odd and not {"", ".", ".."} & set(parts) and str(PurePosixPath(path)) == path
+    has_control = any(char < " " or char in "\\\x7f" for char in path)
+    return not has_control and not {"", ".", ".."} & set(parts) and str(PurePosixPath(path)) == path
 
 
 def _fingerprint(files: Mapping[str, ExtensionFile]) -> Fingerprint:
@@ -210,7 +210,7 @@ def _fingerprint(files: Mapping[str, ExtensionFile]) -> Fingerprint:
 
 
 def _canonical_frontmatter(values: Mapping[str, YamlValue]) -> object:
-    """What frontmatter declares, whichever way servers write lists, nested and empty fields."""
+    """Normalise frontmatter, however a server writes lists, nested and empty fields."""
     given: dict[str, YamlValue] = {key: value for key, value in values.items() if value is not None}
     tools = given.get("allowed-tools")
     if isinstance(tools, str | list):
@@ -222,7 +222,7 @@ def _canonical_frontmatter(values: Mapping[str, YamlValue]) -> object:
 
 
 def _canonical_value(value: YamlValue) -> object:
-    """A value without the liberties that YAML and JSON take in writing it."""
+    """Normalise a value that YAML and JSON write differently."""
     if isinstance(value, dict):
         return {key: _canonical_value(entry) for key, entry in value.items()}
     if isinstance(value, list):
@@ -254,46 +254,48 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpListing:
-    """Skills and prompts by the names they go by here, and what was wrong with others."""
+    """Skills and prompts of a server by qualified name, and problems with others."""
 
     skills: dict[str, ExtensionSkill] = field(default_factory=dict[str, ExtensionSkill])
     prompts: dict[str, PromptSkill] = field(default_factory=dict[str, PromptSkill])
     problems: tuple[Problem, ...] = ()
 
     def entry(self, skill: Skill) -> PromptSkill | ExtensionSkill:
-        """What the server said of a skill.
+        """Look up the entry of a skill.
 
         Raises:
-            SkillNotFoundError: If it is not among them.
-            SourceError: If the server says another thing of it now: nobody approved that.
+            SkillNotFoundError: If it is not listed.
+            SourceError: If its entry changed since it was approved.
         """
         entry = self.skills.get(skill.name) or self.prompts.get(skill.name)
         source = skill.provenance.source_id
         if entry is None or entry.skill.provenance.source_id != source:
             raise SkillNotFoundError(skill.name)
         if entry.skill.fingerprint != skill.fingerprint:
-            raise mismatch_error(source, SKILL_MD, "it has changed since its listing")
+            raise mismatch_error(source, SKILL_MD, "it has changed since it was listed")
         return entry
 
 
 def mismatch_error(source: str, path: str, detail: str) -> SourceError:
-    """The error for bytes that are not what was announced."""
+    """Build the error for bytes that differ from the announcement."""
     return SourceError(detail, code="digest_mismatch", source=source, path=path)
 
 
 def build_listing(
     entries: Iterable[Any], prompts: Iterable[Prompt], *, server: str, provenance: Provenance
 ) -> McpListing:
-    """Make skills of all; a server may offer one thing both ways, and then its files win."""
-    skills, wrong = skills_from_entries(entries, server=server, provenance=provenance)
-    offered, odd = skills_from_prompts(prompts, server=server, provenance=provenance, taken=skills)
-    return McpListing(skills=skills, prompts=offered, problems=(*wrong, *odd))
+    """Convert entries and prompts; if a name is offered both ways, the skill wins."""
+    skills, entry_problems = skills_from_entries(entries, server=server, provenance=provenance)
+    offered, prompt_problems = skills_from_prompts(
+        prompts, server=server, provenance=provenance, taken=skills
+    )
+    return McpListing(skills=skills, prompts=offered, problems=(*entry_problems, *prompt_problems))
 
 
 async def all_pages(
     page: Callable[[str | None], Awaitable[tuple[Sequence[E], str | None]]], where: str
 ) -> tuple[list[E], list[Problem]]:
-    """Follow the pages of a list, not for ever."""
+    """Fetch the pages of a list, up to a limit."""
     found, cursor = list[E](), None
     for _ in range(MAX_PAGES):
         more, cursor = await page(cursor)

@@ -1,4 +1,4 @@
-"""Skills of an MCP server: its prompts, and what it serves by the skills extension."""
+"""Source of an MCP server's skills: its prompts and its skills extension."""
 
 import base64
 import binascii
@@ -61,14 +61,14 @@ LISTEN_AGAIN_SECONDS = 1.0
 
 _CONNECTION_LOST_CODES = frozenset(
     {types.CONNECTION_CLOSED, types.INVALID_REQUEST}
-)  # the latter: session is over
+)  # the latter: the session has expired
 _CHANGES = (types.PromptListChangedNotification, types.ResourceListChangedNotification)
 
-_ANSWERED = "it answered: "
+_ANSWERED = "error response: "
 
 log = logging.getLogger(__name__)
-# Lines that are no protocol are logged there with a traceback: without a door's set-up that
-# would end up on the terminal.
+# The SDK logs lines that are not JSON-RPC with a traceback: without a handler they would be printed
+# to the terminal.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 R = TypeVar("R")
@@ -79,10 +79,10 @@ class _ListSkills(types.PaginatedRequest[Literal["skills/list"]]):
 
 
 class McpSource:
-    """One server, connected at the first question and kept until it is lost or closed.
+    """One MCP server, connected lazily and kept until the connection is lost or closed.
 
-    `changed` is called with the source's id, in the loop of the latest caller, whenever the
-    server says that its lists changed; only while connected.
+    `changed` is called with the source's id, in the event loop of the latest caller, whenever the
+    server sends a list-changed notification; only while connected.
     """
 
     def __init__(
@@ -92,10 +92,10 @@ class McpSource:
         self._address = address
         self._changed = changed
         self._provenance = Provenance(origin=Origin.MCP, source_id=f"mcp:{name}")
-        self._lane = SharedConnection(self._connect, seconds=address.seconds)
-        self._known = McpListing()
-        self._tail = StderrTail()
-        self._spoke_nonsense = False
+        self._connection = SharedConnection(self._connect, seconds=address.seconds)
+        self._listing = McpListing()
+        self._stderr = StderrTail()
+        self._has_invalid_output = False
         self._loop: anyio.lowlevel.EventLoopToken | None = None
 
     @property
@@ -105,47 +105,45 @@ class McpSource:
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """No folder."""
+        """Empty: there is no folder."""
         return ()
 
     async def scan(self) -> Scan:
-        """List prompts and skills; a server that offers neither is no fault."""
-        self._known = known = await self._ask(self._list)
-        found = (*known.skills.values(), *known.prompts.values())
-        return Scan(skills=tuple(entry.skill for entry in found), problems=known.problems)
+        """List prompts and skills; a server may offer neither."""
+        self._listing = listing = await self._call(self._list)
+        found = (*listing.skills.values(), *listing.prompts.values())
+        return Scan(skills=tuple(entry.skill for entry in found), problems=listing.problems)
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
-        """Read the body: SKILL.md as announced, or what the server makes of the arguments."""
-        entry = self._known.entry(skill)
+        """Load the body: the verified SKILL.md, or the prompt rendered with the arguments."""
+        entry = self._listing.entry(skill)
         if isinstance(entry, PromptSkill):
             work = partial(
                 _get_prompt, name=entry.prompt.name, values=bind_arguments(entry, arguments)
             )
-            text = await self._ask(work)
+            text = await self._call(work)
             if len(text) > MAX_CONTENT:
                 raise SourceError(f"more than {MAX_CONTENT} characters", source=self.id)
             return SkillContent(skill=skill, body=text)
         body = entry.body(await self._file(entry, SKILL_MD))
         if body is None:
-            raise mismatch_error(
-                self.id, SKILL_MD, "its frontmatter is not the one that was listed"
-            )
+            raise mismatch_error(self.id, SKILL_MD, "its frontmatter differs from the listed one")
         return SkillContent(skill=skill, body=body)
 
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
-        """Read a file that the skill's entry announced."""
-        entry = self._known.entry(skill)
+        """Load a file that the skill's entry announces."""
+        entry = self._listing.entry(skill)
         if isinstance(entry, PromptSkill) or str(path) not in entry.files:
             raise SourceError(f"there is no {sanitize_line(str(path), 200)}", source=self.id)
         return SkillResource(skill=skill, path=path, data=await self._file(entry, str(path)))
 
     async def close(self) -> None:
-        """End the connection, and the process if there is one."""
-        await self._lane.close()
+        """Close the connection, and end the server process."""
+        await self._connection.close()
 
     async def _file(self, entry: ExtensionSkill, path: str) -> bytes:
         file = entry.files[path]
-        data = await self._ask(partial(_read_resource, uri=file.uri))
+        data = await self._call(partial(_read_resource, uri=file.uri))
         difference = file.difference(data)
         if difference:
             raise mismatch_error(self.id, path, difference)
@@ -160,29 +158,29 @@ class McpSource:
         if offers.prompts is not None:
             prompts, cut = await all_pages(partial(_prompts_page, client), self.id)
             problems += cut
-        known = build_listing(
+        listing = build_listing(
             entries, map(_prompt, prompts), server=self._server, provenance=self._provenance
         )
-        return replace(known, problems=(*problems, *known.problems))
+        return replace(listing, problems=(*problems, *listing.problems))
 
-    async def _ask(self, work: Callable[[Client], Awaitable[R]]) -> R:
-        """Do some work with the server; whatever goes wrong is a source error with a reason."""
+    async def _call(self, work: Callable[[Client], Awaitable[R]]) -> R:
+        """Call the server; every failure becomes a source error with a reason."""
         self._loop = anyio.lowlevel.current_token()
         try:
-            return await self._lane.run(partial(_detect_connection_loss, work))
+            return await self._connection.run(partial(_detect_connection_loss, work))
         except ConnectionClosedError:
-            raise SourceError("it is closed", source=self.id) from None
+            raise SourceError("the source is closed", source=self.id) from None
         except TimeoutError:
-            reason = f"no answer within {self._address.seconds:g} seconds"
-            raise self._down(reason) from None
+            reason = f"no response within {self._address.seconds:g} seconds"
+            raise self._error(reason) from None
         except Exception as error:  # noqa: BLE001  # a server's nonsense can raise anything
-            raise self._down(self._reason(error)) from None
+            raise self._error(self._reason(error)) from None
 
-    def _down(self, reason: str) -> SourceError:
-        """The error for people: why, and the last words of a process that did not answer."""
+    def _error(self, reason: str) -> SourceError:
+        """Build the error message: the reason, and stderr if the process did not answer."""
         if not reason.startswith(_ANSWERED):
-            reason += "; it wrote what is not MCP" if self._spoke_nonsense else ""
-            reason += f"; it said: {self._tail.text}" if self._tail.text else ""
+            reason += "; its output is not MCP" if self._has_invalid_output else ""
+            reason += f"; stderr: {self._stderr.text}" if self._stderr.text else ""
         return SourceError(sanitize_line(self._address.redact(reason), MAX_DETAIL), source=self.id)
 
     def _reason(self, error: BaseException | None) -> str:
@@ -190,11 +188,11 @@ class McpSource:
             case MCPError(code=code, message=message) if code != types.CONNECTION_CLOSED:
                 reason = f"{_ANSWERED}{message}"
             case None | MCPError():
-                reason = "the connection ended"
+                reason = "the connection was closed"
             case OSError(strerror=words) as leaf if self._address.command:
                 reason = f"'{self._address.command}' cannot be started: {words or leaf}"
             case ValidationError() as leaf:
-                reason = f"its answer makes no sense ({leaf.error_count()} faults in {leaf.title})"
+                reason = f"its response is invalid ({leaf.error_count()} errors in {leaf.title})"
             case httpx2.HTTPError() as leaf:
                 reason = f"it cannot be reached: {leaf or type(leaf).__name__}"
             case leaf:
@@ -203,18 +201,18 @@ class McpSource:
 
     @asynccontextmanager
     async def _connect(self) -> AsyncGenerator[Client]:
-        self._spoke_nonsense, self._tail = False, StderrTail()
+        self._has_invalid_output, self._stderr = False, StderrTail()
         client = Client(
             self._process() if self._address.command else self._http(),
-            message_handler=self._hear,
+            message_handler=self._on_message,
             client_info=types.Implementation(name="apexbridge", version=""),
             extensions=[advertise(EXTENSION)],
-            cache=None,  # a scan wants what is there now
+            cache=None,  # a scan must see the current lists
         )
         async with client, anyio.create_task_group() as tasks:
             if self._changed is not None:
                 tasks.start_soon(self._listen, client)
-            yield client  # the lane leaves by cancelling, which ends the listening too
+            yield client  # SharedConnection exits by cancelling, which ends the subscription too
 
     @asynccontextmanager
     async def _process(self) -> AsyncGenerator[Any]:
@@ -224,13 +222,18 @@ class McpSource:
             env=dict(self._address.env),
             encoding_error_handler="replace",
         )
-        async with self._tail.reading() as errors, stdio_client(server, errlog=errors) as streams:
+        async with (
+            self._stderr.open_pipe() as errors,
+            stdio_client(server, errlog=errors) as streams,
+        ):
             errors.close()
             yield streams
 
     @asynccontextmanager
     async def _http(self) -> AsyncGenerator[Any]:
-        timeout = httpx2.Timeout(self._address.seconds, read=None)  # the lane has the deadline
+        timeout = httpx2.Timeout(
+            self._address.seconds, read=None
+        )  # SharedConnection has the deadline
         headers = dict(self._address.headers)
         async with (
             httpx2.AsyncClient(headers=headers, timeout=timeout) as http,
@@ -241,7 +244,7 @@ class McpSource:
             yield streams
 
     async def _listen(self, client: Client) -> None:
-        """Ask a server of the newer kind to tell of changes; the older kind does so unasked."""
+        """Subscribe to list changes on newer servers; older ones send notifications unasked."""
         with suppress(MCPError, ListenNotSupportedError):
             while True:
                 with suppress(SubscriptionLost):
@@ -252,22 +255,22 @@ class McpSource:
                             log.debug("the lists of %s changed", self.id)
                 await anyio.sleep(LISTEN_AGAIN_SECONDS)
 
-    async def _hear(self, message: IncomingMessage) -> None:
+    async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, Exception):
-            self._spoke_nonsense = True
+            self._has_invalid_output = True
         elif isinstance(message, _CHANGES) and self._changed is not None:
-            tell = partial(self._changed, self.id)
+            notify = partial(self._changed, self.id)
             try:
                 await anyio.to_thread.run_sync(
-                    partial(anyio.from_thread.run_sync, tell, token=self._loop),
+                    partial(anyio.from_thread.run_sync, notify, token=self._loop),
                     abandon_on_cancel=True,
                 )
             except anyio.RunFinishedError:
-                log.debug("nobody listens for changes of %s any more", self.id)
+                log.debug("the event loop that watched %s has ended", self.id)
 
 
 def _root_cause(error: BaseException | None) -> BaseException | None:
-    """What really happened, below the groups that task groups wrap around it."""
+    """Find the innermost exception of nested exception groups."""
     if isinstance(error, ConnectionLostError):
         return _root_cause(error.__cause__)
     if isinstance(error, BaseExceptionGroup):
@@ -331,7 +334,7 @@ async def _read_resource(client: Client, *, uri: str) -> bytes:
     contents = (await client.read_resource(uri)).contents
     same = [content for content in contents if content.uri == uri] or contents
     if len(same) != 1:
-        raise MCPError(types.INTERNAL_ERROR, f"{len(same)} contents for one address")
+        raise MCPError(types.INTERNAL_ERROR, f"{len(same)} contents for one URI")
     match same[0]:
         case types.TextResourceContents() as content:
             return content.text.encode()
@@ -339,4 +342,4 @@ async def _read_resource(client: Client, *, uri: str) -> bytes:
             try:
                 return base64.b64decode(content.blob, validate=True)
             except binascii.Error as error:
-                raise MCPError(types.INTERNAL_ERROR, f"no base64: {error}") from None
+                raise MCPError(types.INTERNAL_ERROR, f"invalid base64: {error}") from None

@@ -1,1 +1,1 @@
-"""Package plugins."""
+"""Skills of plugins: discovery on disk, manifests, and the source of one plugin."""

@@ -1,4 +1,4 @@
-"""Plugins and marketplaces on disk: which plugins there are, and what brings them."""
+"""Find plugins on disk, directly or through a marketplace.json."""
 
 import os
 import stat
@@ -36,14 +36,14 @@ def find_plugins(
     disabled: Collection[str],
     limits: ScanLimits = DEFAULT_LIMITS,
 ) -> tuple[list[PluginSource], list[Problem]]:
-    """Find every plugin that the paths lead to, directly or through a marketplace.
+    """Find every plugin below the paths, directly or through a marketplace.
 
-    `data` is where plugins get a folder each, `config` what their users set for them, by name.
-    Of two plugins with one name the first wins. What cannot be used is a problem.
+    `data` is the parent of the plugins' data folders, `config` their user settings by name. Of two
+    plugins with one name the first wins. An unusable plugin is a problem.
     """
     search = _PluginSearch(limits=limits)
     for path in paths:
-        search.look_at(path)
+        search.search_path(path)
     settings = {_key(name): values for name, values in config.items()}
     left_out = set(map(_key, disabled))
     sources = [
@@ -51,7 +51,7 @@ def find_plugins(
             Plugin(
                 name=found.name,
                 root=found.root,
-                places=found.places,
+                skill_folders=found.skill_folders,
                 data=data / "plugins" / found.name,
                 config=settings.get(key, {}),
                 secrets=found.secrets,
@@ -68,65 +68,67 @@ def find_plugins(
 class _FoundPlugin:
     name: str
     root: Path
-    places: tuple[Path, ...]
+    skill_folders: tuple[Path, ...]
     secrets: frozenset[str]
 
 
 @dataclass(slots=True, kw_only=True)
 class _PluginSearch:
-    """One search through all paths; names are taken by the first who has them."""
+    """One search through all paths; the first plugin of a name wins."""
 
     limits: ScanLimits
     found: dict[str, _FoundPlugin] = field(default_factory=dict[str, _FoundPlugin])
     problems: list[Problem] = field(default_factory=list[Problem])
 
-    def look_at(self, path: Path) -> None:
-        """Take the plugin that lies here, and all that a marketplace here lists."""
+    def search_path(self, path: Path) -> None:
+        """Add the plugin at this path, and all that a marketplace at this path lists."""
         root = _resolved(path)
         if root is None or not _is_folder(root):
-            self._tell("path_missing", str(path), path=path)
+            self._report("path_missing", str(path), path=path)
             return
         count = len(self.problems)
-        market = self._read(root, MARKETPLACE_JSON)
-        if market is not None:
-            self._take_listed(root, market)
+        marketplace = self._read(root, MARKETPLACE_JSON)
+        if marketplace is not None:
+            self._add_listed(root, marketplace)
         own = self._read(root, PLUGIN_JSON)
         if own is not None:
-            # A marketplace that lists itself has said all there is to say of this folder.
+            # A marketplace that lists itself already describes this folder.
             if not any(found.root == root for found in self.found.values()):
-                self._take(root, own, None)
-        elif market is None and len(self.problems) == count:
-            self._tell("plugin_missing", str(root), path=root)
+                self._add(root, own, None)
+        elif marketplace is None and len(self.problems) == count:
+            self._report("plugin_missing", str(root), path=root)
 
-    def _take_listed(self, root: Path, data: bytes) -> None:
+    def _add_listed(self, root: Path, data: bytes) -> None:
         where = str(root / MARKETPLACE_JSON)
-        market, problems = parse_marketplace(data, where)
+        marketplace, problems = parse_marketplace(data, where)
         self.problems += problems
-        if market is None:
+        if marketplace is None:
             return
         limit = self.limits.max_folders
-        if len(market.plugins) > limit:
-            self._tell("folder_limit", where, "warning", limit=limit)
-        for entry in market.plugins[:limit]:
-            place = _entry_folder(root, market, entry)
+        if len(marketplace.plugins) > limit:
+            self._report("folder_limit", where, "warning", limit=limit)
+        for entry in marketplace.plugins[:limit]:
+            place = _entry_folder(root, marketplace, entry)
             if place is None:
                 source = str(entry.source)[:200]
                 name = entry.name
-                self._tell("plugin_source_unsupported", where, "warning", name=name, source=source)
+                self._report(
+                    "plugin_source_unsupported", where, "warning", name=name, source=source
+                )
             elif not _is_folder(place):
-                self._tell("path_missing", where, "warning", path=place)
+                self._report("path_missing", where, "warning", path=place)
             else:
-                self._take_entry(place, entry)
+                self._add_entry(place, entry)
 
-    def _take_entry(self, root: Path, entry: MarketplaceEntry) -> None:
+    def _add_entry(self, root: Path, entry: MarketplaceEntry) -> None:
         count = len(self.problems)
         data = self._read(root, PLUGIN_JSON)
         if data is not None or not entry.strict:
-            self._take(root, data, entry)
-        elif len(self.problems) == count:  # nothing is wrong with it: there is none
-            self._tell("plugin_manifest_missing", str(root), name=entry.name or root.name)
+            self._add(root, data, entry)
+        elif len(self.problems) == count:  # no problem was reported: there is no manifest
+            self._report("plugin_manifest_missing", str(root), name=entry.name or root.name)
 
-    def _take(self, root: Path, data: bytes | None, entry: MarketplaceEntry | None) -> None:
+    def _add(self, root: Path, data: bytes | None, entry: MarketplaceEntry | None) -> None:
         where = str(root / PLUGIN_JSON)
         manifest: PluginManifest | None = entry
         if data is not None:
@@ -135,46 +137,51 @@ class _PluginSearch:
         if manifest is None:
             return
         name = self._name(manifest.name, entry.name if entry else "", root)
-        written = (*manifest.places, *(entry.places if entry and data is not None else ()))
+        written = (
+            *manifest.skill_folders,
+            *(entry.skill_folders if entry and data is not None else ()),
+        )
         found = _FoundPlugin(
             name=name,
             root=root,
-            places=tuple(self._places(root, written)),
+            skill_folders=tuple(self._skill_folders(root, written)),
             secrets=manifest.secrets | (entry.secrets if entry else frozenset[str]()),
         )
         first = self.found.setdefault(_key(name), found)
         if first.root != root:
-            self._tell("plugin_shadowed", where, "warning", name=name, path=root, winner=first.root)
+            self._report(
+                "plugin_shadowed", where, "warning", name=name, path=root, winner=first.root
+            )
 
     def _name(self, written: str, listed: str, root: Path) -> str:
         where = str(root / PLUGIN_JSON)
-        wanted = written.strip() or listed.strip()
-        used = name_part(wanted) or name_part(root.name) or "plugin"
-        if not wanted:
-            self._tell("plugin_name_missing", where, "warning", used=used)
-        elif used != wanted:
-            self._tell("plugin_name_replaced", where, "warning", name=wanted, used=used)
+        declared = written.strip() or listed.strip()
+        used = name_part(declared) or name_part(root.name) or "plugin"
+        if not declared:
+            self._report("plugin_name_missing", where, "warning", used=used)
+        elif used != declared:
+            self._report("plugin_name_replaced", where, "warning", name=declared, used=used)
         return used
 
-    def _places(self, root: Path, written: tuple[str, ...]) -> Iterator[Path]:
-        """Where the manifest says skills are; else the whole folder if it is one, else `skills`."""
+    def _skill_folders(self, root: Path, written: tuple[str, ...]) -> Iterator[Path]:
+        """Yield the declared skill folders; by default the root if it is a skill, else `skills`."""
         if not written:
             inside = root if has_skill_md(root) else _resolve_inside(root, "skills")
             if inside is None:
-                self._tell("path_unsafe", str(root), path="skills")
+                self._report("path_unsafe", str(root), path="skills")
             else:
                 yield inside
         for path in written:
             place = _resolve_inside(root, path)
             if place is None:
-                self._tell("path_unsafe", str(root / PLUGIN_JSON), path=path[:200])
+                self._report("path_unsafe", str(root / PLUGIN_JSON), path=path[:200])
             elif not _is_folder(place):
-                self._tell("path_missing", str(root / PLUGIN_JSON), "warning", path=place)
+                self._report("path_missing", str(root / PLUGIN_JSON), "warning", path=place)
             else:
                 yield place
 
     def _read(self, root: Path, name: str) -> bytes | None:
-        """A manifest's bytes; nothing where there is none, or none that may be read."""
+        """Read a manifest; None if it is missing, or not a regular file within the size limit."""
         path = root / name
         try:
             status = path.lstat()
@@ -198,7 +205,9 @@ class _PluginSearch:
             return None
         return data
 
-    def _tell(self, code: str, where: str, severity: Severity = "error", **details: object) -> None:
+    def _report(
+        self, code: str, where: str, severity: Severity = "error", **details: object
+    ) -> None:
         self.problems.append(Problem(code=code, where=where, severity=severity, details=details))
 
 
@@ -206,21 +215,21 @@ def _key(name: str) -> str:
     return (name_part(name) or name).casefold()
 
 
-def _entry_folder(root: Path, market: Marketplace, entry: MarketplaceEntry) -> Path | None:
-    """The folder an entry points to; nothing where that is no path inside the marketplace."""
+def _entry_folder(root: Path, marketplace: Marketplace, entry: MarketplaceEntry) -> Path | None:
+    """Resolve an entry's folder; None if it is not a path inside of the marketplace."""
     if not isinstance(entry.source, str):
         return None
     plain = _resolve_inside(root, entry.source)
-    if not market.plugin_root or plain is None:
+    if not marketplace.plugin_root or plain is None:
         return plain
-    base = _resolve_inside(root, market.plugin_root)
+    base = _resolve_inside(root, marketplace.plugin_root)
     below = base and _resolve_inside(base, entry.source)
-    # Many write the whole path although they name a root for it.
+    # Many authors write the whole path although they declare a root.
     return below if below is not None and (_is_folder(below) or not _is_folder(plain)) else plain
 
 
 def _resolve_inside(root: Path, written: str) -> Path | None:
-    """The folder that a path from outside names; nothing where it leaves the root."""
+    """Join an untrusted path to the root; None on path traversal."""
     parts = PurePosixPath(written).parts
     if ".." in parts:
         return None
@@ -228,14 +237,14 @@ def _resolve_inside(root: Path, written: str) -> Path | None:
         return root
     try:
         return safe_join(root, written)
-    except (UnsafePathError, OSError, RuntimeError):  # a ring of links is a RuntimeError
+    except (UnsafePathError, OSError, RuntimeError):  # a symlink loop is a RuntimeError
         return None
 
 
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # a name longer than the disk allows, a folder that may not be entered
+    except OSError:  # ENAMETOOLONG, EACCES
         return False
 
 

@@ -1,4 +1,4 @@
-"""What plugin.json and marketplace.json say, as far as it makes sense. Pure."""
+"""Parse plugin.json and marketplace.json leniently."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
@@ -20,7 +20,7 @@ def _as_list(value: object) -> object:
 
 
 PathList = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
-"""Paths inside the plugin; a single one may stand alone."""
+"""Paths inside of the plugin; a single one may be a plain text."""
 
 
 class _Model(BaseModel):
@@ -28,7 +28,7 @@ class _Model(BaseModel):
 
 
 class PluginManifest(_Model):
-    """A plugin.json. What it says of things other than skills is not read here."""
+    """Fields of plugin.json that concern skills."""
 
     name: str = ""
     version: str = ""
@@ -39,24 +39,24 @@ class PluginManifest(_Model):
     user_config: dict[str, Any] = Field(default_factory=dict[str, Any], alias="userConfig")
 
     @property
-    def places(self) -> tuple[str, ...]:
-        """Where its skills are, if it says so."""
+    def skill_folders(self) -> tuple[str, ...]:
+        """Declared skill folders."""
         every = (*self.skills_path, *self.skills_paths, *self.skills)
         return tuple(dict.fromkeys(every))
 
     @property
     def secrets(self) -> frozenset[str]:
-        """Keys of `user_config` whose values may not be put into text."""
+        """Keys of `user_config` whose values must not enter a text (sensitive)."""
         options = ((key, _as_object(option)) for key, option in self.user_config.items())
         return frozenset(key for key, option in options if option and option.get("sensitive"))
 
 
 class MarketplaceEntry(PluginManifest):
-    """One plugin of a marketplace: where it is, and what plugin.json leaves unsaid."""
+    """One plugin of a marketplace: its source, and defaults for plugin.json."""
 
     source: Any = None
     strict: bool = True
-    """Whether the plugin must have a plugin.json of its own."""
+    """Whether the plugin must have its own plugin.json."""
 
 
 class _Metadata(_Model):
@@ -70,16 +70,16 @@ class _Listing(_Model):
 
 
 class Marketplace(_Model):
-    """A marketplace.json: a folder that lists plugins."""
+    """A marketplace.json: a list of plugins."""
 
     name: str = ""
     plugin_root: str = ""
-    """The folder that paths to plugins start from, if not the marketplace's own."""
+    """Base folder of the plugins' paths, if not the marketplace's."""
     plugins: tuple[MarketplaceEntry, ...] = ()
 
 
 def parse_plugin(data: bytes, where: str) -> tuple[PluginManifest | None, list[Problem]]:
-    """Read a plugin.json; a field that makes no sense is left out and told."""
+    """Parse a plugin.json; an invalid field is left out and reported."""
     values = _object(data, where)
     if isinstance(values, Problem):
         return None, [values]
@@ -87,7 +87,7 @@ def parse_plugin(data: bytes, where: str) -> tuple[PluginManifest | None, list[P
 
 
 def parse_marketplace(data: bytes, where: str) -> tuple[Marketplace | None, list[Problem]]:
-    """Read a marketplace.json; an entry that makes no sense is left out and told."""
+    """Parse a marketplace.json; an invalid entry is left out and reported."""
     values = _object(data, where)
     if isinstance(values, Problem):
         return None, [values]
@@ -97,7 +97,7 @@ def parse_marketplace(data: bytes, where: str) -> tuple[Marketplace | None, list
         place = f"plugins[{number}]"
         fields = _as_object(item)
         if fields is None:
-            problems.append(_field_problem(where, place, "it is no object"))
+            problems.append(_field_problem(where, place, "it is not an object"))
             continue
         entry, wrong = _lenient(MarketplaceEntry, fields, where, place)
         entries.append(entry)
@@ -123,7 +123,7 @@ def _as_object(value: object) -> dict[str, Any] | None:
 
 
 def manifest_problem(where: str, detail: str) -> Problem:
-    """Say of a manifest as a whole that nothing can be done with it."""
+    """Build the problem of an unusable manifest."""
     return Problem(code="plugin_manifest_invalid", where=where, details={"detail": detail})
 
 
@@ -137,10 +137,10 @@ def _lenient(
         return model.model_validate(values), []
     except ValidationError as error:
         wrong = {str(item["loc"][0]): item["msg"] for item in error.errors(include_url=False)}
-    sound = {key: value for key, value in values.items() if key not in wrong}
+    valid = {key: value for key, value in values.items() if key not in wrong}
     front = f"{within}." if within else ""
     problems = [_field_problem(where, front + key, detail) for key, detail in wrong.items()]
-    return model.model_validate(sound), problems
+    return model.model_validate(valid), problems
 
 
 def _field_problem(where: str, key: str, detail: str) -> Problem:

@@ -1,4 +1,4 @@
-"""The skills of one plugin, under the plugin's name and with its variables filled in."""
+"""Source of one plugin's skills, with its namespace and its variables substituted."""
 
 import contextlib
 import logging
@@ -39,24 +39,24 @@ _VARIABLE = re.compile(rf"\$\{{({_ROOT}|{_DATA}|{re.escape(_CONFIG)}[^{{}}\s]+)\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plugin:
-    """What is known of a plugin: its name, where it lies, and what its variables stand for."""
+    """Name, folders and variables of a plugin."""
 
     name: str
     root: Path
-    places: tuple[Path, ...]
+    skill_folders: tuple[Path, ...]
     """Folders that hold skills, or are one."""
     data: Path
-    """Where it may keep what it makes."""
+    """The plugin's writable data folder."""
     config: Mapping[str, str] = field(default_factory=dict[str, str])
     secrets: frozenset[str] = frozenset()
     """Keys of `config` whose values never enter a text."""
 
     def fill(self, text: str) -> str:
-        """Put values in place of variables, in one pass; what has no value stays as written."""
+        """Substitute variables in one pass (no recursion); unknown ones stay as written."""
         return _VARIABLE.sub(self._value, text)
 
-    def fill_places(self, text: str) -> str:
-        """The same for the two folders only: a value from settings never widens a rule."""
+    def fill_folders(self, text: str) -> str:
+        """Substitute the two folders only: a setting's value must never widen a permission rule."""
         values = {_ROOT: str(self.root), _DATA: str(self.data)}
         return _VARIABLE.sub(lambda match: values.get(match[1], match[0]), text)
 
@@ -66,8 +66,8 @@ class Plugin:
             return str(self.root if key == _ROOT else self.data)
         return match[0] if key in self.secrets else self.config.get(key, match[0])
 
-    def problems_of(self, text: str, where: str) -> list[Problem]:
-        """Values that a text asks for and does not get."""
+    def missing_variables(self, text: str, where: str) -> list[Problem]:
+        """Report variables that a text uses and that have no value."""
         variables = dict.fromkeys(match[1] for match in _VARIABLE.finditer(text))
         keys = [v.removeprefix(_CONFIG) for v in variables if v.startswith(_CONFIG)]
         return [
@@ -83,7 +83,7 @@ class Plugin:
 
 
 def has_skill_md(folder: Path) -> bool:
-    """Say whether a folder is itself a skill."""
+    """Return whether a folder is itself a skill."""
     try:
         return any(name.lower() == SKILL_MD.lower() for name in os.listdir(folder))  # noqa: PTH208, names are enough
     except OSError:
@@ -91,14 +91,14 @@ def has_skill_md(folder: Path) -> bool:
 
 
 class _SingleSkillSource(FolderSource):
-    """A folder that is itself a skill; one that is a plugin's root may be called anything."""
+    """A folder that is itself a skill; if it is the plugin's root, its name may differ."""
 
     def __init__(self, root: Path, limits: ScanLimits, name: str) -> None:
         super().__init__(root, Origin.PLUGIN, limits)
         self._own_name = name
 
     async def scan(self) -> Scan:
-        """Read the one skill."""
+        """Parse the one skill."""
         reading = await anyio.to_thread.run_sync(read_skill, self.root, self.provenance)
         problems = list(reading.problems)
         skill = reading.skill
@@ -106,12 +106,12 @@ class _SingleSkillSource(FolderSource):
             problems = [problem for problem in problems if problem.code != "name_mismatch"]
             skill = replace(skill, name=skill.name if skill.manifest.name else self._own_name)
         whole = self.root.name
-        told = [replace(p, where="" if p.where == whole else p.where) for p in problems]
-        return Scan(skills=(skill,) if skill else (), problems=tuple(told))
+        located = [replace(p, where="" if p.where == whole else p.where) for p in problems]
+        return Scan(skills=(skill,) if skill else (), problems=tuple(located))
 
 
 class PluginSource:
-    """All skills of one plugin. What it brings is never trusted by itself."""
+    """Skills of one plugin. They are never trusted by default."""
 
     def __init__(self, plugin: Plugin, limits: ScanLimits = DEFAULT_LIMITS) -> None:
         self.plugin = plugin
@@ -121,7 +121,7 @@ class PluginSource:
             needs_trust=True,
             may_run_shell=True,
         )
-        self._parts = tuple((place, self._part(place, limits)) for place in plugin.places)
+        self._parts = tuple((place, self._part(place, limits)) for place in plugin.skill_folders)
 
     def _part(self, place: Path, limits: ScanLimits) -> SkillSource:
         if has_skill_md(place):
@@ -132,16 +132,16 @@ class PluginSource:
 
     @property
     def id(self) -> str:
-        """The plugin's name and where it lies."""
+        """The plugin's name and root."""
         return self.provenance.source_id
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """The folders its skills lie in."""
+        """The folders of its skills."""
         return tuple(dict.fromkeys(root for _, part in self._parts for root in part.roots))
 
     async def scan(self) -> Scan:
-        """Read every folder; one that cannot be read is a problem beside the others."""
+        """Scan every folder; an unreadable one is a problem and does not hide the others."""
         skills, problems, seen = list[Skill](), list[Problem](), set[Path]()
         for place, part in self._parts:
             try:
@@ -155,16 +155,16 @@ class PluginSource:
                 real = (skill.root or place).resolve()
                 if real not in seen:
                     seen.add(real)
-                    skills.append(self._own(skill))
-                    problems += await self._unfilled(part, skill)
+                    skills.append(self._as_plugin_skill(skill))
+                    problems += await self._unset_variables(part, skill)
         return Scan(skills=tuple(skills), problems=tuple(problems))
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
-        """Read the body and fill in the plugin's variables.
+        """Load the body and substitute the plugin's variables.
 
-        A body that names the plugin's data folder finds it there.
+        The plugin's data folder is created if the body refers to it.
         """
-        for part, original in self._originals(skill):
+        for part, original in self._inner_skills(skill):
             with contextlib.suppress(SkillNotFoundError):
                 body = (await part.content(original, arguments)).body
                 if f"${{{_DATA}}}" in body:
@@ -173,19 +173,19 @@ class PluginSource:
         raise SkillNotFoundError(skill.name)
 
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
-        """Read a file beside SKILL.md, as it is: variables are for texts, not for files."""
-        for part, original in self._originals(skill):
+        """Load a file beside SKILL.md unchanged: variables are substituted in bodies only."""
+        for part, original in self._inner_skills(skill):
             with contextlib.suppress(SkillNotFoundError):
                 return replace(await part.resource(original, path), skill=skill)
         raise SkillNotFoundError(skill.name)
 
     async def close(self) -> None:
-        """Let go of what the folders hold."""
+        """Close the folder sources."""
         for _, part in self._parts:
             await part.close()
 
-    def _own(self, skill: Skill) -> Skill:
-        fill = self.plugin.fill_places
+    def _as_plugin_skill(self, skill: Skill) -> Skill:
+        fill = self.plugin.fill_folders
         tools = [
             tool if tool.argument is None else ToolPattern(tool.tool, fill(tool.argument))
             for tool in skill.tools
@@ -193,8 +193,8 @@ class PluginSource:
         hooks = [replace(hook, command=tuple(map(fill, hook.command))) for hook in skill.hooks]
         return replace(skill, provenance=self.provenance, tools=tuple(tools), hooks=tuple(hooks))
 
-    def _originals(self, skill: Skill) -> list[tuple[SkillSource, Skill]]:
-        """The skill as each folder would have listed it; only one of them did."""
+    def _inner_skills(self, skill: Skill) -> list[tuple[SkillSource, Skill]]:
+        """Rebuild the skill as each inner source would have listed it; only one of them did."""
         if skill.provenance.source_id != self.id:
             return []
         return [
@@ -202,22 +202,22 @@ class PluginSource:
             for _, part in self._parts
         ]
 
-    async def _unfilled(self, part: SkillSource, skill: Skill) -> list[Problem]:
+    async def _unset_variables(self, part: SkillSource, skill: Skill) -> list[Problem]:
         try:
             body = (await part.content(skill)).body
-        except SourceError:  # it broke since; the next scan says so
+        except SourceError:  # deleted or broken since; the next scan reports it
             return []
         where = self._where(skill.root or self.plugin.root, SKILL_MD)
-        return self.plugin.problems_of(body, where)
+        return self.plugin.missing_variables(body, where)
 
     def _where(self, place: Path, where: str = "") -> str:
-        """Places are told from the plugin's folder on, which says whose they are."""
+        """Format a location relative to the plugin's folder, which names the plugin."""
         parts = (self.plugin.root.name, *place.relative_to(self.plugin.root).parts, where)
         return where if where.startswith("/") else "/".join(filter(None, parts))
 
 
 def _namespace(place: Path, skill: Skill) -> str:
-    """The folders between the skills folder and the skill."""
+    """Join the folders between the skills folder and the skill."""
     if skill.root is None or not skill.root.is_relative_to(place):
         return ""
     between = skill.root.relative_to(place).parts[:-1]
@@ -227,5 +227,5 @@ def _namespace(place: Path, skill: Skill) -> str:
 def _make_folder(path: Path) -> None:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:  # the text is of use all the same
-        log.warning("The plugin's data folder %s cannot be made: %s", path, error)
+    except OSError as error:  # the body is useful without it
+        log.warning("cannot create the plugin's data folder %s: %s", path, error)

@@ -1,1 +1,1 @@
-"""Package remote."""
+"""Skills from the network: HTTP client, object storage, skill indexes, pinned downloads."""

@@ -1,7 +1,7 @@
-"""What a host's index of skills says: entries that can be used, and what is wrong with the rest.
+"""Parse a host's skill index (Agent Skills discovery 0.2.0, `.well-known`).
 
-The shape is that of Agent Skills discovery 0.2.0. An entry may list further files of its skill,
-each with a digest; their addresses are relative to that of SKILL.md. Pure.
+An entry may list further files of its skill, each with a digest; their URLs are relative to that of
+SKILL.md.
 """
 
 import re
@@ -28,21 +28,21 @@ _UNSAFE_IN_PATH = frozenset("\\?#[]%:")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteFile:
-    """A file to be had: where it is, and what it must be."""
+    """A file to download, with the digest it must have."""
 
     url: str
     name: str = ""
     sha256: str = ""
-    """What it must hash to; empty where nobody says so."""
+    """Expected SHA-256; empty if none was announced."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Further files by their path beside it, and their hashes."""
+    """Further files by relative path, with their SHA-256."""
     is_listed: bool = False
-    """Whether an index named it, and not the operator."""
+    """Whether an index named it, rather than the operator."""
     may_be_private: bool = True
-    """Whether it may lie on a private network that the operator opened."""
+    """Whether it may be on a private network that the operator allows."""
 
-    def beside(self, path: str, sha256: str) -> "RemoteFile":
-        """One of the further files."""
+    def sibling(self, path: str, sha256: str) -> "RemoteFile":
+        """Return one of the further files."""
         return RemoteFile(
             url=urljoin(self.url, quote(path)),
             sha256=sha256,
@@ -53,9 +53,9 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillIndex:
-    """The files to be had, and what is wrong with the list of them."""
+    """Files that an index lists, and problems with its entries."""
 
-    wanted: tuple[RemoteFile, ...] = ()
+    entries: tuple[RemoteFile, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
@@ -78,7 +78,7 @@ class _Index(BaseModel):
 
 
 def index_url(place: str) -> str:
-    """Where the index of a host stands.
+    """Build the URL of a host's index.
 
     >>> index_url("https://example.org/")
     'https://example.org/.well-known/agent-skills/index.json'
@@ -87,10 +87,10 @@ def index_url(place: str) -> str:
 
 
 def parse_index(data: bytes, url: str, *, may_be_private: bool) -> SkillIndex:
-    """Read an index that was found at `url`.
+    """Parse an index that was fetched from `url`.
 
     Raises:
-        SourceError: `remote_unusable`, if it is none, or of a kind that is not known.
+        SourceError: `remote_unusable`, if it is invalid or of an unknown schema.
     """
     try:
         index = _Index.model_validate_json(data)
@@ -98,11 +98,11 @@ def parse_index(data: bytes, url: str, *, may_be_private: bool) -> SkillIndex:
         raise _unusable_index(url, _format_validation_error(error)) from None
     if index.schema_id not in {"", SCHEMA}:
         raise _unusable_index(url, f"its $schema is not {SCHEMA}")
-    wanted, problems = list[RemoteFile](), list[Problem]()
+    entries, problems = list[RemoteFile](), list[Problem]()
     for entry in index.skills[:MAX_ENTRIES]:
         read = _read_entry(entry, url, may_be_private=may_be_private)
         if isinstance(read, RemoteFile):
-            wanted.append(read)
+            entries.append(read)
         else:
             problems.append(read)
     if len(index.skills) > MAX_ENTRIES:
@@ -111,7 +111,7 @@ def parse_index(data: bytes, url: str, *, may_be_private: bool) -> SkillIndex:
             code="remote_limit", where=display_url(url), severity="warning", details=details
         )
         problems.append(cut)
-    return SkillIndex(wanted=tuple(wanted), problems=tuple(problems))
+    return SkillIndex(entries=tuple(entries), problems=tuple(problems))
 
 
 def _read_entry(written: JsonValue, url: str, *, may_be_private: bool) -> RemoteFile | Problem:
@@ -121,16 +121,18 @@ def _read_entry(written: JsonValue, url: str, *, may_be_private: bool) -> Remote
     except ValidationError as error:
         return _entry_problem(url, name, _format_validation_error(error))
     if entry.type != _SKILL_TYPE:
-        return _entry_problem(url, name, f"type: only {_SKILL_TYPE} can be used, archives cannot")
+        return _entry_problem(url, name, f"type: only {_SKILL_TYPE} is supported, archives are not")
     files = {file.path: file.digest.removeprefix("sha256:") for file in entry.files}
-    odd = [path for path in files if not is_plain_path(path)]
-    if odd:
-        return _entry_problem(url, name, f"files: '{display_url(odd[0])}' is no plain path")
+    unsafe = [path for path in files if not is_plain_path(path)]
+    if unsafe:
+        return _entry_problem(
+            url, name, f"files: '{display_url(unsafe[0])}' is not a plain relative path"
+        )
     files.pop("SKILL.md", None)
     try:
         address = urljoin(url, entry.url)
     except ValueError:
-        return _entry_problem(url, name, "url: it cannot be taken apart")
+        return _entry_problem(url, name, "url: it is not a valid URL")
     return RemoteFile(
         url=address,
         name=entry.name,
@@ -142,7 +144,7 @@ def _read_entry(written: JsonValue, url: str, *, may_be_private: bool) -> Remote
 
 
 def is_plain_path(path: str) -> bool:
-    """Relative, in ASCII, and without anything that an address could be steered by."""
+    """Return whether a path is relative ASCII without traversal or URL syntax."""
     parts = path.split("/")
     return (
         bool(_PLAIN_PATH.fullmatch(path))
@@ -157,10 +159,10 @@ def _entry_problem(url: str, name: str, detail: str) -> Problem:
 
 
 def _format_validation_error(error: ValidationError) -> str:
-    """Every broken rule of a document, without the values that broke it."""
+    """Format validation errors without the offending values."""
     rules = error.errors(include_url=False, include_context=False, include_input=False)
-    told = [f"{'.'.join(map(str, rule['loc']))}: {rule['msg']}".lstrip(": ") for rule in rules]
-    return "; ".join(told[:3])
+    messages = [f"{'.'.join(map(str, rule['loc']))}: {rule['msg']}".lstrip(": ") for rule in rules]
+    return "; ".join(messages[:3])
 
 
 def _unusable_index(url: str, detail: str) -> SourceError:

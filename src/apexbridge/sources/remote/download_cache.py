@@ -1,6 +1,8 @@
-"""What each address gave when it was first asked: hashes and bytes, on disk.
+"""Download cache with content pinning: trust on first use (TOFU), by SHA-256.
 
-Bytes are kept by their hash, and hashed again when they are read: nobody can change them unseen.
+A URL is pinned to the bytes it served first; other bytes are kept aside until a person accepts
+them. Bytes are stored by their hash and verified when read, so that tampering on disk is detected.
+If a server is down, the pinned bytes are used.
 """
 
 import hashlib
@@ -35,13 +37,13 @@ _SHA256 = r"^[0-9a-f]{64}$"
 
 
 def sha256_hex(data: bytes) -> str:
-    """The hash that bytes are remembered by."""
+    """Compute the hex SHA-256 that bytes are stored by."""
     return hashlib.sha256(data).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinChange:
-    """An address gives other bytes than it did first."""
+    """Digests of a URL whose content differs from its pin."""
 
     old: str
     new: str
@@ -55,7 +57,7 @@ class _Pin(BaseModel):
 
 
 class _PinFile(BaseModel):
-    """The file: a pin for each address, and for lists that may change what they said last."""
+    """The JSON file: a pin per URL, and for indexes, which may change, the last response."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -63,76 +65,76 @@ class _PinFile(BaseModel):
     latest: dict[str, _Pin] = Field(default_factory=dict[str, _Pin])
 
     def uses(self, sha256: str) -> bool:
-        """Say whether any address needs the bytes with this hash."""
+        """Return whether any URL needs the bytes with this hash."""
         known = (*self.pins.values(), *self.latest.values())
         return any(sha256 in {pin.sha256, pin.offered} for pin in known)
 
 
 class PinStore:
-    """The memory of all remote addresses, in one folder. Threads and processes may share it."""
+    """Pins of all remote URLs, in one folder. Safe for concurrent threads and processes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
 
-    def take(self, url: str, data: bytes) -> PinChange | None:
-        """Remember what an address gives; other bytes than at first are a change, and kept aside.
+    def pin_first(self, url: str, data: bytes) -> PinChange | None:
+        """Pin a URL's first content; if it differs later, store it aside and return the change.
 
         Raises:
-            SourceError: If the memory cannot be read.
-            StorageError: If it cannot be written.
+            SourceError: If the pins cannot be read.
+            StorageError: If they cannot be written.
         """
         found, key = sha256_hex(data), url_key(url)
-        if self.pinned(url) == found and self.bytes_of(found) is not None:
-            return None  # a folder that cannot be written serves what it has
-        with self._changing() as book:
-            pin = book.pins.setdefault(key, _Pin(sha256=found))
+        if self.pinned(url) == found and self.load_blob(found) is not None:
+            return None  # a read-only folder still serves what it has
+        with self._transaction() as pin_file:
+            pin = pin_file.pins.setdefault(key, _Pin(sha256=found))
             if pin.sha256 != found:
-                book.pins[key] = _Pin(sha256=pin.sha256, offered=found)
-            self._keep(data)
+                pin_file.pins[key] = _Pin(sha256=pin.sha256, offered=found)
+            self._store_blob(data)
             return None if pin.sha256 == found else PinChange(old=pin.sha256, new=found)
 
-    def keep_latest(self, url: str, data: bytes) -> None:
-        """Remember what a list says now; it may say something else each time."""
-        with self._changing() as book:
-            book.latest[url_key(url)] = _Pin(sha256=sha256_hex(data))
-            self._keep(data)
+    def store_latest(self, url: str, data: bytes) -> None:
+        """Store the last response of an index, which may change at any time."""
+        with self._transaction() as pin_file:
+            pin_file.latest[url_key(url)] = _Pin(sha256=sha256_hex(data))
+            self._store_blob(data)
 
     def pinned(self, url: str) -> str:
-        """The hash an address is held to; empty if it never gave anything."""
+        """Return the pinned hash of a URL; empty if there is none."""
         pin = self._read().pins.get(url_key(url))
         return pin.sha256 if pin else ""
 
     def last_good(self, url: str) -> bytes | None:
-        """The bytes an address is held to, if they are still there and whole."""
-        return self.bytes_of(self.pinned(url))
+        """Return the pinned bytes, if they are present and intact."""
+        return self.load_blob(self.pinned(url))
 
     def offered(self, url: str) -> bytes | None:
-        """The other bytes an address gave since, to be looked at before they are accepted."""
+        """Return the changed bytes, for review before they are accepted."""
         pin = self._read().pins.get(url_key(url))
-        return self.bytes_of(pin.offered) if pin else None
+        return self.load_blob(pin.offered) if pin else None
 
     def latest(self, url: str) -> bytes | None:
-        """What a list said last."""
+        """Return the last response of an index."""
         pin = self._read().latest.get(url_key(url))
-        return self.bytes_of(pin.sha256) if pin else None
+        return self.load_blob(pin.sha256) if pin else None
 
     def accept_change(self, url: str) -> bool:
-        """Hold an address to the other bytes it gave last; False if it gave none.
+        """Pin a URL to its changed bytes; False if there are none.
 
         Raises:
-            SourceError: If the memory cannot be read.
-            StorageError: If it cannot be written.
+            SourceError: If the pins cannot be read.
+            StorageError: If they cannot be written.
         """
-        with self._changing() as book:
-            pin = book.pins.get(url_key(url))
+        with self._transaction() as pin_file:
+            pin = pin_file.pins.get(url_key(url))
             if pin is None or not pin.offered:
                 return False
-            book.pins[url_key(url)] = _Pin(sha256=pin.offered)
+            pin_file.pins[url_key(url)] = _Pin(sha256=pin.offered)
             return True
 
-    def bytes_of(self, sha256: str) -> bytes | None:
-        """The bytes with this hash, if they are there and whole."""
+    def load_blob(self, sha256: str) -> bytes | None:
+        """Return the bytes with this hash, if they are present and intact."""
         if not sha256:
             return None
         try:
@@ -150,124 +152,124 @@ class PinStore:
         except OSError as error:
             raise SourceError(error.strerror or "", code="pins_unreadable", path=path) from None
         except ValidationError:
-            raise SourceError("it is damaged", code="pins_unreadable", path=path) from None
+            raise SourceError("it is corrupt", code="pins_unreadable", path=path) from None
 
     @contextmanager
-    def _changing(self) -> Generator[_PinFile]:
-        """Read, let change, and write if something did; one at a time."""
-        with self._lock, self._alone():
-            book = self._read()
-            before = book.model_copy(deep=True)
-            yield book
-            if book == before:
+    def _transaction(self) -> Generator[_PinFile]:
+        """Read-modify-write transaction under a lock; nothing is written without a change."""
+        with self._lock, self._exclusive():
+            pin_file = self._read()
+            before = pin_file.model_copy(deep=True)
+            yield pin_file
+            if pin_file == before:
                 return
-            written = book.model_dump_json(indent=1, exclude_defaults=True).encode()
+            written = pin_file.model_dump_json(indent=1, exclude_defaults=True).encode()
             replace_bytes(self._folder / _FILE, written)
             for pin in (*before.pins.values(), *before.latest.values()):
                 for sha256 in filter(None, (pin.sha256, pin.offered)):
-                    if not book.uses(sha256):
-                        self._drop(sha256)
+                    if not pin_file.uses(sha256):
+                        self._delete_blob(sha256)
 
     @contextmanager
-    def _alone(self) -> Generator[None]:
+    def _exclusive(self) -> Generator[None]:
         with storage_errors(self._folder):
             (self._folder / _BLOBS).mkdir(parents=True, exist_ok=True)
         with file_lock(self._folder / ".lock"):
             yield
 
-    def _keep(self, data: bytes) -> None:
+    def _store_blob(self, data: bytes) -> None:
         path = self._folder / _BLOBS / sha256_hex(data)
-        if self.bytes_of(path.name) is not None:
+        if self.load_blob(path.name) is not None:
             return
-        self._drop(path.name)  # damaged
+        self._delete_blob(path.name)  # corrupt
         create_bytes(path, data, mode=0o600)
 
-    def _drop(self, sha256: str) -> None:
+    def _delete_blob(self, sha256: str) -> None:
         with suppress(OSError):
             (self._folder / _BLOBS / sha256).unlink(missing_ok=True)
 
 
 _TAMPER_CODES = frozenset({"remote_changed", "remote_digest"})
-"""Faults that mean more than that an address is down."""
+"""Errors that suggest tampering rather than an outage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Download:
-    """Bytes that may be used, if there are any, and what is to be said of them."""
+    """Bytes that may be used, if any, and problems with them."""
 
     data: bytes | None = field(default=None, repr=False)
     problems: tuple[Problem, ...] = ()
 
 
 class DownloadCache:
-    """Files from the network, under these limits, held to what they were at first."""
+    """Downloads within limits, verified against digests and pins."""
 
     def __init__(
-        self, limits: FetchLimits, pins: PinStore, web: Transport = DEFAULT_TRANSPORT
+        self, limits: FetchLimits, pins: PinStore, transport: Transport = DEFAULT_TRANSPORT
     ) -> None:
         self.limits = limits
         self.pins = pins
-        self._web = web
+        self._transport = transport
 
-    async def file(self, wanted: RemoteFile) -> Download:
-        """Get a file. No byte is given that does not fit its digest or its pin.
+    async def fetch_file(self, file: RemoteFile) -> Download:
+        """Download a file. Bytes that do not match their digest or pin are never returned.
 
         Raises:
-            SourceError: If what was remembered cannot be read.
-            StorageError: If it cannot be written.
+            SourceError: If the pins cannot be read.
+            StorageError: If they cannot be written.
         """
         try:
-            data = await self._obtain(wanted)
-            change = await anyio.to_thread.run_sync(self.pins.take, wanted.url, data)
+            data = await self._download(file)
+            change = await anyio.to_thread.run_sync(self.pins.pin_first, file.url, data)
         except SourceError as error:
-            return await self.last_good(wanted, _problem(wanted.url, error))
+            return await self.last_good(file, _problem(file.url, error))
         if change is None:
             return Download(data=data)
-        details = {"url": display_url(wanted.url), "old": change.old, "new": change.new}
-        changed = Problem(code="remote_changed", where=display_url(wanted.url), details=details)
-        return await self.last_good(wanted, changed)
+        details = {"url": display_url(file.url), "old": change.old, "new": change.new}
+        changed = Problem(code="remote_changed", where=display_url(file.url), details=details)
+        return await self.last_good(file, changed)
 
-    async def last_good(self, wanted: RemoteFile, fault: Problem) -> Download:
-        """The bytes of an earlier time, with what is wrong now."""
-        data = await anyio.to_thread.run_sync(self.pins.last_good, wanted.url)
+    async def last_good(self, file: RemoteFile, fault: Problem) -> Download:
+        """Fall back to the pinned bytes, with the current problem."""
+        data = await anyio.to_thread.run_sync(self.pins.last_good, file.url)
         if data is None or fault.code in _TAMPER_CODES:
             return Download(data=data, problems=(fault,))
-        return Download(data=data, problems=(_stale_problem(wanted.url, fault.message),))
+        return Download(data=data, problems=(_stale_problem(file.url, fault.message),))
 
-    async def listing(self, url: str) -> SkillIndex:
-        """Get an index; where that fails, what it said last.
+    async def fetch_index(self, url: str) -> SkillIndex:
+        """Download an index; on failure fall back to its last response.
 
         Raises:
-            SourceError: If it never said anything.
-            StorageError: If it cannot be remembered.
+            SourceError: If there is none.
+            StorageError: If the response cannot be stored.
         """
         try:
-            found = await retrieve(url, self.limits, expected="json", web=self._web)
+            found = await retrieve(url, self.limits, expected="json", transport=self._transport)
             listing = _parse_fetched_index(found)
         except SourceError as error:
-            said = await anyio.to_thread.run_sync(self.pins.latest, url)
-            if said is None:
+            stored = await anyio.to_thread.run_sync(self.pins.latest, url)
+            if stored is None:
                 raise
-            # Where it was found is forgotten: from an old list nothing private is asked.
-            old = parse_index(said, url, may_be_private=False)
+            # Its redirect target is not stored: a stale index must not lead to private networks.
+            old = parse_index(stored, url, may_be_private=False)
             problems = (_stale_problem(url, error.message), *old.problems)
-            return SkillIndex(wanted=old.wanted, problems=problems)
-        await anyio.to_thread.run_sync(self.pins.keep_latest, url, found.data)
+            return SkillIndex(entries=old.entries, problems=problems)
+        await anyio.to_thread.run_sync(self.pins.store_latest, url, found.data)
         return listing
 
-    async def _obtain(self, wanted: RemoteFile) -> bytes:
-        if wanted.sha256:
-            held = await anyio.to_thread.run_sync(self.pins.bytes_of, wanted.sha256)
-            if held is not None:
-                return held
-        if is_object(wanted.url) and not wanted.is_listed:
-            return await read_object(wanted.url, self.limits)
-        limits = self.limits.after(is_private=wanted.may_be_private)
-        data = await fetch(wanted.url, limits, web=self._web)
-        if wanted.sha256 in {"", sha256_hex(data)}:
+    async def _download(self, file: RemoteFile) -> bytes:
+        if file.sha256:
+            stored = await anyio.to_thread.run_sync(self.pins.load_blob, file.sha256)
+            if stored is not None:
+                return stored
+        if is_object(file.url) and not file.is_listed:
+            return await read_object(file.url, self.limits)
+        limits = self.limits.after(is_private=file.may_be_private)
+        data = await fetch(file.url, limits, transport=self._transport)
+        if file.sha256 in {"", sha256_hex(data)}:
             return data
-        details = {"expected": wanted.sha256, "found": sha256_hex(data)}
-        raise SourceError(code="remote_digest", url=display_url(wanted.url), **details)
+        details = {"expected": file.sha256, "found": sha256_hex(data)}
+        raise SourceError(code="remote_digest", url=display_url(file.url), **details)
 
 
 def _parse_fetched_index(found: Fetched) -> SkillIndex:

@@ -1,8 +1,8 @@
-"""A file from the web: from the address that was judged, whole, and never more than was asked.
+"""HTTP client with SSRF protection: downloads within time and size limits.
 
-Every step of the way is judged like the first one: its name is resolved once, all its numbers must
-be allowed, and the connection goes to one of exactly these. What stands on the public network
-cannot send us on into a private one, whatever the operator opened.
+Every redirect is checked like the first URL: the host is resolved once, all addresses must be
+allowed, and the connection is pinned to them (no DNS rebinding). A public server cannot redirect
+into a private network, whatever the operator allows.
 """
 
 import errno
@@ -32,7 +32,7 @@ from apexbridge.ssrf import (
 )
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Host and port in, the numbers it stands for out."""
+"""Resolve host and port to IP addresses."""
 ExpectedType = Literal["text", "json", "zip"]
 
 _MAX_REDIRECTS = 5
@@ -53,23 +53,23 @@ _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "apexbridge"}
 
 
 _AddrInfo = tuple[int, int, int, str, tuple[object, ...]]
-"""What a socket is made for: family, kind, protocol, a name, and the number with its port."""
+"""Result of getaddrinfo: family, type, protocol, canonical name, socket address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """How long and how much, and which private networks are open. Empty opens none."""
+    """Time, size and allowed private networks of a request. Empty allows none."""
 
     seconds: float = 15
-    """For all of it: names, redirects and the body."""
+    """Deadline of DNS, redirects and body together."""
     max_bytes: int = 1024 * 1024
     allow_networks: tuple[IPNetwork, ...] = ()
 
     @classmethod
-    def of(
+    def from_cidr(
         cls, *, seconds: float, max_bytes: int, allow_networks: Iterable[str] = ()
     ) -> "FetchLimits":
-        """Read the networks as they are written: `10.0.0.0/8`.
+        """Parse networks in CIDR notation: `10.0.0.0/8`.
 
         Raises:
             ValueError: If one is no network.
@@ -78,23 +78,23 @@ class FetchLimits:
         return cls(seconds=seconds, max_bytes=max_bytes, allow_networks=networks)
 
     def after(self, *, is_private: bool) -> "FetchLimits":
-        """What still holds after a step: from the public network no private one is reached."""
+        """Drop private networks after a public hop: no redirect leads from public to private."""
         return self if is_private else replace(self, allow_networks=())
 
 
 async def system_resolve(host: str, port: int) -> Sequence[str]:
-    """Ask the system."""
+    """Resolve with the system's resolver."""
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(entry[4][0] for entry in found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transport:
-    """How the network is reached: who resolves names, and whose certificates count."""
+    """Resolver and TLS context of the client."""
 
     resolve: Resolver = system_resolve
     tls: ssl.SSLContext | None = None
-    """The system's authorities, unless others are given."""
+    """CA certificates; by default the system's."""
 
 
 DEFAULT_TRANSPORT = Transport()
@@ -102,12 +102,12 @@ DEFAULT_TRANSPORT = Transport()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """A file, and where it was found in the end."""
+    """Downloaded bytes and the final URL after redirects."""
 
     data: bytes = field(repr=False)
     url: str
     is_private: bool
-    """Whether every step of the way was on a network that the operator opened."""
+    """Whether every hop was on an allowed private network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,15 +120,15 @@ async def fetch(
     limits: FetchLimits,
     *,
     expected: ExpectedType = "text",
-    web: Transport = DEFAULT_TRANSPORT,
+    transport: Transport = DEFAULT_TRANSPORT,
 ) -> bytes:
-    """Fetch a file.
+    """Download a file.
 
     Raises:
-        SourceError: `remote_refused` for an address that may not be asked, `remote_unreachable`
-            where there is no answer in time, `remote_unusable` for an answer that is no such file.
+        SourceError: `remote_refused` for a URL that may not be requested, `remote_unreachable` on
+            timeouts and connection errors, `remote_unusable` for an unexpected response.
     """
-    return (await retrieve(url, limits, expected=expected, web=web)).data
+    return (await retrieve(url, limits, expected=expected, transport=transport)).data
 
 
 async def retrieve(
@@ -136,108 +136,112 @@ async def retrieve(
     limits: FetchLimits,
     *,
     expected: ExpectedType = "text",
-    web: Transport = DEFAULT_TRANSPORT,
+    transport: Transport = DEFAULT_TRANSPORT,
 ) -> Fetched:
-    """Fetch a file, and say where it was found; raises what `fetch` raises."""
+    """Download a file with its final URL; raises what `fetch` raises."""
     try:
         with anyio.fail_after(limits.seconds):
-            return await _follow(url, limits, expected, web)
+            return await _follow(url, limits, expected, transport)
     except TimeoutError:
-        raise _unreachable(url, f"no answer within {limits.seconds:g} s") from None
+        raise _unreachable(url, f"no response within {limits.seconds:g} s") from None
 
 
-async def _follow(url: str, limits: FetchLimits, expected: ExpectedType, web: Transport) -> Fetched:
-    place, seen = check_url(url), set[str]()
+async def _follow(
+    url: str, limits: FetchLimits, expected: ExpectedType, transport: Transport
+) -> Fetched:
+    target, seen = check_url(url), set[str]()
     for _ in range(_MAX_REDIRECTS + 1):
-        numbers, is_private = await _resolve_and_check(place, limits, web)
-        answer = await _request(place, numbers, limits, expected, web)
+        addresses, is_private = await _resolve_and_check(target, limits, transport)
+        answer = await _request(target, addresses, limits, expected, transport)
         if isinstance(answer, bytes):
-            return Fetched(data=answer, url=place.url, is_private=is_private)
-        seen.add(place.url)
-        following = _redirect_target(place, answer.to)
-        if place.scheme == "https" and following.scheme == "http":
-            raise url_refused(following.url, f"{display_url(place.url)} leads from https to http")
-        if following.url in seen:
-            raise _unusable(url, "its redirects go round in a circle")
-        place, limits = following, limits.after(is_private=is_private)
+            return Fetched(data=answer, url=target.url, is_private=is_private)
+        seen.add(target.url)
+        next_target = _redirect_target(target, answer.to)
+        if target.scheme == "https" and next_target.scheme == "http":
+            raise url_refused(
+                next_target.url, f"{display_url(target.url)} redirects from https to http"
+            )
+        if next_target.url in seen:
+            raise _unusable(url, "redirect loop")
+        target, limits = next_target, limits.after(is_private=is_private)
     raise _unusable(url, f"it has more than {_MAX_REDIRECTS} redirects")
 
 
-def _redirect_target(place: CheckedUrl, written: str) -> CheckedUrl:
+def _redirect_target(target: CheckedUrl, written: str) -> CheckedUrl:
     try:
-        return check_url(urljoin(place.url, written))
+        return check_url(urljoin(target.url, written))
     except ValueError:
         raise url_refused(
-            written, f"{display_url(place.url)} leads to it, and it makes no sense"
+            written, f"{display_url(target.url)} redirects to it, and it is not a valid URL"
         ) from None
 
 
 async def _resolve_and_check(
-    place: CheckedUrl, limits: FetchLimits, web: Transport
+    target: CheckedUrl, limits: FetchLimits, transport: Transport
 ) -> tuple[tuple[IPAddress, ...], bool]:
-    if place.number is not None:
-        return check_addresses(place, (place.host,), limits.allow_networks)
+    if target.address is not None:
+        return check_addresses(target, (target.host,), limits.allow_networks)
     try:
-        found = await web.resolve(place.host, place.port)
+        found = await transport.resolve(target.host, target.port)
     except (OSError, UnicodeError):
-        raise _unreachable(place.url, "its host is not known") from None
-    return check_addresses(place, found, limits.allow_networks)
+        raise _unreachable(target.url, "its host cannot be resolved") from None
+    return check_addresses(target, found, limits.allow_networks)
 
 
 async def _request(
-    place: CheckedUrl,
-    numbers: tuple[IPAddress, ...],
+    target: CheckedUrl,
+    addresses: tuple[IPAddress, ...],
     limits: FetchLimits,
     expected: ExpectedType,
-    web: Transport,
+    transport: Transport,
 ) -> bytes | _Redirect:
-    async with _session(numbers, web) as session:
+    async with _session(addresses, transport) as session:
         try:
-            async with session.get(place.url, allow_redirects=False) as response:
-                target = response.headers.get("Location")
-                if response.status in _REDIRECTS and target is not None:
-                    return _Redirect(to=target)
-                _check_head(place, response, limits, expected)
-                return await _read_text(place, response, limits)
+            async with session.get(target.url, allow_redirects=False) as response:
+                location = response.headers.get("Location")
+                if response.status in _REDIRECTS and location is not None:
+                    return _Redirect(to=location)
+                _check_head(target, response, limits, expected)
+                return await _read_text(target, response, limits)
         except aiohttp.ClientError as error:
-            raise _unreachable(place.url, _error_reason(error)) from None
+            raise _unreachable(target.url, _error_reason(error)) from None
 
 
 async def post(
-    url: str, body: bytes, limits: FetchLimits, *, web: Transport = DEFAULT_TRANSPORT
+    url: str, body: bytes, limits: FetchLimits, *, transport: Transport = DEFAULT_TRANSPORT
 ) -> tuple[int, bytes]:
-    """Send JSON to an address that is judged like any other; the status and the answer come back.
+    """POST JSON to a checked URL; return the status code and the body.
 
-    Redirects are not followed: what was sent is meant for that address alone.
+    Redirects are not followed: the payload is for that URL alone.
 
     Raises:
         SourceError: `remote_refused`, `remote_unreachable` or `remote_unusable`, as for `fetch`.
     """
-    place = check_url(url)
+    target = check_url(url)
     try:
         with anyio.fail_after(limits.seconds):
-            numbers, _ = await _resolve_and_check(place, limits, web)
+            addresses, _ = await _resolve_and_check(target, limits, transport)
             async with (
-                _session(numbers, web) as session,
+                _session(addresses, transport) as session,
                 session.post(
-                    place.url,
+                    target.url,
                     data=body,
                     headers={"Content-Type": "application/json"},
                     allow_redirects=False,
                 ) as response,
             ):
-                return response.status, await _read_body(place, response, limits)
+                return response.status, await _read_body(target, response, limits)
     except TimeoutError:
-        raise _unreachable(url, f"no answer within {limits.seconds:g} s") from None
+        raise _unreachable(url, f"no response within {limits.seconds:g} s") from None
     except aiohttp.ClientError as error:
         raise _unreachable(url, _error_reason(error)) from None
 
 
-def _session(numbers: tuple[IPAddress, ...], web: Transport) -> aiohttp.ClientSession:
+def _session(addresses: tuple[IPAddress, ...], transport: Transport) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=pinned_connector(numbers, web.tls),
+        connector=pinned_connector(addresses, transport.tls),
         cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None),  # the caller's clock runs
+        timeout=aiohttp.ClientTimeout(total=None),  # the caller sets the deadline
         headers=_HEADERS,
         auto_decompress=False,
         trust_env=False,
@@ -245,19 +249,19 @@ def _session(numbers: tuple[IPAddress, ...], web: Transport) -> aiohttp.ClientSe
 
 
 def pinned_connector(
-    numbers: Iterable[IPAddress], tls: ssl.SSLContext | None = None
+    addresses: Iterable[IPAddress], tls: ssl.SSLContext | None = None
 ) -> aiohttp.TCPConnector:
-    """Connections to these numbers only, whatever host is asked for.
+    """Build a connector that connects to these IP addresses only, whatever the host.
 
-    Names are answered with the numbers, and no socket is made for any other: a host that is itself
-    a number is never resolved.
+    The resolver returns them, and the socket factory rejects all others: a host that is an address
+    literal is never resolved.
     """
-    allowed = tuple(numbers)
+    allowed = tuple(addresses)
 
     def make_socket(found: _AddrInfo) -> socket.socket:
         family, kind, protocol, _, target = found
         if ipaddress.ip_address(str(target[0])) not in allowed:
-            raise PermissionError(errno.EPERM, "not an address that was judged")
+            raise PermissionError(errno.EPERM, "not a checked address")
         return socket.socket(family, kind, protocol)
 
     return aiohttp.TCPConnector(
@@ -270,83 +274,86 @@ def pinned_connector(
 
 
 class _PinnedResolver(AbstractResolver):
-    """Answers with the numbers it was given."""
+    """Resolver that returns the checked addresses."""
 
-    def __init__(self, numbers: Iterable[IPAddress]) -> None:
-        self._numbers = tuple(numbers)
+    def __init__(self, addresses: Iterable[IPAddress]) -> None:
+        self._numbers = tuple(addresses)
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The numbers, whatever is asked."""
+        """Return the checked addresses for any host."""
         return [
             ResolveResult(
                 hostname=host,
-                host=str(number),
+                host=str(address),
                 port=port,
-                family=socket.AF_INET if number.version == 4 else socket.AF_INET6,
+                family=socket.AF_INET if address.version == 4 else socket.AF_INET6,
                 proto=0,
                 flags=socket.AI_NUMERICHOST,
             )
-            for number in self._numbers
+            for address in self._numbers
         ]
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """No-op: nothing is open."""
 
 
 def _check_head(
-    place: CheckedUrl, response: aiohttp.ClientResponse, limits: FetchLimits, expected: ExpectedType
+    target: CheckedUrl,
+    response: aiohttp.ClientResponse,
+    limits: FetchLimits,
+    expected: ExpectedType,
 ) -> None:
     if response.status in _LOGIN:
-        raise _unusable(place.url, f"it asks for a login (status {response.status})")
+        raise _unusable(target.url, f"it requires a login (status {response.status})")
     if response.status != _OK:
-        raise _unreachable(place.url, f"it answered {response.status}")
+        raise _unreachable(target.url, f"status {response.status}")
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
-        raise _unusable(place.url, "it is compressed, which was not asked for")
+        raise _unusable(target.url, "it is compressed, which was not requested")
     written = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if written in {"text/html", "application/xhtml+xml"}:
-        raise _unusable(place.url, "it is a web page, perhaps a login")
+        raise _unusable(target.url, "it is an HTML page, perhaps a login")
     if written not in _GENERIC_TYPES and not _CONTENT_TYPES[expected].fullmatch(written):
-        raise _unusable(place.url, f"it is {display_url(written)}, not {expected}")
+        raise _unusable(target.url, f"it is {display_url(written)}, not {expected}")
     if (response.content_length or 0) > limits.max_bytes:
-        raise _too_large(place, limits)
+        raise _too_large(target, limits)
 
 
 async def _read_text(
-    place: CheckedUrl, response: aiohttp.ClientResponse, limits: FetchLimits
+    target: CheckedUrl, response: aiohttp.ClientResponse, limits: FetchLimits
 ) -> bytes:
-    body = await _read_body(place, response, limits)
+    body = await _read_body(target, response, limits)
     if _HTML_START.match(body[:_SNIFF_BYTES]):
-        raise _unusable(place.url, "it is a web page, perhaps a login")
+        raise _unusable(target.url, "it is an HTML page, perhaps a login")
     return body
 
 
 async def _read_body(
-    place: CheckedUrl, response: aiohttp.ClientResponse, limits: FetchLimits
+    target: CheckedUrl, response: aiohttp.ClientResponse, limits: FetchLimits
 ) -> bytes:
     body = bytearray()
     while piece := await response.content.readany():
         body += piece
         if len(body) > limits.max_bytes:
-            raise _too_large(place, limits)
+            raise _too_large(target, limits)
     return bytes(body)
 
 
 def _error_reason(error: aiohttp.ClientError) -> str:
-    """Why, without aiohttp's words, which may hold what a server sent."""
+    """Describe the error without aiohttp's message, which may hold what a server sent."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "its certificate is not trusted"
     if isinstance(error, aiohttp.ClientSSLError):
-        return "no safe connection can be made"
+        return "the TLS handshake failed"
     if isinstance(error, aiohttp.ClientPayloadError):
-        return "its answer was cut off"
+        return "the response is incomplete"
     if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "it hung up"
+        return "the server closed the connection"
     if isinstance(error, OSError):
-        return os.strerror(error.errno) if error.errno else "no connection can be made"
-    return "it does not speak HTTP"
+        return os.strerror(error.errno) if error.errno else "the connection failed"
+    return "it is not an HTTP server"
 
 
 def _unreachable(url: str, detail: str) -> SourceError:
@@ -357,5 +364,5 @@ def _unusable(url: str, detail: str) -> SourceError:
     return SourceError(detail, code="remote_unusable", url=display_url(url))
 
 
-def _too_large(place: CheckedUrl, limits: FetchLimits) -> SourceError:
-    return _unusable(place.url, f"it has more than {limits.max_bytes} bytes")
+def _too_large(target: CheckedUrl, limits: FetchLimits) -> SourceError:
+    return _unusable(target.url, f"it has more than {limits.max_bytes} bytes")

@@ -1,7 +1,7 @@
-"""A file from a bucket: S3 and Google Cloud Storage, through their own clients.
+"""Download objects from S3 and Google Cloud Storage with their SDKs.
 
-Which endpoint and which credentials are used is found by these clients, as their users expect.
-They are imported by the first call: they are extras, and slow to load.
+The SDKs find endpoint and credentials as their users expect. They are imported at the first call:
+they are extras, and slow to load.
 """
 
 import re
@@ -38,46 +38,46 @@ class _Object:
 
 
 def is_object(url: str) -> bool:
-    """Say whether an address is one in a bucket."""
+    """Return whether a URL is one of object storage."""
     return url.partition("://")[0] in _SCHEMES
 
 
 async def read_object(url: str, limits: FetchLimits) -> bytes:
-    """Read `s3://bucket/key` or `gs://bucket/key`.
+    """Download `s3://bucket/key` or `gs://bucket/key`.
 
     Raises:
-        SourceError: `remote_refused` for an address that makes no sense, `extra_missing` without
-            the client, `remote_unreachable` or `remote_unusable` where the object cannot be had.
+        SourceError: `remote_refused` for an invalid URL, `extra_missing` without the SDK,
+            `remote_unreachable` or `remote_unusable` if the object cannot be downloaded.
     """
-    place = _parse(url)
-    read = _read_s3 if place.scheme == "s3" else _read_gs
-    sink = _BoundedBuffer(url, limits)
+    location = _parse(url)
+    read = _read_s3 if location.scheme == "s3" else _read_gs
+    buffer = _BoundedBuffer(url, limits)
     try:
         with anyio.fail_after(limits.seconds):
-            await anyio.to_thread.run_sync(read, place, sink, abandon_on_cancel=True)
+            await anyio.to_thread.run_sync(read, location, buffer, abandon_on_cancel=True)
     except TimeoutError:
-        raise sink.late() from None
-    return bytes(sink.data)
+        raise buffer.late() from None
+    return bytes(buffer.data)
 
 
 def _parse(url: str) -> _Object:
     if not url.isprintable():
-        raise url_refused(url, "it holds characters that no address has")
+        raise url_refused(url, "it contains characters that are not allowed in a URL")
     try:
         parts = urlsplit(url, allow_fragments=False)
     except ValueError:
-        raise url_refused(url, "it cannot be taken apart") from None
+        raise url_refused(url, "it is not a valid URL") from None
     scheme, _, rest = url.partition("://")
     bucket, _, key = rest.partition("/")
     if scheme not in _SCHEMES or not _BUCKET.fullmatch(bucket) or ".." in bucket or parts.query:
         raise url_refused(url, "it is not s3://bucket/key or gs://bucket/key")
     if not key or len(key.encode()) > _MAX_KEY:
-        raise url_refused(url, "it names no object")
+        raise url_refused(url, "it has no object key")
     return _Object(scheme=scheme, bucket=bucket, key=key, url=url)
 
 
 class _BoundedBuffer:
-    """Takes what arrives, in pieces, until there is too much of it or it is too late."""
+    """Write buffer with a size limit and a deadline."""
 
     def __init__(self, url: str, limits: FetchLimits) -> None:
         self.data = bytearray()
@@ -86,7 +86,7 @@ class _BoundedBuffer:
         self._ends = time.monotonic() + limits.seconds
 
     def write(self, piece: bytes) -> int:
-        """Take a piece."""
+        """Append a chunk."""
         self.data += piece
         if len(self.data) > self.limits.max_bytes:
             raise self.unusable(f"it has more than {self.limits.max_bytes} bytes")
@@ -95,15 +95,15 @@ class _BoundedBuffer:
         return len(piece)
 
     def late(self) -> SourceError:
-        """The error for an object that does not come in time."""
-        return self.unreachable(f"no answer within {self.limits.seconds:g} s")
+        """Build the error for a missed deadline."""
+        return self.unreachable(f"no response within {self.limits.seconds:g} s")
 
     def unreachable(self, detail: str) -> SourceError:
-        """The error for an object that cannot be had now."""
+        """Build the error for an object that is not available now."""
         return SourceError(detail, code="remote_unreachable", url=display_url(self._url))
 
     def unusable(self, detail: str) -> SourceError:
-        """The error for an object that is not what it should be."""
+        """Build the error for unacceptable content."""
         return SourceError(detail, code="remote_unusable", url=display_url(self._url))
 
 
@@ -114,82 +114,82 @@ def _import_client(package: str, *, extra: str) -> ModuleType:
         raise SourceError(code="extra_missing", name=package, extra=extra) from None
 
 
-def _read_s3(place: _Object, sink: _BoundedBuffer) -> None:
+def _read_s3(location: _Object, buffer: _BoundedBuffer) -> None:
     boto3 = _import_client("boto3", extra="s3")
     config = import_module("botocore.config").Config(
-        connect_timeout=sink.limits.seconds,
-        read_timeout=sink.limits.seconds,
+        connect_timeout=buffer.limits.seconds,
+        read_timeout=buffer.limits.seconds,
         retries={"total_max_attempts": 2},
     )
     faults = import_module("botocore.exceptions")
-    with _map_s3_errors(faults, sink):
+    with _map_s3_errors(faults, buffer):
         client = boto3.session.Session().client("s3", config=config)
         try:
-            answer = client.get_object(Bucket=place.bucket, Key=place.key)
+            answer = client.get_object(Bucket=location.bucket, Key=location.key)
             with answer["Body"] as body:
-                _check_encoding(str(answer.get("ContentEncoding", "")), sink)
+                _check_encoding(str(answer.get("ContentEncoding", "")), buffer)
                 while piece := body.read(_CHUNK_BYTES):
-                    sink.write(piece)
+                    buffer.write(piece)
         finally:
             client.close()
 
 
 @contextmanager
-def _map_s3_errors(faults: ModuleType, sink: _BoundedBuffer) -> Generator[None]:
+def _map_s3_errors(faults: ModuleType, buffer: _BoundedBuffer) -> Generator[None]:
     try:
         yield
     except faults.ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
-        raise _status_error(code, sink) from None
+        raise _status_error(code, buffer) from None
     except (faults.NoCredentialsError, faults.PartialCredentialsError):
-        raise sink.unusable("no credentials for it were found") from None
+        raise buffer.unusable("no credentials found") from None
     except (faults.BotoCoreError, faults.HTTPClientError) as error:
-        raise sink.unreachable(_error_name(error)) from None
+        raise buffer.unreachable(_error_name(error)) from None
 
 
-def _read_gs(place: _Object, sink: _BoundedBuffer) -> None:
+def _read_gs(location: _Object, buffer: _BoundedBuffer) -> None:
     storage = _import_client("google.cloud.storage", extra="gs")
-    with _map_gcs_errors(sink):
+    with _map_gcs_errors(buffer):
         client = storage.Client(project=None)
-        # For its own traces it asks for the bucket too, in a thread that no limit of ours ends.
+        # Its tracing would request bucket metadata too, in a thread without a timeout.
         client._bucket_metadata_cache = None
         try:
-            blob = client.bucket(place.bucket).blob(place.key)
+            blob = client.bucket(location.bucket).blob(location.key)
             blob.download_to_file(
-                sink, raw_download=True, timeout=sink.limits.seconds, retry=None, checksum=None
+                buffer, raw_download=True, timeout=buffer.limits.seconds, retry=None, checksum=None
             )
         finally:
             client.close()
-        _check_encoding(str(blob.content_encoding or ""), sink)
+        _check_encoding(str(blob.content_encoding or ""), buffer)
 
 
 @contextmanager
-def _map_gcs_errors(sink: _BoundedBuffer) -> Generator[None]:
+def _map_gcs_errors(buffer: _BoundedBuffer) -> Generator[None]:
     api, auth = import_module("google.api_core.exceptions"), import_module("google.auth.exceptions")
     web = import_module("requests.exceptions")
     try:
         yield
     except api.GoogleAPICallError as error:
-        raise _status_error(str(int(error.code or 0)), sink) from None
+        raise _status_error(str(int(error.code or 0)), buffer) from None
     except auth.DefaultCredentialsError:
-        raise sink.unusable("no credentials for it were found") from None
+        raise buffer.unusable("no credentials found") from None
     except (auth.GoogleAuthError, web.RequestException) as error:
-        raise sink.unreachable(_error_name(error)) from None
+        raise buffer.unreachable(_error_name(error)) from None
 
 
-def _status_error(code: str, sink: _BoundedBuffer) -> SourceError:
+def _status_error(code: str, buffer: _BoundedBuffer) -> SourceError:
     if code in _MISSING:
-        return sink.unreachable("there is no such object")
+        return buffer.unreachable("there is no such object")
     if code in _DENIED | {"401"}:
-        return sink.unusable("access to it is denied")
-    return sink.unreachable(f"it answered {display_url(code)}")
+        return buffer.unusable("access denied")
+    return buffer.unreachable(f"error {display_url(code)}")
 
 
-def _check_encoding(written: str, sink: _BoundedBuffer) -> None:
+def _check_encoding(written: str, buffer: _BoundedBuffer) -> None:
     if written.strip().lower() not in _UNCOMPRESSED:
-        raise sink.unusable("it is stored compressed")
+        raise buffer.unusable("it is stored compressed")
 
 
 def _error_name(error: Exception) -> str:
-    """What kind of fault it was; the words of these libraries may hold addresses and keys."""
+    """Return the exception's type: messages of these SDKs may hold URLs and keys."""
     return type(error).__name__

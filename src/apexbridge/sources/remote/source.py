@@ -1,7 +1,7 @@
-"""Skills from the network: single addresses, and hosts that list theirs in an index.
+"""Source of remote skills: single URLs, and hosts with a skill index.
 
-They are nobody's here until a person trusts them. What they say is read as it is: nothing in them
-is expanded, and none of their commands ever runs.
+They are untrusted until a person approves them, and their text is used literally: nothing is
+expanded, and inline commands never run (prompt injection must not become code execution).
 """
 
 import hashlib
@@ -33,15 +33,15 @@ from apexbridge.sources.remote.http_client import DEFAULT_TRANSPORT, FetchLimits
 from apexbridge.ssrf import display_url, url_key
 
 PREFIX = "_canonical_"
-"""What the name of every remote skill begins with: none can pass for one of the user's own."""
+"""Prefix of every remote skill's name, so that none can shadow or imitate a local one."""
 _MAX_CONCURRENT = 8
 _DEADLINE_FACTOR = 4
-"""How many times as long as one file all files of a source may take."""
+"""Deadline of all files together, as a multiple of the deadline of one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLocations:
-    """The addresses of single skills, and the hosts with an index."""
+    """URLs of single skills, and hosts with an index."""
 
     skills: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
@@ -49,152 +49,157 @@ class RemoteLocations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ListedSkill:
-    """What a listed skill was made of."""
+    """Files and fingerprint of a listed skill."""
 
-    wanted: RemoteFile
+    file: RemoteFile
     sha256: str
     fingerprint: Fingerprint
 
 
 def remote_sources(
-    places: RemoteLocations, limits: FetchLimits, pins: PinStore, web: Transport = DEFAULT_TRANSPORT
+    places: RemoteLocations,
+    limits: FetchLimits,
+    pins: PinStore,
+    transport: Transport = DEFAULT_TRANSPORT,
 ) -> tuple["RemoteSource", ...]:
-    """One source for each index, and one for all single addresses; none is asked yet."""
-    supply = DownloadCache(limits, pins, web)
+    """Create one source per index, and one for all single URLs; nothing is requested yet."""
+    cache = DownloadCache(limits, pins, transport)
     by_id = {f"remote:{display_url(place.rstrip('/'))}": place for place in places.indexes}
     sources = [
-        RemoteSource(source_id, _index_fetcher(supply, place), supply)
+        RemoteSource(source_id, _index_fetcher(cache, place), cache)
         for source_id, place in by_id.items()
     ]
     if places.skills:
         single = {
             url_key(url): RemoteFile(url=url, name=_name_from_url(url)) for url in places.skills
         }
-        listing = SkillIndex(wanted=tuple(single.values()))
+        listing = SkillIndex(entries=tuple(single.values()))
         sources.append(
-            RemoteSource("remote:addresses", _static_index(listing), supply, must_have=True)
+            RemoteSource("remote:addresses", _static_index(listing), cache, is_required=True)
         )
     return tuple(sources)
 
 
 class RemoteSource:
-    """Skills of one index, or of a list of addresses."""
+    """Skills of one index, or of a list of URLs."""
 
     def __init__(
         self,
         source_id: str,
         listing: Callable[[], Awaitable[SkillIndex]],
-        supply: DownloadCache,
+        cache: DownloadCache,
         *,
-        must_have: bool = False,
+        is_required: bool = False,
     ) -> None:
-        """Remember where to ask; with `must_have`, no file at all means that the source is down."""
+        """Store the configuration; with `is_required`, a scan without any file is an error."""
         self._listing = listing
-        self._supply = supply
-        self._must_have = must_have
-        self._held: dict[str, _ListedSkill] = {}
+        self._downloads = cache
+        self._is_required = is_required
+        self._listed: dict[str, _ListedSkill] = {}
         self._provenance = Provenance(
             origin=Origin.REMOTE, source_id=source_id, needs_trust=True, may_run_shell=False
         )
 
     @property
     def id(self) -> str:
-        """The index's address, or that these are the single ones."""
+        """The index's URL, or a constant for the single URLs."""
         return self._provenance.source_id
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """No folder."""
+        """Empty: there is no folder."""
         return ()
 
     async def scan(self) -> Scan:
-        """Fetch every skill. One that is down is there as it was, with a warning.
+        """Download every skill. One that is down is served from the cache, with a warning.
 
         Raises:
-            SourceError: If there is nothing, and never was.
+            SourceError: If there is nothing, not even in the cache.
         """
         try:
             listing = await self._listing()
-            supplied = await self._fetch_all(listing.wanted)
+            downloads = await self._fetch_all(listing.entries)
         except StorageError as error:
             raise SourceError(error.message, source=self.id) from None
-        if self._must_have and all(each.data is None for each in supplied):
-            raise self._down([problem for each in supplied for problem in each.problems])
-        shelve = _ScanBuilder(self._provenance).shelve
-        scan, held = await anyio.to_thread.run_sync(shelve, listing, supplied)
-        self._held = held
+        if self._is_required and all(each.data is None for each in downloads):
+            raise self._unavailable_error(
+                [problem for each in downloads for problem in each.problems]
+            )
+        build = _ScanBuilder(self._provenance).build
+        scan, listed = await anyio.to_thread.run_sync(build, listing, downloads)
+        self._listed = listed
         return scan
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
-        """Read the body, as it was listed."""
+        """Load the body as it was listed."""
         opened = parse_document(await self._skill_md(self._find(skill)))
         if isinstance(opened, Problem):
             raise SourceError(opened.message, source=self.id)
         return SkillContent(skill=skill, body=opened[0].body)
 
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
-        """Read SKILL.md, or a file that the index lists with its digest."""
-        held = self._find(skill)
+        """Load SKILL.md, or a file that the index lists with its digest."""
+        listed = self._find(skill)
         if path == PurePosixPath(SKILL_MD):
-            return SkillResource(skill=skill, path=path, data=await self._skill_md(held))
-        sha256 = held.wanted.files.get(path.as_posix())
+            return SkillResource(skill=skill, path=path, data=await self._skill_md(listed))
+        sha256 = listed.file.files.get(path.as_posix())
         if sha256 is None:
-            detail = f"{path} is not among the files that an index lists with a digest"
+            detail = f"{path} is not listed in the index with a digest"
             raise SourceError(detail, source=self.id)
-        data = await self._exactly(held.wanted.beside(path.as_posix(), sha256))
+        data = await self._fetch_exact(listed.file.sibling(path.as_posix(), sha256))
         return SkillResource(skill=skill, path=path, data=data)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """No-op: there are no connections."""
 
-    async def _fetch_all(self, wanted: Sequence[RemoteFile]) -> list[Download]:
-        """Get all files, a few at a time; those that do not come in time are as they were."""
-        found, faults = dict[int, Download](), list[SourceError | StorageError]()
-        room = anyio.CapacityLimiter(_MAX_CONCURRENT)
+    async def _fetch_all(self, files: Sequence[RemoteFile]) -> list[Download]:
+        """Download files concurrently; those that miss the deadline come from the cache."""
+        found, errors = dict[int, Download](), list[SourceError | StorageError]()
+        limiter = anyio.CapacityLimiter(_MAX_CONCURRENT)
 
         async def get(at: int) -> None:
-            async with room:
+            async with limiter:
                 try:
-                    found[at] = await self._supply.file(wanted[at])
+                    found[at] = await self._downloads.fetch_file(files[at])
                 except (SourceError, StorageError) as error:
-                    faults.append(error)
+                    errors.append(error)
 
-        with anyio.move_on_after(_DEADLINE_FACTOR * self._supply.limits.seconds):
+        with anyio.move_on_after(_DEADLINE_FACTOR * self._downloads.limits.seconds):
             async with anyio.create_task_group() as tasks:
-                for at in range(len(wanted)):
+                for at in range(len(files)):
                     tasks.start_soon(get, at)
-        if faults:
-            raise faults[0]
+        if errors:
+            raise errors[0]
         return [
             found[at]
             if at in found
-            else await self._supply.last_good(each, _deadline_problem(each))
-            for at, each in enumerate(wanted)
+            else await self._downloads.last_good(each, _deadline_problem(each))
+            for at, each in enumerate(files)
         ]
 
-    async def _skill_md(self, held: _ListedSkill) -> bytes:
-        return await self._exactly(replace(held.wanted, sha256=held.sha256))
+    async def _skill_md(self, listed: _ListedSkill) -> bytes:
+        return await self._fetch_exact(replace(listed.file, sha256=listed.sha256))
 
-    async def _exactly(self, wanted: RemoteFile) -> bytes:
-        """The bytes with that hash, and no others."""
+    async def _fetch_exact(self, file: RemoteFile) -> bytes:
+        """Download the bytes with that hash, and no others."""
         try:
-            supplied = await self._supply.file(wanted)
+            download = await self._downloads.fetch_file(file)
         except StorageError as error:
             raise SourceError(error.message, source=self.id) from None
-        if supplied.data is not None and sha256_hex(supplied.data) == wanted.sha256:
-            return supplied.data
-        detail = "; ".join(problem.message for problem in supplied.problems)
+        if download.data is not None and sha256_hex(download.data) == file.sha256:
+            return download.data
+        detail = "; ".join(problem.message for problem in download.problems)
         raise SourceError(detail, source=self.id)
 
     def _find(self, skill: Skill) -> _ListedSkill:
-        held = self._held.get(skill.name)
-        if held is None or skill.provenance.source_id != self.id:
+        listed = self._listed.get(skill.name)
+        if listed is None or skill.provenance.source_id != self.id:
             raise SkillNotFoundError(skill.name)
-        if held.fingerprint != skill.fingerprint:
+        if listed.fingerprint != skill.fingerprint:
             raise SourceError(f"{skill.name} has changed since it was listed", source=self.id)
-        return held
+        return listed
 
-    def _down(self, problems: Sequence[Problem]) -> SourceError:
+    def _unavailable_error(self, problems: Sequence[Problem]) -> SourceError:
         if len(problems) == 1:
             details = {key: said for key, said in problems[0].details.items() if key != "detail"}
             detail = str(problems[0].details.get("detail", ""))
@@ -203,59 +208,59 @@ class RemoteSource:
 
 
 class _ScanBuilder:
-    """Makes skills of files."""
+    """Collects skills and problems of a scan."""
 
     def __init__(self, provenance: Provenance) -> None:
         self._provenance = provenance
         self._skills: dict[str, Skill] = {}
-        self._held: dict[str, _ListedSkill] = {}
+        self._listed: dict[str, _ListedSkill] = {}
         self._problems: list[Problem] = []
 
-    def shelve(
-        self, listing: SkillIndex, supplied: Sequence[Download]
+    def build(
+        self, listing: SkillIndex, downloads: Sequence[Download]
     ) -> tuple[Scan, dict[str, _ListedSkill]]:
-        """Every file in turn; of two with one name the first is kept, and the second told."""
+        """Parse every file; on a name conflict the first wins, the second is a problem."""
         self._problems += listing.problems
-        for wanted, each in zip(listing.wanted, supplied, strict=True):
+        for file, each in zip(listing.entries, downloads, strict=True):
             self._problems += each.problems
             if each.data is not None:
-                self._add(wanted, each.data)
+                self._add(file, each.data)
         skills = tuple(self._skills.values())
-        return Scan(skills=skills, problems=tuple(self._problems)), self._held
+        return Scan(skills=skills, problems=tuple(self._problems)), self._listed
 
-    def _add(self, wanted: RemoteFile, data: bytes) -> None:
-        where = display_url(wanted.url)
+    def _add(self, file: RemoteFile, data: bytes) -> None:
+        where = display_url(file.url)
         if len(data) > MAX_SKILL_MD_BYTES:
             details = {"limit": MAX_SKILL_MD_BYTES}
             self._problems.append(Problem(code="skill_md_too_large", where=where, details=details))
             return
-        reading = parse_skill(data, folder=wanted.name, provenance=self._provenance)
-        # An address is no folder: that its last part differs from the name says nothing.
-        told = [p for p in reading.problems if wanted.is_listed or p.code != "name_mismatch"]
-        self._problems += [replace(problem, where=where) for problem in told]
+        reading = parse_skill(data, folder=file.name, provenance=self._provenance)
+        # A URL is not a folder: its last part need not equal the name.
+        reported = [p for p in reading.problems if file.is_listed or p.code != "name_mismatch"]
+        self._problems += [replace(problem, where=where) for problem in reported]
         if reading.skill is None:
             return
         name = f"{PREFIX}{names.slug(reading.skill.name)}"
         if name in self._skills:
-            details = {"name": name, "other": display_url(self._held[name].wanted.url)}
+            details = {"name": name, "other": display_url(self._listed[name].file.url)}
             self._problems.append(Problem(code="remote_name_taken", where=where, details=details))
             return
-        mark = _fingerprint(wanted, data)
+        mark = _fingerprint(file, data)
         self._skills[name] = replace(reading.skill, name=name, fingerprint=mark)
-        self._held[name] = _ListedSkill(wanted=wanted, sha256=sha256_hex(data), fingerprint=mark)
+        self._listed[name] = _ListedSkill(file=file, sha256=sha256_hex(data), fingerprint=mark)
 
 
-def _fingerprint(wanted: RemoteFile, data: bytes) -> Fingerprint:
-    """As of a folder with the same files; only SKILL.md's size is known."""
-    hashes = {SKILL_MD: sha256_hex(data), **wanted.files}
+def _fingerprint(file: RemoteFile, data: bytes) -> Fingerprint:
+    """Hash like a folder with the same files; only SKILL.md's size is known."""
+    hashes = {SKILL_MD: sha256_hex(data), **file.files}
     digest = hashlib.sha256()
     for path in sorted(map(PurePosixPath, hashes), key=lambda path: (path.parts[:-1], path.name)):
         digest.update(f"file\0{path}\0".encode() + bytes.fromhex(hashes[str(path)]))
     return Fingerprint(size=len(data), files=len(hashes), sha256=digest.hexdigest())
 
 
-def _index_fetcher(supply: DownloadCache, place: str) -> Callable[[], Awaitable[SkillIndex]]:
-    return lambda: supply.listing(index_url(place))
+def _index_fetcher(cache: DownloadCache, place: str) -> Callable[[], Awaitable[SkillIndex]]:
+    return lambda: cache.fetch_index(index_url(place))
 
 
 def _static_index(listing: SkillIndex) -> Callable[[], Awaitable[SkillIndex]]:
@@ -266,10 +271,10 @@ def _static_index(listing: SkillIndex) -> Callable[[], Awaitable[SkillIndex]]:
 
 
 def _name_from_url(url: str) -> str:
-    """What a skill without a name is called: its folder's name, its file's, or its host's."""
+    """Derive a default name from the URL: folder, file or host."""
     try:
         parts = urlsplit(url)
-    except ValueError:  # it will be refused when it is asked
+    except ValueError:  # it is refused when it is requested
         return ""
     path = [unquote(part) for part in parts.path.split("/") if part]
     if path and path[-1].lower() == SKILL_MD.lower():
@@ -277,6 +282,6 @@ def _name_from_url(url: str) -> str:
     return path[-1].removesuffix(".md") if path else parts.netloc.rpartition("@")[2]
 
 
-def _deadline_problem(wanted: RemoteFile) -> Problem:
-    details = {"url": display_url(wanted.url), "detail": "there was no time left for it"}
-    return Problem(code="remote_unreachable", where=display_url(wanted.url), details=details)
+def _deadline_problem(file: RemoteFile) -> Problem:
+    details = {"url": display_url(file.url), "detail": "the deadline has passed"}
+    return Problem(code="remote_unreachable", where=display_url(file.url), details=details)

@@ -64,8 +64,8 @@ def resolve_path(
     """Resolve a path and check that it is inside the call's scope.
 
     Raises:
-    ToolInputError: If it is not a path, or `path_outside` if it is outside the scope: the model
-        can correct that before anybody is asked.
+        ToolInputError: If it is not a path, or `path_outside` if it is outside the scope: the model
+            can correct that before anybody is asked.
     """
     if not text or "\0" in text or len(text) > _MAX_PATH:
         raise ToolInputError("it is no path" if text else "the path is empty", name=tool)
