@@ -41,7 +41,7 @@ def test_the_index_lists_every_skill_with_its_digests(server: SkillsServer) -> N
     assert names == [skill.name for skill in server.runtime.catalog.snapshot.skills]
     garden = listing.entries[names.index("garden")]
     assert sorted(garden.files) == ["references/soil.md", "scripts/main.py"]  # plain names only
-    for wanted in (garden, garden.beside("references/soil.md", "")):
+    for wanted in (garden, garden.sibling("references/soil.md", "")):
         assert httpx2.get(wanted.url).status_code == 200
     text = httpx2.get(garden.url)
     assert text.content == skill_md("garden", "Grows tomatoes.")
