@@ -182,7 +182,7 @@ class ScriptRunner:
         room = self._config.settings.sandbox.warm
         if not room or not isinstance(sandbox, Backend):
             return ScriptExecutor(sandbox, self._workspaces)
-        pool = WarmPool(sandbox, self._workspaces, room=room)
+        pool = WarmPool(sandbox, self._workspaces, capacity=room)
         return ScriptExecutor(sandbox, self._workspaces, self._stack.enter_context(closing(pool)))
 
     def limits(self) -> SandboxLimits:
