@@ -152,7 +152,7 @@ async def _bare(runtime: Runtime, disk: sqlite3.Connection | None = None) -> Spe
         cwd=folder,
         emit=EventLog(),
         spawn=_no_child,
-        reach=PathScope(read=(folder,)),
+        scope=PathScope(read=(folder,)),
     )
     asked = ModelRequest(model="scripted", messages=(UserMessage(text=REQUEST),))
     start = time.perf_counter()

@@ -1,8 +1,8 @@
-"""Measure vetting on labelled skills: how many bad ones are found, and how many good ones blamed.
+"""Evaluate the scanner on labelled skills: recall, and false positives on benign ones.
 
 A labelled folder holds one folder a source, and in it one skill a folder (or a single file).
-Sources are divided into two halves, the largest first, each into the smaller half: rules may be
-tuned on one half, and the other one is what is reported.
+Sources are split in two halves, the largest first, each into the smaller half: rules may be tuned
+on one half, and the figures of the other, held-out half are published.
 
     python -m scripts.evaluate_scanner --bad FOLDER … --good FOLDER … [--library FILE.jsonl.gz] \
         [--half tune|report] [--rules] [--missed]
@@ -31,7 +31,7 @@ MAX_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One labelled skill, looked at."""
+    """A labelled skill and its scan result."""
 
     name: str
     source: str
@@ -40,12 +40,12 @@ class Case:
     rules: tuple[tuple[str, RiskLevel], ...]
 
     def reaches(self, floor: RiskLevel) -> bool:
-        """Say whether it was found at a level or above."""
+        """Return whether it has a finding at a level or above."""
         return self.worst is not None and RISK_LEVELS.index(self.worst) >= RISK_LEVELS.index(floor)
 
 
 def skills_in(folder: Path) -> Iterator[Path]:
-    """Every skill under a source's folder: folders with SKILL.md, else what lies on top."""
+    """Return the skills of a source: outermost folders with SKILL.md, else the folder itself."""
     if folder.is_file() or (folder / SKILL_MD).is_file():
         yield folder
         return
@@ -57,8 +57,8 @@ def skills_in(folder: Path) -> Iterator[Path]:
         yield folder
 
 
-def material_of(folder: Path) -> ScanTarget:
-    """The bytes of a skill; a skill without SKILL.md has its first document in its place."""
+def read_target(folder: Path) -> ScanTarget:
+    """Read a skill; without SKILL.md, its first document takes that place."""
     if folder.is_file():
         return ScanTarget(folder=folder.stem, files=(_file(PurePosixPath(SKILL_MD), folder),))
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink()]
@@ -78,9 +78,9 @@ def _file(name: PurePosixPath, path: Path) -> ScannedFile:
     return ScannedFile(path=name, data=data, executable=bool(path.stat().st_mode & 0o111))
 
 
-def look(folder: Path, source: str, *, is_bad: bool) -> Case:
-    """Examine one skill."""
-    return _case(scan_skill(material_of(folder)), str(folder), source, is_bad=is_bad)
+def scan_case(folder: Path, source: str, *, is_bad: bool) -> Case:
+    """Scan one skill."""
+    return _case(scan_skill(read_target(folder)), str(folder), source, is_bad=is_bad)
 
 
 def _case(report: Report, name: str, source: str, *, is_bad: bool) -> Case:
@@ -92,8 +92,8 @@ def _case(report: Report, name: str, source: str, *, is_bad: bool) -> Case:
     return Case(name=name, source=source, is_bad=is_bad, worst=report.worst(), rules=rules)
 
 
-def halves(sizes: Counter[str]) -> dict[str, Half]:
-    """Divide sources in two of about the same size, always in the same way."""
+def split_halves(sizes: Counter[str]) -> dict[str, Half]:
+    """Split sources in two halves of about the same size, deterministically."""
     sums: dict[Half, int] = {"tune": 0, "report": 0}
     division = dict[str, Half]()
     for source, size in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
@@ -104,7 +104,7 @@ def halves(sizes: Counter[str]) -> dict[str, Half]:
 
 
 def gather(folders: Sequence[Path], *, is_bad: bool) -> list[Case]:
-    """Examine every skill of some labelled folders."""
+    """Scan every skill of some labelled folders, in parallel processes."""
     work = [
         (skill, f"{folder.parent.name}/{source.name}")
         for folder in folders
@@ -113,52 +113,55 @@ def gather(folders: Sequence[Path], *, is_bad: bool) -> list[Case]:
         for skill in skills_in(entry)
     ]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        jobs = [pool.submit(look, skill, source, is_bad=is_bad) for skill, source in work]
+        jobs = [pool.submit(scan_case, skill, source, is_bad=is_bad) for skill, source in work]
         return [job.result() for job in jobs]
 
 
 def library(path: Path) -> list[Case]:
-    """Examine a list of skills of which only the text is known."""
+    """Scan the skills of a JSONL file, of which only the text is known."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(_look_at_row, rows, chunksize=50))
+        return list(pool.map(_scan_row, rows, chunksize=50))
 
 
-def _look_at_row(row: dict[str, str]) -> Case:
-    front = json.dumps(row["description"], ensure_ascii=False)
-    text = f"---\nname: {row['name']}\ndescription: {front}\n---\n{row['body']}"
+def _scan_row(row: dict[str, str]) -> Case:
+    description = json.dumps(row["description"], ensure_ascii=False)
+    text = f"---\nname: {row['name']}\ndescription: {description}\n---\n{row['body']}"
     file = ScannedFile(path=PurePosixPath(SKILL_MD), data=text.encode("utf-8", "replace"))
     report = scan_skill(ScanTarget(folder=row["name"], files=(file,)))
     return _case(report, f"{row['name']}#{row['id']}", "library", is_bad=False)
 
 
 def share(cases: Sequence[Case], floor: RiskLevel) -> str:
-    """How many of some cases reach a level."""
+    """Format how many cases reach a level."""
     found = sum(case.reaches(floor) for case in cases)
     return f"{found:5d} of {len(cases):5d} ({found / max(1, len(cases)):6.1%})"
 
 
 def print_figures(title: str, cases: Sequence[Case]) -> None:
-    """Recall and false positives at each level."""
+    """Print recall and false positives at each level."""
     bad, good = [case for case in cases if case.is_bad], [case for case in cases if not case.is_bad]
     for floor in FLOORS:
-        print(f"{title:24s} ≥ {floor:6s}  found {share(bad, floor)}   blamed {share(good, floor)}")
+        print(
+            f"{title:24s} ≥ {floor:6s}  found {share(bad, floor)}",
+            f"  false positives {share(good, floor)}",
+        )
 
 
 def print_rules(cases: Sequence[Case]) -> None:
-    """For every rule, the share of good and bad skills it speaks about at `warn` and above."""
+    """Print for each rule how many malicious and benign skills it matches."""
     for floor in ("warn", "review"):
         hit = {True: Counter[str](), False: Counter[str]()}
         alone = {True: Counter[str](), False: Counter[str]()}
         for case in cases:
-            grave = [
+            severe = [
                 rule
                 for rule, level in case.rules
                 if RISK_LEVELS.index(level) >= RISK_LEVELS.index(floor)
             ]
-            hit[case.is_bad].update(grave)
-            alone[case.is_bad].update(grave if len(grave) == 1 else [])
+            hit[case.is_bad].update(severe)
+            alone[case.is_bad].update(severe if len(severe) == 1 else [])
         print(f"rule    ≥ {floor}: bad (alone)   good (alone)")
         for rule in load_rules():
             bad, good = hit[True][rule], hit[False][rule]
@@ -170,7 +173,7 @@ def print_rules(cases: Sequence[Case]) -> None:
 
 
 def main() -> None:
-    """Read the arguments and print."""
+    """Parse the arguments and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bad", type=Path, nargs="*", default=[])
     parser.add_argument("--good", type=Path, nargs="*", default=[])
@@ -181,13 +184,13 @@ def main() -> None:
     arguments = parser.parse_args()
     cases = [*gather(arguments.bad, is_bad=True), *gather(arguments.good, is_bad=False)]
     division = {
-        **halves(Counter(case.source for case in cases if case.is_bad)),
-        **halves(Counter(case.source for case in cases if not case.is_bad)),
+        **split_halves(Counter(case.source for case in cases if case.is_bad)),
+        **split_halves(Counter(case.source for case in cases if not case.is_bad)),
     }
-    shown: tuple[Half, ...] = (arguments.half,) if arguments.half else ("tune", "report")
-    for half in shown:
+    selected: tuple[Half, ...] = (arguments.half,) if arguments.half else ("tune", "report")
+    for half in selected:
         print_figures(f"half: {half}", [case for case in cases if division[case.source] == half])
-    kept = [case for case in cases if division[case.source] in shown]
+    kept = [case for case in cases if division[case.source] in selected]
     for source in sorted({case.source for case in kept if case.is_bad}):
         print(f"  {source}: {share([case for case in kept if case.source == source], 'warn')}")
     if arguments.library:
@@ -198,7 +201,7 @@ def main() -> None:
     if arguments.missed:
         for case in kept:
             if case.is_bad != case.reaches("warn"):
-                print("missed" if case.is_bad else "blamed", case.name, *case.rules)
+                print("missed" if case.is_bad else "false positive", case.name, *case.rules)
 
 
 if __name__ == "__main__":

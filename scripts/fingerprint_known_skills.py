@@ -1,10 +1,9 @@
-"""Write the numbers of the lines of well-known skills, by which changed copies are found.
+"""Write the line fingerprints of well-known skills, by which modified copies are detected (AB075).
 
-The originals are collections that people know and install from, at every version their main line
-of history has had; all but SkillsBench are chosen by how well known they are. `COLLECTIONS` names
-them. SkillsBench is read from a fork. Registries to which anybody uploads are left out: what lies
-there is not vetted.
-A text of our own goes in with them, for the tests to copy.
+The originals are collections that people know and install from, at every version in the history of
+their default branch; all but SkillsBench are chosen by how well known they are. `COLLECTIONS` lists
+them. SkillsBench is read from a fork. Registries to which anybody uploads are excluded: their
+content is not reviewed. A text of this project is included too, for the tests to copy.
 
     python -m scripts.fingerprint_known_skills FOLDER [--out FILE]
 
@@ -77,7 +76,7 @@ OUT = Path(known_skill_diff.__file__).with_name(known_skill_diff.FINGERPRINT_FIL
 
 
 def files_of(repository: Path) -> list[tuple[str, PurePosixPath]]:
-    """Every version of every document and program in folders that have had a SKILL.md."""
+    """Return every version of every document and script in folders that have had a SKILL.md."""
     listing = _git(repository, "rev-list", "--objects", "--missing=allow-any", "HEAD")
     listing += _git(repository, "ls-tree", "-r", "--format=%(objectname) %(path)", "HEAD")
     rows = [line.split(" ", 1) for line in listing.decode("utf-8", "replace").splitlines()]
@@ -97,11 +96,11 @@ def _git(repository: Path, *arguments: str) -> bytes:
 
 
 def contents(repository: Path) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """Names and bytes of those files; what the repository lacks is left out."""
+    """Return paths and contents of those files; missing objects are skipped."""
     files = files_of(repository)
     command = ("git", "-C", str(repository), "cat-file", "--batch")
-    asked = "".join(f"{name}\n" for name, _ in files).encode()
-    answer = subprocess.run(command, check=True, capture_output=True, input=asked).stdout
+    requested = "".join(f"{name}\n" for name, _ in files).encode()
+    answer = subprocess.run(command, check=True, capture_output=True, input=requested).stdout
     at = 0
     for _, path in files:
         end = answer.index(b"\n", at)
@@ -114,26 +113,26 @@ def contents(repository: Path) -> Iterator[tuple[PurePosixPath, bytes]]:
         at += size + 1
 
 
-def numbers_of(name: str, data: bytes) -> set[int]:
-    """The numbers of a document's lines."""
+def fingerprints_of(name: str, data: bytes) -> set[int]:
+    """Return the line fingerprints of a document."""
     data += b"\n"
-    view = read_text_file(ScannedFile(path=PurePosixPath(name), data=data), data)
-    if view is None or view.role_of(1) == "data":
+    file = read_text_file(ScannedFile(path=PurePosixPath(name), data=data), data)
+    if file is None or file.role_of(1) == "data":
         return set()
-    return {number for _, number in known_skill_diff.file_fingerprints(view)}
+    return {fingerprint for _, fingerprint in known_skill_diff.file_fingerprints(file)}
 
 
 def main() -> None:
-    """Read every collection, and write."""
+    """Read every collection and write the fingerprint file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
-    found = numbers_of(SKILL_MD, SAMPLE.read_bytes())
+    found = fingerprints_of(SKILL_MD, SAMPLE.read_bytes())
     for collection in COLLECTIONS:
         before = len(found)
         for path, data in contents(arguments.folder / collection.replace("/", "+") / "repo"):
-            found |= numbers_of(path.name, data)
+            found |= fingerprints_of(path.name, data)
         print(f"{collection}: {len(found) - before} new lines", flush=True)
     arguments.out.write_bytes(pack_fingerprints(found))
     print(f"{len(found)} lines, {arguments.out.stat().st_size} bytes")

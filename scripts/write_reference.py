@@ -11,12 +11,15 @@ import typer
 from pydantic import BaseModel
 
 from apexbridge import errors, events, extensions, locales, path_patterns
+from apexbridge.cli.lazy_group import DEPRECATED_OPTIONS
 from apexbridge.cli.main import app
 from apexbridge.cli.output import ExitCode
 from apexbridge.lifecycle.zip.archive import ArchiveLimits
 from apexbridge.permissions.hook_protocol import HookEvent
 from apexbridge.scanner.rules import load_rules
 from apexbridge.settings import (
+    RENAMED,
+    RENAMED_VALUES,
     AgentSettings,
     IndexSettings,
     InstallSettings,
@@ -64,17 +67,26 @@ def cli_page() -> str:
     ]
     for name, sub in commands(command):
         parts += [f"## `apexbridge {name}`", str(sub.help), _options(sub)]
+    options = [
+        (f"`{name} {old}`", f"`{name} {new}`")
+        for name, renamed in DEPRECATED_OPTIONS.items()
+        for old, new in renamed.items()
+    ]
+    deprecated = table(("deprecated", "use"), [*options, ("`keys make`", "`keys create`")])
     codes = table(("code", "meaning"), ((int(code), code.name.lower()) for code in ExitCode))
     envelope = (
         'With `--json` one line is printed: `{"ok", "command", "data", "error"}`; `error` is null '
-        "or `{code, message, hint, param}`. People's text then goes to stderr."
+        "or `{code, message, hint, param}`. Human-readable text then goes to stderr."
     )
-    return page("Command line", *parts, "## Exit codes", codes, "## JSON", envelope)
+    endings = ("## Exit codes", codes, "## JSON", envelope, "## Deprecated names", deprecated)
+    return page("Command line", *parts, *endings)
 
 
 def commands(group: Any, prefix: str = "") -> Iterable[tuple[str, Any]]:
     """Every command by its full name, those of groups too."""
     for name, sub in group.commands.items():
+        if sub.hidden:
+            continue  # deprecated names have a table of their own
         if hasattr(sub, "commands"):
             yield from commands(sub, f"{prefix}{name} ")
         else:
@@ -112,7 +124,18 @@ def settings_page() -> str:
         "and `skills.allowExternalPaths`), the project's `apexbridge.toml`, `APEXBRIDGE_*`, flags "
         "(`--set KEY=VALUE`). `apexbridge config` shows where each value came from."
     )
-    return page("Settings", intro, table(("setting", "default", "variable", "meaning"), rows))
+    renamed = [(f"`{old}`", f"`{new}`") for old, new in RENAMED.items()]
+    renamed += [
+        (f"`{key} = {old}`", f"`{key} = {new}`") for (key, old), new in RENAMED_VALUES.items()
+    ]
+    return page(
+        "Settings",
+        intro,
+        table(("setting", "default", "variable", "meaning"), rows),
+        "## Deprecated names",
+        "Still accepted in files, variables and flags, with a warning on stderr:",
+        table(("deprecated", "use"), renamed),
+    )
 
 
 def _settings(model: type[BaseModel], prefix: str) -> Iterable[tuple[str, ...]]:

@@ -281,7 +281,7 @@ async def test_a_hook_that_runs_once_runs_once_however_it_is_raced() -> None:
 async def test_a_session_below_has_the_hooks_above_it_and_once_stays_once() -> None:
     runner = HookRunner(answering(x=printed(""), y=printed("")))
     runner.register([Hook(event=PRE, command=("x",), once=True), Hook(event=PRE, command=("y",))])
-    below = runner.below()
+    below = runner.for_subagent()
     below.register([Hook(event=PRE, command=("y",))], skill="own")
     assert (await below.fire(bash_call())).ran == 3
     assert (await runner.fire(bash_call())).ran == 1
@@ -457,7 +457,7 @@ async def _reset(request: web.Request) -> web.Response:
         (_page, "no JSON object"),
         (_fault, "it answered 500"),
         (_elsewhere, "it answered 307"),
-        (_reset, "hung up"),
+        (_reset, "closed the connection"),
     ],
     ids=["hang", "flood", "page", "fault", "redirect", "reset"],
 )
@@ -485,7 +485,7 @@ async def test_an_address_that_may_not_be_asked_denies(url: str) -> None:
 async def test_an_address_that_says_nothing_is_given_up() -> None:
     limits = FetchLimits.from_cidr(seconds=0.3, max_bytes=10, allow_networks=["127.0.0.1/32"])
     async with server(_hang) as url:
-        with anyio.fail_after(30), pytest.raises(SourceError, match=r"no answer within 0\.3 s"):
+        with anyio.fail_after(30), pytest.raises(SourceError, match=r"no response within 0\.3 s"):
             await post(url, b"{}", limits)
 
 

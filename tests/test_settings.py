@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from apexbridge.errors import ConfigError, SettingNotFoundError
-from apexbridge.settings import default_language, flatten, load, user_config_file
+from apexbridge.settings import RENAMED, default_language, flatten, load, user_config_file
 from apexbridge.skills.model import Origin
 
 
@@ -262,10 +262,10 @@ def test_a_project_chooses_no_model_no_rule_and_no_hook(place: Path, text: str) 
         ("HOOKS", '{"Someday": []}', "Someday"),
         ("HOOKS", '{"Stop": [{"hooks": [{"type": "command"}]}]}', "command"),
         ("HOOKS", '{"Stop": 3}', "Stop"),
-        ("AGENT__ROUNDS", "0", "greater than or equal to 1"),
+        ("AGENT__MAX_ROUNDS", "0", "greater than or equal to 1"),
         ("AGENT__ALLOWED_TOOLS", "everything", "restrict"),
         ("MODEL__TOOLS", "magic", "native"),
-        ("MODEL__WINDOW", "10", "1000"),
+        ("MODEL__CONTEXT_WINDOW", "10", "1000"),
     ],
 )
 def test_rules_and_hooks_that_make_no_sense_are_told(
@@ -304,3 +304,87 @@ def test_keys_of_providers_come_from_their_variables_and_are_never_shown(place: 
     assert loaded.settings.model.api_key.get_secret_value() == "sk-own-secret"
     assert "secret" not in repr(loaded)
     assert "secret" not in str(flatten(loaded.settings))
+
+
+_SAMPLES = {
+    "agent.tokens": "7000",
+    "install.blocks_at": "warn",
+    "model.window": "7000",
+    "server.open_index": "true",
+}
+_FLAT = [(old, new) for old, new in RENAMED.items() if "NAME" not in old]
+
+
+def _nested(name: str, value: str) -> dict[str, dict[str, str]]:
+    table, _, key = name.partition(".")
+    return {table: {key: value}}
+
+
+@pytest.mark.parametrize(("old", "new"), _FLAT)
+@pytest.mark.parametrize("layer", ["file", "environment", "flag"])
+def test_a_deprecated_name_is_accepted_in_every_layer(
+    place: Path, old: str, new: str, layer: str
+) -> None:
+    value = _SAMPLES.get(old, "7")
+    variables, flags = _variables(place), dict[str, dict[str, str]]()
+    if layer == "file":
+        table, _, key = old.partition(".")
+        _user_file(place, f'[{table}]\n{key} = "{value}"\n')
+    elif layer == "environment":
+        variables[f"APEXBRIDGE_{old.replace('.', '__')}".upper()] = value
+    else:
+        flags = _nested(old, value)
+    config = load(project=place / "project", environment=variables, flags=flags)
+    expected = load(
+        project=place / "project", environment=_variables(place), flags=_nested(new, value)
+    )
+    if layer != "file":  # `expected` reads the same file
+        assert config.settings == expected.settings
+    assert config.value(new) == config.value(old) == expected.value(new)
+    (found,) = config.deprecated
+    assert (found.old, found.new) == (old, new)
+    assert found.origin == config.origins[new]
+    assert config.unknown_variables == ()
+
+
+def test_a_current_name_wins_over_a_deprecated_one_in_the_same_layer(place: Path) -> None:
+    _user_file(place, "[sandbox]\ntimeout_seconds = 5\nwall_seconds = 6\n")
+    config = load(project=place / "project", environment=_variables(place))
+    assert config.settings.sandbox.timeout_seconds == 5
+
+
+def test_a_deprecated_name_in_a_later_layer_wins_over_a_current_one(place: Path) -> None:
+    _user_file(place, "[sandbox]\ntimeout_seconds = 5\n")
+    variables = _variables(place, APEXBRIDGE_SANDBOX__WALL_SECONDS="6")
+    config = load(project=place / "project", environment=variables)
+    assert config.settings.sandbox.timeout_seconds == 6
+    assert config.origins["sandbox.timeout_seconds"] == "environment"
+
+
+def test_a_deprecated_name_of_an_mcp_server_is_accepted(place: Path) -> None:
+    _user_file(place, '[mcp.servers.files]\ncommand = "x"\nseconds = 5\n')
+    config = load(project=place / "project", environment=_variables(place))
+    assert config.settings.mcp.servers["files"].timeout_seconds == 5
+    assert config.deprecated[0].new == "mcp.servers.files.timeout_seconds"
+    as_json = _variables(place, APEXBRIDGE_MCP__SERVERS='{"a": {"url": "https://a", "seconds": 4}}')
+    config = load(project=place / "project", environment=as_json)
+    assert config.settings.mcp.servers["a"].timeout_seconds == 4
+
+
+def test_the_deprecated_name_of_the_default_embedder_is_accepted(place: Path) -> None:
+    flags = {"index": {"embedder": "own"}}
+    config = load(project=place / "project", environment=_variables(place), flags=flags)
+    assert config.settings.index.embedder == "default"
+    assert config.deprecated == (("index.embedder = own", "default", "flag"),)
+
+
+@pytest.mark.parametrize("key", ["install.blocks_at", "server.rate", "agent.rounds"])
+def test_a_project_may_not_set_trust_decisions_by_a_deprecated_name_either(
+    place: Path, key: str
+) -> None:
+    table, _, name = key.partition(".")
+    text = f'[{table}]\n{name} = "{_SAMPLES.get(key, "1")}"\n'
+    (place / "project/apexbridge.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load(project=place / "project", environment=_variables(place))
+    assert caught.value.code == "config_not_here"

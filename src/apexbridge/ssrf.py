@@ -114,21 +114,23 @@ def check_url(url: str) -> CheckedUrl:
         SourceError: `remote_refused`, for anything but http and https with a plain host.
     """
     if len(url) > _MAX_URL or "\\" in url or any(not c.isprintable() or c == " " for c in url):
-        raise url_refused(url, "it is too long, or holds characters that no address has")
+        raise url_refused(
+            url, "it is too long or contains characters that are not allowed in a URL"
+        )
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise url_refused(url, "it cannot be taken apart") from None
+        raise url_refused(url, "it is not a valid URL") from None
     scheme = next((known for known in get_args(Scheme) if known == parts.scheme), None)
     if scheme is None or not parts.hostname:
-        raise url_refused(url, "it is not https:// and a host")
+        raise url_refused(url, "it is not an https:// URL with a host")
     if "@" in parts.netloc:
-        raise url_refused(url, "it holds a user name or a password")
+        raise url_refused(url, "it contains a user name or password")
     if port is None:
         port = _DEFAULT_PORTS[scheme]
     if port not in _DEFAULT_PORTS.values() and port < _FIRST_UNPRIVILEGED_PORT:
-        raise url_refused(url, f"port {port} is not one of a web server")
+        raise url_refused(url, f"port {port} is not allowed")
     query = f"?{quote(parts.query, safe=_SAFE_IN_QUERY)}" if parts.query else ""
     rest = quote(parts.path or "/", safe=_SAFE_IN_PATH) + query
     host = _host(url, parts.hostname, is_bracketed="[" in parts.netloc)
@@ -141,21 +143,21 @@ def _host(url: str, written: str, *, is_bracketed: bool) -> str | IPAddress:
         try:
             return ipaddress.IPv6Address(written if "%" not in written else "")
         except ValueError:
-            raise url_refused(url, "its host is no plain IPv6 address") from None
+            raise url_refused(url, "its host is not a plain IPv6 address") from None
     if _IDNA_AMBIGUOUS.intersection(written):
-        raise url_refused(url, "its host can be read in two ways; write it as xn--…")
+        raise url_refused(url, "its host is ambiguous in IDNA; write it as xn--…")
     try:
         host = written.removesuffix(".").encode("idna").decode("ascii").lower()
     except UnicodeError:
-        raise url_refused(url, "its host is no name") from None
+        raise url_refused(url, "its host is not a valid name") from None
     labels = host.split(".")
     if _NUMERIC_LABEL.fullmatch(labels[-1]):
         try:
             return ipaddress.IPv4Address(host)
         except ValueError:
-            raise url_refused(url, "its host is an IPv4 address in an odd form") from None
+            raise url_refused(url, "its host is an IPv4 address in a non-canonical form") from None
     if len(host) > _MAX_HOST or not all(map(_LABEL.fullmatch, labels)):
-        raise url_refused(url, "its host is no name")
+        raise url_refused(url, "its host is not a valid name")
     return host
 
 
@@ -176,9 +178,9 @@ def check_addresses(
         if address is None or not (is_allowed or is_public(address)):
             raise url_refused(target.url, f"{_printable(written)} is not on the public network")
     if not found:
-        raise url_refused(target.url, "its host has no address")
+        raise url_refused(target.url, "its host has no IP address")
     if target.scheme == "http" and not all(allowlisted):
-        raise url_refused(target.url, "only https is used on the public network")
+        raise url_refused(target.url, "only https is allowed on the public network")
     return tuple(address for address in found if address is not None), all(allowlisted)
 
 

@@ -126,7 +126,7 @@ def test_a_skill_that_is_not_there_ends_with_three_and_near_names(run: Run) -> N
 @pytest.mark.parametrize("words", [(), ("",), (" \n",)])
 def test_no_question_is_an_error(run: Run, words: tuple[str, ...]) -> None:
     done = run("chat", *words, **HASH)
-    assert (done.code, "there is no question" in done.err) == (2, True)
+    assert (done.code, "the question is empty" in done.err) == (2, True)
     assert run("chat", *words, "--json", **HASH).error["code"] == "usage"
 
 
@@ -134,7 +134,7 @@ async def test_a_question_can_come_through_a_pipe(piped: Piped) -> None:
     done = await piped("chat", given="What is 12*37?\n")
     assert (done.code, done.out) == (0, "12*37 = 444\n")
     long = await piped("chat", given="x" * 1_000_001)
-    assert (long.code, "longer than 1,000,000 letters" in long.err) == (2, True)
+    assert (long.code, "longer than 1,000,000 characters" in long.err) == (2, True)
 
 
 def test_a_model_is_asked_and_a_session_goes_on(run: Run) -> None:

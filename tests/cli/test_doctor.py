@@ -248,3 +248,16 @@ def test_a_folder_that_is_gone_is_an_error_and_no_traceback(home: Path) -> None:
         env={"HOME": str(home), "PATH": os.environ["PATH"]},
     )  # fmt: skip
     assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (3, "path_missing")
+
+
+def test_a_deprecated_setting_is_warned_about_on_stderr(run: Run) -> None:
+    done = run("--set", "sandbox.wall_seconds=7", "config", "sandbox.wall_seconds")
+    assert (done.code, done.out) == (0, "7.0\n")
+    assert done.err == (
+        "Warning: the setting 'sandbox.wall_seconds' from flag is deprecated, "
+        "use 'sandbox.timeout_seconds'\n"
+    )
+    chinese = run("--lang", "zh", "--set", "index.embedder=own", "config", "lang")
+    assert "已弃用" in chinese.err
+    quiet = run("--set", "sandbox.wall_seconds=7", "config", "sandbox.wall_seconds", "--json")
+    assert (quiet.err, quiet.data["key"]) == ("", "sandbox.timeout_seconds")

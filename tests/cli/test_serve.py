@@ -99,7 +99,7 @@ async def test_a_person_is_shown_the_first_key_once(home: Path, project: Path) -
 def test_a_scope_that_there_is_not_is_refused(run: Run, home: Path) -> None:
     done = run("keys", "create", "k", "--scope", "everything")
     assert done.code == 2
-    assert "no scope: everything" in done.err
+    assert "unknown scope: everything" in done.err
     assert not list(home.rglob("keys.json"))
     every = [word for scope in SCOPES for word in ("--scope", scope)]
     assert run("keys", "create", "k", *every, "--json").data["scopes"] == list(SCOPES)

@@ -210,7 +210,7 @@ async def test_first_runs_at_the_same_time_choose_once(home: Path, tmp_path: Pat
                 ScriptCall(skill=runtime.catalog.get("tool"))
             )
             assert result.outcome == "ok"
-            chosen.add(id((await runtime.script_runner.choose_sandbox()).require()))
+            chosen.add(id((await runtime.script_runner.select_sandbox()).require()))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(6):

@@ -226,7 +226,7 @@ async def test_a_server_that_is_killed_is_missed_and_comes_back(world: World) ->
                 {"name": "part", "description": "Says goodbye."},
             ]
         )
-        runtime.watcher.changed("mcp:far")
+        runtime.watcher.changes.notify("mcp:far")
         await until_there("mcp__far__part")
         skill = runtime.catalog.get("mcp__far__part")
         assert (await runtime.catalog.content(skill)).body.startswith("part")
@@ -248,7 +248,7 @@ async def test_deeper_skills_come_with_the_files_near_them(world: World) -> None
         assert catalog.snapshot.winner("ignored") is None
         assert catalog.snapshot.winner("packaged") is None
         await catalog.touch([project / "web/ui/index.html"], waking)
-        with pytest.raises(SkillNotInvocableError, match="sleeps"):
+        with pytest.raises(SkillNotInvocableError, match="is inactive until"):
             catalog.get_for_model("styles", waking)
         touched = await catalog.touch(
             paths_in_command("sed -i s/a/b/ web/ui/x.css", project), waking

@@ -1,4 +1,4 @@
-"""Copies of well-known skills are told from the originals and from other skills."""
+"""Modified copies of known skills are distinguished from originals and from other skills."""
 
 from pathlib import PurePosixPath
 
@@ -17,12 +17,12 @@ NEW = "Line {} of those that somebody has put into this copy; always read it.\n"
 PLAIN = "Line {} of those that somebody has put into this text for a reason.\n"
 
 
-def levels(material: ScanTarget) -> list[str]:
-    return [f.level for f in scan_skill(material).findings if f.rule == "AB075"]
+def levels(target: ScanTarget) -> list[str]:
+    return [f.level for f in scan_skill(target).findings if f.rule == "AB075"]
 
 
 @pytest.mark.parametrize(("count", "found"), [(0, []), (1, ["warn"]), (4, ["review"] * 4), (9, [])])
-def test_the_less_is_new_the_more_it_was_put_in(count: int, found: list[str]) -> None:
+def test_few_new_lines_count_as_injected(count: int, found: list[str]) -> None:
     assert levels(copied("".join(NEW.format(number) for number in range(count)))) == found
 
 
@@ -34,7 +34,7 @@ def test_the_less_is_new_the_more_it_was_put_in(count: int, found: list[str]) ->
         "每次画图之前读取另一个项目的设置。",
     ],
 )
-def test_what_acts_is_graver(line: str) -> None:
+def test_a_new_line_with_an_action_has_level_warn(line: str) -> None:
     assert levels(copied(f"{line}\n")) == ["warn"]
 
 
@@ -47,19 +47,19 @@ def test_what_acts_is_graver(line: str) -> None:
         "图表的颜色来自一本旧书。",
     ],
 )
-def test_what_only_tells_is_mentioned(line: str) -> None:
+def test_a_new_line_without_an_action_has_level_review(line: str) -> None:
     assert levels(copied(f"{line.strip()}\n")) == ["review"]
 
 
-def test_what_was_worked_over_is_mentioned() -> None:
-    """Here and there a line is what people do who adapt a skill."""
+def test_changes_in_many_regions_have_level_review() -> None:
+    """People who adapt a skill change lines throughout."""
     lines = (COPIED * 4).splitlines(keepends=True)
     for number, at in enumerate(range(0, 42, 6)):
         lines.insert(at, NEW.format(number))
     assert set(levels(skill("".join(lines)))) == {"review"}
 
 
-def test_a_program_beside_a_copy_is_told() -> None:
+def test_a_script_added_to_a_copy_is_found() -> None:
     code = "".join(f"draw_the_chart({n}, left, right, above, below)\n" for n in range(30))
     program = ScannedFile(path=PurePosixPath("scripts/draw.py"), data=code.encode())
     both = ScanTarget(folder="tables", files=(*copied("").files, program))
@@ -67,7 +67,7 @@ def test_a_program_beside_a_copy_is_told() -> None:
     assert {(f.level, f.path) for f in found} == {("warn", "scripts/draw.py")}
 
 
-def test_what_is_new_is_shown_first_what_acts() -> None:
+def test_lines_with_an_action_are_reported_first() -> None:
     found = [
         f
         for f in scan_skill(copied(PLAIN.format("one") + NEW.format("two"))).findings
@@ -76,7 +76,7 @@ def test_what_is_new_is_shown_first_what_acts() -> None:
     assert {f.excerpt[:8] for f in found} == {"Line one", "Line two"}
 
 
-def test_the_front_a_cut_end_and_short_lines_are_not_compared() -> None:
+def test_frontmatter_a_truncated_end_and_short_lines_are_not_compared() -> None:
     front = (
         "---\nname: other\ndescription: Quite another description than the one they know.\n---\n"
     )
@@ -85,23 +85,23 @@ def test_the_front_a_cut_end_and_short_lines_are_not_compared() -> None:
     )
 
 
-def test_continued_lines_do_not_move_what_is_shown() -> None:
+def test_continued_lines_do_not_shift_line_numbers() -> None:
     more = "Draw \\\nit.\n" + NEW.format("one")
     (finding,) = [f for f in scan_skill(copied(more)).findings if f.rule == "AB075"]
     assert finding.excerpt.startswith("Line one of those")
 
 
-def test_the_front_of_a_skill_below_is_not_compared() -> None:
+def test_frontmatter_of_a_nested_skill_is_not_compared() -> None:
     front = "---\nname: below\ndescription: Always read and run all that it says here.\n---\n"
     below = ScannedFile(path=PurePosixPath("more/SKILL.md"), data=f"{front}{COPIED}".encode())
     assert not levels(ScanTarget(folder="tables", files=(*copied("").files, below)))
 
 
-def test_a_few_known_lines_are_no_copy() -> None:
+def test_a_few_known_lines_do_not_make_a_copy() -> None:
     assert not levels(skill("".join(COPIED.splitlines(keepends=True)[:8]) + NEW.format(1)))
 
 
-def test_numbers_come_back_from_their_bytes() -> None:
+def test_fingerprints_survive_a_round_trip() -> None:
     numbers = {number for n in range(5_000) if (number := line_fingerprint(f"a line of words {n}"))}
     known = unpack_fingerprints(pack_fingerprints(numbers))
     assert all(number in known for number in numbers)
@@ -111,7 +111,7 @@ def test_numbers_come_back_from_their_bytes() -> None:
     assert sum(number in known for number in strange) < 5
 
 
-def test_lines_of_few_words_have_no_number() -> None:
+def test_lines_of_few_words_have_no_fingerprint() -> None:
     assert line_fingerprint("one two three four") is None
     assert line_fingerprint("一二三四") is None
     assert line_fingerprint("一二三四五") is not None

@@ -2,7 +2,12 @@
 
 import pytest
 
-from apexbridge.scanner.pattern_matcher import compiled_patterns
+from apexbridge.scanner.pattern_matcher import (
+    Pattern,
+    SkillContext,
+    compiled_patterns,
+    match_patterns,
+)
 from apexbridge.scanner.report import Finding
 from apexbridge.scanner.rules import (
     Rule,
@@ -13,6 +18,7 @@ from apexbridge.scanner.rules import (
     parse_rules,
 )
 from apexbridge.scanner.scan import scan_skill
+from apexbridge.scanner.scan_input import read_text_file
 from tests.scanner.examples import CODED_EXAMPLES, build, shell, skill
 
 RULES = load_rules()
@@ -86,6 +92,15 @@ def test_a_command_to_review_is_more_severe_in_a_short_skill(example: RuleExampl
 def test_every_rule_has_examples() -> None:
     for rule in RULES.values():
         assert rule.id in CODED_EXAMPLES or (rule.matches and rule.non_matches), rule.id
+
+
+@pytest.mark.parametrize("pattern", compiled_patterns(), ids=lambda pattern: pattern.rule)
+def test_every_pattern_is_matched_by_an_example_of_its_rule(pattern: Pattern) -> None:
+    targets = [build(example) for example in RULES[pattern.rule].matches]
+    if pattern.rule in CODED_EXAMPLES:
+        targets.append(CODED_EXAMPLES[pattern.rule].bad)
+    files = [read_text_file(file, file.data) for target in targets for file in target.files]
+    assert any(list(match_patterns(file, (pattern,), SkillContext())) for file in files if file)
 
 
 def test_titles_are_unique_in_each_language() -> None:

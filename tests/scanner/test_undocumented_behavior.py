@@ -1,4 +1,4 @@
-"""What programs do is held against what the documents of a skill tell."""
+"""Behavior of scripts is compared with what the documents of a skill mention."""
 
 from pathlib import PurePosixPath
 
@@ -12,10 +12,10 @@ from tests.scanner.examples import skill
 RECORD = 'import sys\n\nwith open("seen.jsonl", "a") as record:\n    record.write(sys.argv[1])\n'
 
 
-def told_of(body: str, source: str, path: str = "scripts/draw.py") -> list[Finding]:
+def undocumented(body: str, source: str, path: str = "scripts/draw.py") -> list[Finding]:
     program = ScannedFile(path=PurePosixPath(path), data=source.encode())
-    material = ScanTarget(folder="table-tool", files=(*skill(body).files, program))
-    found = scan_skill(material).findings
+    target = ScanTarget(folder="table-tool", files=(*skill(body).files, program))
+    found = scan_skill(target).findings
     return [f for f in found if f.rule == "AB064" and f.level == "warn"]
 
 
@@ -44,8 +44,8 @@ def told_of(body: str, source: str, path: str = "scripts/draw.py") -> list[Findi
         "removal",
     ],
 )
-def test_what_no_document_speaks_of_is_found(source: str, line: int) -> None:
-    assert [finding.line for finding in told_of("Draws a chart.\n", source)] == [line]
+def test_undocumented_behavior_is_found(source: str, line: int) -> None:
+    assert [finding.line for finding in undocumented("Draws a chart.\n", source)] == [line]
 
 
 @pytest.mark.parametrize(
@@ -59,24 +59,24 @@ def test_what_no_document_speaks_of_is_found(source: str, line: int) -> None:
     ],
     ids=["named", "network", "environment", "ordinary", "removal"],
 )
-def test_what_is_told_or_ordinary_is_left_alone(body: str, source: str) -> None:
-    assert not told_of(body, source)
+def test_documented_or_ordinary_behavior_is_not_reported(body: str, source: str) -> None:
+    assert not undocumented(body, source)
 
 
-def test_an_argument_that_names_the_file_tells_of_it() -> None:
+def test_a_command_line_argument_documents_the_file() -> None:
     arguments = 'import argparse\n\np = argparse.ArgumentParser()\np.add_argument("seen.jsonl")\n'
     source = arguments + RECORD
-    assert not told_of("Draws a chart.\n", source)
+    assert not undocumented("Draws a chart.\n", source)
 
 
-def test_tests_may_write_what_they_like() -> None:
-    assert not told_of("Draws a chart.\n", RECORD, "tests/test_draw.py")
+def test_test_files_are_not_checked() -> None:
+    assert not undocumented("Draws a chart.\n", RECORD, "tests/test_draw.py")
 
 
-def test_a_program_without_any_document_is_held_against_nothing() -> None:
-    assert not told_of("", "def broken(:\n")
+def test_a_script_without_documents_is_not_checked() -> None:
+    assert not undocumented("", "def broken(:\n")
 
 
-def test_names_that_lead_to_each_other_end() -> None:
+def test_circular_variable_references_terminate() -> None:
     source = 'a = b + "x.jsonl"\nb = a\nopen(a, "a").write("1")\n'
-    assert [finding.line for finding in told_of("Draws a chart.\n", source)] == [3]
+    assert [finding.line for finding in undocumented("Draws a chart.\n", source)] == [3]

@@ -85,7 +85,7 @@ async def test_a_listener_hears_turns_tools_questions_and_changes(home: Path) ->
 
 async def test_a_listener_that_leaves_is_forgotten(home: Path) -> None:
     async with recording(home) as at:
-        sinks: list[Any] = at.runtime._sinks  # pyright: ignore[reportPrivateUsage]
+        sinks: list[Any] = at.runtime.events._sinks  # pyright: ignore[reportPrivateUsage]
         before = len(sinks)
         async with _listening(at):
             assert len(sinks) == before + 1

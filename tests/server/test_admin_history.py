@@ -162,7 +162,7 @@ async def test_a_session_is_shown_with_its_messages_and_can_be_forgotten(at: Rec
 async def test_a_record_of_an_earlier_version_is_shown_all_the_same(at: Recording) -> None:
     reply = await at.ask("Hi", session="old")
     store = at.runtime.chat_service.store
-    with store._writing() as connection:  # pyright: ignore[reportPrivateUsage]
+    with store._transaction() as connection:  # pyright: ignore[reportPrivateUsage]
         for name in ("spans", "skills", "spans_dropped"):
             connection.execute(
                 "UPDATE kept_turns SET record = json_remove(record, ?) WHERE id = ?",

@@ -55,8 +55,8 @@ async def test_a_store_that_cannot_be_read_is_an_error_and_the_server_goes_on(ho
 @pytest.mark.needs("bubblewrap")
 async def test_the_doctor_tries_every_sandbox_also_after_scripts_have_run(home: Path) -> None:
     async with recording(home) as opened:
-        chosen = await opened.runtime.script_runner.choose_sandbox()
+        chosen = await opened.runtime.script_runner.select_sandbox()
         checks = (await opened.get("/v1/doctor"))["checks"]
         names = [check["name"] for check in checks if check["name"].startswith("Sandbox: ")]
         assert names == ["Sandbox: bubblewrap", "Sandbox: landlock"]
-        assert (await opened.runtime.script_runner.choose_sandbox()) is chosen
+        assert (await opened.runtime.script_runner.select_sandbox()) is chosen

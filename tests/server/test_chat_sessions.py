@@ -111,7 +111,7 @@ async def test_nobody_goes_on_with_anothers_conversation(talk: Talk) -> None:
 
 async def test_of_a_conversation_without_a_name_only_the_record_is_kept(talk: Talk) -> None:
     chatting = talk.serving.house.runtime.chat_service
-    before = len(chatting.conversations)
+    before = len(chatting.sessions)
     known = {kept.id for kept in chatting.store.latest(1_000)}
     reply = await talk.post("Go", says("Gone"))
     turn = await anyio.to_thread.run_sync(chatting.store.turn, reply.json()["apexbridge"]["turn"])
@@ -121,7 +121,7 @@ async def test_of_a_conversation_without_a_name_only_the_record_is_kept(talk: Ta
     assert owner in {key.id for key in talk.serving.house.keys.all()}
     assert name.startswith("once-")
     assert {kept.id for kept in chatting.store.latest(1_000)} == known
-    assert len(chatting.conversations) == before
+    assert len(chatting.sessions) == before
 
 
 async def test_turns_of_one_conversation_wait_for_each_other(talk: Talk) -> None:

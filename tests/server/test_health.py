@@ -66,7 +66,7 @@ async def test_what_is_counted_names_no_skill_and_no_address_that_somebody_made_
 
 async def test_the_sandbox_is_told_once_it_is_known(server: Serving) -> None:
     assert "apexbridge_sandbox{" not in (await ask(server.url, "/metrics")).body.decode()
-    choice = await server.house.runtime.script_runner.choose_sandbox()
+    choice = await server.house.runtime.script_runner.select_sandbox()
     kind = choice.sandbox.name if choice.sandbox else "none"
     told = (await ask(server.url, "/metrics")).body.decode()
     assert f'apexbridge_sandbox{{kind="{kind}"}} 1.0' in told

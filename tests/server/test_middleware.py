@@ -371,7 +371,7 @@ async def test_faults_speak_the_clients_language(server: Serving) -> None:
 async def test_one_who_asks_too_often_is_told_when_to_come_back(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     environment = {"HOME": str(tmp_path), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
-    flags = {"server": {"rate": 3}}
+    flags = {"server": {"rate_limit": 3}}
     loaded = load(project=tmp_path / "project", environment=environment, flags=flags)
     async with serving(loaded, ROUTES) as server:
         first = [await ask(server.url, "/hello", headers=server.headers) for _ in range(4)]

@@ -160,7 +160,21 @@ def test_an_edit_changes_the_description_and_nothing_else(house: Served) -> None
 
 
 @pytest.mark.promise("L12")
-@pytest.mark.parametrize("field", ["name", "allowed-tools", "body", "files", "version"])
+@pytest.mark.parametrize(
+    "field",
+    [
+        "name",
+        "allowed-tools",
+        "body",
+        "files",
+        "version",
+        "path",
+        "SKILL.md",
+        "Description",
+        "description ",
+        "描述",
+    ],
+)
 def test_no_other_field_can_be_edited(house: Served, field: str) -> None:
     before = _skill(house, "garden")
     for body in ({field: "x"}, {"description": "New.", field: "x"}):

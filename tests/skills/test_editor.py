@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_edited_safely_is_refused(data: bytes, rule: str) 
 
 
 def test_a_change_that_would_break_the_file_is_refused() -> None:
-    with pytest.raises(SkillInvalidError, match="cannot be replaced on its own"):
+    with pytest.raises(SkillInvalidError, match="cannot be replaced without"):
         edit_description(b"---\n  name: x\n---\n", "new")
     with pytest.raises(SkillInvalidError, match="more than 65536 bytes"):
         edit_description(b"---\ndescription: x\nnote: " + b"y" * 65_000 + b"\n---\n", "z" * 1_000)
@@ -141,7 +141,7 @@ def test_a_change_that_would_touch_another_field_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(editor, "quote", lambda _: '"new"\nname: evil')  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    with pytest.raises(SkillInvalidError, match="cannot be replaced on its own"):
+    with pytest.raises(SkillInvalidError, match="cannot be replaced without"):
         edit_description(b"---\ndescription: old\n---\n", "new")
 
 

@@ -287,7 +287,7 @@ async def test_a_disk_that_refuses_is_a_clear_error(tmp_path: Path, packed: zipf
 
 async def test_a_packed_skill_without_a_place_says_so(packed: zipfile.Path) -> None:
     source = BundledSource(None, packed)
-    with pytest.raises(SourceError, match="no place"):
+    with pytest.raises(SourceError, match="no folder"):
         await source.folder(await _tidy(source))
 
 

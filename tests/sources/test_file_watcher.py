@@ -315,7 +315,7 @@ async def test_folders_beyond_the_bound_are_looked_at_and_that_is_said_once(
             assert await watching.until(skill) == {skill}
             await watching.stands()
     assert [record.getMessage() for record in caplog.records] == [
-        "4 folders are looked at once a second"
+        "4 folders are polled once a second"
     ]
 
 
@@ -486,4 +486,4 @@ async def test_without_descriptors_folders_are_looked_at_and_that_is_said_once(
         child.kill()
         child.communicate()
     assert len(lines) == 1
-    assert "looking once a second" in lines[0]
+    assert "polling once a second" in lines[0]

@@ -192,7 +192,7 @@ async def test_a_pipe_is_no_command_and_holds_nobody_up(tmp_path: Path) -> None:
     (skill,) = (await source.scan()).skills
     (tmp_path / "a.md").unlink()
     os.mkfifo(tmp_path / "a.md")
-    with pytest.raises(SourceError, match="no regular file"):
+    with pytest.raises(SourceError, match="not a regular file"):
         await source.content(skill)
 
 
@@ -239,7 +239,7 @@ async def test_a_single_file_has_nothing_beside_it(tmp_path: Path) -> None:
     _write(tmp_path, a="x", b="y")
     source = LegacySource(tmp_path)
     skill = (await source.scan()).skills[0]
-    with pytest.raises(SourceError, match=r"'a' is a single file, b\.md is no part"):
+    with pytest.raises(SourceError, match=r"'a' is a single file without b\.md"):
         await source.resource(skill, PurePosixPath("b.md"))
 
 

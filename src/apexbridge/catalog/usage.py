@@ -7,6 +7,7 @@ moved aside and created anew.
 import contextlib
 import fcntl
 import logging
+import math
 import os
 import sqlite3
 import threading
@@ -25,6 +26,7 @@ MIN_WEIGHT = 0.1
 
 _DAY_SECONDS = 86_400.0
 _BUSY_SECONDS = 5.0
+_CACHE_SECONDS = 10
 _RETRY_SECONDS = 0.01
 _MAX_ATTEMPTS = 3
 _SUFFIXES = ("-wal", "-shm", "")
@@ -193,6 +195,24 @@ class UsageStore:
                 connection.close()
 
 
+class UsageScores:
+    """Usage of each skill between 0 and 1, cached for some seconds."""
+
+    def __init__(self, store: UsageStore) -> None:
+        self._store = store
+        self._scores: Mapping[str, float] = {}
+        self._read_at = -math.inf
+
+    def scores(self) -> Mapping[str, float]:
+        """Return saturating scores: the first uses count most, each further one less."""
+        now = time.monotonic()
+        if now - self._read_at > _CACHE_SECONDS:
+            scores = self._store.scores(time.time())
+            self._scores = {name: score / (score + 3) for name, score in scores.items()}
+            self._read_at = now
+        return self._scores
+
+
 def _prepare(connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -237,3 +257,24 @@ def _is_broken(error: Exception) -> bool:
 
 def _sibling_path(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
+
+
+class UsageCache:
+    """Usage scores in memory, read from SQLite every few seconds at most."""
+
+    def __init__(self, store: UsageStore, ttl: float = 5.0) -> None:
+        self._store, self._ttl = store, ttl
+        self._scores: Mapping[str, float] = {}
+        self._expires = -math.inf
+
+    def scores(self) -> Mapping[str, float]:
+        """Return the score of each skill; the same mapping object until it expires."""
+        now = time.monotonic()
+        if now > self._expires:
+            self._scores, self._expires = self._store.scores(time.time()), now + self._ttl
+        return self._scores
+
+    def record(self, name: str, now: float) -> bool:
+        """Count a use, and expire the cache, so that the next listing sees it."""
+        self._expires = -math.inf
+        return self._store.record(name, now)

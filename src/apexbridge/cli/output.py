@@ -106,6 +106,8 @@ class Output:
         if not self._config:
             self._config.append(load(flags=self.flags))
             self.language = self._config[0].language
+            for found in self._config[0].deprecated:
+                self.note(self.text("setting_deprecated", **found._asdict()))
         return self._config[0]
 
     def text(self, key: str, /, **fields: object) -> str:

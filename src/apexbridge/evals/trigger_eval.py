@@ -109,6 +109,21 @@ async def saved_queries(source: SkillSource, skill: Skill) -> tuple[TriggerQuery
     raise EvalInputError("; ".join(reasons), code="eval_queries_missing", path=skill.name)
 
 
+async def positive_queries(source: SkillSource, skill: Skill) -> Sequence[str]:
+    """Return the saved queries that should trigger a skill; a skill need not have any.
+
+    Raises:
+        EvalInputError: If they are malformed.
+    """
+    try:
+        queries = await saved_queries(source, skill)
+    except EvalInputError as error:
+        if error.code != "eval_queries_missing":
+            raise
+        return ()
+    return [query.query for query in queries if query.should_trigger]
+
+
 def parse_queries(raw: bytes, *, path: str) -> tuple[TriggerQuery, ...]:
     """Parse a JSON list of queries, or an object with one as `queries`.
 

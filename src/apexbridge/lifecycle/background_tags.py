@@ -76,13 +76,14 @@ class TagFailures:
     def add(self, sha256: str) -> None:
         """Remember a failure; each further one of the same content doubles the delay."""
         failures = self._load()
-        attempts = failures[sha256].attempts if sha256 in failures else 0
+        earlier = failures.pop(sha256, None)  # inserted again below, as the most recent one
+        attempts = earlier.attempts if earlier else 0
         delay = backoff_seconds(attempts, _UNUSABLE_SECONDS, _MAX_UNUSABLE_SECONDS)
         failures[sha256] = _Failure(attempts=attempts + 1, retry_at=time.time() + delay)
         while len(failures) > _MAX_FAILURES:
             # By age, not by what is installed: a skill that is disabled for a while is not sent
             # again when it is enabled.
-            del failures[min(failures, key=lambda known: failures[known].retry_at)]
+            del failures[next(iter(failures))]
         self._save()
 
     def _load(self) -> dict[str, _Failure]:

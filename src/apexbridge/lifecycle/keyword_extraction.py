@@ -1,4 +1,4 @@
-"""What stands out in a skill's text: quoted requests, and what its headings repeat. Pure."""
+"""Keyword extraction: quoted phrases, and phrases that headings and description share."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,11 +12,11 @@ from apexbridge.retrieval.tokenizer import tokenize
 _MAX_BODY = 4_000
 _MAX_SUMMARY = 400
 _MAX_WORDS = {True: 6, False: 3}
+"""Maximum length of a phrase: characters of a Chinese one, words of an English one."""
 _MAX_HEADINGS = 12
-"""Characters of a Chinese phrase, words of an English one."""
 _HAN = "\u3400-\u9fff\uf900-\ufaff"
 _PIECE = re.compile(
-    rf"([{_HAN}])|([^\W_{_HAN}]+[+#]*)[ \t-]*|([ \t-]+)|(.)"  # Chinese, a word, a gap, an end
+    rf"([{_HAN}])|([^\W_{_HAN}]+[+#]*)[ \t-]*|([ \t-]+)|(.)"  # Chinese, word, gap, boundary
 )
 _HEADING = re.compile(r"#{1,6}[ \t]+(.{1,200})")
 _QUOTED = re.compile(
@@ -26,7 +26,7 @@ _QUOTED = re.compile(
 _ANCHOR = "anchor"
 _PARTICLES = "的了和与或及把被"
 
-# What is said of every skill, and so tells none from another.
+# Generic words occur in every skill and distinguish none.
 _ENGLISH = """
 use user skill tool task work workflow step guide overview usage example instruction quick start
 note reference trigger create ask say mention new based following include provide support common
@@ -41,7 +41,7 @@ _GENERIC_WORDS = frozenset(tokenize(_ENGLISH, kind="document")) | frozenset(_CHI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Word:
-    """A word, or a Chinese character: as it is written, and as it is compared."""
+    """A word or Chinese character, with its stemmed form for comparison."""
 
     written: str
     compared: str
@@ -49,26 +49,31 @@ class _Word:
 
 
 _Run = Sequence[_Word]
-"""Telling words that stand together."""
+"""Adjacent content words."""
 
 
 def extract_phrases(*, name: str, summary: str, body: str) -> Iterator[str]:
-    """Phrases that may be tags, the likeliest first."""
+    """Yield candidate phrases, the most specific first."""
     summary = summary[:_MAX_SUMMARY]
     title = name_as_words(name)
     yield from (found[found.lastindex or 0] for found in _QUOTED.finditer(summary))
-    said = ""
-    named, told = list(_runs(title)), list(_runs(summary))
-    below = chain.from_iterable(map(_runs, islice(_headings(body), _MAX_HEADINGS)))
-    for phrase in chain(_repeated_phrases((*named, *told), below), _repeated_phrases(named, told)):
+    yielded = ""
+    named, described = list(_runs(title)), list(_runs(summary))
+    headings = chain.from_iterable(map(_runs, islice(_headings(body), _MAX_HEADINGS)))
+    for phrase in chain(
+        _repeated_phrases((*named, *described), headings), _repeated_phrases(named, described)
+    ):
         compared = f" {' '.join(word.compared for word in phrase)} "
-        if compared not in said:  # neither alone nor within a longer one
-            said += f"{compared}\n"
+        if compared not in yielded:  # nor part of a longer phrase
+            yielded += f"{compared}\n"
             yield ("" if phrase[0].is_han else " ").join(word.written for word in phrase)
 
 
 def has_content_words(text: str) -> bool:
-    """Say whether there is more than stop words; of those alone, `words` would keep all."""
+    """Say whether a text has more than stop words.
+
+    The tokenizer keeps stop words of a query that has nothing else; the anchor prevents that.
+    """
     return len(tokenize(f"{text} {_ANCHOR}", kind="query")) > 1
 
 
@@ -81,10 +86,10 @@ def _headings(body: str) -> Iterator[str]:
             yield strip_markup(heading[1])
 
 
-def _repeated_phrases(said: Iterable[_Run], lines: Iterable[_Run]) -> Iterator[_Run]:
-    """The longest phrases of the lines that were said before."""
+def _repeated_phrases(known_runs: Iterable[_Run], lines: Iterable[_Run]) -> Iterator[_Run]:
+    """Yield the longest phrases of `lines` that occur in `known_runs`."""
     known = set[tuple[str, ...]]()
-    for run in said:
+    for run in known_runs:
         compared, longest = _comparison_key(run), _MAX_WORDS[run[0].is_han]
         known.update(
             compared[at : at + size] for at in range(len(run)) for size in range(1, longest + 1)
@@ -101,7 +106,7 @@ def _matching_phrases(run: _Run, known: set[tuple[str, ...]]) -> Iterator[_Run]:
     is_han, at, every = run[0].is_han, 0, _comparison_key(run)
     shortest, longest = 2 if is_han else 1, _MAX_WORDS[is_han]
     while at < len(run):
-        if every[at : at + 1] not in known:  # then nothing is that begins with it
+        if every[at : at + 1] not in known:  # then no longer phrase is known either
             at += 1
             continue
         for size in range(min(longest, len(run) - at), shortest - 1, -1):
@@ -115,7 +120,7 @@ def _matching_phrases(run: _Run, known: set[tuple[str, ...]]) -> Iterator[_Run]:
 
 
 def _runs(text: str) -> Iterator[list[_Word]]:
-    """Telling words that stand together, all of them Chinese or none."""
+    """Split a text into runs of content words, each Chinese or not."""
     run: list[_Word] = []
     is_han = False
     for han, written, gap, _ in _PIECE.findall(text):
@@ -136,13 +141,13 @@ def _runs(text: str) -> Iterator[list[_Word]]:
 def _word(written: str, is_han: bool) -> _Word | None:
     if is_han:
         compared = tokenize(written, kind="document")[0]
-        is_telling_one = written not in _PARTICLES
-        return _Word(written=written, compared=compared, is_han=True) if is_telling_one else None
+        is_particle = written in _PARTICLES
+        return None if is_particle else _Word(written=written, compared=compared, is_han=True)
     if len(written) < 2 or written.isdecimal():
         return None
     stems = tokenize(written, kind="document")
     if not has_content_words(written) or _GENERIC_WORDS.issuperset(stems):
         return None
     is_name = any(map(str.isupper, written[1:]))
-    shown = written if is_name else written.lower()
-    return _Word(written=shown, compared=" ".join(stems), is_han=False)
+    display = written if is_name else written.lower()
+    return _Word(written=display, compared=" ".join(stems), is_han=False)

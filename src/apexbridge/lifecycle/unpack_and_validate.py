@@ -1,4 +1,4 @@
-"""From an archive or a folder to a skill that may be installed: built in staging, and judged."""
+"""Unpack and validate: stage an archive or folder as a skill, or inspect it without installing."""
 
 import os
 import shutil
@@ -37,7 +37,7 @@ _PROVENANCE = Provenance(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedSkill:
-    """A skill that is complete and sound, in a folder of its own name; and what is odd about it."""
+    """A valid skill in a staging folder of its name, with validation warnings."""
 
     skill: Skill
     root: Path
@@ -47,13 +47,13 @@ class StagedSkill:
 def stage_skill(
     path: Path, staging: Path, *, renames: bool = False, limits: ArchiveLimits = DEFAULT_LIMITS
 ) -> StagedSkill:
-    """Build the skill of an archive or folder below `staging`, and hold it to every rule.
+    """Unpack an archive or copy a folder below `staging`, and validate it.
 
-    With `renames`, a folder of another name than the skill's gets the skill's name.
+    With `renames`, a folder that is not named like its skill is renamed.
 
     Raises:
-        ArchiveError: If the archive is unsafe, broken or no skill's.
-        SkillInvalidError: If a rule is broken; every one is named.
+        ArchiveError: If the archive is unsafe, malformed or not a skill.
+        SkillInvalidError: If validation rules fail; every one is listed.
         StorageError: If the disk refuses.
     """
     try:
@@ -62,8 +62,8 @@ def stage_skill(
         detail = error.strerror or str(error)
         if not Path(str(error.filename)).is_relative_to(path):
             raise StorageError(detail, path=staging) from error
-        told = Problem(code="folder_unreadable", where=path.name, details={"detail": detail})
-        raise SkillInvalidError(path.name, [told]) from error
+        problem = Problem(code="folder_unreadable", where=path.name, details={"detail": detail})
+        raise SkillInvalidError(path.name, [problem]) from error
 
 
 def _stage(path: Path, staging: Path, *, renames: bool, limits: ArchiveLimits) -> StagedSkill:
@@ -73,15 +73,15 @@ def _stage(path: Path, staging: Path, *, renames: bool, limits: ArchiveLimits) -
         folder = path.resolve().name
         _check_folder_limits(path, limits)
         _copy_folder(path, built)
-        told: tuple[Problem, ...] = ()
+        warnings: tuple[Problem, ...] = ()
     else:
         plan = extract_archive(path, built, limits)
-        folder, told = plan.folder, plan.problems
+        folder, warnings = plan.folder, plan.problems
     package = _open_package(built, _declared_name(built, folder) if renames else folder)
-    problems = (*told, *validate(package))
-    broken = [problem for problem in problems if problem.severity == "error"]
-    if broken:
-        raise SkillInvalidError(package.folder, broken)
+    problems = (*warnings, *validate(package))
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        raise SkillInvalidError(package.folder, errors)
     root = staging / package.folder
     built.rename(root)
     reading = read_skill(root, _PROVENANCE)
@@ -91,7 +91,7 @@ def _stage(path: Path, staging: Path, *, renames: bool, limits: ArchiveLimits) -
 
 
 def _check_folder_limits(path: Path, limits: ArchiveLimits) -> None:
-    """Before anything is copied: a folder may hold anything."""
+    """Check number and size of files before copying any."""
     files = size = 0
     for entry in tree.entries(path):
         if entry.kind == "file" and not tree.is_junk(entry.path):
@@ -103,7 +103,7 @@ def _check_folder_limits(path: Path, limits: ArchiveLimits) -> None:
 
 
 def _copy_folder(source: Path, target: Path) -> None:
-    """Copy what packing would take; links and devices are refused there."""
+    """Copy the files that packing would include; symlinks and devices are refused."""
     for entry in files_to_pack(source, with_evals=True):
         place = target / entry.path
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +134,7 @@ def _open_package(root: Path, folder: str) -> Package:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptFile:
-    """A file that can be run, and what with; an empty name if nothing says."""
+    """An executable file, and its interpreter if known."""
 
     path: str
     runner: str
@@ -143,22 +143,21 @@ class ScriptFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """Everything a person should know of a skill before it may stay."""
+    """Contents, capabilities and findings of a skill, for review before an install."""
 
     skill: Skill
     files: tuple[ArchiveFile, ...]
     size: int
     sha256: str
     tools: tuple[str, ...]
-    """What it asks to be allowed."""
+    """Tools it requests."""
     hooks: tuple[str, ...]
-    """The events it wants commands run at."""
+    """Events that run its commands."""
     commands: tuple[str, ...]
-    """What is run when its text is read."""
+    """Inline commands that run when its body is loaded."""
     scripts: tuple[ScriptFile, ...]
     problems: tuple[Problem, ...]
     report: Report
-    """What looks dangerous in it."""
 
 
 def inspect_skill(
@@ -168,15 +167,15 @@ def inspect_skill(
     limits: ArchiveLimits = DEFAULT_LIMITS,
     others: Mapping[str, str] | None = None,
 ) -> Inspection:
-    """Look at an archive or folder as an install would, and leave nothing behind.
+    """Dry run of an install, in a temporary folder.
 
     Raises:
-        ArchiveError: If the archive is unsafe, broken or no skill's.
-        SkillInvalidError: If a rule is broken.
+        ArchiveError: If the archive is unsafe, malformed or not a skill.
+        SkillInvalidError: If a validation rule fails.
     """
-    with tempfile.TemporaryDirectory(prefix="apexbridge-") as place:
-        intake = stage_skill(path, Path(place), renames=renames, limits=limits)
-        skill, root = intake.skill, intake.root
+    with tempfile.TemporaryDirectory(prefix="apexbridge-") as folder:
+        staged = stage_skill(path, Path(folder), renames=renames, limits=limits)
+        skill, root = staged.skill, staged.root
         files = tuple(
             ArchiveFile(path=entry.path, size=entry.size, executable=entry.executable)
             for entry in tree.entries(root)
@@ -192,7 +191,7 @@ def inspect_skill(
             hooks=tuple(skill.manifest.hooks),
             commands=tuple(found.command for found in inline_commands(body)),
             scripts=tuple(_find_scripts(root, files)),
-            problems=intake.problems,
+            problems=staged.problems,
             report=scan_folder(root, others),
         )
 

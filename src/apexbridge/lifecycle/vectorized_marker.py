@@ -1,8 +1,7 @@
-"""The marker `.vectorized` in an installed skill's folder: which state of it is in the index.
+"""The `.vectorized` marker in an installed skill's folder: the content hash that is in the index.
 
-Derived and never trusted: it says nothing that is not compared with the folder and the row. It is
-not forced to the disk, because one that a power cut or a kill spoils is found out and costs no more
-than embedding one skill again.
+Derived data, never trusted: it is always compared with folder and row. It is written without fsync,
+because a torn marker is detected and costs one embedding.
 """
 
 import contextlib
@@ -20,7 +19,7 @@ _MAX_BYTES = 4_096
 
 
 class Marker(BaseModel):
-    """The folder's size in bytes and its hash, and what made the row, and how."""
+    """Size and content hash of the folder, embedder id, and document version of the row."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -33,7 +32,7 @@ class Marker(BaseModel):
     def from_fingerprint(
         cls, fingerprint: Fingerprint, *, embedder: str, generation: str
     ) -> "Marker":
-        """The marker that a folder in this state must have."""
+        """Create the marker that a folder in this state must have."""
         return cls(
             size=fingerprint.size,
             sha256=fingerprint.sha256,
@@ -43,13 +42,13 @@ class Marker(BaseModel):
 
 
 def read_marker(root: Path) -> Marker | None:
-    """Read a skill's marker; one that is missing, odd or broken is none."""
+    """Read a skill's marker; None if it is missing or invalid."""
     data = _read(root)
     return None if data is None else _parse(data)
 
 
 def has_marker(root: Path, marker: Marker) -> bool:
-    """Whether a skill has just this marker; as we write them they need no parsing."""
+    """Say whether a skill has exactly this marker; equal bytes need no parsing."""
     data = _read(root)
     return data is not None and (data == _to_bytes(marker) or _parse(data) == marker)
 
@@ -78,11 +77,10 @@ def _to_bytes(marker: Marker) -> bytes:
 
 
 def write_marker(root: Path, marker: Marker) -> None:
-    """Put the marker in place of what is there.
+    """Write or replace the marker.
 
-    Where nothing is, it is written in place: that takes a quarter of the time, and what a kill
-    leaves of it is no marker. Else it is written beside the skill's folder and takes the other's
-    place by a rename, so that whoever reads sees one of them.
+    A new one is written in place, which takes a quarter of the time; a torn one is invalid. An
+    existing one is replaced by a rename, so that readers see the old or the new.
 
     Raises:
         StorageError: If the folder refuses.
@@ -99,7 +97,7 @@ def write_marker(root: Path, marker: Marker) -> None:
 
 def _replace(root: Path, place: str, data: bytes) -> None:
     staging = root.parent / ".staging"
-    # By the skill's name: what a kill leaves here is taken up when the skill is done again.
+    # Named after the skill, so that a leftover of a crash is overwritten by the next write.
     temporary = staging / f"{root.name}.marker"
     try:
         staging.mkdir(mode=0o700, exist_ok=True)

@@ -1,11 +1,10 @@
-"""What a skill was before it was updated: whole folders, each by the hash of its tree.
+"""Version store: earlier versions of installed skills as whole folders, by content hash; and diffs.
 
-skills/.versions/NAME/SHA256/NAME       a version that can be brought back
-skills/.versions/NAME/new-SHA256/NAME   a version about to change places with the one that is used
+skills/.versions/NAME/SHA256/NAME       a stored version
+skills/.versions/NAME/new-SHA256/NAME   a version about to be exchanged with the one in use
 
-The commit of an update is the exchange of two folders: afterwards the old version lies where the
-new one lay, under a name that is no longer true. Whoever finds that, after a crash too, gives it
-the name it should have.
+An update commits by exchanging two folders (`renameat2`). Afterwards the old version is in the
+folder that carries the new one's hash, and is renamed; crash recovery repeats that rename.
 """
 
 import difflib
@@ -35,25 +34,25 @@ _PROVENANCE = Provenance(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """A state of a skill: in use, or kept."""
+    """A version of a skill, in use or stored."""
 
     sha256: str
     declared: str
-    """What its SKILL.md calls this version, if anything."""
+    """The `version` field of its SKILL.md, if any."""
     size: int
     at: float
-    """When it was put aside, in seconds since the epoch; 0 for the one in use."""
+    """Time of its replacement, in seconds since the epoch; 0 for the one in use."""
     is_current: bool = False
     is_pinned: bool = False
     description: str = ""
     created: float = 0.0
-    """When its files were written here, in seconds since the epoch; 0 where nobody knows."""
+    """Time its files were written, in seconds since the epoch; 0 if unknown."""
 
 
 class VersionStore:
-    """The versions of installed skills that are not in use. Every method blocks.
+    """Versions of installed skills that are not in use. Every method blocks.
 
-    Whoever changes a name's versions holds the lock of that name.
+    Callers that change versions of a name must hold its name lock.
     """
 
     def __init__(self, skills: Path) -> None:
@@ -61,11 +60,11 @@ class VersionStore:
         self._root = skills / VERSIONS
 
     def folder(self, name: str, sha256: str) -> Path:
-        """Where a kept version lies."""
+        """Return the folder of a stored version."""
         return self._root / name / sha256 / name
 
     def list(self, name: str) -> "tuple[Version, ...]":
-        """The kept versions of a skill, the latest first."""
+        """Return the stored versions of a skill, the latest first."""
         kept = [_describe(place, name) for place in self._places(name)]
         return tuple(sorted(kept, key=lambda version: version.at, reverse=True))
 
@@ -76,10 +75,10 @@ class VersionStore:
             return []
 
     def find(self, name: str, wanted: str) -> Version:
-        """The kept version that a hash, its beginning or a declared version means; '' the latest.
+        """Return the stored version of a hash, hash prefix or declared version, or the latest.
 
         Raises:
-            SkillVersionError: `version_unknown` if there is none, or more than one could be meant.
+            SkillVersionError: `version_unknown` if none or more than one matches.
         """
         kept = self.list(name)
         if not wanted and kept:
@@ -93,18 +92,18 @@ class VersionStore:
         raise SkillVersionError(name=name, version=wanted or "-", known=known)
 
     def created(self, name: str) -> dict[str, float]:
-        """When each kept version was made, by its hash; nothing is read but dates."""
+        """Return the creation time of each stored version by hash; reads only metadata."""
         return {place.name: modified_at(place / name) for place in self._places(name)}
 
     def add(self, name: str, staged: Path, sha256: str) -> None:
-        """Keep a built folder beside the skill in use. The second rename is the commit.
+        """Store a staged folder beside the skill in use. The second rename is the commit.
 
         Raises:
             StorageError: If the disk refuses.
         """
         place = self._root / name / f"{_NEW}{sha256}"
         with storage_errors(place):
-            remove_tree(place)  # what an earlier attempt may have left
+            remove_tree(place)  # leftover of an interrupted attempt
             place.mkdir(parents=True, mode=0o700)
             try:
                 staged.rename(place / name)
@@ -116,7 +115,7 @@ class VersionStore:
                 raise
 
     def remove(self, name: str, sha256: str, staging: Path) -> None:
-        """Move a kept version where it will be removed. The rename in here is the commit.
+        """Move a stored version into staging, to be deleted. The rename in here is the commit.
 
         Raises:
             StorageError: If the disk refuses.
@@ -127,65 +126,67 @@ class VersionStore:
             fsync_dir(place.parent)
 
     def activate(self, name: str, sha256: str) -> None:
-        """Let a kept version and the one in use change places. The exchange is the commit.
+        """Exchange a stored version with the one in use. The exchange is the commit.
 
         Raises:
-            SkillVersionError: `version_damaged` if it is not what it was; nothing was changed.
+            SkillVersionError: `version_damaged` if its content does not match its hash.
             StorageError: If the disk refuses.
         """
         place = self._root / name / sha256
         if _sha256(place / name) != sha256:
             raise SkillVersionError(code="version_damaged", name=name, version=sha256[:12])
         with storage_errors(place):
-            (place / name / tree.MARKER).unlink(missing_ok=True)  # its row is another's now
+            (place / name / tree.MARKER).unlink(
+                missing_ok=True
+            )  # the index row belongs to the other version
         exchange_dirs(place / name, self._skills / name)
         self._rename_by_hash(place, name)
 
     def replace(self, name: str, staged: Path, sha256: str) -> None:
-        """Let a built folder take the place of the skill in use, which is kept.
+        """Replace the skill in use by a staged folder, and store the old version.
 
-        The exchange is the commit. If it does not come to that, everything is as it was.
+        The exchange is the commit; on an earlier failure nothing has changed.
 
         Raises:
             StorageError: If the disk refuses.
         """
         place = self._root / name / f"{_NEW}{sha256}"
         with storage_errors(place):
-            remove_tree(place)  # what an earlier attempt may have left
+            remove_tree(place)  # leftover of an interrupted attempt
             place.mkdir(parents=True, mode=0o700)
             try:
                 staged.rename(place / name)
                 exchange_dirs(place / name, self._skills / name)
             except (OSError, StorageError):
                 with suppress(OSError):
-                    # And not the version in use before, wherever it was left.
+                    # Never delete the version that was in use, wherever a failure left it.
                     if _sha256(place / name) == sha256 or not any(place.iterdir()):
                         remove_tree(place)
                 raise
         self._rename_by_hash(place, name)
 
     def _rename_by_hash(self, place: Path, name: str) -> None:
-        """Name a place by what lies in it; a failure loses nothing, and the next start does it."""
+        """Rename a folder to the hash of its content; on failure, recovery does it."""
         with suppress(OSError):
             (place / name / tree.MARKER).unlink(missing_ok=True)
             sha256 = _sha256(place / name)
             if sha256 in {"", place.name}:
                 return
             target = place.with_name(sha256)
-            if target.exists():  # the same state was kept before
+            if target.exists():  # the same content was stored before
                 remove_tree(target)
             place.rename(target)
             os.utime(target)
             fsync_dir(target.parent)
 
     def prune(self, name: str, keep: int) -> None:
-        """Forget all but the latest versions of a skill; what cannot be removed stays."""
+        """Delete all but the latest stored versions; errors are ignored."""
         for version in self.list(name)[keep:]:
             with suppress(OSError):
                 remove_tree(self._root / name / version.sha256)
 
     def recover(self) -> int:
-        """Put right what a crash left half done; how many were."""
+        """Crash recovery: finish or remove interrupted exchanges; return their number."""
         count = 0
         for place in (p for n in _folders(self._root) for p in _folders(n)):
             name = place.parent.name
@@ -201,7 +202,7 @@ class VersionStore:
         return count
 
     def keep_only(self, names: Collection[str]) -> None:
-        """Remove what is kept of skills that are gone for good."""
+        """Delete the versions of all other skills, which cannot be restored any more."""
         for place in _folders(self._root):
             if place.name not in names:
                 remove_tree(place)
@@ -212,13 +213,13 @@ def _folders(root: Path) -> list[Path]:
 
 
 def _sha256(root: Path) -> str:
-    """The hash of a tree; empty if there is none that can be read."""
+    """Return the content hash of a folder; empty if it cannot be read."""
     found = tree.fingerprint(root)
     return found.sha256 if isinstance(found, Fingerprint) else ""
 
 
 def modified_at(root: Path) -> float:
-    """When a skill's SKILL.md was written, in seconds since the epoch; 0 where there is none."""
+    """Return the mtime of a skill's SKILL.md, in seconds since the epoch; 0 if missing."""
     try:
         return (root / SKILL_MD).stat().st_mtime
     except OSError:
@@ -244,27 +245,27 @@ _MAX_DIFF_LINES = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """A file that is not the same."""
+    """A changed file."""
 
     path: PurePosixPath
     what: Literal["added", "removed", "changed"]
     lines: tuple[str, ...] = ()
     """A unified diff, for text."""
     is_cut: bool = False
-    """Whether it is too large to be shown whole, or no text."""
+    """The diff is omitted, because the file is binary or too large."""
     executable: tuple[bool, bool] = (False, False)
-    """Whether it could be run before, and whether it can be now."""
+    """Executable bit before and after."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionDiff:
-    """Every file that is not the same, by path."""
+    """Changed files, by path."""
 
     changes: tuple[FileChange, ...]
 
 
 def diff_folders(old: Path, new: Path) -> VersionDiff:
-    """Compare two folders; links and devices count by where they lead and what they are.
+    """Compare two folders; symlinks by their target, devices by their kind.
 
     Raises:
         OSError: If a folder cannot be read.
@@ -302,22 +303,22 @@ def _files_by_path(root: Path) -> dict[PurePosixPath, tree.TreeEntry]:
 
 def _diff_file(path: PurePosixPath, old: _DiffSide, new: _DiffSide) -> FileChange | None:
     before, after = old.read(), new.read()
-    runs = (old.executable, new.executable)
+    executable = (old.executable, new.executable)
     if old.entry and new.entry and before == after:
-        same = runs[0] == runs[1] and old.entry.kind == new.entry.kind
-        return None if same else FileChange(path=path, what="changed", executable=runs)
+        same = executable[0] == executable[1] and old.entry.kind == new.entry.kind
+        return None if same else FileChange(path=path, what="changed", executable=executable)
     lines, is_cut = _diff_lines(path, before, after)
     if old.entry is None or new.entry is None:
         what = "added" if old.entry is None else "removed"
-        return FileChange(path=path, what=what, lines=lines, is_cut=is_cut, executable=runs)
-    return FileChange(path=path, what="changed", lines=lines, is_cut=is_cut, executable=runs)
+        return FileChange(path=path, what=what, lines=lines, is_cut=is_cut, executable=executable)
+    return FileChange(path=path, what="changed", lines=lines, is_cut=is_cut, executable=executable)
 
 
 def _diff_lines(path: PurePosixPath, before: bytes, after: bytes) -> tuple[tuple[str, ...], bool]:
     if max(len(before), len(after)) > _MAX_DIFF_BYTES or b"\0" in before + after:
         return (), True
     old, new = (data.decode("utf-8", "replace").splitlines() for data in (before, after))
-    if max(len(old), len(new)) > _MAX_DIFF_LINES:  # the comparison takes time by their product
+    if max(len(old), len(new)) > _MAX_DIFF_LINES:  # difflib takes quadratic time
         return (), True
     lines = difflib.unified_diff(old, new, f"old/{path}", f"new/{path}", lineterm="")
     return tuple(lines), False

@@ -69,7 +69,7 @@ async def mcp_mount(
     """
     mcp = McpServer(runtime, has_scope=has_scope, page_size=page_size)
     sessions = StreamableHTTPSessionManager(
-        mcp.server, stateless=True, max_request_body_size=int(settings.body_mb * _MB)
+        mcp.server, stateless=True, max_request_body_size=int(settings.max_body_mb * _MB)
     )
 
     async with mcp.change_notifications(), sessions.run():

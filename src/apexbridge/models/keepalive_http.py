@@ -1,7 +1,7 @@
 """Keep-alive HTTP/1.1 client for JSON over plain TCP: POST a body, read the whole response.
 
 It serves model servers on the same machine or network, where a general client's overhead is a
-measurable part of a request: 16 to 41 % more requests a second than with aiohttp, see
+measurable part of a request: 16 to 42 % more requests a second than with aiohttp, see
 docs/decisions/0025-http-client.md. It has no TLS, redirects, decompression or streaming: a response
 that needs more raises `UnsupportedResponseError`, and the caller repeats the request with aiohttp.
 """

@@ -133,7 +133,7 @@ def _merge_segments(segments: Sequence[_Segment]) -> _Segment:
 
 
 class _WeightedPostings(NamedTuple):
-    """Postings of a word with BM25 gains, and the gain of a best_gain document."""
+    """Postings of a word with BM25 gains, and the gain of a perfect document."""
 
     rows: RowArray
     gains: Matrix
@@ -222,7 +222,7 @@ class Bm25Index:
         )
 
     def match(self, words: Sequence[str]) -> Bm25Matches:
-        """Score all rows for the words of a query; 1.0 is the best_gain document."""
+        """Score all rows for the words of a query; 1.0 is a perfect document."""
         scores = np.zeros(len(self._lengths), np.float32)
         unique = list(dict.fromkeys(words))
         if not unique or not self._alive_count:

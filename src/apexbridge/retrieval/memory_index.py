@@ -19,11 +19,11 @@ _ROWS_PER_GROUP = 32
 
 
 class TextTable:
-    """Texts of cosines row: the main text, then the views."""
+    """Texts of every row: the main text, then the views."""
 
     def __init__(self) -> None:
         self._wholes = CompressedTexts(_PAGE_BYTES)
-        self._views = CompressedTexts()  # uncompressed: cosines search reads some
+        self._views = CompressedTexts()  # uncompressed: every search reads some
         self._firsts = MmapColumn(np.uint32)
         """Number of each row's first view."""
 
@@ -255,7 +255,7 @@ def top_rows(scores: Matrix, limit: int) -> RowIndices:
 
 
 def rows_above_cutoff(scores: Matrix, limit: int, margin: float) -> RowIndices:
-    """Return candidates for the highest scores, if each may be error_bound by half the margin."""
+    """Return candidates for the highest scores, if each may be off by half the margin."""
     count = min(limit, len(scores))
     if count <= 0:
         return np.zeros(0, np.intp)

@@ -19,7 +19,7 @@ _GROWTH_FACTOR = 2
 
 
 def mmap_array(count: int, kind: type[ScalarType]) -> NDArray[ScalarType]:
-    """Allocate zeros; pages that are never data take no memory."""
+    """Allocate zeros; pages that are never written take no memory."""
     size = count * np.dtype(kind).itemsize
     if not size:
         return np.zeros(0, kind)

@@ -2,11 +2,9 @@
 
 import hashlib
 import logging
-import math
 import os
 import shutil
-import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +15,8 @@ import anyio
 from anyio import to_thread
 
 from apexbridge.catalog.catalog import Catalog
-from apexbridge.catalog.usage import UsageStore
-from apexbridge.errors import EvalInputError, RetrievalError, SkillInvalidError, StorageError
+from apexbridge.catalog.usage import UsageScores, UsageStore
+from apexbridge.errors import RetrievalError, SkillInvalidError, StorageError
 from apexbridge.retrieval.results import (
     NO_CALLBACKS,
     IndexStatus,
@@ -40,27 +38,8 @@ if TYPE_CHECKING:  # numpy and the HTTP client are imported when the index is op
 
 log = logging.getLogger(__name__)
 
-_USAGE_SECONDS = 10
 _SAMPLE_SIZE = 50
 """Entries that a thorough check looks up in the vector store."""
-
-
-class UsageScores:
-    """Usage of each skill between 0 and 1, cached for some seconds."""
-
-    def __init__(self, store: UsageStore) -> None:
-        self._store = store
-        self._scores: Mapping[str, float] = {}
-        self._read_at = -math.inf
-
-    def scores(self) -> Mapping[str, float]:
-        """Return saturating scores: the first uses count most, each further one less."""
-        now = time.monotonic()
-        if now - self._read_at > _USAGE_SECONDS:
-            scores = self._store.scores(time.time())
-            self._scores = {name: score / (score + 3) for name, score in scores.items()}
-            self._read_at = now
-        return self._scores
 
 
 class IndexService:
@@ -223,6 +202,7 @@ class IndexService:
             RetrievalError: If the embedder fails.
         """
         from apexbridge.evals.interference import compare_descriptions
+        from apexbridge.evals.trigger_eval import positive_queries
 
         if not description.strip():
             raise SkillInvalidError(name, [Problem(code="description_empty", where=name)])
@@ -233,7 +213,7 @@ class IndexService:
         old = await self.skill_text(skill, source)
         changed = replace(skill, description=description.strip())
         new = await self.skill_text(changed, source)
-        return await compare_descriptions(index, old, new, await _saved_queries(source, skill))
+        return await compare_descriptions(index, old, new, await positive_queries(source, skill))
 
     async def skill_text(self, skill: Skill, source: SkillSource) -> "SkillText":
         """Return the text that is indexed of a skill, with keyword tags.
@@ -371,19 +351,6 @@ class IndexService:
 
     def _snapshot_skills(self) -> Sequence[Skill]:
         return self._catalog.snapshot.skills
-
-
-async def _saved_queries(source: SkillSource, skill: Skill) -> Sequence[str]:
-    """Return the skill's saved queries that should trigger it; a skill need not have any."""
-    from apexbridge.evals.trigger_eval import saved_queries
-
-    try:
-        queries = await saved_queries(source, skill)
-    except EvalInputError as error:
-        if error.code != "eval_queries_missing":
-            raise
-        return ()
-    return [query.query for query in queries if query.should_trigger]
 
 
 def _embedder_id(embedder: "Embedder", chosen: IndexSettings) -> str:

@@ -93,7 +93,7 @@ class GatewayMiddleware:
         zip_mb = state.runtime.config.settings.install.zip_mb
         self._guard = RequestGuard(state.settings, zip_mb)
         self._authenticator = Authenticator(state.keys, state.sessions)
-        self._rate_limiter = RateLimiter(state.settings.rate)
+        self._rate_limiter = RateLimiter(state.settings.rate_limit)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI connection."""
@@ -115,7 +115,10 @@ class GatewayMiddleware:
             await error_response(error, scope)(scope, receive, tracked)
         else:
             shared["in_flight"] = in_flight
-            limit, seconds = self._guard.max_body_bytes(headers), self._settings.body_seconds
+            limit, seconds = (
+                self._guard.max_body_bytes(headers),
+                self._settings.body_timeout_seconds,
+            )
             limited = LimitedReceive(receive, in_flight, limit=limit, seconds=seconds)
             await self._run(in_flight, scope, limited, tracked)
         finally:
@@ -135,7 +138,7 @@ class GatewayMiddleware:
         scope["state"]["caller"], scope["state"]["has_key"] = caller, has_key
         if has_key and caller.id:
             self._rate_limiter.acquire(caller.id)
-        return concurrency.acquire(None if is_exempt else self._settings.concurrency)
+        return concurrency.acquire(None if is_exempt else self._settings.max_concurrency)
 
     async def _run(
         self, in_flight: InFlightRequest, scope: Scope, receive: Receive, send: TrackedSend

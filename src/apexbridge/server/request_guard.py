@@ -118,7 +118,7 @@ class RequestGuard:
 
     def __init__(self, settings: ServerSettings, zip_mb: float) -> None:
         self._hosts = HostPolicy(settings)
-        self._max_body = int(settings.body_mb * _MB)
+        self._max_body = int(settings.max_body_mb * _MB)
         self._max_upload = max(self._max_body, int(zip_mb * _MB) + _MULTIPART_OVERHEAD)
 
     def check(self, scope: Scope, headers: GuardHeaders) -> None:

@@ -117,7 +117,7 @@ class _ServerTasks:
     async def warm_up(self) -> None:
         """Select the sandbox and load the index before the first request needs them."""
         runtime = self._state.runtime
-        for step in (runtime.script_runner.choose_sandbox, self._warm_index):
+        for step in (runtime.script_runner.select_sandbox, self._warm_index):
             try:
                 await step()
             except ApexBridgeError as error:
@@ -135,7 +135,7 @@ class _ServerTasks:
 
     async def sweep(self) -> None:
         """Close stalled connections, and flush the access log."""
-        deadline = min(_MAX_HEADER_SECONDS, self._state.settings.body_seconds)
+        deadline = min(_MAX_HEADER_SECONDS, self._state.settings.body_timeout_seconds)
         while True:
             await anyio.sleep(min(1.0, deadline / 2))
             flush_logs()
@@ -185,7 +185,7 @@ def _relaxed_gc() -> Generator[None]:
 
 def _uvicorn_config(app: ASGIApp, settings: ServerSettings) -> uvicorn.Config:
     class BoundedProtocol(GuardedHttpProtocol):
-        max_connections = _max_connections(settings.concurrency)
+        max_connections = _max_connections(settings.max_concurrency)
 
     return uvicorn.Config(
         app,

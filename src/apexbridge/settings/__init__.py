@@ -1,5 +1,6 @@
-"""Settings: what can be chosen (`choices`), and how the layers come together (`layers`)."""
+"""Settings: their schema (`schema`), and the layers they are loaded from (`loader`)."""
 
+from apexbridge.settings.deprecated import RENAMED, RENAMED_VALUES, current_name
 from apexbridge.settings.loader import (
     ENVIRONMENT,
     PROJECT_FILES,
@@ -28,6 +29,8 @@ from apexbridge.settings.schema import (
 __all__ = [
     "ENVIRONMENT",
     "PROJECT_FILES",
+    "RENAMED",
+    "RENAMED_VALUES",
     "AgentSettings",
     "Config",
     "IndexSettings",
@@ -42,6 +45,7 @@ __all__ = [
     "ServerSettings",
     "Settings",
     "SkillSettings",
+    "current_name",
     "default_language",
     "flatten",
     "load",

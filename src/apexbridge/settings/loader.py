@@ -1,8 +1,8 @@
-"""Settings: what an operator or user chose, and where each choice came from.
+"""Layered configuration: load the settings, and record the layer that each value comes from.
 
-Later wins: defaults, the user's file, the project's `ship.json`, the project's `apexbridge.toml`,
-`APEXBRIDGE_*` in the environment (`__` nests), flags. Read once in a door and handed down; rooms
-receive their own small values, never this object. The only room that knows the environment.
+Later layers win: defaults, the user's `config.toml`, the project's `ship.json`, the project's
+`apexbridge.toml`, `APEXBRIDGE_*` environment variables (`__` nests), command-line flags. Loaded
+once per process and passed down; the only module that reads the environment.
 """
 
 import difflib
@@ -21,6 +21,7 @@ from pydantic_settings import EnvSettingsSource
 from apexbridge import locales
 from apexbridge.errors import ConfigError, SettingNotFoundError
 from apexbridge.models.presets import PRESETS
+from apexbridge.settings.deprecated import RENAMED, Deprecation, current_name, current_value
 from apexbridge.settings.schema import PREFIX, Settings
 
 USER_FILE = "config.toml"
@@ -28,7 +29,7 @@ PROJECT_FILE = "apexbridge.toml"
 SHIP_FILE = "ship.json"
 _KEY_NAMES = frozenset(name for known in PRESETS.values() for name in known.key_names)
 PROJECT_FILES = frozenset({PROJECT_FILE, SHIP_FILE})
-"""Layers that a project brings along, and that a clone may have written."""
+"""Layers that belong to the project; a cloned repository may contain them."""
 ENVIRONMENT = "environment"
 _USER_ONLY = (
     "data_dir", "sandbox", "skills.managed_path", "skills.user_paths", "skills.precedence",
@@ -39,7 +40,7 @@ _USER_ONLY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The settings, the origin of each by dotted name, and the facts of the place they are for."""
+    """Loaded settings, the origin of each by dotted name, and the paths that they apply to."""
 
     settings: Settings
     origins: Mapping[str, str]
@@ -47,28 +48,30 @@ class Config:
     home: Path
     language: locales.Language
     unknown_variables: tuple[str, ...] = ()
-    """`APEXBRIDGE_*` variables that name no setting: most likely slips."""
+    """`APEXBRIDGE_*` variables that match no setting, most likely typos."""
+    deprecated: tuple[Deprecation, ...] = ()
+    """Deprecated names and values in use."""
     keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Keys of model providers, by the variables that their own tools read."""
+    """API keys of model providers, by their usual environment variable (`OPENAI_API_KEY`)."""
 
     @property
     def data(self) -> Path:
-        """The data folder, with `~` as this user's home."""
+        """The data folder, with `~` expanded."""
         written = str(self.settings.data_dir)
         return self.home / written[2:] if written.startswith("~/") else self.project / written
 
     @property
     def workspaces(self) -> Path:
-        """Where scripts work: on a disk of this machine, and never below the skills."""
+        """Parent of the scripts' workspaces: on a local disk, and never inside a skill."""
         return self.data / "workspaces"
 
     def value(self, key: str) -> object:
-        """The value of one setting by its dotted name.
+        """Value of a setting by its dotted name; a deprecated name is translated.
 
         Raises:
-            SettingNotFoundError: If there is none of that name.
+            SettingNotFoundError: If no setting has that name.
         """
-        values = flatten(self.settings)
+        key, values = current_name(key), flatten(self.settings)
         if key not in values:
             raise SettingNotFoundError(key, near=difflib.get_close_matches(key, values, n=3))
         return values[key]
@@ -76,29 +79,38 @@ class Config:
 
 @dataclass(slots=True)
 class _LayeredValues:
-    """Nested values put over each other, with the layer each one came from."""
+    """Nested tables merged layer by layer, with the origin of each value."""
 
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     origins: dict[str, str] = field(default_factory=dict[str, str])
+    deprecated: list[Deprecation] = field(default_factory=list[Deprecation])
 
     def put(self, layer: Mapping[str, Any], origin: str) -> None:
-        """Put one layer over what is there."""
+        """Merge a layer over the earlier ones."""
         self._merge(self.values, layer, origin, "")
 
     def origin(self, key: str) -> str:
-        """The layer a value came from; of a table, the last that put something into it."""
+        """Layer of a value; for a table, the last layer that sets anything in it."""
         inside = [name for name in self.origins if name == key or name.startswith(f"{key}.")]
         return self.origins[inside[-1]] if inside else "default"
 
     def _merge(self, into: dict[str, Any], layer: Mapping[str, Any], origin: str, at: str) -> None:
         for written, value in layer.items():
-            # The settings take their upper names in any case, so whoever asks for one must too.
+            # pydantic-settings matches top-level names case-insensitively; so must `origin`.
             key = written if at else written.lower()
-            name = f"{at}{key}"
-            if _is_table(value) and _is_table(inner := into.setdefault(key, {})):
-                self._merge(inner, value, origin, f"{name}.")
+            name = current_name(f"{at}{key}")
+            if name != f"{at}{key}":
+                self.deprecated.append(Deprecation(f"{at}{key}", name, origin))
+                key = name.rpartition(".")[2]
+                if key in layer:
+                    continue  # the layer has the current name as well, and that one wins
+            current = current_value(name, value)
+            if current != value:
+                self.deprecated.append(Deprecation(f"{name} = {value}", current, origin))
+            if _is_table(current) and _is_table(inner := into.setdefault(key, {})):
+                self._merge(inner, current, origin, f"{name}.")
             else:
-                into[key] = value
+                into[key] = current
                 self.origins[name] = origin
 
 
@@ -112,10 +124,10 @@ def load(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Config:
-    """Read every layer for the project in `project` (the current folder).
+    """Load every layer for a project (default: the current folder).
 
     Raises:
-        ConfigError: If a file cannot be read or a value makes no sense; it names both.
+        ConfigError: If a file cannot be read or a value is invalid.
     """
     variables = dict(os.environ if environment is None else environment)
     place = (project or Path.cwd()).resolve()
@@ -138,6 +150,7 @@ def load(
         home=home,
         language=_choose_language(settings, variables),
         unknown_variables=tuple(_unknown_variables(variables, settings)),
+        deprecated=tuple(layers.deprecated),
     )
 
 
@@ -153,7 +166,7 @@ def _validate(layers: _LayeredValues) -> Settings:
 
 
 def flatten(model: BaseModel, prefix: str = "") -> dict[str, object]:
-    """Every setting by its dotted name, in the order they are declared."""
+    """Settings by dotted name, in order of declaration."""
     return dict(_flatten(model, prefix))
 
 
@@ -167,7 +180,7 @@ def _flatten(model: BaseModel, prefix: str) -> Iterator[tuple[str, object]]:
 
 
 def user_config_file(variables: Mapping[str, str], home: Path) -> Path:
-    """Where a user's own settings lie."""
+    """Path of the user's `config.toml`, by the XDG base directory rules."""
     base = variables.get("XDG_CONFIG_HOME")
     if base:
         return Path(base) / "apexbridge" / USER_FILE
@@ -182,7 +195,7 @@ def _data_dir(variables: Mapping[str, str], home: Path) -> Path:
 
 
 def _relocate_home(home: Path, path: Path) -> Path:
-    """The platform's folder, below the home that was given to us."""
+    """Platform folder, moved below another home folder (`HOME` in tests)."""
     actual = Path.home()
     return home / path.relative_to(actual) if path.is_relative_to(actual) else path
 
@@ -197,7 +210,7 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
 
 
 def _read_project(path: Path) -> Mapping[str, Any]:
-    """A project may choose much, but not whom to trust: a clone must not raise its own rank."""
+    """Read a project's settings; trust decisions in it are refused, as a clone is untrusted."""
     values = _read_toml(path)
     layers = _LayeredValues()
     layers.put(values, PROJECT_FILE)
@@ -208,7 +221,7 @@ def _read_project(path: Path) -> Mapping[str, Any]:
 
 
 def _read_ship(path: Path) -> Mapping[str, Any]:
-    """ShipMyAgent's file: only what it says of skills is ours."""
+    """Read the `skills` table of a ShipMyAgent `ship.json`."""
     try:
         loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8-sig"))
         skills: dict[str, Any] = loaded.get("skills", {})
@@ -227,12 +240,13 @@ def _read_environment(variables: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def _unknown_variables(variables: Mapping[str, str], settings: Settings) -> Iterator[str]:
-    known = {f"{PREFIX}{key.replace('.', '__')}".upper() for key in flatten(settings)}
+    names = (*flatten(settings), *RENAMED)
+    known = {f"{PREFIX}{key.replace('.', '__')}".upper() for key in names}
     return (name for name in sorted(variables) if name.startswith(PREFIX) and name not in known)
 
 
 def default_language(environment: Mapping[str, str] | None = None) -> locales.Language:
-    """The language to speak when the settings themselves cannot be read."""
+    """Language by environment and locale, for errors raised before the settings are loaded."""
     variables = os.environ if environment is None else environment
     return locales.parse_language(variables.get(f"{PREFIX}LANG") or _locale(variables))
 

@@ -1,4 +1,4 @@
-"""Skills that others bring: plugins, MCP servers, addresses on the network."""
+"""Settings schema: every setting with its type, default, bounds and meaning."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -35,37 +35,44 @@ from apexbridge.skills.model import Origin
 
 
 class PluginSettings(BaseModel):
-    """Plugins that bring skills."""
+    """Plugins that provide skills."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     paths: Paths = ()
-    """Plugin folders, and marketplaces: folders that list plugins."""
+    """Plugin folders, and marketplaces (folders that list plugins)."""
     disabled: StringList = ()
-    """Plugins that are left out, by name."""
+    """Names of disabled plugins."""
     config: Annotated[dict[str, dict[str, str]], BeforeValidator(parse_json)] = Field(
         default_factory=dict[str, dict[str, str]]
     )
-    """What `${user_config.KEY}` stands for, by plugin."""
+    """Values of `${user_config.KEY}`, by plugin."""
 
 
 class McpServer(BaseModel):
-    """One MCP server: a command that is started, or an address that is asked."""
+    """MCP server: a subprocess (stdio transport) or a URL (HTTP transport)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True
+    )
 
     command: str = ""
-    """The program that speaks MCP on its standard streams."""
+    """Program to start, for the stdio transport."""
     args: tuple[str, ...] = ()
-    """What it is started with."""
+    """Command-line arguments of the program."""
     env: dict[str, SecretStr] = Field(default_factory=dict[str, SecretStr])
-    """What its environment has besides the usual."""
+    """Additional environment variables of the program."""
     url: str = ""
-    """The address of a server that speaks MCP over HTTP."""
+    """URL of the server, for the HTTP transport."""
     headers: dict[str, SecretStr] = Field(default_factory=dict[str, SecretStr])
-    """What is sent to it with every request."""
-    seconds: float = Field(default=30, gt=0, le=600)
-    """How long it may take to answer."""
+    """HTTP headers of every request."""
+    timeout_seconds: float = Field(
+        default=30,
+        gt=0,
+        le=600,
+        validation_alias=AliasChoices("timeout_seconds", "seconds"),
+    )
+    """Timeout of a request."""
 
     @model_validator(mode="after")
     def _one_way(self) -> "McpServer":
@@ -75,242 +82,242 @@ class McpServer(BaseModel):
 
 
 class McpSettings(BaseModel):
-    """MCP servers that bring skills."""
+    """MCP servers that provide skills."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     servers: Annotated[dict[str, McpServer], BeforeValidator(parse_json)] = Field(
         default_factory=dict[str, McpServer]
     )
-    """The servers by name: each a `command` with `args` and `env`, or a `url` with `headers`."""
+    """Servers by name: each a `command` with `args` and `env`, or a `url` with `headers`."""
 
 
 class RemoteSettings(BaseModel):
-    """Skills from the network."""
+    """Remote skills over HTTPS and from object storage."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     skills: StringList = ()
-    """Addresses of single skills: `https://…/SKILL.md`, `s3://bucket/key`, `gs://bucket/key`."""
+    """URLs of single skills: `https://…/SKILL.md`, `s3://bucket/key`, `gs://bucket/key`."""
     indexes: StringList = ()
-    """Hosts whose `/.well-known/agent-skills/index.json` lists skills, as `https://host`."""
+    """Hosts with a `/.well-known/agent-skills/index.json`, as `https://host`."""
     allow_networks: Networks = ()
-    """Private networks that may be reached all the same, as `10.0.0.0/8`."""
-    seconds: float = Field(default=15, gt=0, le=600)
-    """How long an address may take to answer."""
+    """Private networks exempt from the SSRF guard, as `10.0.0.0/8`."""
+    timeout_seconds: float = Field(default=15, gt=0, le=600)
+    """Timeout of a request."""
     max_kib: int = Field(default=1_024, ge=1, le=65_536)
-    """How much one file may hold."""
+    """Maximum size of a file."""
 
 
 class ServerSettings(BaseModel):
-    """The HTTP server, and what it holds its clients to."""
+    """HTTP server: address, access and limits."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     host: str = "127.0.0.1"
-    """The address to listen at; one that others can reach needs a key."""
+    """Bind address; a non-loopback address requires an API key."""
     port: int = Field(default=8484, ge=0, le=65_535)
-    """The port to listen at; 0 for any free one."""
+    """Port; 0 for any free one."""
     allowed_hosts: StringList = ()
-    """Names that clients may call it by, beside its own address and `localhost`."""
+    """Accepted Host headers, in addition to the bind address and `localhost`."""
     allowed_origins: StringList = ()
-    """Web pages that may call it, beside its own console: `https://chat.example.org`."""
-    body_mb: float = Field(default=4, gt=0, le=1_000)
-    """How large a request may be, in millions of bytes; a package may have `install.zip_mb`."""
-    body_seconds: float = Field(default=30, gt=0, le=3_600)
-    """How long a client may take to send its request."""
-    concurrency: int = Field(default=256, ge=1, le=100_000)
-    """How many requests are worked on at a time; more are sent away for a while."""
-    rate: int = Field(default=0, ge=0)
-    """How many requests a key may make in a minute; 0 for any number."""
+    """CORS origins, in addition to the console's: `https://chat.example.org`."""
+    max_body_mb: float = Field(default=4, gt=0, le=1_000)
+    """Maximum request body, in MB (10^6 bytes); `install.zip_mb` for uploads."""
+    body_timeout_seconds: float = Field(default=30, gt=0, le=3_600)
+    """Timeout for receiving a request's headers and body (slowloris protection)."""
+    max_concurrency: int = Field(default=256, ge=1, le=100_000)
+    """Maximum concurrent requests; more get 503 with `Retry-After`."""
+    rate_limit: int = Field(default=0, ge=0)
+    """Requests per minute and API key (token bucket); 0 for no limit."""
     drain_seconds: float = Field(default=20, ge=0, le=3_600)
-    """How long requests may go on when the server is told to stop."""
+    """Time for in-flight requests to finish at a graceful shutdown."""
     approval_seconds: float = Field(default=120, gt=0, le=86_400)
-    """How long a question waits for somebody's answer, before it is no."""
-    open_index: bool = False
-    """Whether everybody may see the index of skills and have them, also without a key."""
+    """Timeout of a human approval (human in the loop); then the answer is no."""
+    public_index: bool = False
+    """Serve the skill index and downloads without an API key."""
     console: bool = True
-    """Whether the console is served."""
+    """Serve the web console."""
     mcp: bool = True
-    """Whether MCP is served, at `/mcp`."""
+    """Serve MCP at `/mcp`."""
     mcp_tools: StringList = ("Calculate", "Now")
-    """Built-in tools that MCP clients may call, beside those about skills."""
+    """Built-in tools offered to MCP clients, in addition to the skill tools."""
 
 
 PREFIX = "APEXBRIDGE_"
 
 
 class SkillSettings(BaseModel):
-    """Where skills are looked for."""
+    """Skill folders, precedence and watching."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True
     )
 
     paths: Paths = ()
-    """More folders with skills; relative ones start at the project, `~` is your home."""
+    """Additional skill folders; relative to the project, `~` is your home."""
     allow_external_paths: bool = Field(
         default=False,
         validation_alias=AliasChoices("allow_external_paths", "allowExternalPaths"),
     )
-    """Whether `paths` may lead out of the project."""
+    """Allow `paths` outside the project."""
     managed_path: str = ""
-    """A folder whose skills nothing can override; for operators."""
+    """Folder of managed skills, which nothing overrides; for operators."""
     user_paths: Paths = ("~/.apexbridge/skills", "~/.claude/skills", "~/.agents/skills")
-    """Where your own skills lie."""
+    """Folders of the user's skills."""
     project_paths: Paths = (".apexbridge/skills", ".claude/skills", ".agents/skills")
-    """Where a project keeps its skills, in each folder from here up to the repository's root."""
+    """Skill folders of a project, looked up from the current folder to the repository root."""
     precedence: Precedence = tuple(Origin)
-    """Whose skill wins when two have one name, the strongest first."""
+    """Precedence of origins for skills of the same name, highest first."""
     max_depth: int = Field(default=6, ge=1, le=32)
-    """How deep below a root skills are looked for."""
+    """Maximum scan depth below a root."""
     max_folders: int = Field(default=2_000, ge=1)
-    """How many folders of a root are looked at."""
+    """Maximum number of scanned folders of a root."""
     undo_days: float = Field(default=7, ge=0, le=3_650)
-    """How long a removed skill can be brought back."""
+    """Days that an uninstalled skill can be restored."""
     watch: bool = True
-    """Whether a server sees changes on disk without a restart."""
+    """Watch the folders for changes while a server runs."""
 
 
 class InstallSettings(BaseModel):
-    """What may be installed, and what is kept of it."""
+    """Limits of installed skills (zip bombs included), and version history."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     zip_mb: float = Field(default=30, gt=0, le=4_000)
-    """How large an archive may be, in millions of bytes."""
+    """Maximum archive size, in MB (10^6 bytes)."""
     unpacked_mib: int = Field(default=64, ge=1, le=16_384)
-    """How large a skill may be when it is unpacked."""
+    """Maximum unpacked size of a skill."""
     file_mb: float = Field(default=10, gt=0, le=4_000)
-    """How large one of its files may be, in millions of bytes."""
-    files: int = Field(default=2_000, ge=1, le=10_000)
-    """How many files it may have."""
-    ratio: int = Field(default=100, ge=2, le=1_032)
-    """How many times its packed size a file may have."""
-    depth: int = Field(default=16, ge=2, le=64)
-    """How many folders deep a file may lie, its own name counted."""
-    blocks_at: Literal["info", "review", "warn", "block"] = "block"
-    """Findings of this level or graver refuse a skill."""
+    """Maximum size of a file, in MB (10^6 bytes)."""
+    max_files: int = Field(default=2_000, ge=1, le=10_000)
+    """Maximum number of files."""
+    max_compression_ratio: int = Field(default=100, ge=2, le=1_032)
+    """Maximum compression ratio of a file (zip bomb protection)."""
+    max_path_depth: int = Field(default=16, ge=2, le=64)
+    """Maximum number of path components."""
+    block_level: Literal["info", "review", "warn", "block"] = "block"
+    """Scanner findings of this level or higher block an installation."""
     keep_versions: int = Field(default=10, ge=0, le=1_000)
-    """How many earlier versions of a skill are kept."""
+    """Number of earlier versions to keep."""
 
 
 class SandboxSettings(BaseModel):
-    """How scripts are run."""
+    """Script execution: resource limits, warm pool and network access."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    wall_seconds: float = Field(default=60, gt=0, le=3_600)
-    """How long a script may take."""
+    timeout_seconds: float = Field(default=60, gt=0, le=3_600)
+    """Wall-clock timeout of a script."""
     memory_mib: int = Field(default=1_024, ge=16)
-    """How much memory it may use."""
+    """Memory limit."""
     output_mib: int = Field(default=10, ge=1, le=1_024)
-    """How much it may print, stdout and stderr together."""
+    """Output limit, stdout and stderr together."""
     processes: int = Field(default=64, ge=1)
-    """How many processes it may have at a time."""
+    """Maximum number of processes."""
     workspace_mib: int = Field(default=256, ge=1)
-    """How much it may leave in its workspace."""
-    warm: int = Field(default=4, ge=0, le=64)
-    """How many sandboxes wait, ready for what ran before; 0 for none."""
+    """Disk quota of the workspace."""
+    warm_pool_size: int = Field(default=4, ge=0, le=64)
+    """Number of pre-started sandboxes in the warm pool; 0 disables it."""
     hosts: HostGrants = ()
-    """Hosts that a skill may reach, each as `skill=host`; all others reach none."""
+    """Network access by skill, each as `skill=host`; the default is no network."""
     allow_unsandboxed: bool = False
-    """Whether scripts run without isolation where none works; every such run warns."""
+    """Run scripts without isolation where no sandbox works; each run logs a warning."""
 
 
 class IndexSettings(BaseModel):
-    """How skills are found."""
+    """Search index: embedder, vector store and confidence threshold."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    embedder: Embedder = "own"
-    """What turns texts into vectors: `own` (ours: offline, English and Chinese), `use`
+    embedder: Embedder = "default"
+    """Embedding model: `default` (bundled, offline, English and Chinese), `use`
     (offline, sixteen languages), `onnx:FOLDER`, `fastembed:MODEL`, `http` (the `embedder_*`
     settings below), `hash` (for tests)."""
     embedder_url: str = ""
-    """The address of an OpenAI-compatible service, used as given."""
+    """URL of an OpenAI-compatible embeddings endpoint, used as given."""
     embedder_model: str = ""
-    """The model to ask it for."""
+    """Model name of the embeddings endpoint."""
     embedder_key: SecretStr = SecretStr("")
-    """The key it wants."""
+    """API key of the embeddings endpoint."""
     embedder_dimensions: int = Field(default=0, ge=0, le=8_192)
-    """The size of vector to ask it for; 0 for its own."""
+    """Dimensions to request; 0 for the model's default."""
     store: Literal["sqlite", "lance"] = "sqlite"
-    """Where vectors are kept; `lance` needs the extra of that name."""
+    """Vector store; `lance` (LanceDB) needs the extra of that name."""
     precision: Literal["float32", "float16"] = "float32"
-    """How vectors are written to disk; half takes half the room there."""
+    """Precision of stored vectors; `float16` halves the size on disk."""
     tags: bool = True
-    """Whether tags help to find a skill: made by the model where one is configured, else mined."""
+    """Index tags of skills: generated by the model if one is configured, else keywords."""
     threshold: float = Field(default=0.5, ge=0, le=1)
-    """Below this confidence no skill is taken to fit."""
+    """Minimum confidence for a match."""
 
 
 class ModelSettings(BaseModel):
-    """The language model, where one is configured."""
+    """Language model; empty for the rule-based embedded one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     preset: str = ""
-    """A provider by name: openai, deepseek, dashscope, zhipu, moonshot, siliconflow, ollama, vllm,
-    lmstudio, anthropic; its address and protocol need not be given then."""
+    """Provider preset, which sets URL and protocol: openai, deepseek, dashscope, zhipu, moonshot,
+    siliconflow, ollama, vllm, lmstudio, anthropic."""
     base_url: str = ""
-    """The address of the service, used as given; empty for none."""
+    """Base URL of the API, used as given; empty for none."""
     name: str = ""
-    """The model to ask it for."""
+    """Model name."""
     api_key: SecretStr = SecretStr("")
-    """The key it wants; empty for the variable that the provider's own tools read."""
+    """API key; empty for the provider's usual environment variable."""
     protocol: Literal["openai", "anthropic"] = "openai"
-    """What it speaks, where no preset says."""
+    """API protocol, without a preset."""
     tools: Literal["auto", "native", "text"] = "auto"
-    """Whether the model takes tools (`native`), is told of them in words (`text`), or is tried."""
+    """Tool calling: `native`, in the prompt (`text`), or detected (`auto`)."""
     json_schema: bool = False
-    """Whether the service holds replies to a JSON schema, which helps where tools are told in
-    words; for a preset it is known."""
+    """The API supports structured output by JSON schema, used with `text` tool calls; presets set
+    it."""
     aliases: Aliases = ()
-    """Models by the names that skills have for them, each as `NAME=MODEL`; `sonnet`, `opus` and
-    `haiku` are the usual one where nothing is said."""
-    window: int = Field(default=128_000, ge=1_000)
-    """Its context window, in tokens."""
-    first_seconds: float = Field(default=120, gt=0, le=3_600)
-    """How long its first word may take; a large prompt on a small machine takes long."""
+    """Model aliases used by skills, each as `NAME=MODEL`; `sonnet`, `opus` and `haiku` default to
+    the configured model."""
+    context_window: int = Field(default=128_000, ge=1_000)
+    """Context window, in tokens."""
+    first_token_seconds: float = Field(default=120, gt=0, le=3_600)
+    """Timeout for the first token."""
 
 
 class AgentSettings(BaseModel):
-    """What a turn may cost, and what skills may do in it."""
+    """Agent loop: budgets of a turn, subagents and skill grants."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    rounds: int = Field(default=25, ge=1, le=1_000)
-    """How often the model is asked in one turn."""
-    tokens: int = Field(default=400_000, ge=1_000)
-    """How many tokens a turn may take, in and out."""
-    seconds: float = Field(default=900, gt=0, le=86_400)
-    """How long a turn may take."""
-    depth: int = Field(default=3, ge=0, le=10)
-    """How many sessions deep skills may fork."""
-    children: int = Field(default=8, ge=0, le=100)
-    """How many child sessions a turn may start."""
+    max_rounds: int = Field(default=25, ge=1, le=1_000)
+    """Maximum model calls in a turn."""
+    token_budget: int = Field(default=400_000, ge=1_000)
+    """Token budget of a turn, input and output."""
+    timeout_seconds: float = Field(default=900, gt=0, le=86_400)
+    """Timeout of a turn."""
+    max_subagent_depth: int = Field(default=3, ge=0, le=10)
+    """Maximum depth of nested subagents."""
+    max_subagents: int = Field(default=8, ge=0, le=100)
+    """Maximum number of subagents in a turn."""
     inline_commands: bool = True
-    """Whether commands in the text of skills are run."""
+    """Run inline commands in the text of skills."""
     allowed_tools: Literal["preapprove", "restrict", "advise"] = "preapprove"
-    """What `allowed-tools` of a skill do: lend them, refuse all others, or only tell."""
+    """Effect of a skill's `allowed-tools`: pre-approve them, restrict to them, or only advise."""
 
 
 class PermissionSettings(BaseModel):
-    """Rules for tools and skills; the strictest answer wins."""
+    """Permission rules for tools and skills; the strictest match wins."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     allow: ToolPatterns = ()
-    """What may be used without asking: `Bash(git status *)`, `Write(src/**)`, `Skill(review)`."""
+    """Allowed without asking: `Bash(git status *)`, `Write(src/**)`, `Skill(review)`."""
     ask: ToolPatterns = ()
-    """What is asked about each time."""
+    """Requires human approval each time."""
     deny: ToolPatterns = ()
-    """What may not be used."""
+    """Denied."""
 
 
 class Settings(BaseSettings):
-    """Everything that can be chosen."""
+    """Root of all settings."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -322,33 +329,33 @@ class Settings(BaseSettings):
     )
 
     lang: Annotated[Literal["auto", "en", "zh"], BeforeValidator(language_tag)] = "auto"
-    """The language of messages; `auto` follows the locale."""
+    """Language of messages; `auto` follows the locale."""
     data_dir: Path = Path("~/.local/share/apexbridge")
-    """Where installed skills and the index are kept."""
+    """Folder of installed skills, index and logs."""
     skills: SkillSettings = SkillSettings()
-    """Where skills are looked for."""
+    """Skill folders, precedence and watching."""
     plugins: PluginSettings = PluginSettings()
-    """Plugins that bring skills."""
+    """Plugins that provide skills."""
     mcp: McpSettings = McpSettings()
-    """MCP servers that bring skills."""
+    """MCP servers that provide skills."""
     remote: RemoteSettings = RemoteSettings()
-    """Skills from the network."""
+    """Remote skills over HTTPS and from object storage."""
     install: InstallSettings = InstallSettings()
-    """What may be installed, and what is kept of it."""
+    """Limits of installed skills (zip bombs included), and version history."""
     sandbox: SandboxSettings = SandboxSettings()
-    """How scripts are run."""
+    """Script execution: resource limits, warm pool and network access."""
     index: IndexSettings = IndexSettings()
-    """How skills are found."""
+    """Search index: embedder, vector store and confidence threshold."""
     model: ModelSettings = ModelSettings()
-    """The language model, where one is configured."""
+    """Language model; empty for the rule-based embedded one."""
     agent: AgentSettings = AgentSettings()
-    """What a turn may cost, and what skills may do in it."""
+    """Agent loop: budgets of a turn, subagents and skill grants."""
     permissions: PermissionSettings = PermissionSettings()
-    """Rules for tools and skills."""
+    """Permission rules for tools and skills."""
     server: ServerSettings = ServerSettings()
-    """The HTTP server."""
+    """HTTP server."""
     hooks: Hooks = Field(default_factory=dict[str, Any])
-    """Commands and addresses for events, as in the frontmatter of skills."""
+    """Hooks by event, as in the frontmatter of skills."""
 
     @classmethod
     def settings_customise_sources(
@@ -359,5 +366,5 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take only what is given: `load` merges the layers, to know where each value came from."""
+        """Use only the given values: `load` merges the layers itself, to record origins."""
         return (init_settings,)

@@ -1,4 +1,4 @@
-"""What a written value may be: lists in one text, grants, kinds of embedder."""
+"""Pydantic validators of setting values: lists in one string, grants, patterns, networks."""
 
 import ipaddress
 import json
@@ -15,7 +15,7 @@ from apexbridge.skills.model import Origin
 
 
 def _split_paths(value: object) -> object:
-    """An environment variable or flag is one text; its parts stand between path separators."""
+    """Split an environment variable or flag at the path separator."""
     return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
 
 
@@ -28,18 +28,18 @@ def _split_list(value: object) -> object:
 
 
 def parse_json(value: object) -> object:
-    """A table that is given as one text is JSON."""
+    """Parse a table given as one string as JSON."""
     return json.loads(value) if isinstance(value, str) else value
 
 
 def language_tag(value: object) -> object:
-    """`zh_CN.UTF-8` and `zh-Hans` are `zh`."""
+    """Reduce a locale name or language tag (`zh_CN.UTF-8`, `zh-Hans`) to its language."""
     return value.lower()[:2] if isinstance(value, str) and value.lower() != "auto" else value
 
 
 def _check_no_nul(paths: tuple[str, ...]) -> tuple[str, ...]:
     if any("\0" in path for path in paths):
-        raise ValueError("a path holds a NUL character")
+        raise ValueError("a path contains a NUL character")
     return paths
 
 
@@ -51,16 +51,16 @@ def _check_host_grants(grants: tuple[str, ...]) -> tuple[str, ...]:
     return grants
 
 
-_EMBEDDER_KINDS = frozenset({"own", "use", "hash", "http"})
-"""The embedders that are named by a word alone."""
+_EMBEDDER_KINDS = frozenset({"default", "use", "hash", "http"})
+"""Embedders without a parameter after a colon."""
 
 
 def _check_embedder(written: str) -> str:
     kind, _, rest = written.partition(":")
     if (kind in _EMBEDDER_KINDS and not rest) or (kind in {"onnx", "fastembed"} and rest):
         return written
-    every = "own, use, hash, http, onnx:FOLDER, fastembed:MODEL"
-    raise ValueError(f"'{written}' is none of {every}")
+    every = "default, use, hash, http, onnx:FOLDER, fastembed:MODEL"
+    raise ValueError(f"'{written}' is not one of {every}")
 
 
 def _check_networks(written: tuple[str, ...]) -> tuple[str, ...]:

@@ -77,7 +77,10 @@ def _verify(cut: Document, before: Frontmatter, edited: bytes, description: str)
     if (unchanged, new_cut.body) != (others, cut.body) or after.values[
         "description"
     ] != description:
-        details = {"key": "description", "detail": "it cannot be replaced on its own"}
+        details = {
+            "key": "description",
+            "detail": "it cannot be replaced without changing something else",
+        }
         raise _invalid_error(Problem(code="field_invalid", where=SKILL_MD, details=details))
 
 

@@ -161,7 +161,7 @@ class BundledSource:
         if isinstance(home, Path):
             return home
         if self._place is None:
-            raise SourceError("there is no place to write its skills to", source=self.id)
+            raise SourceError("there is no folder to extract its skills to", source=self.id)
         files = list(_files(home))
         target = self._place / f"{home.name}-{_fingerprint(files).sha256[:16]}"
         try:
@@ -224,7 +224,7 @@ def _extract(target: Path, files: list[_File]) -> Path:
                 return target
             with contextlib.suppress(FileNotFoundError):  # or it has moved it away already
                 target.rename(staging / f"spoilt-{attempt}")
-    raise StorageError("someone else keeps changing it", path=target)
+    raise StorageError("another process keeps changing it", path=target)
 
 
 def _commit(fresh: Path, target: Path) -> None:

@@ -244,7 +244,7 @@ class _Watcher:
 
     def _open_watch(self, plan: _Plan) -> RustNotify | None:
         if plan.polled:
-            self._log_once("polled", "%d folders are looked at once a second", len(plan.polled))
+            self._log_once("polled", "%d folders are polled once a second", len(plan.polled))
         if not plan.notified:
             return None
         try:
@@ -260,7 +260,9 @@ class _Watcher:
         except FileNotFoundError:
             return None  # deleted just now: the next snapshot shows that
         except (OSError, RuntimeError) as error:
-            self._log_once("refused", "no notices of changes, looking once a second: %s", error)
+            self._log_once(
+                "refused", "file system events are not available, polling once a second: %s", error
+            )
             return None
 
     def _log_once(self, what: str, text: str, *values: object) -> None:
@@ -294,7 +296,7 @@ class _Watcher:
         try:
             events = watcher.watch(self._debounce_ms, step, int(_TICK_SECONDS * 1000), self)
         except (OSError, RuntimeError) as error:  # for example a file name that is not UTF-8
-            _log.debug("the watch broke: %s", error)
+            _log.debug("the watch failed: %s", error)
             return None
         return set() if isinstance(events, str) else events
 

@@ -87,7 +87,7 @@ class LegacySource:
         """Load a file beside SKILL.md; a single-file command has none."""
         if skill.root is not None:
             return await self._folders.resource(skill, path)
-        raise SourceError(f"'{skill.name}' is a single file, {path} is no part", source=self.id)
+        raise SourceError(f"'{skill.name}' is a single file without {path}", source=self.id)
 
     async def close(self) -> None:
         """No-op: there are no connections."""
@@ -196,7 +196,7 @@ class LegacySource:
         else:
             is_skipped_entry = path.suffix.lower() == ".md"
         found_problems = _warning(
-            "command_unreadable", detail="it is a link, and links are not followed"
+            "command_unreadable", detail="it is a symlink, and symlinks are not followed"
         )
         return [replace(found_problems, where=path.as_posix())] if is_skipped_entry else []
 
@@ -222,7 +222,7 @@ class LegacySource:
                 os.close(folder)
             with os.fdopen(descriptor, "rb") as file:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    return _unreadable("it is no regular file")
+                    return _unreadable("it is not a regular file")
                 data = file.read(MAX_SKILL_MD_BYTES + 1)
         except OSError as error:
             return _unreadable(error.strerror or str(error))

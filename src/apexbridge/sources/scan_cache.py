@@ -146,7 +146,7 @@ class ScanCache:
             except sqlite3.DatabaseError as error:
                 self._recreate(error)
             except OSError as error:
-                log.debug("Nothing is remembered of earlier scans: %s", error)
+                log.debug("the scan cache cannot be read: %s", error)
             return {}
 
     def store(self, source: str, new: Mapping[str, CachedReading], gone: Iterable[str]) -> None:
@@ -171,7 +171,7 @@ class ScanCache:
             except sqlite3.DatabaseError as error:
                 self._recreate(error)
             except OSError as error:
-                log.debug("This scan is not remembered: %s", error)
+                log.debug("the scan cache cannot be written: %s", error)
 
     def document(self, source: str, folder: str, stamp: bytes) -> bytes | None:
         """Load the SKILL.md of a folder with exactly this stat digest."""
@@ -183,7 +183,7 @@ class ScanCache:
                 ).fetchone()
             return zlib.decompress(row[0]) if row else None
         except (sqlite3.DatabaseError, OSError, zlib.error, UnicodeError) as error:
-            log.debug("An earlier SKILL.md cannot be read: %s", error)
+            log.debug("a cached SKILL.md cannot be read: %s", error)
             return None
 
     def _is_paused(self, source: str) -> bool:
@@ -203,9 +203,9 @@ class ScanCache:
             error, sqlite3.OperationalError
         ):  # locked, full or read-only, but not corrupt
             self._paused_until = time.monotonic() + RETRY_AFTER_SECONDS
-            log.debug("Earlier scans cannot be used: %s", error)
+            log.debug("the scan cache is not available: %s", error)
             return
-        log.warning("What is remembered of earlier scans is broken, and begun anew: %s", error)
+        log.warning("the scan cache is corrupt and will be recreated: %s", error)
         with contextlib.suppress(OSError):
             for path in self._path.parent.glob(f"{self._path.name}*"):
                 path.unlink(missing_ok=True)

@@ -396,5 +396,5 @@ def test_a_container_is_judged_whatever_it_holds(tmp_path: Path) -> None:
 
 def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing", Path("/dev/null"), Path("a\0b")):
-        with pytest.raises(ArchiveError, match="no plain file"):
+        with pytest.raises(ArchiveError, match="not a regular file"):
             inspect_archive(path)

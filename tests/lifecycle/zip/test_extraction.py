@@ -285,14 +285,17 @@ def test_an_archive_that_shrinks_while_it_is_read_is_cut_off(into: Path) -> None
 
     with open_zip(archive, DEFAULT_LIMITS) as source:
         archive.write_bytes(b"PK")
-        with pytest.raises(ArchiveError, match="cut off"):
+        with pytest.raises(ArchiveError, match="truncated"):
             source.read(0, 4)
 
 
 def test_an_archive_that_cannot_be_read_any_more_is_refused(into: Path) -> None:
     archive = into.parent / "x.zip"
     archive.write_bytes(raw_zip([SKILL]))
-    with open_zip(archive, DEFAULT_LIMITS) as source, pytest.raises(ArchiveError, match="cut off"):
+    with (
+        open_zip(archive, DEFAULT_LIMITS) as source,
+        pytest.raises(ArchiveError, match="truncated"),
+    ):
         source.read(-1, 1)
     with pytest.raises(ArchiveError) as caught:
         source.read(0, 4)

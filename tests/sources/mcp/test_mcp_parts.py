@@ -326,7 +326,7 @@ def test_a_hostile_frontmatter_stays_text_and_short() -> None:
 def test_bytes_that_were_not_announced_are_noticed() -> None:
     file = _served(_entry(files={"a": b"abc"}))[0]["mcp__s__pdf"].files["a"]
     assert file.difference(b"abc") == ""
-    assert file.difference(b"abd") == "its sha256 is another"
+    assert file.difference(b"abd") == "its SHA-256 differs"
     assert file.difference(b"abcd") == "it has 4 bytes, not 3"
 
 

@@ -97,7 +97,7 @@ async def test_a_process_offers_prompts_and_skills_and_ends_with_its_source(
         await source.close()
         assert not is_alive(offer.pids[0])
         await source.close()
-        with pytest.raises(SourceError, match="it is closed"):
+        with pytest.raises(SourceError, match="the source is closed"):
             await source.scan()
     assert len(offer.pids) == 1
     assert capfd.readouterr() == ("", "")
@@ -132,7 +132,8 @@ async def test_a_process_that_dies_at_each_question_is_told_and_comes_back_when_
             with pytest.raises(SourceError) as caught:
                 await source.scan()
             assert caught.value.message == (
-                "Cannot read skill source mcp:my: the connection ended; it said: no licence for ***"
+                "Cannot read skill source mcp:my: "
+                "the connection was closed; stderr: no licence for ***"
             )
         (tmp_path / "die").unlink()
         assert len((await source.scan()).skills) == 1
@@ -223,7 +224,7 @@ async def test_a_file_that_is_not_what_was_announced_is_refused_and_hides_nothin
             await source.content(pdf)
         assert caught.value.code == "digest_mismatch"
         assert caught.value.message == (
-            "Digest mismatch: 'SKILL.md' from mcp:my was not used: its sha256 is another"
+            "Digest mismatch: 'SKILL.md' from mcp:my was not used: its SHA-256 differs"
         )
         with pytest.raises(SourceError) as caught:
             await source.resource(pdf, PurePosixPath("references/a.md"))
@@ -244,7 +245,7 @@ async def test_a_skill_that_declares_more_than_its_entry_is_refused(
         matter = {"name": "pdf", "description": "读取 PDF。"}
         entry = {"uri": file.uri, "frontmatter": matter, "resources": [resource]}
         offer.say(prompts=[], entries=[entry])
-        with pytest.raises(SourceError, match="its frontmatter is not the one") as caught:
+        with pytest.raises(SourceError, match="its frontmatter differs") as caught:
             await source.content(await _named(source, "mcp__my__pdf"))
     assert caught.value.code == "digest_mismatch"
 
@@ -271,14 +272,17 @@ async def test_an_odd_answer_to_a_read_is_an_error_with_a_reason(
 ) -> None:
     uri = "skill://pdf/SKILL.md"
     other = "skill://pdf/assets/a.bin"
-    served = {uri: [{"uri": "x:y", "text": ""}] * 2, other: [{"uri": other, "blob": "no base64"}]}
+    served = {
+        uri: [{"uri": "x:y", "text": ""}] * 2,
+        other: [{"uri": other, "blob": "invalid base64"}],
+    }
     offer.skills({"pdf": PDF})
     offer.say(prompts=[], served=served)
     async with _source(address) as source:
         pdf = await _named(source, "mcp__my__pdf")
-        with pytest.raises(SourceError, match="2 contents for one address"):
+        with pytest.raises(SourceError, match="2 contents for one URI"):
             await source.content(pdf)
-        with pytest.raises(SourceError, match="no base64"):
+        with pytest.raises(SourceError, match="invalid base64"):
             await source.resource(pdf, PurePosixPath("assets/a.bin"))
 
 
@@ -287,7 +291,7 @@ async def test_what_a_server_refuses_is_told_in_its_words_and_the_connection_sta
 ) -> None:
     async with _source(odd("older", tmp_path)) as source:
         old = await _named(source, "mcp__my__old")
-        with pytest.raises(SourceError, match="it answered: no prompts/get"):
+        with pytest.raises(SourceError, match="error response: no prompts/get"):
             await source.content(old)
         assert len((await source.scan()).skills) == 1
     assert len(Offer(tmp_path).pids) == 1
@@ -425,7 +429,7 @@ class _Heard(logging.Handler):
 def test_a_source_outlives_the_loop_that_used_it(tmp_path: Path) -> None:
     told = list[str]()
     source = McpSource("my", odd("late", tmp_path), changed=told.append)
-    heard, log = _Heard("nobody listens"), logging.getLogger("apexbridge.sources.mcp.source")
+    heard, log = _Heard("has ended"), logging.getLogger("apexbridge.sources.mcp.source")
     before = log.level
     log.addHandler(heard)
     log.setLevel(logging.DEBUG)
@@ -458,7 +462,7 @@ async def test_a_command_that_does_not_exist_is_named() -> None:
 @pytest.mark.parametrize("kind", ["silent", "deaf"])
 async def test_a_server_that_never_answers_is_given_up_and_ended(kind: str, tmp_path: Path) -> None:
     async with _source(odd(kind, tmp_path, seconds=1)) as source:
-        with pytest.raises(SourceError, match="no answer within 1 seconds"):
+        with pytest.raises(SourceError, match="no response within 1 seconds"):
             await source.scan()
     assert [is_alive(pid) for pid in Offer(tmp_path).pids] == [False]
 
@@ -467,14 +471,14 @@ async def test_a_server_that_speaks_something_else_is_told_so(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with _source(odd("chatter", tmp_path, seconds=1)) as source:
-        with pytest.raises(SourceError, match="seconds; it wrote what is not MCP"):
+        with pytest.raises(SourceError, match="seconds; its output is not MCP"):
             await source.scan()
     assert capfd.readouterr() == ("", "")
 
 
 async def test_answers_that_break_the_protocol_are_told(tmp_path: Path) -> None:
     async with _source(odd("nonsense", tmp_path)) as source:
-        with pytest.raises(SourceError, match="its answer makes no sense"):
+        with pytest.raises(SourceError, match="its response is invalid"):
             await source.scan()
 
 
@@ -492,7 +496,7 @@ async def test_the_last_words_of_a_process_are_told_without_secrets(
         with pytest.raises(SourceError) as caught:
             await source.scan()
     assert caught.value.details["detail"] == (
-        "the connection ended; it said: [31mcannot log in with ***"
+        "the connection was closed; stderr: [31mcannot log in with ***"
     )
     assert "t0p-secret" not in f"{caught.value!r} {source!r} {address!r}"
     assert caught.value.__suppress_context__
@@ -515,7 +519,7 @@ async def test_the_environment_is_the_usual_and_what_was_given(
     script = "import os, sys; sys.exit(f\"{os.getenv('PRIVATE')} {os.getenv('GIVEN')}\")"
     address = ServerAddress(command=sys.executable, args=("-c", script), env={"GIVEN": "yes"})
     async with _source(address) as source:
-        with pytest.raises(SourceError, match="it said: None yes"):
+        with pytest.raises(SourceError, match="stderr: None yes"):
             await source.scan()
 
 
@@ -542,7 +546,7 @@ async def test_headers_are_sent_and_never_told() -> None:
     finally:
         await runner.cleanup()
     assert seen == {"Bearer open-sesame"}
-    assert caught.value.details["detail"] == "it answered: who is ***?"
+    assert caught.value.details["detail"] == "error response: who is ***?"
     assert "sesame" not in f"{caught.value!r} {address!r}"
 
 

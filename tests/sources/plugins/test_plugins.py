@@ -543,7 +543,7 @@ async def test_a_data_folder_that_cannot_be_made_does_not_keep_the_text_back(
     (source,), _ = _find(root)
     (skill,) = (await source.scan()).skills
     assert (await source.content(skill)).body == f"{tmp_path}/data/plugins/p"
-    assert "cannot be made" in caplog.text
+    assert "cannot create" in caplog.text
 
 
 async def test_rules_and_hooks_name_the_plugins_own_folder(tmp_path: Path) -> None:

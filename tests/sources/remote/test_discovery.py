@@ -69,7 +69,7 @@ def test_further_files_stand_beside_the_skill() -> None:
         ({"url": ""}, "url"),
         ({"url": 7}, "url"),
         ({"url": "https://[x"}, "url"),
-        ({"type": "archive"}, "archives cannot"),
+        ({"type": "archive"}, "archives are not"),
         ({"type": "\x1b[31m"}, "only skill-md"),
         ({"files": [{"path": "a", "digest": "no"}]}, "files"),
         ({"files": ["a"]}, "files"),

@@ -1,1 +1,1 @@
-"""Package zip."""
+"""Zip archives of skills: strict parsing against zip slip, zip bombs and parser differentials."""

@@ -1,4 +1,4 @@
-"""The bytes of a zip's entries, unpacked in pieces and held to what was said of them."""
+"""Skill archives: pack a folder, inspect a zip without writing, extract it all or nothing."""
 
 import contextlib
 import os
@@ -38,25 +38,25 @@ _CHUNK_BYTES = 64 * 1024
 
 
 def read_entry(source: ZipSource, entry: ZipEntry) -> Iterator[bytes]:
-    """Give an entry's bytes in pieces, never more than it says it has.
+    """Decompress an entry in chunks, never beyond its declared size (zip bomb guard).
 
-    What came is only known to be right when no more comes: a caller keeps nothing of it before.
+    Size and CRC are known to be right only at the end: callers discard earlier chunks on error.
 
     Raises:
-        ArchiveError: If size or checksum are not as said, or the packed bytes make no sense.
+        ArchiveError: If size or CRC differ from the header, or the stream is invalid.
     """
     size, crc = 0, 0
     inflate = _read_stored if entry.method == STORED else _read_deflated
-    for piece in inflate(source, entry):
-        size += len(piece)
+    for chunk in inflate(source, entry):
+        size += len(chunk)
         if size > entry.size:
-            raise malformed_zip(f"'{printable_name(entry.raw)}' is larger than it says")
-        crc = zlib.crc32(piece, crc)
-        yield piece
+            raise malformed_zip(f"'{printable_name(entry.raw)}' is larger than declared")
+        crc = zlib.crc32(chunk, crc)
+        yield chunk
     if size != entry.size:
-        raise malformed_zip(f"'{printable_name(entry.raw)}' is smaller than it says")
+        raise malformed_zip(f"'{printable_name(entry.raw)}' is smaller than declared")
     if crc != entry.crc:
-        raise malformed_zip(f"'{printable_name(entry.raw)}' is damaged: its checksum is wrong")
+        raise malformed_zip(f"'{printable_name(entry.raw)}' is damaged: CRC mismatch")
 
 
 def _read_stored(source: ZipSource, entry: ZipEntry) -> Iterator[bytes]:
@@ -67,22 +67,24 @@ def _read_stored(source: ZipSource, entry: ZipEntry) -> Iterator[bytes]:
 def _read_deflated(source: ZipSource, entry: ZipEntry) -> Iterator[bytes]:
     stream = zlib.decompressobj(-zlib.MAX_WBITS)
     for packed in _read_stored(source, entry):
-        waiting = packed
-        while waiting:
+        pending = packed
+        while pending:
             if stream.eof:
-                raise malformed_zip(f"'{printable_name(entry.raw)}' holds more than one stream")
+                raise malformed_zip(
+                    f"'{printable_name(entry.raw)}' has more than one deflate stream"
+                )
             try:
-                piece = stream.decompress(waiting, _CHUNK_BYTES)
+                chunk = stream.decompress(pending, _CHUNK_BYTES)
             except zlib.error as error:
                 raise malformed_zip(f"'{printable_name(entry.raw)}' is damaged: {error}") from None
-            yield piece
-            waiting = stream.unconsumed_tail or stream.unused_data
+            yield chunk
+            pending = stream.unconsumed_tail or stream.unused_data
     while not stream.eof:
-        # All was taken in, but not all given out: only as much as fits one piece at a time.
-        piece = stream.decompress(b"", _CHUNK_BYTES)
-        if not piece and not stream.eof:
-            raise malformed_zip(f"'{printable_name(entry.raw)}' is cut off")
-        yield piece
+        # Input is exhausted but output is not: zlib returns at most one chunk a call.
+        chunk = stream.decompress(b"", _CHUNK_BYTES)
+        if not chunk and not stream.eof:
+            raise malformed_zip(f"'{printable_name(entry.raw)}' is truncated")
+        yield chunk
 
 
 Write = Callable[[bytes], object]
@@ -91,7 +93,7 @@ _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOE
 
 
 class ExtractedFiles:
-    """Makes files and the folders they need, each anew, and can take all of them back."""
+    """Creates files and their folders below a root, and can roll all of them back."""
 
     def __init__(self, into: Path) -> None:
         self._into = into
@@ -100,7 +102,7 @@ class ExtractedFiles:
 
     @contextmanager
     def new_file(self, file: ArchiveFile) -> Generator[Write]:
-        """Open a new file; what is at its place already is an error and stays as it is."""
+        """Create a file with O_EXCL and O_NOFOLLOW; an existing path is an error."""
         path = self._into / file.path
         try:
             for parent in reversed(path.relative_to(self._into).parents[:-1]):
@@ -119,8 +121,8 @@ class ExtractedFiles:
             self._folders[path] = None
             path.chmod(0o755)
 
-    def take_back(self) -> None:
-        """Remove what was made, and nothing else."""
+    def roll_back(self) -> None:
+        """Remove the created files and folders, and nothing else."""
         for path in self._files:
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -131,29 +133,29 @@ class ExtractedFiles:
 
 @contextmanager
 def atomic_extraction(into: Path) -> Generator[ExtractedFiles]:
-    """Lend a writer to an empty folder; if anything goes wrong, the folder is empty afterwards.
+    """Extract into an empty folder; on any error it is empty again.
 
     Raises:
-        StorageError: If it is no empty folder, or the disk refuses.
+        StorageError: If it is not an empty folder, or the disk refuses.
     """
     try:
         if not stat.S_ISDIR(into.lstat().st_mode):
-            raise StorageError("it is no folder", path=into)
+            raise StorageError("not a folder", path=into)
         if any(into.iterdir()):
-            raise StorageError("it is not empty", path=into)
+            raise StorageError("not empty", path=into)
     except OSError as error:
         raise StorageError(error.strerror or str(error), path=into) from error
     files = ExtractedFiles(into)
     try:
         yield files
     except BaseException:
-        files.take_back()
+        files.roll_back()
         raise
 
 
 @contextmanager
 def discard(file: ArchiveFile | None = None) -> Generator[Write]:
-    """Take bytes and keep none."""
+    """Discard the bytes of an entry."""
     yield len
 
 
@@ -163,23 +165,23 @@ _SKILL_MD_PATH = PurePosixPath(SKILL_MD)
 
 
 def pack_skill(root: Path, name: str, *, with_evals: bool = False) -> bytes:
-    """Make a zip with one root folder called `name`; equal folders give equal bytes.
+    """Pack a folder as a reproducible zip with the root folder `name`.
 
-    Left out: caches, version control, litter of desktop systems, and `evals/` unless asked for.
-    What is packed here is also taken by `inspect`.
+    Caches, version control, OS metadata and, by default, `evals/` are excluded. The result passes
+    `inspect_archive`.
 
     Raises:
-        ArchiveError: If there is a link or device in the folder, a name that other systems
-            refuse, more than an archive may hold, or no SKILL.md.
+        ArchiveError: If there is a symlink or device, a name that is not portable, no SKILL.md, or
+            a limit is exceeded.
     """
-    taken = files_to_pack(root, with_evals=with_evals)
-    _check_pack_limits(taken, DEFAULT_LIMITS)
+    entries = files_to_pack(root, with_evals=with_evals)
+    _check_pack_limits(entries, DEFAULT_LIMITS)
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for entry in taken:
+        for entry in entries:
             data = (root / entry.path).read_bytes()
             member = zipfile.ZipInfo(_encodable(f"{name}/{entry.path}"), _EPOCH)
-            member.create_system = 3  # Unix, whatever this machine is
+            member.create_system = 3  # Unix, for reproducible bytes
             member.compress_type = _compression_method(data, DEFAULT_LIMITS)
             mode = 0o755 if entry.executable else 0o644
             member.external_attr = (stat.S_IFREG | mode) << 16
@@ -192,13 +194,13 @@ def pack_skill(root: Path, name: str, *, with_evals: bool = False) -> bytes:
 
 
 def pack_files(files: Iterable[tuple[str, BinaryIO]], target: Path) -> None:
-    """Make a zip of files under the names they came with, whatever these are.
+    """Pack uploaded files under their given names, which are checked when the zip is read.
 
-    Nothing is judged here but what a zip could not say truly: reading it judges the rest. Who has
-    no folder cannot say what may run, so what lies in `scripts/` may.
+    Only what a zip cannot express is refused here. An upload has no file modes, so files in
+    `scripts/` become executable.
 
     Raises:
-        ArchiveUnsafeError: If a name stands there twice, or cannot be written down.
+        ArchiveUnsafeError: If a name is duplicated, or cannot be encoded.
         StorageError: If the disk refuses.
     """
     seen = set[str]()
@@ -207,12 +209,11 @@ def pack_files(files: Iterable[tuple[str, BinaryIO]], target: Path) -> None:
             if name in seen:
                 raise ArchiveUnsafeError(code="zip_duplicate_entry", name=printable_name(name))
             if "\0" in name or name.endswith("/") or not name:
-                raise ArchiveUnsafeError(
-                    "no file", code="zip_name_invalid", name=printable_name(name)
-                )
+                detail, printed = "not a file name", printable_name(name)
+                raise ArchiveUnsafeError(detail, code="zip_name_invalid", name=printed)
             seen.add(name)
             member = zipfile.ZipInfo(_encodable(name), _EPOCH)
-            member.create_system = 3  # Unix, whatever this machine is
+            member.create_system = 3  # Unix, for reproducible bytes
             _, *path = name.replace("\\", "/").split("/")
             mode = 0o755 if path[:1] == ["scripts"] and len(path) > 1 else 0o644
             member.external_attr = (stat.S_IFREG | mode) << 16
@@ -221,7 +222,7 @@ def pack_files(files: Iterable[tuple[str, BinaryIO]], target: Path) -> None:
 
 
 def _check_pack_limits(taken: list[tree.TreeEntry], limits: ArchiveLimits) -> None:
-    """Before anything is read: a folder may hold anything."""
+    """Check sizes before reading any file into memory."""
     if sum(entry.size for entry in taken) > limits.unpacked_bytes:
         raise limit_exceeded(f"more than {limits.unpacked_bytes} bytes unpacked")
     for entry in taken:
@@ -235,24 +236,24 @@ def _encodable(name: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:
-        seen = name.encode("utf-8", "backslashreplace")
-        raise ArchiveUnsafeError(code="zip_name_encoding", name=printable_name(seen)) from None
+        escaped = name.encode("utf-8", "backslashreplace")
+        raise ArchiveUnsafeError(code="zip_name_encoding", name=printable_name(escaped)) from None
     return name
 
 
 def _compression_method(data: bytes, limits: ArchiveLimits) -> int:
-    """What shrinks like a bomb is not packed, so that nobody takes it for one."""
+    """Store files that would exceed the zip bomb ratio, so that the archive can be installed."""
     if len(data) <= limits.ratio_floor_bytes:
         return zipfile.ZIP_DEFLATED
-    shrinks = len(data) > limits.ratio * len(zlib.compress(data, 9))
-    return zipfile.ZIP_STORED if shrinks else zipfile.ZIP_DEFLATED
+    is_bomb = len(data) > limits.ratio * len(zlib.compress(data, 9))
+    return zipfile.ZIP_STORED if is_bomb else zipfile.ZIP_DEFLATED
 
 
 def files_to_pack(root: Path, *, with_evals: bool = False) -> list[tree.TreeEntry]:
-    """The files that packing takes.
+    """Return the files to pack, sorted by path.
 
     Raises:
-        ArchiveUnsafeError: If there is a link or device among them.
+        ArchiveUnsafeError: If there is a symlink or device among them.
     """
     taken = list[tree.TreeEntry]()
     for entry in tree.entries(root):
@@ -266,10 +267,10 @@ def files_to_pack(root: Path, *, with_evals: bool = False) -> list[tree.TreeEntr
 
 
 def open_archive(path: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> Package:
-    """Take a zip for validation; what is refused here is refused by an install, and no more.
+    """Open a zip for validation, with exactly the checks of an install.
 
     Raises:
-        ArchiveError: If it is unreadable, unsafe, too large, or not one folder with a SKILL.md.
+        ArchiveError: If it is malformed, unsafe, too large, or not one folder with a SKILL.md.
     """
     plan = inspect_archive(path, limits)
     paths = {step for file in plan.files for step in (file.path, *file.path.parents)}
@@ -282,21 +283,21 @@ def open_archive(path: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> Package:
 
 
 def check_zip(archive: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> tuple[str, ...]:
-    """Judge a zip as a container, whatever it holds, by its headers alone; the names in it.
+    """Check the headers of any zip, skill or not, and return its entry names.
 
     Raises:
-        ArchiveError: If programs could read it differently, or a name in it is unsafe.
+        ArchiveError: If it is ambiguous, or a path in it is unsafe.
     """
     with open_zip(archive, limits) as source:
         items, _ = read_entry_names(read_entries(source, limits), limits)
-    return tuple("/".join(item.place.parts) for item in items)
+    return tuple("/".join(item.path.parts) for item in items)
 
 
 def inspect_archive(archive: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> ExtractionPlan:
-    """Say what would be written, and write nothing; every byte is unpacked once and checked.
+    """Dry run of an extraction: decompress and check every byte, write nothing.
 
     Raises:
-        ArchiveError: If it is unreadable, unsafe, too large, or not one folder with a SKILL.md.
+        ArchiveError: If it is malformed, unsafe, too large, or not one folder with a SKILL.md.
     """
     with open_zip(archive, limits) as source:
         return _read_all(source, build_layout(read_entries(source, limits), limits), discard)
@@ -305,13 +306,13 @@ def inspect_archive(archive: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> Ex
 def extract_archive(
     archive: Path, into: Path, limits: ArchiveLimits = DEFAULT_LIMITS
 ) -> ExtractionPlan:
-    """Write the files of an archive into an empty folder, without the root folder's name.
+    """Extract an archive into an empty folder, without its root folder; all or nothing.
 
-    Names, kinds, sizes and layout are judged before the first byte is written, the bytes while
-    they are. The folder must be nobody else's. On any error nothing stays in it.
+    Paths, file types, sizes and layout are checked before the first write, contents during it. No
+    other process may use the folder.
 
     Raises:
-        ArchiveError: As `inspect` does.
+        ArchiveError: As `inspect_archive` does.
         StorageError: If the folder is not empty, or the disk refuses.
     """
     with open_zip(archive, limits) as source:
@@ -325,14 +326,14 @@ def _read_all(
     layout: Layout,
     new_file: Callable[[ArchiveFile], AbstractContextManager[Write]],
 ) -> ExtractionPlan:
-    """Unpack every entry, also one that is dropped: it is damaged or sound whoever looks."""
+    """Decompress every entry, dropped ones too, so that damage is found independent of layout."""
     skill_md = bytearray()
     for item in layout.items:
         with new_file(item.file) if item.file else discard() as write:
-            for piece in read_entry(source, item.entry):
-                write(piece)
+            for chunk in read_entry(source, item.entry):
+                write(chunk)
                 if item.file and item.file.path == _SKILL_MD_PATH:
-                    skill_md += piece
+                    skill_md += chunk
     files = [item.file for item in layout.items if item.file]
     return ExtractionPlan(
         folder=layout.folder,

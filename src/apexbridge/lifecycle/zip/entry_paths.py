@@ -1,4 +1,4 @@
-"""What an archive's entries are called, and which names are taken on no system. Pure."""
+"""Entry paths of a zip: decoding, path traversal (zip slip), reserved names and collisions."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,32 +20,32 @@ _INVISIBLE_FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0
     *map(chr, range(0xFE00, 0xFE0E)),
     *map(chr, range(0xE0100, 0xE01F0)),
 }
-"""Characters that show nothing, though they count as letters or marks."""
+"""Invisible characters whose category is letter or mark."""
 _VARIATION_SELECTORS = str.maketrans(dict.fromkeys("\ufe0e\ufe0f", ""))
-"""They choose between a sign and its picture: allowed, but they do not tell two names apart."""
+"""Text or emoji presentation: allowed, but ignored when names are compared."""
 
 
 class RawName(NamedTuple):
-    """A name as it is written in an archive."""
+    """An undecoded entry name."""
 
     raw: bytes
     is_utf8: bool = False
-    """Whether the archive says so."""
+    """The UTF-8 flag of the entry."""
     in_unicode: tuple[bytes, ...] = ()
-    """The same name in UTF-8, where the archive writes it twice."""
+    """Unicode path extra fields: the same name in UTF-8."""
 
 
 class DecodedNames(NamedTuple):
-    """The names as text, and the encoding of those that do not say theirs."""
+    """Decoded names, and the encoding of those without the UTF-8 flag."""
 
     names: tuple[str, ...]
     encoding: str
 
 
 def check_raw_length(raw: bytes, limits: ArchiveLimits) -> None:
-    """Refuse a name that is far too long before time is spent on it, even if it would be dropped.
+    """Refuse an overlong name before any costly work, even if its entry would be dropped.
 
-    What a desktop system adds to a path that can be taken is never twice as long.
+    Metadata names of desktop systems are less than twice as long as the path they belong to.
     """
     separators = raw.count(b"/") + raw.count(b"\\")
     if len(raw) > 2 * limits.path_bytes or separators > 2 * limits.depth:
@@ -54,14 +54,14 @@ def check_raw_length(raw: bytes, limits: ArchiveLimits) -> None:
 
 
 def decode_names(written: Sequence[RawName]) -> DecodedNames:
-    """Read all names; those that are not marked as UTF-8 are in one encoding, UTF-8 or GB18030.
+    """Decode all names; those without the UTF-8 flag share one encoding, UTF-8 or GB18030.
 
-    All are asked, because a short name in one of the two often happens to be sound in the other.
+    The encoding is detected over all names: a short one is often valid in both.
 
     Raises:
-        ArchiveError: If they are in neither, or a name that is written twice has two readings.
+        ArchiveError: If neither encoding fits, or a Unicode path contradicts a name.
     """
-    two_readings: ArchiveError | None = None
+    mismatch: ArchiveError | None = None
     for encoding in _ENCODINGS:
         try:
             names = tuple(
@@ -72,10 +72,10 @@ def decode_names(written: Sequence[RawName]) -> DecodedNames:
         differs = _first_mismatch(written, names)
         if differs is None:
             return DecodedNames(names, encoding)
-        two_readings = two_readings or ambiguous_zip(
-            f"'{printable_name(differs)}' has a second name"
+        mismatch = mismatch or ambiguous_zip(
+            f"'{printable_name(differs)}' has a different Unicode path"
         )
-    raise two_readings or _undecodable(written)
+    raise mismatch or _undecodable(written)
 
 
 def _first_mismatch(written: Sequence[RawName], names: Sequence[str]) -> str | None:
@@ -86,9 +86,9 @@ def _first_mismatch(written: Sequence[RawName], names: Sequence[str]) -> str | N
 
 
 def _undecodable(written: Sequence[RawName]) -> ArchiveError:
-    """Name the first that is in neither encoding; else one that does not go with the others."""
-    odd = [name for name in written if not name.raw.isascii()]
-    worst = next((name for name in odd if not any(_decodings(name))), odd[0])
+    """Report the first name that fits neither encoding, or else one that contradicts the others."""
+    candidates = [name for name in written if not name.raw.isascii()]
+    worst = next((name for name in candidates if not any(_decodings(name))), candidates[0])
     return ArchiveUnsafeError(code="zip_name_encoding", name=printable_name(worst.raw))
 
 
@@ -98,10 +98,10 @@ def _decodings(name: RawName) -> Iterator[bool]:
 
 
 def normalize_separators(names: Sequence[str]) -> tuple[str, ...]:
-    """Turn backslashes into slashes where all separators are backslashes.
+    """Replace backslashes by slashes if all separators are backslashes.
 
     Raises:
-        ArchiveError: If a name leads out of the archive, or has one separator and others the other.
+        ArchiveError: On path traversal, an absolute path, or mixed separators.
     """
     for name in names:
         _check_path_traversal(name)
@@ -109,11 +109,12 @@ def normalize_separators(names: Sequence[str]) -> tuple[str, ...]:
     if with_backslash is None:
         return tuple(names)
     if any("/" in name for name in names):
-        raise _name_error("zip_name_invalid", with_backslash, "a backslash beside slashes")
+        raise _name_error("zip_name_invalid", with_backslash, "mixed slashes and backslashes")
     return tuple(name.replace("\\", "/") for name in names)
 
 
 def _check_path_traversal(name: str) -> None:
+    """Zip slip guard: refuse absolute paths, drive letters and `..`, also in full-width dots."""
     if name.startswith(("/", "\\")) or name[1:2] == ":":
         raise ArchiveUnsafeError(code="zip_absolute_path", name=printable_name(name))
     if any(fold_part(part) == ".." for part in name.replace("\\", "/").split("/")):
@@ -121,18 +122,18 @@ def _check_path_traversal(name: str) -> None:
 
 
 def safe_parts(name: str) -> tuple[str, ...]:
-    """The folders on the way and the last name, each of which every system can have.
+    """Split a path into components that are valid on every operating system.
 
     Raises:
-        ArchiveError: If one is empty, reserved, or shows other than what it is.
+        ArchiveError: If one is empty, reserved on Windows, or has invisible characters.
     """
     parts = tuple(name.removesuffix("/").split("/"))
-    unseen = next(filter(_is_invisible, name), None)
-    if unseen is not None:
-        raise _name_error("zip_name_invalid", name, f"the character U+{ord(unseen):04X}")
+    invisible = next(filter(_is_invisible, name), None)
+    if invisible is not None:
+        raise _name_error("zip_name_invalid", name, f"the character U+{ord(invisible):04X}")
     for part in parts:
         if not part:
-            raise _name_error("zip_name_invalid", name, "a part is empty")
+            raise _name_error("zip_name_invalid", name, "an empty component")
         reason = _reserved_name(part)
         if reason:
             raise _name_error("zip_reserved_name", name, reason)
@@ -145,15 +146,15 @@ def _is_invisible(char: str) -> bool:
 
 def _reserved_name(part: str) -> str:
     if part.endswith(".") or part[-1].isspace():
-        return "it ends with a dot or a blank"
+        return "it ends with a dot or a space"
     if ":" in part:
-        return "it holds a colon"
+        return "it contains a colon"
     stem = fold_part(part).split(".", 1)[0].rstrip()
-    return f"'{stem}' is a device" if stem in _WINDOWS_DEVICES else ""
+    return f"'{stem}' is a Windows device" if stem in _WINDOWS_DEVICES else ""
 
 
 def check_path_length(parts: Sequence[str], limits: ArchiveLimits) -> None:
-    """Refuse a path that is deeper or longer than can be written everywhere."""
+    """Refuse a path that exceeds depth or length limits of common file systems."""
     name = "/".join(parts)
     if len(parts) > limits.depth:
         raise _name_error("zip_path_too_long", name, f"more than {limits.depth} folders deep")
@@ -161,14 +162,14 @@ def check_path_length(parts: Sequence[str], limits: ArchiveLimits) -> None:
         raise _name_error("zip_path_too_long", name, f"more than {limits.path_bytes} bytes")
     if any(len(part.encode()) > _MAX_PART_BYTES for part in parts):
         raise _name_error(
-            "zip_path_too_long", name, f"a part has more than {_MAX_PART_BYTES} bytes"
+            "zip_path_too_long", name, f"a component of more than {_MAX_PART_BYTES} bytes"
         )
 
 
 def fold_part(part: str) -> str:
-    """The form in which names are compared: those that are one file on some system are equal.
+    """Fold a component so that names which are one file on some file system become equal.
 
-    >>> folded("Straße") == folded("STRASSE")
+    >>> fold_part("Straße") == fold_part("STRASSE")
     True
     """
     plain = unicodedata.normalize("NFKC", part.translate(_VARIATION_SELECTORS)).casefold()
@@ -176,21 +177,21 @@ def fold_part(part: str) -> str:
 
 
 class EntryPath(NamedTuple):
-    """A name taken apart, and whether it is a folder's."""
+    """Path components of an entry, and whether it is a folder."""
 
     parts: tuple[str, ...]
     is_folder: bool
 
 
-def check_collisions(places: Iterable[EntryPath]) -> None:
-    """Refuse names that cannot all exist: twice, spelled alike, or a file that is a folder too.
+def check_collisions(paths: Iterable[EntryPath]) -> None:
+    """Refuse duplicate paths, case-insensitive collisions, and a file that is also a folder.
 
     Raises:
-        ArchiveError: At the first.
+        ArchiveError: On the first collision.
     """
     seen = dict[tuple[str, ...], EntryPath]()
-    for place in places:
-        for key, step in _ancestors(place):
+    for path in paths:
+        for key, step in _ancestors(path):
             other = seen.setdefault(key, step)
             if other is step or (other == step and step.is_folder):
                 continue
@@ -202,12 +203,12 @@ def check_collisions(places: Iterable[EntryPath]) -> None:
             )
 
 
-def _ancestors(place: EntryPath) -> Iterator[tuple[tuple[str, ...], EntryPath]]:
-    """The folders on the way, then the place itself."""
-    key = tuple(map(fold_part, place.parts))
-    for length in range(1, len(place.parts)):
-        yield key[:length], EntryPath(place.parts[:length], is_folder=True)
-    yield key, place
+def _ancestors(path: EntryPath) -> Iterator[tuple[tuple[str, ...], EntryPath]]:
+    """Yield the folders above a path, then the path itself, with folded keys."""
+    key = tuple(map(fold_part, path.parts))
+    for length in range(1, len(path.parts)):
+        yield key[:length], EntryPath(path.parts[:length], is_folder=True)
+    yield key, path
 
 
 def _name_error(code: str, name: str, detail: str) -> ArchiveError:

@@ -1,4 +1,4 @@
-"""From the entries of an archive to the files of one skill. Pure."""
+"""Layout of a skill archive: one root folder with a SKILL.md; OS metadata is dropped."""
 
 import stat
 import unicodedata
@@ -35,16 +35,16 @@ _MAX_NAMED = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutEntry:
-    """An entry with its name read; `file` is where its bytes go, none if they go nowhere."""
+    """An entry with its decoded path; `file` is None if it is not extracted."""
 
     entry: ZipEntry
-    place: EntryPath
+    path: EntryPath
     file: ArchiveFile | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """A skill's folder, every entry, and what is odd about them."""
+    """Root folder, entries and warnings of an archive."""
 
     folder: str
     items: tuple[LayoutEntry, ...]
@@ -55,10 +55,10 @@ class Layout:
 def read_entry_names(
     entries: Sequence[ZipEntry], limits: ArchiveLimits
 ) -> tuple[tuple[LayoutEntry, ...], str]:
-    """Read every name and what kind of thing it is; also the encoding that was found.
+    """Decode and check every path and file type; return them with the detected encoding.
 
     Raises:
-        ArchiveError: If a name is unsafe, or a thing neither file nor folder.
+        ArchiveError: If a path is unsafe, or an entry is a symlink or special file.
     """
     for entry in entries:
         check_raw_length(entry.raw, limits)
@@ -66,9 +66,9 @@ def read_entry_names(
     names, encoding = decode_names(written)
     items = list[LayoutEntry]()
     for entry, name in zip(entries, normalize_separators(names), strict=True):
-        place = EntryPath(safe_parts(name), name.endswith("/"))
-        _check_file_type(entry, name, is_folder=place.is_folder)
-        items.append(LayoutEntry(entry=entry, place=place))
+        path = EntryPath(safe_parts(name), name.endswith("/"))
+        _check_file_type(entry, name, is_folder=path.is_folder)
+        items.append(LayoutEntry(entry=entry, path=path))
     return tuple(items), encoding
 
 
@@ -79,81 +79,81 @@ def _check_file_type(entry: ZipEntry, name: str, *, is_folder: bool) -> None:
     if kind not in {0, stat.S_IFREG, stat.S_IFDIR} or (kind == stat.S_IFDIR and not is_folder):
         raise ArchiveUnsafeError(code="zip_special_entry", name=printable_name(name))
     if is_folder and entry.size:
-        raise malformed_zip(f"the folder '{printable_name(name)}' has bytes of its own")
+        raise malformed_zip(f"the folder '{printable_name(name)}' has data")
 
 
 def build_layout(entries: Sequence[ZipEntry], limits: ArchiveLimits) -> Layout:
-    """Find the one root folder and its SKILL.md, and say where every entry goes.
+    """Find the root folder and its SKILL.md, and map every entry to a file.
 
     Raises:
-        ArchiveError: If a name is unsafe, two collide, or it is not one folder with a SKILL.md.
+        ArchiveError: If a path is unsafe, two collide, or there is no single folder with SKILL.md.
     """
     items, encoding = read_entry_names(entries, limits)
-    dropped = [item for item in items if _is_dropped(item.place)]
-    kept = [item for item in items if not _is_dropped(item.place)]
+    dropped = [item for item in items if _is_dropped(item.path)]
+    kept = [item for item in items if not _is_dropped(item.path)]
     for item in kept:
-        check_path_length(item.place.parts, limits)
-    check_collisions(item.place for item in kept)
-    files = [item for item in kept if not item.place.is_folder]
+        check_path_length(item.path.parts, limits)
+    check_collisions(item.path for item in kept)
+    files = [item for item in kept if not item.path.is_folder]
     if len(files) > limits.files:
         raise limit_exceeded(f"more than {limits.files} files")
     skill_md = _find_skill_md(kept, files)
-    folder = _nfc(skill_md.place.parts[0])
+    folder = _nfc(skill_md.path.parts[0])
     problems = (
         *_case_problems(skill_md),
         *_encoding_problems(folder, items, encoding),
         *_path_problems(
-            folder, "zip_entries_dropped", (i.place for i in dropped if _is_reported(i.place))
+            folder, "zip_entries_dropped", (i.path for i in dropped if _is_reported(i.path))
         ),
         *_path_problems(
-            folder, "zip_built_files", (i.place for i in files if _is_build_output(i.place))
+            folder, "zip_built_files", (i.path for i in files if _is_build_output(i.path))
         ),
     )
     return Layout(
         folder=folder,
         items=(
             *(_plan_file(item, is_skill_md=item is skill_md) for item in files),
-            *(item for item in kept if item.place.is_folder),
+            *(item for item in kept if item.path.is_folder),
             *dropped,
         ),
         problems=problems,
-        dropped=tuple("/".join(item.place.parts) for item in dropped),
+        dropped=tuple("/".join(item.path.parts) for item in dropped),
     )
 
 
-def _is_dropped(place: EntryPath) -> bool:
-    return _is_os_metadata(place) or _has(place, _IGNORED_NAMES)
+def _is_dropped(path: EntryPath) -> bool:
+    return _is_os_metadata(path) or _has(path, _IGNORED_NAMES)
 
 
-def _is_reported(place: EntryPath) -> bool:
-    """What a desktop system adds is nobody's wish, and needs no word when it goes."""
-    return not _is_os_metadata(place)
+def _is_reported(path: EntryPath) -> bool:
+    """Say whether a dropped entry is worth a warning: OS metadata is not."""
+    return not _is_os_metadata(path)
 
 
-def _is_os_metadata(place: EntryPath) -> bool:
-    return _has(place, _OS_METADATA) or place.parts[-1].startswith("._")
+def _is_os_metadata(path: EntryPath) -> bool:
+    return _has(path, _OS_METADATA) or path.parts[-1].startswith("._")
 
 
-def _has(place: EntryPath, names: frozenset[str]) -> bool:
-    return any(part.casefold() in names for part in place.parts)
+def _has(path: EntryPath, names: frozenset[str]) -> bool:
+    return any(part.casefold() in names for part in path.parts)
 
 
-def _is_build_output(place: EntryPath) -> bool:
-    suffix = PurePosixPath(place.parts[-1]).suffix
-    return _has(place, _BUILD_FOLDERS) or suffix.lower() in _BUILD_SUFFIXES
+def _is_build_output(path: EntryPath) -> bool:
+    suffix = PurePosixPath(path.parts[-1]).suffix
+    return _has(path, _BUILD_FOLDERS) or suffix.lower() in _BUILD_SUFFIXES
 
 
 def _find_skill_md(kept: Sequence[LayoutEntry], files: Sequence[LayoutEntry]) -> LayoutEntry:
     if not files:
         raise malformed_zip("it is empty")
-    if any(len(item.place.parts) == 1 for item in files):
+    if any(len(item.path.parts) == 1 for item in files):
         raise ArchiveLayoutError(code="zip_no_root_folder")
-    roots = sorted({item.place.parts[0] for item in kept})
+    roots = sorted({item.path.parts[0] for item in kept})
     if len(roots) > 1:
         names = ", ".join(map(printable_name, roots[:_MAX_NAMED]))
         raise ArchiveLayoutError(code="zip_multiple_roots", names=names)
     for item in files:
-        _, *path = item.place.parts
+        _, *path = item.path.parts
         if len(path) == 1 and path[0].lower() == SKILL_MD.lower():
             if item.entry.size > MAX_SKILL_MD_BYTES:
                 raise limit_exceeded(f"{SKILL_MD} has more than {MAX_SKILL_MD_BYTES} bytes")
@@ -162,13 +162,13 @@ def _find_skill_md(kept: Sequence[LayoutEntry], files: Sequence[LayoutEntry]) ->
 
 
 def _plan_file(item: LayoutEntry, *, is_skill_md: bool) -> LayoutEntry:
-    _, *parts = item.place.parts
+    _, *parts = item.path.parts
     path = PurePosixPath(SKILL_MD) if is_skill_md else PurePosixPath(*map(_nfc, parts))
     executable = bool(item.entry.mode & stat.S_IXUSR)
-    if not item.entry.mode:  # made where files have no such mark, so the folder has to tell
+    if not item.entry.mode:  # no Unix mode: decide by folder
         executable = len(parts) > 1 and parts[0] == _SCRIPTS
     file = ArchiveFile(path=path, size=item.entry.size, executable=executable)
-    return LayoutEntry(entry=item.entry, place=item.place, file=file)
+    return LayoutEntry(entry=item.entry, path=item.path, file=file)
 
 
 def _nfc(part: str) -> str:
@@ -176,7 +176,7 @@ def _nfc(part: str) -> str:
 
 
 def _case_problems(skill_md: LayoutEntry) -> Iterator[Problem]:
-    name = skill_md.place.parts[-1]
+    name = skill_md.path.parts[-1]
     if name != SKILL_MD:
         details: dict[str, object] = {"name": name}
         yield Problem(code="skill_md_case", where=name, severity="warning", details=details)
@@ -185,18 +185,18 @@ def _case_problems(skill_md: LayoutEntry) -> Iterator[Problem]:
 def _encoding_problems(
     folder: str, items: Sequence[LayoutEntry], encoding: str
 ) -> Iterator[Problem]:
-    """Names that were read as UTF-8 need no word: that is what they are meant to be."""
+    """Warn about names whose encoding was guessed; UTF-8 is the standard."""
     if encoding == "utf-8":
         return
-    guessed = [i.place for i in items if not i.entry.is_utf8 and not i.entry.raw.isascii()]
+    guessed = [i.path for i in items if not i.entry.is_utf8 and not i.entry.raw.isascii()]
     yield from _path_problems(folder, "zip_names_decoded", guessed, encoding=encoding.upper())
 
 
 def _path_problems(
-    folder: str, code: str, places: Iterable[EntryPath], **details: object
+    folder: str, code: str, paths: Iterable[EntryPath], **details: object
 ) -> Iterator[Problem]:
-    names = [printable_name("/".join(place.parts)) for place in places]
+    names = [printable_name("/".join(path.parts)) for path in paths]
     if names:
         more = f" (+{len(names) - _MAX_NAMED})" if len(names) > _MAX_NAMED else ""
-        said = {"names": ", ".join(names[:_MAX_NAMED]) + more, **details}
-        yield Problem(code=code, where=folder, severity="warning", details=said)
+        named = {"names": ", ".join(names[:_MAX_NAMED]) + more, **details}
+        yield Problem(code=code, where=folder, severity="warning", details=named)

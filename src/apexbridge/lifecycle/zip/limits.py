@@ -1,4 +1,4 @@
-"""What an archive would become: the limits it is held to, and the files it would give."""
+"""Archive limits against zip bombs, and the result of an extraction."""
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -8,28 +8,28 @@ from apexbridge.skills.model import Problem
 
 _MIB = 1024 * 1024
 _ENTRIES_PER_FILE = 4
-"""A file may come with a folder of its own, and both with what a desktop system adds to them."""
+"""A file may come with its folder, and both with metadata of a desktop system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveLimits:
-    """The largest archive that is taken."""
+    """Maximum sizes, counts and compression ratio of an accepted archive."""
 
     packed_bytes: int = 30_000_000
     unpacked_bytes: int = 64 * _MIB
     file_bytes: int = 10_000_000
     files: int = 2_000
     ratio: int = 100
-    """How many times its packed size a file may have; small files may have more."""
+    """Maximum compression ratio of a file, above the floor below."""
     ratio_floor_bytes: int = _MIB
-    """What is no larger than this when unpacked is never called a bomb."""
+    """Unpacked size up to which any ratio is accepted."""
     depth: int = 16
-    """Names on the way to a file, the root folder's and its own among them."""
+    """Maximum number of path components, root folder and file name included."""
     path_bytes: int = 240
 
     @property
     def entries(self) -> int:
-        """How many entries the end of an archive may announce."""
+        """Maximum number of entries that the EOCD record may announce."""
         return self.files * _ENTRIES_PER_FILE
 
 
@@ -38,7 +38,7 @@ DEFAULT_LIMITS = ArchiveLimits()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveFile:
-    """A file that would be written; `path` is relative to the skill's root."""
+    """A file to extract; `path` is relative to the skill's root."""
 
     path: PurePosixPath
     size: int
@@ -47,20 +47,20 @@ class ArchiveFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionPlan:
-    """What an archive gives when it is unpacked."""
+    """The files of an archive after all checks."""
 
     folder: str
-    """The name of its one root folder, in NFC."""
+    """Name of the root folder, in NFC."""
     files: tuple[ArchiveFile, ...]
     size: int
-    """Bytes of all files together."""
+    """Total bytes of all files."""
     skill_md: bytes
     problems: tuple[Problem, ...]
-    """Warnings only: what is an error is raised."""
+    """Warnings; errors are raised."""
     dropped: tuple[str, ...]
-    """Entries that are no part of the skill and are not written."""
+    """Names of entries that are not extracted."""
 
 
 def limit_exceeded(detail: str) -> ArchiveError:
-    """The refusal of more than the limits allow."""
+    """Create the error for an exceeded limit."""
     return ArchiveUnsafeError(detail, code="zip_too_large")

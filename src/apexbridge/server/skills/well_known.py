@@ -93,7 +93,7 @@ async def file(ctx: RequestContext) -> Response:
 
 def _require_read(ctx: RequestContext) -> None:
     """Require the scope `skills:read`, unless the settings make the index public."""
-    if ctx.state.settings.open_index or ctx.caller.has_scope("skills:read"):
+    if ctx.state.settings.public_index or ctx.caller.has_scope("skills:read"):
         return
     code = "scope_missing" if ctx.caller.id else "key_missing"
     raise RequestError(code=code, scope="skills:read")

@@ -72,7 +72,7 @@ def _validate_prompt(prompt: Prompt) -> str:
     if len(names) > MAX_ARGUMENTS:
         return f"more than {MAX_ARGUMENTS} arguments"
     if len(set(names)) < len(names):
-        return "two arguments have one name"
+        return "two arguments have the same name"
     if any(not name.strip() or len(name) > MAX_NAME for name in names):
         return f"an argument's name has 1 to {MAX_NAME} characters"
     return ""

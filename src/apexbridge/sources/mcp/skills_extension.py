@@ -88,7 +88,7 @@ class ExtensionFile:
         if len(data) != self.size:
             return f"it has {len(data)} bytes, not {self.size}"
         if hashlib.sha256(data).hexdigest() != self.sha256:
-            return "its sha256 is another"
+            return "its SHA-256 differs"
         return ""
 
 
@@ -169,7 +169,7 @@ def _entry(raw: Any) -> _Entry | Problem:
         named = _EntryUri.model_validate(raw if isinstance(raw, dict) else {})
         return _invalid(str(named.uri), _first_error(error))
     if not re.search(f"[^/]/{SKILL_MD}$", entry.uri):
-        return _invalid(entry.uri, f"its address does not end with a folder and {SKILL_MD}")
+        return _invalid(entry.uri, f"its URI does not end with a folder and {SKILL_MD}")
     return entry
 
 
@@ -272,7 +272,7 @@ class McpListing:
         if entry is None or entry.skill.provenance.source_id != source:
             raise SkillNotFoundError(skill.name)
         if entry.skill.fingerprint != skill.fingerprint:
-            raise mismatch_error(source, SKILL_MD, "it has changed since its listing")
+            raise mismatch_error(source, SKILL_MD, "it has changed since it was listed")
         return entry
 
 

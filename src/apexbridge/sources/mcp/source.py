@@ -64,7 +64,7 @@ _CONNECTION_LOST_CODES = frozenset(
 )  # the latter: the session has expired
 _CHANGES = (types.PromptListChangedNotification, types.ResourceListChangedNotification)
 
-_ANSWERED = "it answered: "
+_ANSWERED = "error response: "
 
 log = logging.getLogger(__name__)
 # The SDK logs lines that are not JSON-RPC with a traceback: without a handler they would be printed
@@ -127,9 +127,7 @@ class McpSource:
             return SkillContent(skill=skill, body=text)
         body = entry.body(await self._file(entry, SKILL_MD))
         if body is None:
-            raise mismatch_error(
-                self.id, SKILL_MD, "its frontmatter is not the one that was listed"
-            )
+            raise mismatch_error(self.id, SKILL_MD, "its frontmatter differs from the listed one")
         return SkillContent(skill=skill, body=body)
 
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
@@ -171,9 +169,9 @@ class McpSource:
         try:
             return await self._connection.run(partial(_detect_connection_loss, work))
         except ConnectionClosedError:
-            raise SourceError("it is closed", source=self.id) from None
+            raise SourceError("the source is closed", source=self.id) from None
         except TimeoutError:
-            reason = f"no answer within {self._address.seconds:g} seconds"
+            reason = f"no response within {self._address.seconds:g} seconds"
             raise self._error(reason) from None
         except Exception as error:  # noqa: BLE001  # a server's nonsense can raise anything
             raise self._error(self._reason(error)) from None
@@ -181,8 +179,8 @@ class McpSource:
     def _error(self, reason: str) -> SourceError:
         """Build the error message: the reason, and stderr if the process did not answer."""
         if not reason.startswith(_ANSWERED):
-            reason += "; it wrote what is not MCP" if self._has_invalid_output else ""
-            reason += f"; it said: {self._stderr.text}" if self._stderr.text else ""
+            reason += "; its output is not MCP" if self._has_invalid_output else ""
+            reason += f"; stderr: {self._stderr.text}" if self._stderr.text else ""
         return SourceError(sanitize_line(self._address.redact(reason), MAX_DETAIL), source=self.id)
 
     def _reason(self, error: BaseException | None) -> str:
@@ -190,11 +188,11 @@ class McpSource:
             case MCPError(code=code, message=message) if code != types.CONNECTION_CLOSED:
                 reason = f"{_ANSWERED}{message}"
             case None | MCPError():
-                reason = "the connection ended"
+                reason = "the connection was closed"
             case OSError(strerror=words) as leaf if self._address.command:
                 reason = f"'{self._address.command}' cannot be started: {words or leaf}"
             case ValidationError() as leaf:
-                reason = f"its answer makes no sense ({leaf.error_count()} faults in {leaf.title})"
+                reason = f"its response is invalid ({leaf.error_count()} errors in {leaf.title})"
             case httpx2.HTTPError() as leaf:
                 reason = f"it cannot be reached: {leaf or type(leaf).__name__}"
             case leaf:
@@ -268,7 +266,7 @@ class McpSource:
                     abandon_on_cancel=True,
                 )
             except anyio.RunFinishedError:
-                log.debug("nobody listens for changes of %s any more", self.id)
+                log.debug("the event loop that watched %s has ended", self.id)
 
 
 def _root_cause(error: BaseException | None) -> BaseException | None:
@@ -336,7 +334,7 @@ async def _read_resource(client: Client, *, uri: str) -> bytes:
     contents = (await client.read_resource(uri)).contents
     same = [content for content in contents if content.uri == uri] or contents
     if len(same) != 1:
-        raise MCPError(types.INTERNAL_ERROR, f"{len(same)} contents for one address")
+        raise MCPError(types.INTERNAL_ERROR, f"{len(same)} contents for one URI")
     match same[0]:
         case types.TextResourceContents() as content:
             return content.text.encode()
@@ -344,4 +342,4 @@ async def _read_resource(client: Client, *, uri: str) -> bytes:
             try:
                 return base64.b64decode(content.blob, validate=True)
             except binascii.Error as error:
-                raise MCPError(types.INTERNAL_ERROR, f"no base64: {error}") from None
+                raise MCPError(types.INTERNAL_ERROR, f"invalid base64: {error}") from None

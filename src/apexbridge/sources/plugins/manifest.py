@@ -97,7 +97,7 @@ def parse_marketplace(data: bytes, where: str) -> tuple[Marketplace | None, list
         place = f"plugins[{number}]"
         fields = _as_object(item)
         if fields is None:
-            problems.append(_field_problem(where, place, "it is no object"))
+            problems.append(_field_problem(where, place, "it is not an object"))
             continue
         entry, wrong = _lenient(MarketplaceEntry, fields, where, place)
         entries.append(entry)

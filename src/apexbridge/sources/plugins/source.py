@@ -228,4 +228,4 @@ def _make_folder(path: Path) -> None:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:  # the body is useful without it
-        log.warning("The plugin's data folder %s cannot be made: %s", path, error)
+        log.warning("cannot create the plugin's data folder %s: %s", path, error)

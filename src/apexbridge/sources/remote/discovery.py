@@ -121,16 +121,18 @@ def _read_entry(written: JsonValue, url: str, *, may_be_private: bool) -> Remote
     except ValidationError as error:
         return _entry_problem(url, name, _format_validation_error(error))
     if entry.type != _SKILL_TYPE:
-        return _entry_problem(url, name, f"type: only {_SKILL_TYPE} can be used, archives cannot")
+        return _entry_problem(url, name, f"type: only {_SKILL_TYPE} is supported, archives are not")
     files = {file.path: file.digest.removeprefix("sha256:") for file in entry.files}
     unsafe = [path for path in files if not is_plain_path(path)]
     if unsafe:
-        return _entry_problem(url, name, f"files: '{display_url(unsafe[0])}' is no plain path")
+        return _entry_problem(
+            url, name, f"files: '{display_url(unsafe[0])}' is not a plain relative path"
+        )
     files.pop("SKILL.md", None)
     try:
         address = urljoin(url, entry.url)
     except ValueError:
-        return _entry_problem(url, name, "url: it cannot be taken apart")
+        return _entry_problem(url, name, "url: it is not a valid URL")
     return RemoteFile(
         url=address,
         name=entry.name,

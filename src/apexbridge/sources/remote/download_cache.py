@@ -152,7 +152,7 @@ class PinStore:
         except OSError as error:
             raise SourceError(error.strerror or "", code="pins_unreadable", path=path) from None
         except ValidationError:
-            raise SourceError("it is damaged", code="pins_unreadable", path=path) from None
+            raise SourceError("it is corrupt", code="pins_unreadable", path=path) from None
 
     @contextmanager
     def _transaction(self) -> Generator[_PinFile]:

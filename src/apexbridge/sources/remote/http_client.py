@@ -143,7 +143,7 @@ async def retrieve(
         with anyio.fail_after(limits.seconds):
             return await _follow(url, limits, expected, transport)
     except TimeoutError:
-        raise _unreachable(url, f"no answer within {limits.seconds:g} s") from None
+        raise _unreachable(url, f"no response within {limits.seconds:g} s") from None
 
 
 async def _follow(
@@ -159,10 +159,10 @@ async def _follow(
         next_target = _redirect_target(target, answer.to)
         if target.scheme == "https" and next_target.scheme == "http":
             raise url_refused(
-                next_target.url, f"{display_url(target.url)} leads from https to http"
+                next_target.url, f"{display_url(target.url)} redirects from https to http"
             )
         if next_target.url in seen:
-            raise _unusable(url, "its redirects go round in a circle")
+            raise _unusable(url, "redirect loop")
         target, limits = next_target, limits.after(is_private=is_private)
     raise _unusable(url, f"it has more than {_MAX_REDIRECTS} redirects")
 
@@ -172,7 +172,7 @@ def _redirect_target(target: CheckedUrl, written: str) -> CheckedUrl:
         return check_url(urljoin(target.url, written))
     except ValueError:
         raise url_refused(
-            written, f"{display_url(target.url)} leads to it, and it makes no sense"
+            written, f"{display_url(target.url)} redirects to it, and it is not a valid URL"
         ) from None
 
 
@@ -184,7 +184,7 @@ async def _resolve_and_check(
     try:
         found = await transport.resolve(target.host, target.port)
     except (OSError, UnicodeError):
-        raise _unreachable(target.url, "its host is not known") from None
+        raise _unreachable(target.url, "its host cannot be resolved") from None
     return check_addresses(target, found, limits.allow_networks)
 
 
@@ -232,7 +232,7 @@ async def post(
             ):
                 return response.status, await _read_body(target, response, limits)
     except TimeoutError:
-        raise _unreachable(url, f"no answer within {limits.seconds:g} s") from None
+        raise _unreachable(url, f"no response within {limits.seconds:g} s") from None
     except aiohttp.ClientError as error:
         raise _unreachable(url, _error_reason(error)) from None
 
@@ -306,15 +306,15 @@ def _check_head(
     expected: ExpectedType,
 ) -> None:
     if response.status in _LOGIN:
-        raise _unusable(target.url, f"it asks for a login (status {response.status})")
+        raise _unusable(target.url, f"it requires a login (status {response.status})")
     if response.status != _OK:
-        raise _unreachable(target.url, f"it answered {response.status}")
+        raise _unreachable(target.url, f"status {response.status}")
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
-        raise _unusable(target.url, "it is compressed, which was not asked for")
+        raise _unusable(target.url, "it is compressed, which was not requested")
     written = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if written in {"text/html", "application/xhtml+xml"}:
-        raise _unusable(target.url, "it is a web page, perhaps a login")
+        raise _unusable(target.url, "it is an HTML page, perhaps a login")
     if written not in _GENERIC_TYPES and not _CONTENT_TYPES[expected].fullmatch(written):
         raise _unusable(target.url, f"it is {display_url(written)}, not {expected}")
     if (response.content_length or 0) > limits.max_bytes:
@@ -326,7 +326,7 @@ async def _read_text(
 ) -> bytes:
     body = await _read_body(target, response, limits)
     if _HTML_START.match(body[:_SNIFF_BYTES]):
-        raise _unusable(target.url, "it is a web page, perhaps a login")
+        raise _unusable(target.url, "it is an HTML page, perhaps a login")
     return body
 
 
@@ -346,14 +346,14 @@ def _error_reason(error: aiohttp.ClientError) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "its certificate is not trusted"
     if isinstance(error, aiohttp.ClientSSLError):
-        return "no safe connection can be made"
+        return "the TLS handshake failed"
     if isinstance(error, aiohttp.ClientPayloadError):
-        return "its answer was cut off"
+        return "the response is incomplete"
     if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "it hung up"
+        return "the server closed the connection"
     if isinstance(error, OSError):
-        return os.strerror(error.errno) if error.errno else "no connection can be made"
-    return "it does not speak HTTP"
+        return os.strerror(error.errno) if error.errno else "the connection failed"
+    return "it is not an HTTP server"
 
 
 def _unreachable(url: str, detail: str) -> SourceError:

@@ -62,17 +62,17 @@ async def read_object(url: str, limits: FetchLimits) -> bytes:
 
 def _parse(url: str) -> _Object:
     if not url.isprintable():
-        raise url_refused(url, "it holds characters that no address has")
+        raise url_refused(url, "it contains characters that are not allowed in a URL")
     try:
         parts = urlsplit(url, allow_fragments=False)
     except ValueError:
-        raise url_refused(url, "it cannot be taken apart") from None
+        raise url_refused(url, "it is not a valid URL") from None
     scheme, _, rest = url.partition("://")
     bucket, _, key = rest.partition("/")
     if scheme not in _SCHEMES or not _BUCKET.fullmatch(bucket) or ".." in bucket or parts.query:
         raise url_refused(url, "it is not s3://bucket/key or gs://bucket/key")
     if not key or len(key.encode()) > _MAX_KEY:
-        raise url_refused(url, "it names no object")
+        raise url_refused(url, "it has no object key")
     return _Object(scheme=scheme, bucket=bucket, key=key, url=url)
 
 
@@ -96,7 +96,7 @@ class _BoundedBuffer:
 
     def late(self) -> SourceError:
         """Build the error for a missed deadline."""
-        return self.unreachable(f"no answer within {self.limits.seconds:g} s")
+        return self.unreachable(f"no response within {self.limits.seconds:g} s")
 
     def unreachable(self, detail: str) -> SourceError:
         """Build the error for an object that is not available now."""
@@ -142,7 +142,7 @@ def _map_s3_errors(faults: ModuleType, buffer: _BoundedBuffer) -> Generator[None
         code = str(error.response.get("Error", {}).get("Code", ""))
         raise _status_error(code, buffer) from None
     except (faults.NoCredentialsError, faults.PartialCredentialsError):
-        raise buffer.unusable("no credentials for it were found") from None
+        raise buffer.unusable("no credentials found") from None
     except (faults.BotoCoreError, faults.HTTPClientError) as error:
         raise buffer.unreachable(_error_name(error)) from None
 
@@ -172,7 +172,7 @@ def _map_gcs_errors(buffer: _BoundedBuffer) -> Generator[None]:
     except api.GoogleAPICallError as error:
         raise _status_error(str(int(error.code or 0)), buffer) from None
     except auth.DefaultCredentialsError:
-        raise buffer.unusable("no credentials for it were found") from None
+        raise buffer.unusable("no credentials found") from None
     except (auth.GoogleAuthError, web.RequestException) as error:
         raise buffer.unreachable(_error_name(error)) from None
 
@@ -181,8 +181,8 @@ def _status_error(code: str, buffer: _BoundedBuffer) -> SourceError:
     if code in _MISSING:
         return buffer.unreachable("there is no such object")
     if code in _DENIED | {"401"}:
-        return buffer.unusable("access to it is denied")
-    return buffer.unreachable(f"it answered {display_url(code)}")
+        return buffer.unusable("access denied")
+    return buffer.unreachable(f"error {display_url(code)}")
 
 
 def _check_encoding(written: str, buffer: _BoundedBuffer) -> None:

@@ -144,7 +144,7 @@ class RemoteSource:
             return SkillResource(skill=skill, path=path, data=await self._skill_md(listed))
         sha256 = listed.file.files.get(path.as_posix())
         if sha256 is None:
-            detail = f"{path} is not among the files that an index lists with a digest"
+            detail = f"{path} is not listed in the index with a digest"
             raise SourceError(detail, source=self.id)
         data = await self._fetch_exact(listed.file.sibling(path.as_posix(), sha256))
         return SkillResource(skill=skill, path=path, data=data)
@@ -283,5 +283,5 @@ def _name_from_url(url: str) -> str:
 
 
 def _deadline_problem(file: RemoteFile) -> Problem:
-    details = {"url": display_url(file.url), "detail": "there was no time left for it"}
+    details = {"url": display_url(file.url), "detail": "the deadline has passed"}
     return Problem(code="remote_unreachable", where=display_url(file.url), details=details)
