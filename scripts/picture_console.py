@@ -11,8 +11,14 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect, sync_playwright
 
-from tests.console.console_server import ConsoleServer, BrowserSession, console_server, launch, browser_session
-from tests.server.chat_server import tool_reply, text_reply
+from tests.console.console_server import (
+    BrowserSession,
+    ConsoleServer,
+    browser_session,
+    console_server,
+    launch,
+)
+from tests.server.chat_server import text_reply, tool_reply
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "console.png"
 MAX_BYTES = 200_000
@@ -35,7 +41,9 @@ def main() -> None:
         with console_server(home, permissions={"ask": ["Bash"]}) as at:
             browser = launch(playwright)
             options = {"width": 1180, "height": 720}
-            with browser_session(browser, at, viewport=options, color_scheme="light", locale="en-GB") as here:
+            with browser_session(
+                browser, at, viewport=options, color_scheme="light", locale="en-GB"
+            ) as here:
                 _talk(here, at)
                 _take(here.page)
             browser.close()
