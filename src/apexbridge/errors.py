@@ -1,47 +1,47 @@
-"""Every exception ApexBridge raises.
+"""Exception hierarchy of ApexBridge.
 
 ApexBridgeError
-├── ConfigError                  settings or an extension make no sense
-│   └── SettingNotFoundError     no setting has that name
-├── StorageError                 a file or folder could not be read, written or moved
-│   ├── AuditBrokenError         the audit log does not fit together
-│   └── UnsafePathError          a path leads out of the folder it belongs to
+├── ConfigError                  invalid settings, or an extension that cannot be loaded
+│   └── SettingNotFoundError     unknown setting name
+├── StorageError                 a file or folder cannot be read, written or renamed
+│   ├── AuditBrokenError         the hash chain of the audit log does not verify
+│   └── UnsafePathError          path traversal: a path resolves outside its base folder
 ├── SkillError
-│   ├── SkillNotFoundError       no skill of that name is known
-│   ├── SkillInvalidError        SKILL.md breaks the rules (carries the problems)
-│   ├── SkillExistsError         install would replace a skill
-│   ├── SkillChangedError        the skill is not in the state that the caller saw
-│   ├── SkillVersionError        no such version, or none that may take the other's place
-│   ├── SkillNotInvocableError   the skill may not be called this way, or is asleep
-│   └── SkillReadOnlyError       the source does not allow edits or removal
+│   ├── SkillNotFoundError       unknown skill name
+│   ├── SkillInvalidError        SKILL.md violates the format (carries all problems)
+│   ├── SkillExistsError         an install would overwrite a skill
+│   ├── SkillChangedError        concurrent modification: the hash is not the expected one
+│   ├── SkillVersionError        unknown version, or a downgrade that is not allowed
+│   ├── SkillNotInvocableError   the skill cannot be invoked by this caller, or is inactive
+│   └── SkillReadOnlyError       the source allows no edits or removal
 ├── ArchiveError
 │   ├── ArchiveLayoutError       not exactly one folder with a SKILL.md
-│   └── ArchiveUnsafeError       traversal, link, bomb, or name collision
-├── SourceError                  a source could not be read at all
+│   └── ArchiveUnsafeError       zip slip, symlink, zip bomb or name collision
+├── SourceError                  a skill source cannot be read at all
 ├── ToolError
-│   ├── ToolNotFoundError
-│   ├── ToolInputError           arguments do not fit the schema; the model may retry
+│   ├── ToolNotFoundError        unknown tool name
+│   ├── ToolInputError           arguments do not match the JSON schema; the model may retry
 │   └── ToolFailedError          the tool ran and failed; the model should adapt
-├── PermissionDeniedError        a rule, a hook or a person said no
-│   └── SkillDangerousError      what vetting found in a skill is too grave
-├── SandboxUnavailableError      no sandbox of the demanded strength exists here
+├── PermissionDeniedError        denied by a rule, a hook or the user
+│   └── SkillDangerousError      blocked by findings of the security scan
+├── SandboxUnavailableError      no sandbox with the required isolation works here
 ├── RetrievalError
-│   ├── EmbedderUnavailableError
-│   ├── EmbedderOutputError      vectors that cannot be right: refused, never stored
-│   └── IndexMismatchError       stored vectors come from another embedder
-├── RequestError                 a request from the network cannot be taken as it is
-├── EvalInputError               a file with queries or skills to evaluate makes no sense
+│   ├── EmbedderUnavailableError no embeddings: the model is missing or does not respond
+│   ├── EmbedderOutputError      invalid vectors: rejected, never stored
+│   └── IndexMismatchError       the stored vectors come from another embedder
+├── RequestError                 invalid HTTP or MCP request
+├── EvalInputError               invalid evaluation file
 ├── ModelError
-│   ├── ModelUnavailableError    worth trying again
-│   ├── ModelRejectedError       the request itself was refused
-│   └── ModelOutputError         the reply could not be understood
+│   ├── ModelUnavailableError    transient: worth a retry with backoff
+│   ├── ModelRejectedError       permanent: the provider rejected the request
+│   └── ModelOutputError         the response cannot be parsed
 └── LoopError
-    ├── StepLimitError
-    └── BudgetError
+    ├── StepLimitError           round limit of the agent loop reached
+    └── BudgetError              token budget or timeout of the agent loop exhausted
 
-An error is a stable `code` and `details`; its words, in each language, live in `wording`.
-What a child process did (timeout, overflow, non-zero exit) is not an exception:
-it is the `outcome` of an `ExecutionResult`.
+An error is a stable `code` with `details`; its texts, in each language, are in `locales`.
+The result of a child process (timeout, output limit, non-zero exit) is not an exception: it is
+the `outcome` of an `ExecutionResult`.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ from apexbridge import locales
 
 
 class ApexBridgeError(Exception):
-    """Base of all errors; `code` is stable and safe to show to clients."""
+    """Base of all exceptions; `code` is stable and safe to expose to clients."""
 
     code: str = "error"
 
@@ -62,51 +62,51 @@ class ApexBridgeError(Exception):
 
     @property
     def message(self) -> str:
-        """What happened, in English."""
+        """Error message in English."""
         return self.localized().message
 
     @property
     def hint(self) -> str:
-        """How to mend it, in English; empty where nothing can be said."""
+        """Hint on how to fix the cause, in English; may be empty."""
         return self.localized().hint
 
     def localized(self, language: locales.Language = "en") -> locales.LocalizedText:
-        """What happened and how to mend it, in the reader's language."""
+        """Render message and hint in a language."""
         return locales.localize(self.code, self.details, language)
 
 
 class ConfigError(ApexBridgeError):
-    """Settings or an extension make no sense."""
+    """Invalid settings, or an extension that cannot be loaded."""
 
     code = "config_invalid"
 
 
 class StorageError(ApexBridgeError):
-    """A file or folder could not be read, written or moved."""
+    """A file or folder cannot be read, written or renamed."""
 
     code = "storage_failed"
 
 
 class UnsafePathError(StorageError):
-    """A path leads out of the folder it belongs to."""
+    """Path traversal: a path resolves outside its base folder."""
 
     code = "path_unsafe"
 
 
 class AuditBrokenError(StorageError):
-    """The audit log does not fit together from some line on."""
+    """The hash chain of the audit log does not verify."""
 
     code = "audit_broken"
 
 
 class SkillError(ApexBridgeError):
-    """Something is wrong with a skill."""
+    """Base of errors about a skill."""
 
     code = "skill_error"
 
 
 class _UnknownNameError(ApexBridgeError):
-    """A name is unknown; names close to it become the hint."""
+    """Unknown name; close matches become the hint."""
 
     def __init__(self, name: str, *, near: Sequence[str] = ()) -> None:
         self.name = name
@@ -114,7 +114,7 @@ class _UnknownNameError(ApexBridgeError):
         super().__init__(name=name)
 
     def localized(self, language: locales.Language = "en") -> locales.LocalizedText:
-        """The message, with the near names as its hint."""
+        """Render the message, with close matches as its hint."""
         phrase = super().localized(language)
         if not self.near:
             return phrase
@@ -125,27 +125,27 @@ class _UnknownNameError(ApexBridgeError):
 
 
 class SettingNotFoundError(_UnknownNameError, ConfigError):
-    """No setting has that name."""
+    """Unknown setting name."""
 
     code = "setting_not_found"
 
 
 class SkillNotFoundError(_UnknownNameError, SkillError):
-    """No known skill has that name."""
+    """Unknown skill name."""
 
     code = "skill_not_found"
 
 
 class LocalizedProblem(Protocol):
-    """What a problem in a skill can say of itself."""
+    """Protocol of a problem in a skill, whose class is in a higher layer."""
 
     def localized(self, language: locales.Language = "en") -> locales.LocalizedText:
-        """The broken rule and how to mend it."""
+        """Render message and hint in a language."""
         ...
 
 
 class SkillInvalidError(SkillError):
-    """SKILL.md breaks the rules; every broken rule is in `problems`."""
+    """SKILL.md violates the format; `problems` has every violation."""
 
     code = "skill_invalid"
 
@@ -155,7 +155,7 @@ class SkillInvalidError(SkillError):
         super().__init__(where=where)
 
     def localized(self, language: locales.Language = "en") -> locales.LocalizedText:
-        """Every broken rule in one sentence; the hint of a single one."""
+        """Join the messages of all problems; a single problem's hint is kept."""
         rules = [problem.localized(language) for problem in self.problems]
         details = {"where": self.where, "detail": "; ".join(rule.message for rule in rules)}
         phrase = locales.localize(self.code, details, language)
@@ -163,37 +163,37 @@ class SkillInvalidError(SkillError):
 
 
 class SkillExistsError(SkillError):
-    """An install would replace a skill."""
+    """An install would overwrite a skill."""
 
     code = "skill_exists"
 
 
 class SkillChangedError(SkillError):
-    """The skill is not in the state that the caller saw."""
+    """Concurrent modification: the skill's hash is not the expected one."""
 
     code = "skill_changed"
 
 
 class SkillVersionError(SkillError):
-    """There is no such version of a skill, or it may not take the other's place."""
+    """Unknown version of a skill, or a downgrade that is not allowed."""
 
     code = "version_unknown"
 
 
 class SkillNotInvocableError(SkillError):
-    """The skill may not be called this way, or is asleep."""
+    """The skill cannot be invoked by this caller, or is inactive."""
 
     code = "skill_not_invocable"
 
 
 class SkillReadOnlyError(SkillError):
-    """The skill's source does not allow edits or removal."""
+    """The skill's source is read-only."""
 
     code = "skill_read_only"
 
 
 class ArchiveError(ApexBridgeError):
-    """An archive cannot be taken."""
+    """Invalid archive."""
 
     code = "zip_error"
 
@@ -205,57 +205,57 @@ class ArchiveLayoutError(ArchiveError):
 
 
 class ArchiveUnsafeError(ArchiveError):
-    """The archive would write where it must not, or far too much."""
+    """Zip slip, symlink, zip bomb or name collision in an archive."""
 
     code = "zip_path_traversal"
 
 
 class SourceError(ApexBridgeError):
-    """A source could not be read at all."""
+    """A skill source cannot be read at all."""
 
     code = "source_unreadable"
 
 
 class ToolError(ApexBridgeError):
-    """A tool call went wrong."""
+    """Base of errors of a tool call."""
 
     code = "tool_error"
 
 
 class ToolNotFoundError(_UnknownNameError, ToolError):
-    """No known tool has that name."""
+    """Unknown tool name."""
 
     code = "tool_not_found"
 
 
 class ToolInputError(ToolError):
-    """The arguments do not fit the schema; the model may mend them and try again."""
+    """The arguments do not match the tool's JSON schema; the model may retry."""
 
     code = "tool_input_invalid"
 
 
 class ToolFailedError(ToolError):
-    """The tool ran and failed; the model should change its plan."""
+    """The tool ran and failed; the model should adapt."""
 
     code = "tool_failed"
 
 
 class PermissionDeniedError(ApexBridgeError):
-    """A rule, a hook or a person said no."""
+    """Denied by a rule, a hook or the user."""
 
     code = "permission_denied"
 
 
 class SerializableReport(Protocol):
-    """What vetting can say of itself."""
+    """Protocol of a scan report, whose class is in a higher layer."""
 
     def to_json(self, language: locales.Language = "en") -> dict[str, Any]:
-        """Everything, with words in one language."""
+        """Serialize the report, with texts in one language."""
         ...
 
 
 class SkillDangerousError(PermissionDeniedError):
-    """What vetting found is too grave; all of it is in `report`."""
+    """Blocked by findings of the security scan; `report` has all of them."""
 
     code = "skill_dangerous"
 
@@ -265,43 +265,43 @@ class SkillDangerousError(PermissionDeniedError):
 
 
 class SandboxUnavailableError(ApexBridgeError):
-    """No sandbox of the demanded strength exists here; nothing was run."""
+    """No sandbox with the required isolation works here; nothing was executed."""
 
     code = "isolation_unavailable"
 
 
 class RetrievalError(ApexBridgeError):
-    """Skills could not be indexed or searched."""
+    """Indexing or search failed."""
 
     code = "retrieval_error"
 
 
 class EmbedderUnavailableError(RetrievalError):
-    """Texts could not be turned into vectors."""
+    """No embeddings: the model is missing or does not respond."""
 
     code = "embedder_unavailable"
 
 
 class EmbedderOutputError(RetrievalError):
-    """An embedder gave vectors that cannot be right; none of them is stored."""
+    """The embedder returned invalid vectors; none of them is stored."""
 
     code = "embedder_output"
 
 
 class IndexMismatchError(RetrievalError):
-    """Stored vectors come from another embedder."""
+    """The stored vectors come from another embedder."""
 
     code = "index_mismatch"
 
 
 class RequestError(ApexBridgeError):
-    """A request from the network cannot be taken as it is; `param` says what of it is wrong."""
+    """Invalid HTTP or MCP request; `param` names the invalid part."""
 
     code = "request_invalid"
 
 
 class EvalInputError(ApexBridgeError):
-    """A file with queries or skills to evaluate makes no sense; `line` 0 means all of it."""
+    """Invalid evaluation file; `line` 0 stands for the whole file."""
 
     code = "eval_input_invalid"
 
@@ -313,42 +313,42 @@ class EvalInputError(ApexBridgeError):
 
 
 class ModelError(ApexBridgeError):
-    """A model did not do its part."""
+    """Base of errors of a language model."""
 
     code = "model_error"
 
 
 class ModelUnavailableError(ModelError):
-    """The model does not answer; worth trying again."""
+    """Transient failure of a model: worth a retry with backoff."""
 
     code = "model_unavailable"
 
 
 class ModelRejectedError(ModelError):
-    """The model's provider refused the request itself."""
+    """The provider rejected the request; a retry does not help."""
 
     code = "model_rejected"
 
 
 class ModelOutputError(ModelError):
-    """The model's reply could not be understood."""
+    """The model's response cannot be parsed."""
 
     code = "model_output_invalid"
 
 
 class LoopError(ApexBridgeError):
-    """The agent's loop had to stop."""
+    """Base of limits of the agent loop."""
 
     code = "loop_error"
 
 
 class StepLimitError(LoopError):
-    """The loop reached its last round."""
+    """The agent loop reached its round limit."""
 
     code = "step_limit"
 
 
 class BudgetError(LoopError):
-    """The loop used up its tokens or its time."""
+    """The agent loop exhausted its token budget or timeout."""
 
     code = "budget_spent"

@@ -1,1 +1,1 @@
-"""The terminal door: parse, call, print."""
+"""Command-line interface, built with Typer."""

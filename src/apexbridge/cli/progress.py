@@ -1,4 +1,4 @@
-"""How far the work is: a bar on a terminal, and nothing anywhere else."""
+"""Progress bar on stderr, only where that is a terminal."""
 
 import sys
 from collections.abc import Generator
@@ -9,8 +9,8 @@ from apexbridge.retrieval.results import NO_CALLBACKS, SyncCallbacks
 
 
 @contextmanager
-def progress_bar(out: Output, key: str = "vectorising") -> Generator[SyncCallbacks]:
-    """Lend someone to be told of the work; `key` is its word. The bar goes with the work."""
+def progress_bar(out: Output, key: str = "indexing") -> Generator[SyncCallbacks]:
+    """Show a transient progress bar labelled with the text `key`, fed by the yielded callback."""
     if out.as_json or out.is_quiet or not sys.stderr.isatty():
         yield NO_CALLBACKS
         return

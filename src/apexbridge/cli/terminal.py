@@ -17,20 +17,20 @@ from apexbridge.permissions.rules import Decision, PermissionRequest
 
 
 class TurnDisplay:
-    """The reply goes to stdout, what is done for it to stderr, folded; one turn at a time."""
+    """Streams the reply of a turn to stdout, and tool calls and skills to stderr."""
 
     def __init__(self, out: Output, session: str) -> None:
         self._out, self._session = out, session
         self.begin()
 
     def begin(self) -> None:
-        """A new turn."""
-        self._is_open = self._has_said = False
+        """Reset the state for a new turn."""
+        self._is_open = self._has_text = False
         self.text = self.finish = self.turn_id = ""
         self.skills, self.tools = list[str](), list[str]()
 
     def show(self, event: Event) -> None:
-        """Show what happened; what children of the conversation say is for it, not for people."""
+        """Render an event; text of subagents is for their parent session and not shown."""
         out = self._out
         match event:
             case TextDelta(session_id=session, text=text) if session == self._session:
@@ -48,7 +48,7 @@ class TurnDisplay:
                 pass
 
     def close(self) -> None:
-        """End the line that was begun."""
+        """End an unfinished line."""
         if self._is_open:
             print(flush=True)
             self._is_open = False
@@ -56,7 +56,7 @@ class TurnDisplay:
     def _write(self, text: str) -> None:
         if text and not (self._out.as_json or self._out.is_quiet):
             print("\n".join(map(sanitize, text.split("\n"))), end="", flush=True)
-            self._has_said, self._is_open = True, not text.endswith("\n")
+            self._has_text, self._is_open = True, not text.endswith("\n")
 
     def _aside(self, text: str) -> None:
         self.close()
@@ -64,7 +64,7 @@ class TurnDisplay:
 
     def _end(self, event: TurnFinished) -> None:
         self.text, self.finish, self.turn_id = event.text, event.finish, event.turn_id
-        if not self._has_said:  # what no model wrote comes whole
+        if not self._has_text:  # a reply without a model has no text deltas
             self._write(event.text)
         self.close()
         if event.finish not in {"stop", "skill"}:
@@ -83,10 +83,10 @@ _ANSWERS: dict[str, Answer] = {
 
 
 class LineReader:
-    """Reads lines that can be edited and called back, also those of another day."""
+    """Line editor (readline) with a history file that outlives the process."""
 
     def __init__(self, history: Path) -> None:
-        # Loaded only here: it may write to the terminal when it is.
+        # Imported late: importing readline may write escape sequences to stdout.
         self._readline: Any = importlib.import_module("readline")
         self._history = history
         self._readline.set_history_length(_HISTORY_LINES)
@@ -96,7 +96,7 @@ class LineReader:
             self._readline.read_history_file(history)
 
     def ask(self) -> str | None:
-        """The next line, None at the end; Ctrl-C drops what was typed.
+        """Read a line; None at EOF, and Ctrl-C discards what was typed.
 
         Blocks the event loop: nothing happens between turns, and only so Ctrl-C comes here.
         """
@@ -117,20 +117,20 @@ class LineReader:
 
 
 class ApprovalPrompt:
-    """Asks the person at the terminal; where there is none, the answer is no."""
+    """Human approval on the terminal; without a terminal the answer is no."""
 
     def __init__(self, out: Output, screen: TurnDisplay) -> None:
         self._out, self._screen = out, screen
 
     async def __call__(self, request: PermissionRequest, decision: Decision) -> Answer:
-        """Ask, and take anything but a clear yes for a no."""
+        """Ask for approval; anything but a clear yes is a no."""
         if self._out.as_json or not sys.stdin.isatty():
             return "no"
         rule = str(decision.suggestions[0].pattern) if decision.suggestions else "-"
         what = request.argument or request.summary
         question = self._out.text("chat_allow", tool=request.tool, argument=what, rule=rule)
         self._screen.close()
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before answers nothing
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # type-ahead must not answer the question
         print(question, end=" ", file=sys.stderr, flush=True)
         await anyio.wait_readable(sys.stdin)
         return _ANSWERS.get(sys.stdin.readline().strip().lower(), "no")

@@ -67,7 +67,7 @@ def audit_verify(context: typer.Context, json: Json = False, quiet: Quiet = Fals
     """Verify the hash chain of the audit log."""
     with command_output(context, json=json, quiet=quiet) as out:
         count = _open_log(out).verify()
-        line = out.text("audit_sound", count=count)
+        line = out.text("audit_verified", count=count)
         out.finish({"records": count}, lambda: out.line(line))
 
 
@@ -76,11 +76,11 @@ def _open_log(out: Output) -> AuditLog:
 
 
 def _list_records(out: Output, limit: int) -> None:
-    """The latest records, the newest last."""
+    """Print the latest records, newest last."""
     records = _open_log(out).latest(limit)
 
     def render() -> None:
-        heads = [out.text("when"), out.text("what"), out.text("facts")]
+        heads = [out.text("time"), out.text("action"), out.text("details")]
         rows = [
             (r.at, r.action, " ".join(f"{key}={value}" for key, value in r.facts.items()))
             for r in records
@@ -95,7 +95,7 @@ def _list_records(out: Output, limit: int) -> None:
 
 
 def _show_runs(out: Output, run_id: str, limit: int) -> None:
-    """The latest runs of scripts, the newest first; or one of them, whole."""
+    """Print the latest script runs, newest first, or one run in full."""
     with closing(RunStore(out.config.data / "runs.db")) as store:
         if not run_id:
             found = store.latest(limit)
@@ -114,7 +114,7 @@ def _print_runs(out: Output, found: tuple[ScriptRun, ...]) -> None:
     if not found:
         out.line(out.text("run_none"))
         return
-    keys = ("run_id", "when", "name", "run_script", "result", "turn_seconds")
+    keys = ("run_id", "time", "name", "run_script", "result", "turn_seconds")
     rows = [
         (run.id, _format_time(run), run.skill, run.script, run.outcome, f"{run.seconds:.2f}")
         for run in found

@@ -44,7 +44,7 @@ def chat(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatOptions:
-    """What `chat` was asked for."""
+    """Options of `chat`."""
 
     text: str
     session: str
@@ -52,53 +52,53 @@ class ChatOptions:
     skills: tuple[str, ...]
 
 
-def _chat(out: Output, order: ChatOptions) -> None:
-    """Answer one question, or talk until the person ends it."""
-    is_person = sys.stdin.isatty()
-    if order.text or out.as_json or not is_person:
-        text = order.text or ("" if is_person else sys.stdin.read(_MAX_CHARS + 1))
+def _chat(out: Output, options: ChatOptions) -> None:
+    """Answer one question, or start an interactive session on a terminal."""
+    is_terminal = sys.stdin.isatty()
+    if options.text or out.as_json or not is_terminal:
+        text = options.text or ("" if is_terminal else sys.stdin.read(_MAX_CHARS + 1))
         if not text.strip():
-            raise typer.BadParameter("there is no question", param_hint="TEXT")
+            raise typer.BadParameter("the question is empty", param_hint="TEXT")
         if len(text) > _MAX_CHARS:
-            raise typer.BadParameter(f"longer than {_MAX_CHARS:,} letters", param_hint="TEXT")
-        anyio.run(_chat_once, out, order, text)
+            raise typer.BadParameter(f"longer than {_MAX_CHARS:,} characters", param_hint="TEXT")
+        anyio.run(_chat_once, out, options, text)
     else:
-        anyio.run(_chat_loop, out, order)
+        anyio.run(_chat_loop, out, options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChatSession:
-    """A conversation on the terminal."""
+    """An open chat session on the terminal."""
 
     runtime: Runtime
     screen: TurnDisplay
     session: str
-    order: ChatOptions
+    options: ChatOptions
 
 
 @asynccontextmanager
-async def _open_chat(out: Output, order: ChatOptions) -> AsyncGenerator[_ChatSession]:
-    session = order.session or uuid.uuid4().hex[:12]
+async def _open_chat(out: Output, options: ChatOptions) -> AsyncGenerator[_ChatSession]:
+    session = options.session or uuid.uuid4().hex[:12]
     screen = TurnDisplay(out, session)
     async with Runtime.open(out.config) as runtime:
         runtime.chat_service.approver = ApprovalPrompt(out, screen)
-        yield _ChatSession(runtime=runtime, screen=screen, session=session, order=order)
+        yield _ChatSession(runtime=runtime, screen=screen, session=session, options=options)
 
 
-async def _chat_once(out: Output, order: ChatOptions, text: str) -> None:
-    async with _open_chat(out, order) as talk:
-        if talk.runtime.chat_service.model.name == EMBEDDED_MODEL:
+async def _chat_once(out: Output, options: ChatOptions, text: str) -> None:
+    async with _open_chat(out, options) as chat_session:
+        if chat_session.runtime.chat_service.model.name == EMBEDDED_MODEL:
             out.note(out.text("chat_embedded"))
-        stopped = await _turn(talk, text)
+        stopped = await _turn(chat_session, text)
     if stopped is not None:
         raise SystemExit(128 + stopped)
-    screen = talk.screen
-    if not order.session:
-        out.note(out.text("chat_session", session=talk.session))
+    screen = chat_session.screen
+    if not options.session:
+        out.note(out.text("chat_session", session=chat_session.session))
     data = {
         "text": screen.text,
         "finish": screen.finish,
-        "session": talk.session,
+        "session": chat_session.session,
         "turn": screen.turn_id,
         "skills": screen.skills,
         "tools": screen.tools,
@@ -106,8 +106,8 @@ async def _chat_once(out: Output, order: ChatOptions, text: str) -> None:
     out.finish(data, lambda: None, _EXIT_BY_FINISH.get(screen.finish, ExitCode.OK))
 
 
-async def _turn(talk: _ChatSession, text: str) -> signal.Signals | None:
-    """One turn on the screen; the signal that broke it off, if one did."""
+async def _turn(chat_session: _ChatSession, text: str) -> signal.Signals | None:
+    """Run one turn; returns the signal that cancelled it, if any."""
     caught, turn = list[signal.Signals](), anyio.CancelScope()
 
     async def stop() -> None:
@@ -116,12 +116,12 @@ async def _turn(talk: _ChatSession, text: str) -> signal.Signals | None:
                 caught.append(number)
                 turn.cancel()
 
-    order, screen = talk.order, talk.screen
+    options, screen = chat_session.options, chat_session.screen
     screen.begin()
     async with background_tasks(stop):
         with turn:
-            events = talk.runtime.chat(
-                text, session=talk.session, model=order.model, skills=order.skills
+            events = chat_session.runtime.chat(
+                text, session=chat_session.session, model=options.model, skills=options.skills
             )
             async with aclosing(events):
                 async for event in events:
@@ -130,34 +130,34 @@ async def _turn(talk: _ChatSession, text: str) -> signal.Signals | None:
     return caught[0] if turn.cancelled_caught else None
 
 
-async def _chat_loop(out: Output, order: ChatOptions) -> None:
-    async with _open_chat(out, order) as talk:
+async def _chat_loop(out: Output, options: ChatOptions) -> None:
+    async with _open_chat(out, options) as chat_session:
         lines = LineReader(out.config.data / "chat_history")
-        out.line(out.text("chat_hello", model=talk.runtime.chat_service.model.name))
-        if talk.runtime.chat_service.model.name == EMBEDDED_MODEL:
+        out.line(out.text("chat_welcome", model=chat_session.runtime.chat_service.model.name))
+        if chat_session.runtime.chat_service.model.name == EMBEDDED_MODEL:
             out.note(out.text("chat_embedded"))
         while (text := lines.ask()) is not None:
             words = text.strip()
             if words in {"/exit", "/quit"}:
                 break
             if words == "/skills":
-                for skill in talk.runtime.catalog.skills:
+                for skill in chat_session.runtime.catalog.skills:
                     out.line(f"/{sanitize(skill.name)}  {sanitize(skill.description)[:100]}")
             elif words:
-                await _answer(out, talk, text)
-    out.note(out.text("chat_session", session=talk.session))
+                await _answer(out, chat_session, text)
+    out.note(out.text("chat_session", session=chat_session.session))
 
 
-async def _answer(out: Output, talk: _ChatSession, text: str) -> None:
-    """What goes wrong in one turn does not end the conversation."""
+async def _answer(out: Output, chat_session: _ChatSession, text: str) -> None:
+    """Run one turn of a session; an error is printed and does not end the session."""
     try:
-        stopped = await _turn(talk, text)
+        stopped = await _turn(chat_session, text)
     except ApexBridgeError as error:
-        talk.screen.close()
-        said = error.localized(out.language)
-        out.note(f"{sanitize(said.message)} [{error.code}]")
-        if said.hint:
-            out.note(sanitize(said.hint))
+        chat_session.screen.close()
+        localized = error.localized(out.language)
+        out.note(f"{sanitize(localized.message)} [{error.code}]")
+        if localized.hint:
+            out.note(sanitize(localized.hint))
     else:
         if stopped == signal.SIGTERM:
             raise SystemExit(128 + stopped)

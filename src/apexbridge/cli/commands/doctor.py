@@ -93,14 +93,14 @@ def _repair_counts(repaired: RepairReport) -> dict[str, int]:
 
 def _print_fsck(out: Output, found: FsckReport, repaired: RepairReport | None) -> None:
     if repaired is not None:
-        out.line(out.text("fsck_mended", **_repair_counts(repaired)))
+        out.line(out.text("fsck_repaired", **_repair_counts(repaired)))
     heads = [out.text(key) for key in ("fsck_invariant", "fsck_looked_at", "result", "check")]
     out.table(heads, [_invariant_row(out, entry) for entry in found.entries])
     for entry in found.entries:
         for problem in entry.problems:
             out.print_problem(problem)
     count, path = len(found.violations), out.config.data
-    out.line(out.text("fsck_unsound" if count else "fsck_sound", count=count, path=path))
+    out.line(out.text("fsck_failed" if count else "fsck_passed", count=count, path=path))
 
 
 def _invariant_row(out: Output, entry: InvariantCheck) -> tuple[str, str, str, str]:

@@ -95,7 +95,7 @@ def eval_preview(
 
 
 def _evaluate_retrieval(out: Output, corpus: Path, queries: Path, *, limit: int) -> None:
-    """Measure the search that settings choose, on someone's skills and queries."""
+    """Evaluate the configured embedder on a corpus and its queries."""
     skills = read_corpus(corpus)
     asked = read_queries(queries, {skill.id for skill in skills})
     report = anyio.run(_measure, out, skills, asked.queries, limit)
@@ -155,7 +155,7 @@ def _figures(figures: Metrics) -> dict[str, object]:
 
 
 def _evaluate_triggers(out: Output, wanted: Sequence[str], *, limit: int) -> None:
-    """Check each skill against the queries in its own folder."""
+    """Evaluate the trigger queries in each skill's folder."""
     reports = anyio.run(_try_all, out, wanted, limit)
     failed = any(not one.passed for report in reports for one in report.queries)
 
@@ -231,7 +231,7 @@ async def _index(out: Output, runtime: Runtime) -> SkillIndex:
 
 
 def _resolve(runtime: Runtime, written: str) -> tuple[Skill, SkillSource]:
-    """A skill that is known here by its name, or the one in a folder."""
+    """Resolve an argument to an installed skill by name, or to the skill in a folder."""
     names = {skill.name for skill in runtime.catalog.snapshot.skills}
     is_folder = os.sep in written or (written not in names and Path(written).is_dir())
     return _in_folder(runtime, Path(written)) if is_folder else _by_name(runtime, written)
@@ -255,27 +255,29 @@ def _in_folder(runtime: Runtime, folder: Path) -> tuple[Skill, SkillSource]:
 
 
 def _evaluate_coexistence(out: Output) -> None:
-    """Show who takes whose queries, and who is nearly the same."""
+    """Print which skills outrank others on their own queries, and near duplicates."""
     found = anyio.run(_coexist, out)
 
     def render() -> None:
-        out.note(out.text("coexist_asked", skills=found.skills, queries=found.queries))
+        out.note(out.text("coexist_queries", skills=found.skills, queries=found.queries))
         if not found.thefts:
             out.line(out.text("coexist_none"))
         else:
-            out.table([out.text(key) for key in ("owner", "thief", "queries")], _thefts(found))
+            out.table(
+                [out.text(key) for key in ("owner", "outranked_by", "queries")], _thefts(found)
+            )
         if found.alike:
-            heads = [out.text(key) for key in ("alike", "alike_to", "cosine")]
+            heads = [out.text(key) for key in ("near_duplicate", "near_duplicate_of", "cosine")]
             out.table(heads, [(p.one, p.other, f"{p.cosine:.3f}") for p in found.alike])
 
-    told = {
+    data = {
         "skills": found.skills,
         "queries": found.queries,
         "matrix": found.matrix,
         "thefts": [asdict(theft) for theft in found.thefts],
         "alike": [{**asdict(pair), "cosine": round(pair.cosine, 4)} for pair in found.alike],
     }
-    out.finish(told, render)
+    out.finish(data, render)
 
 
 def _thefts(found: coexisting.CoexistenceReport) -> Iterator[Sequence[str]]:
@@ -292,7 +294,7 @@ async def _coexist(out: Output) -> coexisting.CoexistenceReport:
 
 
 def print_preview(out: Output, name: str, description: str) -> None:
-    """Show what another description would do."""
+    """Print how another description would change the ranks."""
     found = anyio.run(_preview, out, name, description)
 
     def render() -> None:
@@ -303,7 +305,7 @@ def print_preview(out: Output, name: str, description: str) -> None:
         ]
         out.table(heads, rows)
         if found.others:
-            heads = [out.text(key) for key in ("other_skill", "places_lost", "places_gained")]
+            heads = [out.text(key) for key in ("other_skill", "ranks_lost", "ranks_gained")]
             out.table(heads, [(o.name, str(o.lost), str(o.gained)) for o in found.others])
         else:
             out.line(out.text("preview_no_others"))

@@ -56,7 +56,7 @@ def undo(context: typer.Context, name: Name, json: Json = False, quiet: Quiet = 
             async with Runtime.open(out.config) as runtime:
                 return await runtime.manager.restore(name)
 
-        print_change(out, anyio.run(restore), "brought_back")
+        print_change(out, anyio.run(restore), "restored")
 
 
 @app.command("edit-description")
@@ -76,7 +76,7 @@ def edit_description(
     """Change the description of an installed skill, and no other byte."""
     with command_output(context, json=json, quiet=quiet) as out:
         if dry_run:
-            # Imported late: evaluation loads the embedder's libraries.
+            # Imported late: the evaluation package is needed for a preview only.
             from apexbridge.cli.commands.evals import print_preview
 
             print_preview(out, name, text)
@@ -87,7 +87,7 @@ def edit_description(
                 return await runtime.manager.edit_description(name, text, expected_sha256=if_match)
 
         done = anyio.run(change)
-        print_change(out, done, "edited" if done.has_changed else "edited_not")
+        print_change(out, done, "edited" if done.has_changed else "edit_unchanged")
 
 
 @app.command()
@@ -130,7 +130,7 @@ def export(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallOptions:
-    """What to install, and how readily."""
+    """Options of `add`."""
 
     path: Path
     renames: bool
@@ -138,27 +138,29 @@ class InstallOptions:
     yes: bool
 
 
-def _add(out: Output, order: InstallOptions) -> None:
-    """Show what a skill holds and what looks dangerous in it, ask, and install it."""
-    if not order.path.exists():
-        raise StorageError(code="path_missing", path=order.path)
+def _add(out: Output, options: InstallOptions) -> None:
+    """Print contents and findings of a skill, ask for confirmation, and install it."""
+    if not options.path.exists():
+        raise StorageError(code="path_missing", path=options.path)
     limits = archive_limits(out.config.settings.install)
-    inspection = inspect_skill(order.path, renames=order.renames, limits=limits)
+    inspection = inspect_skill(options.path, renames=options.renames, limits=limits)
     print_inspection(out, inspection)
-    if not order.yes and not out.confirm("add_ask", name=inspection.skill.name):
+    if not options.yes and not out.confirm("add_ask", name=inspection.skill.name):
         raise PermissionDeniedError(code="not_agreed")
-    done = anyio.run(_install, out, order)
+    done = anyio.run(_install, out, options)
     print_change(out, done, "added")
 
 
-async def _install(out: Output, order: InstallOptions) -> InstallResult:
+async def _install(out: Output, options: InstallOptions) -> InstallResult:
     async with Runtime.open(out.config) as runtime:
-        blocks_at = None if order.allow_findings else "policy"
-        return await runtime.manager.install(order.path, renames=order.renames, blocks_at=blocks_at)
+        blocks_at = None if options.allow_findings else "policy"
+        return await runtime.manager.install(
+            options.path, renames=options.renames, blocks_at=blocks_at
+        )
 
 
 def print_inspection(out: Output, inspection: Inspection) -> None:
-    """Everything a person should know of a skill before it may stay."""
+    """Print everything relevant to the decision to install a skill."""
     skill = inspection.skill
     out.line(sanitize(skill.name))
     out.line(f"  {sanitize(skill.description)}")
@@ -183,14 +185,14 @@ def print_inspection(out: Output, inspection: Inspection) -> None:
 
 
 def print_change(out: Output, done: InstallResult, word: str, **facts: str) -> None:
-    """Say what became of a skill."""
+    """Finish a command that changed a skill, with its result."""
     skill = done.skill
 
     def render() -> None:
         out.line(out.text(word, name=skill.name, **facts))
         if done.index_error is not None:
             message = done.index_error.localized(out.language).message
-            out.note(out.text("search_by_words", message=message))
+            out.note(out.text("keyword_search_only", message=message))
 
     data = {
         "name": skill.name,
@@ -217,7 +219,7 @@ async def _remove(out: Output, name: str, yes: bool) -> None:
 
 
 def _set_enabled(out: Output, name: str, *, is_on: bool) -> None:
-    """Switch a skill on or off."""
+    """Enable or disable a skill."""
 
     async def turn() -> bool:
         async with Runtime.open(out.config) as runtime:

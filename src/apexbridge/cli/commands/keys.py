@@ -73,14 +73,14 @@ def revoke(
 
 
 def open_key_store(loaded: Config) -> ApiKeyStore:
-    """The keys of a data folder."""
+    """Key store of the data folder."""
     return ApiKeyStore(loaded.data / "keys.json")
 
 
 def _create_key(out: Output, name: str, wanted: Sequence[str], days: float | None) -> None:
-    """Make a key, and show it this once."""
+    """Create a key and print its secret, which is stored as a hash only."""
     if unknown := set(wanted).difference(SCOPES):
-        raise typer.BadParameter(f"no scope: {', '.join(unknown)}", param_hint="--scope")
+        raise typer.BadParameter(f"unknown scope: {', '.join(unknown)}", param_hint="--scope")
     scopes: tuple[Scope, ...] = tuple(scope for scope in SCOPES if wanted.count(scope))
     expires = None if days is None else time.time() + days * _DAY
     text, key = open_key_store(out.config).make(name, scopes or _DEFAULT_SCOPES, expires=expires)
@@ -88,13 +88,13 @@ def _create_key(out: Output, name: str, wanted: Sequence[str], days: float | Non
 
     def render() -> None:
         out.line(out.text("key_made", name=key.name, id=key.id))
-        print(text)  # also when quiet: it is what was asked for
+        print(text)  # even with --quiet: the secret cannot be shown again
 
     out.finish({**_to_json(key), "key": text}, render)
 
 
 def _list_keys(out: Output) -> None:
-    """List the keys, never what opens anything."""
+    """Print the keys without their secrets."""
     keys = open_key_store(out.config).all()
     if not keys:
         out.finish([], lambda: out.line(out.text("keys_none")))
@@ -108,7 +108,7 @@ def _list_keys(out: Output) -> None:
 
 
 def _revoke_key(out: Output, wanted: str) -> None:
-    """End a key; a server that runs heeds it from its next request on."""
+    """Revoke a key by id or name."""
     key = open_key_store(out.config).revoke(wanted)
     if key is None:
         raise ConfigError(code="key_unknown", name=sanitize(wanted))

@@ -13,7 +13,7 @@ from apexbridge.runtime import Runtime
 
 
 def ls_long(out: Output, *, text: str, origin: str, after: str, limit: int) -> None:
-    """Show one page."""
+    """Print one page of skills."""
 
     async def asked() -> SkillPage:
         async with Runtime.open(out.config) as runtime:
@@ -77,7 +77,7 @@ def _as_json(item: ListedSkill) -> dict[str, object]:
 
 
 def ls_budget(out: Output, *, window: int, request: str) -> None:
-    """Make the listing as a fresh session would get it, and tell what became of each skill."""
+    """Build the listing of a new session, and print how much of each skill fits the budget."""
     budget = ListingBudget.for_window(window)
     listing = anyio.run(_listing, out, budget, request)
 

@@ -24,19 +24,19 @@ def mcp(context: typer.Context, quiet: Quiet = False) -> None:
 
 
 def _serve_stdio(out: Output) -> None:
-    """Serve until the client goes, or until this process is asked to end."""
+    """Serve until the client closes stdin, or until SIGTERM or SIGINT."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     if sys.stdin.isatty():
         out.note(out.text("mcp_waiting"))
     is_stopped = anyio.run(_serve, out)
     if is_stopped:
-        # A thread still waits for a line that nobody will send: all else has been closed.
+        # A worker thread blocks in read(0) and cannot be cancelled; all else is closed by now.
         sys.stderr.flush()
         os._exit(128 + signal.SIGTERM)
 
 
 async def _serve(out: Output) -> bool:
-    """Serve; say whether a signal ended it. What the client had started is ended with it."""
+    """Serve until EOF or a signal, which cancels running calls; returns True for a signal."""
     stopped, failures = list[int](), list[Exception]()
     async with anyio.create_task_group() as tasks:
 

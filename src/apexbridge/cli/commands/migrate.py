@@ -34,7 +34,7 @@ from apexbridge.sources.directory_scanner import ScanLimits, is_folder, resolve_
 from apexbridge.sources.folders import FolderSource
 
 LEGACY_FOLDERS = ("skills", "data/skills")
-"""Where older versions kept skills, in the project."""
+"""Skill folders of older versions, relative to the project."""
 _READ_IN_PLACE = frozenset({Origin.USER, Origin.PROJECT, Origin.ADDITIONAL})
 _OWN_FOLDER = ".apexbridge"
 _NAMES_SHOWN = 5
@@ -77,7 +77,7 @@ def migrate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrateOptions:
-    """Where to look, and how readily to install what is found."""
+    """Options of `migrate`."""
 
     places: tuple[Path, ...]
     dry_run: bool
@@ -85,42 +85,44 @@ class MigrateOptions:
     yes: bool
 
 
-async def _migrate(out: Output, order: MigrateOptions) -> None:
+async def _migrate(out: Output, options: MigrateOptions) -> None:
     async with Runtime.open(out.config) as runtime:
-        places = order.places or default_folders(runtime)
-        verdicts = await _evaluate_candidates(out, runtime, order, places)
-        is_to_do = any(verdict.outcome in INSTALLABLE for verdict in verdicts) and not order.dry_run
-        if is_to_do and not order.yes:
-            _print_report(out, verdicts)
-            count = sum(verdict.outcome in INSTALLABLE for verdict in verdicts)
+        places = options.places or default_folders(runtime)
+        results = await _evaluate_candidates(out, runtime, options, places)
+        will_install = (
+            any(result.outcome in INSTALLABLE for result in results) and not options.dry_run
+        )
+        if will_install and not options.yes:
+            _print_report(out, results)
+            count = sum(result.outcome in INSTALLABLE for result in results)
             if not out.confirm("migrate_ask", count=count):
                 raise PermissionDeniedError(code="not_agreed")
-        if is_to_do:
+        if will_install:
             with progress_bar(out, "migrating") as watch:
-                bound = _block_level(runtime, order)
+                bound = _block_level(runtime, options)
                 install = partial(runtime.manager.install, renames=True, blocks_at=bound)
-                verdicts = await run_migration(verdicts, install, watch)
-        _finish(out, order, verdicts, runtime, places)
+                results = await run_migration(results, install, watch)
+        _finish(out, options, results, runtime, places)
 
 
 async def _evaluate_candidates(
-    out: Output, runtime: Runtime, order: MigrateOptions, places: Sequence[Path]
+    out: Output, runtime: Runtime, options: MigrateOptions, places: Sequence[Path]
 ) -> tuple[MigrationResult, ...]:
     chosen = out.config.settings.skills
     limits = ScanLimits(max_depth=chosen.max_depth, max_folders=chosen.max_folders)
     terms = MigrationRules(
         store=runtime.store,
         known={skill.name: skill.summary for skill in runtime.catalog.skills},
-        blocks_at=_block_level(runtime, order),
+        blocks_at=_block_level(runtime, options),
         limits=runtime.manager.policy.limits,
     )
-    with progress_bar(out, "migrate_looking") as watch:
+    with progress_bar(out, "migrate_scanning") as watch:
         found = await anyio.to_thread.run_sync(partial(discover_skills, places, limits=limits))
         return await anyio.to_thread.run_sync(evaluate_candidates, found, terms, watch)
 
 
 def default_folders(runtime: Runtime) -> tuple[Path, ...]:
-    """The folders of other clients that are read in place, and where older versions had theirs."""
+    """Existing skill folders of other clients and of older versions."""
     sources = (state.source for state in runtime.catalog.states)
     read = [
         source.root
@@ -138,112 +140,114 @@ def default_folders(runtime: Runtime) -> tuple[Path, ...]:
 
 def _finish(
     out: Output,
-    order: MigrateOptions,
-    verdicts: Sequence[MigrationResult],
+    options: MigrateOptions,
+    results: Sequence[MigrationResult],
     runtime: Runtime,
     places: Sequence[Path],
 ) -> None:
-    hidden = list(dict.fromkeys(_hidden(runtime, verdicts)))
+    shadowed = list(dict.fromkeys(_shadowed_names(runtime, results)))
 
     def render() -> None:
-        if not verdicts:
-            key = "migrate_none" if places else "migrate_nowhere"
+        if not results:
+            key = "migrate_none" if places else "migrate_no_folders"
             out.line(out.text(key, places=", ".join(map(str, places))))
             return
-        _print_report(out, verdicts)
-        if hidden:
-            names = ", ".join(hidden[:_NAMES_SHOWN]) + (" …" if len(hidden) > _NAMES_SHOWN else "")
-            out.note(out.text("migrate_hidden", count=len(hidden), names=names))
-        out.line(out.text("migrate_dry" if order.dry_run else "migrate_kept"))
+        _print_report(out, results)
+        if shadowed:
+            names = ", ".join(shadowed[:_NAMES_SHOWN]) + (
+                " …" if len(shadowed) > _NAMES_SHOWN else ""
+            )
+            out.note(out.text("migrate_shadowed", count=len(shadowed), names=names))
+        out.line(out.text("migrate_dry_run" if options.dry_run else "migrate_originals_unchanged"))
 
     data = {
-        "dry_run": order.dry_run,
+        "dry_run": options.dry_run,
         "places": list(places),
-        "counts": {fate: sum(v.outcome == fate for v in verdicts) for fate in OUTCOMES},
-        "hidden": hidden,
-        "skills": [_to_json(out, verdict) for verdict in verdicts],
+        "counts": {fate: sum(v.outcome == fate for v in results) for fate in OUTCOMES},
+        "hidden": shadowed,
+        "skills": [_to_json(out, result) for result in results],
     }
-    out.finish(data, render, _exit(verdicts))
+    out.finish(data, render, _exit(results))
 
 
-def _exit(verdicts: Sequence[MigrationResult]) -> ExitCode:
-    """What all that were refused have in common; a plain failure if that is nothing."""
-    codes = {_EXITS[verdict.outcome] for verdict in verdicts if verdict.outcome in REFUSED}
+def _exit(results: Sequence[MigrationResult]) -> ExitCode:
+    """Exit code shared by all refused skills; FAILURE if they differ."""
+    codes = {_EXITS[result.outcome] for result in results if result.outcome in REFUSED}
     if not codes:
         return ExitCode.OK
     return codes.pop() if len(codes) == 1 else ExitCode.FAILURE
 
 
-def _block_level(runtime: Runtime, order: MigrateOptions) -> RiskLevel | None:
-    return None if order.allow_findings else runtime.manager.policy.blocks_at
+def _block_level(runtime: Runtime, options: MigrateOptions) -> RiskLevel | None:
+    return None if options.allow_findings else runtime.manager.policy.blocks_at
 
 
-def _hidden(runtime: Runtime, verdicts: Sequence[MigrationResult]) -> Iterator[str]:
-    """Names that another source has before what is, or would be, installed under them."""
+def _shadowed_names(runtime: Runtime, results: Sequence[MigrationResult]) -> Iterator[str]:
+    """Names whose installed skill is shadowed by a source of higher precedence."""
     rank = runtime.config.settings.skills.precedence.index
-    for verdict in verdicts:
-        winner = runtime.catalog.snapshot.winner(verdict.name)
-        is_there = verdict.outcome in INSTALLABLE or (verdict.outcome == "same" and verdict.other)
+    for result in results:
+        winner = runtime.catalog.snapshot.winner(result.name)
+        is_there = result.outcome in INSTALLABLE or (result.outcome == "same" and result.other)
         if is_there and winner and rank(winner.provenance.origin) < rank(Origin.INSTALLED):
-            yield verdict.name
+            yield result.name
 
 
-def _print_report(out: Output, verdicts: Sequence[MigrationResult]) -> None:
-    """A line for each, why those that cannot come cannot, and how many there are of each kind."""
+def _print_report(out: Output, results: Sequence[MigrationResult]) -> None:
+    """Print a row for each skill, the problems of refused ones, and totals."""
     heads = [out.text(key) for key in ("name", "state", "where", "remark")]
     rows = [
         (v.name, out.text(_state(v)), str(v.candidate.path), ", ".join(_remarks(out, v)))
-        for v in verdicts
+        for v in results
     ]
     out.table(heads, rows)
-    for verdict in verdicts:
-        if verdict.outcome in {"invalid", "failed"}:
-            out.line(f"{sanitize(verdict.candidate.path)}:")
-            for problem in verdict.problems:
+    for result in results:
+        if result.outcome in {"invalid", "failed"}:
+            out.line(f"{sanitize(result.candidate.path)}:")
+            for problem in result.problems:
                 out.print_problem(problem)
-        elif verdict.outcome == "dangerous" and verdict.report is not None:
-            out.line(f"{sanitize(verdict.candidate.path)}:")
-            print_findings(out, verdict.name, verdict.report)
-    counts = Counter(_state(verdict) for verdict in verdicts)
+        elif result.outcome == "dangerous" and result.report is not None:
+            out.line(f"{sanitize(result.candidate.path)}:")
+            print_findings(out, result.name, result.report)
+    counts = Counter(_state(result) for result in results)
     out.line("; ".join(f"{out.text(state)}: {count}" for state, count in counts.items()))
 
 
-def _state(verdict: MigrationResult) -> str:
-    is_coming = verdict.outcome in INSTALLABLE and verdict.done is None
-    return f"coming_{verdict.outcome}" if is_coming else f"fate_{verdict.outcome}"
+def _state(result: MigrationResult) -> str:
+    is_planned = result.outcome in INSTALLABLE and result.done is None
+    return f"coming_{result.outcome}" if is_planned else f"fate_{result.outcome}"
 
 
-def _remarks(out: Output, verdict: MigrationResult) -> Iterator[str]:
-    path = verdict.candidate.path
-    if verdict.outcome == "renamed":
+def _remarks(out: Output, result: MigrationResult) -> Iterator[str]:
+    path = result.candidate.path
+    if result.outcome == "renamed":
         yield out.text("migrate_from_name", name=path.name)
-    if verdict.other and verdict.other != verdict.name:
-        key = "migrate_like" if verdict.outcome == "same" else "migrate_other"
-        yield out.text(key, other=verdict.other)
-    if verdict.outcome in INSTALLABLE:
-        yield from (out.text(f"trust_{held}") for held in verdict.capabilities)
-    if verdict.report is not None and (worst := verdict.report.worst()):
-        count, level = len(verdict.report.findings), out.text(f"level_{worst}")
+    if result.other and result.other != result.name:
+        key = "migrate_same_as" if result.outcome == "same" else "migrate_other"
+        yield out.text(key, other=result.other)
+    if result.outcome in INSTALLABLE:
+        yield from (out.text(f"trust_{held}") for held in result.capabilities)
+    if result.report is not None and (worst := result.report.worst()):
+        count, level = len(result.report.findings), out.text(f"level_{worst}")
         yield out.text("migrate_findings", count=count, level=level)
-    if verdict.done is not None and verdict.done.index_error is not None:
-        yield out.text("migrate_by_words")
-    if verdict.problems:
-        yield out.text("migrate_problems", count=len(verdict.problems))
+    if result.done is not None and result.done.index_error is not None:
+        yield out.text("migrate_keyword_only")
+    if result.problems:
+        yield out.text("migrate_problems", count=len(result.problems))
 
 
-def _to_json(out: Output, verdict: MigrationResult) -> dict[str, object]:
-    done, report = verdict.done, verdict.report
+def _to_json(out: Output, result: MigrationResult) -> dict[str, object]:
+    done, report = result.done, result.report
     return {
-        "name": verdict.name,
-        "path": verdict.candidate.path,
-        "place": verdict.candidate.root,
-        "fate": verdict.outcome,
+        "name": result.name,
+        "path": result.candidate.path,
+        "place": result.candidate.root,
+        "fate": result.outcome,
         "changed": done is not None,
         "indexed": done is not None and done.index_error is None,
-        "other": verdict.other or None,
-        "sha256": verdict.sha256 or None,
-        "holds": list(verdict.capabilities),
-        "problems": [out.problem_to_json(problem) for problem in verdict.problems],
+        "other": result.other or None,
+        "sha256": result.sha256 or None,
+        "holds": list(result.capabilities),
+        "problems": [out.problem_to_json(problem) for problem in result.problems],
         "findings": [f"{f.rule} {f.level} {f.path}:{f.line}" for f in report.findings]
         if report
         else [],

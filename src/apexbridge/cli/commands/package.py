@@ -104,7 +104,7 @@ def pack(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSkill:
-    """What `init` was asked for."""
+    """Options of `init`."""
 
     name: str
     into: Path
@@ -113,7 +113,7 @@ class NewSkill:
 
 
 def _init(out: Output, request: NewSkill, *, dry_run: bool) -> None:
-    """Make a new skill folder, whole or not at all."""
+    """Create the skill folder atomically, by rename."""
     name = names.normalise(request.name)
     broken = names.name_problems(name, SKILL_MD)
     if names.is_reserved(name):
@@ -130,7 +130,7 @@ def _init(out: Output, request: NewSkill, *, dry_run: bool) -> None:
         contents[SKILL_MD] = (edit_description(data, request.description), mode)
     if not dry_run:
         _write(target, contents)
-    verb = "would_make" if dry_run else "made"
+    verb = "would_create" if dry_run else "created"
 
     def render() -> None:
         for path in contents:
@@ -167,7 +167,7 @@ def _write(target: Path, contents: dict[str, tuple[bytes, int]]) -> None:
 
 
 def _validate(out: Output, paths: Sequence[Path], level: Level) -> None:
-    """Check every skill that the paths lead to."""
+    """Validate every skill found at the paths."""
     reports = [
         (str(place), _problems(place, level)) for path in paths for place in _skills_at(path)
     ]
@@ -176,7 +176,7 @@ def _validate(out: Output, paths: Sequence[Path], level: Level) -> None:
     def render() -> None:
         for place, found in reports:
             errors = sum(problem.severity == "error" for problem in found)
-            key = "not_sound" if found else "sound"
+            key = "problems_found" if found else "valid"
             warnings = len(found) - errors
             out.line(out.text(key, name=place, errors=errors, warnings=warnings))
             for problem in found:
@@ -196,7 +196,7 @@ def _validate(out: Output, paths: Sequence[Path], level: Level) -> None:
 
 
 def _skills_at(path: Path) -> Iterator[Path]:
-    """The skill itself; or, for a folder that is none but holds some, each of those."""
+    """The skill at a path, or the skills directly below a folder."""
     if not path.exists():
         raise StorageError(code="path_missing", path=path)
     if path.name.lower() == SKILL_MD.lower() and path.is_file():
@@ -207,7 +207,7 @@ def _skills_at(path: Path) -> Iterator[Path]:
 
 
 def _is_skill(path: Path) -> bool:
-    """A folder that cannot be looked into counts as one: checking it will say why."""
+    """True for a folder with a SKILL.md; an unreadable one too, so that validation reports it."""
     try:
         return path.is_dir() and any(i.name.lower() == SKILL_MD.lower() for i in path.iterdir())
     except OSError:
@@ -230,7 +230,7 @@ def _open(path: Path) -> Package | Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackOptions:
-    """What `pack` was asked for."""
+    """Options of `pack`."""
 
     root: Path
     output: Path | None
@@ -239,21 +239,21 @@ class PackOptions:
     replace: bool
 
 
-def _pack(out: Output, order: PackOptions) -> None:
-    """Validate, then pack; a skill with errors is not packed."""
-    if not order.root.is_dir():
-        raise StorageError(code="path_missing", path=order.root)
-    found = _problems(order.root, "compat")
+def _pack(out: Output, options: PackOptions) -> None:
+    """Validate, then pack; a skill with errors is refused."""
+    if not options.root.is_dir():
+        raise StorageError(code="path_missing", path=options.root)
+    found = _problems(options.root, "compat")
     broken = [problem for problem in found if problem.severity == "error"]
     if broken:
-        raise SkillInvalidError(sanitize(order.root), broken)
-    name = order.root.resolve().name
-    files = archive.files_to_pack(order.root, with_evals=order.with_evals)
-    target = order.output or Path(f"{name}.zip")
-    data = archive.pack_skill(order.root, name, with_evals=order.with_evals)
-    if not order.dry_run:
-        (replace_bytes if order.replace else create_bytes)(target, data)
-    key = "would_pack" if order.dry_run else "packed"
+        raise SkillInvalidError(sanitize(options.root), broken)
+    name = options.root.resolve().name
+    files = archive.files_to_pack(options.root, with_evals=options.with_evals)
+    target = options.output or Path(f"{name}.zip")
+    data = archive.pack_skill(options.root, name, with_evals=options.with_evals)
+    if not options.dry_run:
+        (replace_bytes if options.replace else create_bytes)(target, data)
+    key = "would_pack" if options.dry_run else "packed"
 
     def render() -> None:
         out.line(out.text(key, count=len(files), path=target, size=len(data)))
@@ -265,6 +265,6 @@ def _pack(out: Output, order: PackOptions) -> None:
         "bytes": len(data),
         "files": [str(entry.path) for entry in files],
         "problems": [out.problem_to_json(problem) for problem in found],
-        "dry_run": order.dry_run,
+        "dry_run": options.dry_run,
     }
     out.finish(report, render)

@@ -73,7 +73,7 @@ def _split_arguments(words: list[str]) -> tuple[str, list[str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What `run` was asked for."""
+    """Options of `run`."""
 
     name: str
     script: str
@@ -85,28 +85,28 @@ class RunOptions:
     is_unsafe: bool
 
 
-def _run(out: Output, order: RunOptions) -> None:
-    """Run the script; its output goes through as it comes, unless JSON or quiet was asked for."""
-    result = anyio.run(_run_until_signal, out, order)
-    saved = _save(result, order.output)
+def _run(out: Output, options: RunOptions) -> None:
+    """Run the script and stream its output, unless `--json` or `--quiet` is given."""
+    result = anyio.run(_run_until_signal, out, options)
+    saved = _save(result, options.output)
 
     def render() -> None:
         if result.error:
             out.note(out.text("run_error", error=result.error, isolation=result.isolation))
         for path in saved:
-            out.note(out.text("made", path=path))
+            out.note(out.text("created", path=path))
         if result.not_taken:
             reasons = ", ".join(f"{name} ({why})" for name, why in result.not_taken.items())
-            out.note(out.text("run_not_taken", reasons=reasons))
-        left = sorted(result.produced) if order.output is None else []
+            out.note(out.text("outputs_rejected", reasons=reasons))
+        left = sorted(result.produced) if options.output is None else []
         if left:
-            out.note(out.text("run_left", names=", ".join(left)))
+            out.note(out.text("outputs_not_saved", names=", ".join(left)))
 
     out.finish(_as_json(result), render, _exit(result))
 
 
-async def _run_until_signal(out: Output, order: RunOptions) -> ExecutionResult:
-    """Run; when this process is asked to end, end the script first and clear up."""
+async def _run_until_signal(out: Output, options: RunOptions) -> ExecutionResult:
+    """Run the script; SIGTERM terminates it and cleans up before this process exits."""
     results, failures = list[ExecutionResult](), list[Exception]()
     async with anyio.create_task_group() as tasks:
 
@@ -117,7 +117,7 @@ async def _run_until_signal(out: Output, order: RunOptions) -> ExecutionResult:
 
         tasks.start_soon(stop)
         try:
-            results.append(await _execute(out, order))
+            results.append(await _execute(out, options))
         except Exception as error:  # noqa: BLE001  # raised below, where no group wraps it
             failures.append(error)
         tasks.cancel_scope.cancel()
@@ -128,22 +128,22 @@ async def _run_until_signal(out: Output, order: RunOptions) -> ExecutionResult:
     return results[0]
 
 
-async def _execute(out: Output, order: RunOptions) -> ExecutionResult:
+async def _execute(out: Output, options: RunOptions) -> ExecutionResult:
     async with Runtime.open(out.config) as runtime:
         limits = runtime.script_runner.limits()
-        if order.timeout is not None:
-            limits = replace(limits, wall_seconds=order.timeout)
+        if options.timeout is not None:
+            limits = replace(limits, wall_seconds=options.timeout)
         call = ScriptCall(
-            skill=runtime.catalog.get(order.name),
-            script=order.script,
-            arguments=order.arguments,
-            inputs={path.name: path.read_bytes() for path in order.inputs},
-            hosts=order.hosts,
+            skill=runtime.catalog.get(options.name),
+            script=options.script,
+            arguments=options.arguments,
+            inputs={path.name: path.read_bytes() for path in options.inputs},
+            hosts=options.hosts,
             limits=limits,
             on_output=None if out.as_json or out.is_quiet else _write_stream,
         )
         try:
-            return await runtime.script_runner.execute(call, is_unsafe=order.is_unsafe)
+            return await runtime.script_runner.execute(call, is_unsafe=options.is_unsafe)
         except PermissionError as error:
             raise PermissionDeniedError(f"{error.strerror}: {error.filename}") from None
 
@@ -154,7 +154,7 @@ def _write_stream(stream: int, piece: bytes) -> None:
 
 
 def _save(result: ExecutionResult, folder: Path | None) -> list[Path]:
-    """Put what the script made where it was asked for; nothing there is replaced."""
+    """Save the output files in a folder, without overwriting and without path traversal."""
     if folder is None:
         return []
     saved = list[Path]()

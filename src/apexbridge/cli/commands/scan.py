@@ -43,7 +43,7 @@ def scan(
 
 
 def _scan(out: Output, targets: list[str], *, fail_at: RiskLevel, as_sarif: bool) -> None:
-    """Look at each target, and fail if one is as bad as `fail_at` or worse."""
+    """Scan each target; findings of level `fail_at` or higher set the exit code."""
     known = anyio.run(_installed_skills, out)
     reports = {target: _report(target, known) for target in targets}
     gravest = [worst for report in reports.values() if (worst := report.worst()) is not None]
@@ -69,7 +69,7 @@ async def _installed_skills(out: Output) -> Known:
 
 
 def _report(target: str, known: Known) -> Report:
-    """A folder or a zip where there is one, else a skill of that name."""
+    """Scan a folder, a zip, or else the skill of that name."""
     others = {name: summary for name, (summary, _) in known.items()}
     path = Path(target)
     if path.is_dir():
@@ -88,14 +88,14 @@ def _report(target: str, known: Known) -> Report:
 
 
 def print_findings(out: Output, name: str, report: Report) -> None:
-    """The findings as people read them, the gravest first."""
+    """Print findings, highest risk level first."""
     if not report.findings:
         out.line(out.text("scan_nothing", name=name))
     for finding in report.findings:
-        said = finding.localized(out.language)
+        localized = finding.localized(out.language)
         place = f"{finding.path}:{finding.line}" if finding.line else finding.path
         level = out.text(f"level_{finding.level}")
-        out.line(f"  {finding.rule}  {level}  {sanitize(place)}  {said.title}")
+        out.line(f"  {finding.rule}  {level}  {sanitize(place)}  {localized.title}")
         if finding.excerpt:
             out.line(f"      {sanitize(finding.excerpt)}")
     if report.partial:

@@ -15,7 +15,7 @@ from apexbridge.errors import RetrievalError
 from apexbridge.retrieval.results import Hit, IndexStatus, ScoreParts, SearchResults, SyncReport
 from apexbridge.runtime import Runtime
 
-_BAR = 8
+_BAR_WIDTH = 8
 _NAMES_SHOWN = 10
 
 
@@ -71,7 +71,7 @@ def index_rebuild(context: typer.Context, json: Json = False, quiet: Quiet = Fal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
-    """What `find` was asked for; `english` and `chinese` are the same in other words."""
+    """A query, with optional translations into English and Chinese."""
 
     query: str
     english: str
@@ -80,7 +80,7 @@ class SearchRequest:
 
 
 def _find(out: Output, request: SearchRequest, *, explain: bool) -> None:
-    """Show the skills that fit best; that none fits is an answer, not a failure."""
+    """Print the best matches; no match is a result, not a failure."""
     results, descriptions = anyio.run(_search, out, request)
     threshold = out.config.settings.index.threshold
 
@@ -90,10 +90,10 @@ def _find(out: Output, request: SearchRequest, *, explain: bool) -> None:
         if not results.searched:
             out.line(out.text("no_skills"))
         elif not results.hits:
-            out.note(out.text("find_blank"))
+            out.note(out.text("find_empty_query"))
         elif results.confidence < threshold:
             sure, least = _number(results.confidence), _number(threshold)
-            out.note(out.text("find_unsure", confidence=sure, threshold=least))
+            out.note(out.text("find_low_confidence", confidence=sure, threshold=least))
         if explain:
             for rank, hit in enumerate(results.hits, 1):
                 _print_score_parts(out, rank, hit)
@@ -140,15 +140,15 @@ def _rows(hits: Sequence[Hit], descriptions: Mapping[str, str]) -> Iterator[Sequ
 
 
 def _bar(score: float) -> str:
-    """A score as a bar and a number.
+    """Format a score as a bar and a number.
 
     >>> _bar(0.5)[-4:]
     '0.50'
     """
     is_wide = (sys.stdout.encoding or "").lower().startswith("utf")
     full, empty = ("█", "░") if is_wide else ("#", "-")
-    filled = round(score * _BAR)
-    return f"{full * filled}{empty * (_BAR - filled)} {_number(score)}"
+    filled = round(score * _BAR_WIDTH)
+    return f"{full * filled}{empty * (_BAR_WIDTH - filled)} {_number(score)}"
 
 
 def _number(value: float) -> str:
@@ -197,17 +197,17 @@ def _parts(parts: ScoreParts) -> dict[str, object]:
 
 
 def _print_search_problem(out: Output, problem: RetrievalError) -> None:
-    said = problem.localized(out.language)
-    out.note(out.text("search_by_words", message=said.message))
-    if said.hint:
-        out.note(f"{out.text('hint')}: {sanitize(said.hint)}")
+    localized = problem.localized(out.language)
+    out.note(out.text("keyword_search_only", message=localized.message))
+    if localized.hint:
+        out.note(f"{out.text('hint')}: {sanitize(localized.hint)}")
 
 
 def _as_json(out: Output, problem: RetrievalError | None) -> dict[str, str] | None:
     if problem is None:
         return None
-    said = problem.localized(out.language)
-    return {"code": problem.code, "message": said.message, "hint": said.hint}
+    localized = problem.localized(out.language)
+    return {"code": problem.code, "message": localized.message, "hint": localized.hint}
 
 
 async def _status(out: Output, is_thorough: bool) -> IndexStatus:
@@ -229,29 +229,29 @@ def _print_status(out: Output, found: IndexStatus) -> None:
     for problem in found.problems:
         out.line(f"  {sanitize(problem)}")
     if found.is_sound:
-        out.line(out.text("index_sound"))
+        out.line(out.text("index_current"))
     else:
-        out.line(out.text("index_broken" if found.problems else "index_behind"))
+        out.line(out.text("index_corrupted" if found.problems else "index_outdated"))
 
 
 def _first_names(names: Sequence[str]) -> str:
-    """The first few; thousands would say no more."""
+    """Join the first few names."""
     return ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
 
 
 def _rebuild_index(out: Output) -> None:
-    """Make every entry anew; skills that could not be embedded are a failure."""
+    """Rebuild every index entry; a skill that cannot be embedded is a failure."""
     report = anyio.run(_rebuild, out)
 
     def render() -> None:
         made = len(report.added) + len(report.redone)
-        out.line(out.text("index_made", count=made, dropped=len(report.dropped)))
+        out.line(out.text("index_rebuilt", count=made, dropped=len(report.dropped)))
         if report.failed:
             out.note(out.text("index_failed", names=_first_names(report.failed)))
         if report.problem is not None:
             _print_search_problem(out, report.problem)
 
-    told = {
+    data = {
         "added": report.added,
         "redone": report.redone,
         "dropped": report.dropped,
@@ -259,13 +259,13 @@ def _rebuild_index(out: Output) -> None:
         "failed": report.failed,
         "problem": _as_json(out, report.problem),
     }
-    out.finish(told, render, ExitCode.FAILURE if report.problem else ExitCode.OK)
+    out.finish(data, render, ExitCode.FAILURE if report.problem else ExitCode.OK)
 
 
 async def _rebuild(out: Output) -> SyncReport:
     async with Runtime.open(out.config) as runtime:
         with progress_bar(out) as watch:
             report = await runtime.index_service.sync(watch, everything=True)
-        # A command that ends at once leaves the model's tags to a server; this one may wait.
+        # Other commands leave model-generated tags to the server's background task.
         await runtime.index_service.tag_pending()
         return report

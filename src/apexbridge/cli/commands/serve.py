@@ -47,7 +47,7 @@ def serve(
 
 
 def _serve_http(out: Output) -> None:
-    """Serve until told to stop."""
+    """Serve until SIGINT or SIGTERM; a second signal ends it at once."""
     settings = out.config.settings.server
     if not is_loopback(settings.host) and not open_key_store(out.config).has_any():
         raise ConfigError(code="bind_needs_key", host=settings.host)
@@ -87,14 +87,14 @@ async def _serve(out: Output) -> signal.Signals | None:
 def _announce(
     out: Output, address: uvicorn_server.ServerAddress, place: Path | None, key: str
 ) -> None:
-    """Say where it listens; a key is shown to a person alone, never to a file of logs."""
+    """Print the URL; the API key only on a terminal, never into a log file."""
 
     def render() -> None:
         if place is not None:
             out.line(out.text("serve_first_key", path=place))
             if sys.stdout.isatty():
                 out.line(out.text("serve_first_key_text", text=key))
-        out.line(out.text("serve_listens", url=address.url))
+        out.line(out.text("serve_listening", url=address.url))
         out.line(f"{out.text('serve_console')} {address.console}")
 
     data = {"url": address.url, "console": address.console, "first_key_file": place}

@@ -18,7 +18,7 @@ from apexbridge.skills import tree
 from apexbridge.skills.model import Problem, Skill
 
 _NOT_CALLABLE = frozenset({"asleep", "users_only"})
-"""What keeps the model from calling a skill; one that nobody approved can be called and read."""
+"""States in which the model cannot invoke a skill; an unapproved one it can."""
 
 
 app = typer.Typer()
@@ -93,22 +93,22 @@ def show(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillQuery:
-    """What of the catalogue to show."""
+    """Filter and format of `ls`."""
 
     origin: str
     text: str
-    """Stands in the name or the description, in whatever letters."""
+    """Case-insensitive substring of the name or description."""
     every: bool
     problems: bool
     xml: bool
 
     def shows(self, skill: Skill) -> bool:
-        """Say whether a skill is among those that are asked for."""
+        """True for a skill that matches the filter."""
         return self.origin in ("", skill.provenance.origin) and matches_text(skill, self.text)
 
 
 def _list_skills(out: Output, look: SkillQuery) -> None:
-    """List the skills, or what is wrong with them."""
+    """Print the skills, their problems, or the prompt block."""
     catalog = anyio.run(_load_snapshot, out)
     skills = [s for s in catalog.skills if look.shows(s)]
     hidden = [s for s in catalog.shadowed if look.shows(s)]
@@ -140,7 +140,7 @@ async def _load_snapshot(out: Output) -> Snapshot:
 
 
 def skill_states(skill: Skill, *, is_shadowed: bool = False) -> list[str]:
-    """What keeps a skill from being called by the model, or from acting."""
+    """States that prevent model invocation, or scripts, hooks and tool grants."""
     said = {
         "shadowed": is_shadowed,
         "asleep": skill.is_conditional,
@@ -207,7 +207,7 @@ def _as_json(skill: Skill, *, is_shadowed: bool = False) -> dict[str, object]:
 
 
 def _show_skill(out: Output, name: str, *, body: bool, why: bool) -> None:
-    """Everything that is known of one skill."""
+    """Print manifest, files, problems and precedence of a skill."""
     found = anyio.run(_load_details, out, name, body)
     skill, files = found.skill, list(_list_files(found.skill))
     fields = skill.manifest.model_dump(by_alias=True, exclude_defaults=True)
@@ -261,7 +261,7 @@ def _origins(winner: Skill, rival: Skill) -> dict[str, str]:
 
 
 def _list_files(skill: Skill) -> Iterator[tree.TreeEntry]:
-    """What can be seen of the skill's files; a locked folder ends the list, not the command."""
+    """List the skill's files; an unreadable folder ends the list, not the command."""
     if skill.root is not None:
         is_ours = not skill.provenance.needs_trust
         with contextlib.suppress(OSError):
@@ -287,7 +287,7 @@ def _print_heading(out: Output, skill: Skill) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillDetails:
-    """A skill, its text if it was asked for, what is wrong with it, and what it hides."""
+    """A skill with its body (if requested), its problems and the skills it shadows."""
 
     skill: Skill
     body: str | None
@@ -310,6 +310,6 @@ async def _load_details(out: Output, name: str, body: bool) -> SkillDetails:
 
 
 def _is_about(problem: Problem, skill: Skill) -> bool:
-    """Problems are named by the skill's folder below its root, then the file and line."""
+    """Match a problem to a skill: `where` starts with the skill's folder below its root."""
     folder = problem.where.partition("/SKILL.md")[0].partition("/skill.md")[0]
     return skill.root is not None and f"/{skill.root}".endswith(f"/{folder}")

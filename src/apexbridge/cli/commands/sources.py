@@ -38,7 +38,7 @@ def sources(
 
 
 def _list_sources(out: Output) -> None:
-    """Every source in the order in which their skills win."""
+    """Print the sources by precedence."""
     states = anyio.run(_states, out)
     precedence = list(out.config.settings.skills.precedence)
     states = sorted(states, key=lambda state: _rank(state, precedence))
@@ -96,10 +96,10 @@ async def _states(out: Output) -> Sequence[SourceState]:
 
 
 def _accept_change(out: Output, url: str, *, yes: bool) -> None:
-    """Show what an address gives now beside what it gave first, ask, and hold it to the new."""
+    """Print the diff between pinned and new content, ask, and pin the new hash."""
     from apexbridge.sources.remote.download_cache import PinStore
 
-    anyio.run(_states, out)  # asks every address for what it gives now
+    anyio.run(_states, out)  # fetches the current content of every URL
     pins = PinStore(pins_dir(out.config))
     offered = pins.offered(url)
     if offered is None:

@@ -45,7 +45,7 @@ def trust(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustOptions:
-    """What to approve, or to take back."""
+    """Options of `trust`."""
 
     names: tuple[str, ...]
     every: bool
@@ -54,60 +54,60 @@ class TrustOptions:
     yes: bool
 
 
-async def _trust(out: Output, order: TrustOptions) -> None:
+async def _trust(out: Output, options: TrustOptions) -> None:
     async with Runtime.open(out.config) as runtime:
-        chosen = _select_skills(runtime, order)
+        chosen = _select_skills(runtime, options)
         for skill in chosen:
             _print_capabilities(out, skill)
-        wants_change = bool(order.names or order.every) and bool(chosen) and not order.dry_run
-        question = "trust_ask_revoke" if order.revokes else "trust_ask"
-        # Nobody is asked to agree to what a quiet command does not show.
+        wants_change = bool(options.names or options.every) and bool(chosen) and not options.dry_run
+        question = "trust_ask_revoke" if options.revokes else "trust_ask"
+        # With --quiet the capabilities are not printed, so consent would be uninformed.
         may_ask = not out.is_quiet
         is_agreed = wants_change and (
-            order.yes or (may_ask and out.confirm(question, count=len(chosen)))
+            options.yes or (may_ask and out.confirm(question, count=len(chosen)))
         )
-        if is_agreed and order.revokes:
+        if is_agreed and options.revokes:
             await runtime.revoke(chosen)
         elif is_agreed:
             await runtime.approve(chosen)
         data = {
             "skills": [_as_json(skill) for skill in chosen],
             "changed": is_agreed,
-            "revoked": is_agreed and order.revokes,
+            "revoked": is_agreed and options.revokes,
         }
         refused = wants_change and not is_agreed
-        word = _result_key(order, chosen, is_agreed=is_agreed)
+        word = _result_key(options, chosen, is_agreed=is_agreed)
         line = out.text(word, count=len(chosen))
         out.finish(data, lambda: out.line(line), ExitCode.DENIED if refused else ExitCode.OK)
 
 
-def _result_key(order: TrustOptions, chosen: Sequence[Skill], *, is_agreed: bool) -> str:
+def _result_key(options: TrustOptions, chosen: Sequence[Skill], *, is_agreed: bool) -> str:
     if not chosen:
         return "trust_none"
     if is_agreed:
-        return "trust_revoked" if order.revokes else "trust_given"
-    return "trust_waiting" if not (order.names or order.every) else "trust_unchanged"
+        return "trust_revoked" if options.revokes else "trust_given"
+    return "trust_waiting" if not (options.names or options.every) else "trust_unchanged"
 
 
-def _select_skills(runtime: Runtime, order: TrustOptions) -> list[Skill]:
-    """The named skills that need trust, or all that wait for it (or have it, to take it back)."""
+def _select_skills(runtime: Runtime, options: TrustOptions) -> list[Skill]:
+    """Select skills to approve: by name, or all unapproved ones; to revoke: approved ones."""
     snapshot = runtime.catalog.snapshot
-    # An approval can be taken back from one that another hides, too: it may show again.
-    hidden = snapshot.shadowed if order.revokes else ()
+    # A shadowed skill's approval can be revoked too: it may become active again.
+    hidden = snapshot.shadowed if options.revokes else ()
     every = [s for s in (*snapshot.skills, *hidden) if s.provenance.needs_trust]
-    if order.names:
-        named = {casefold_name(runtime.catalog.get(name).name) for name in order.names}
+    if options.names:
+        named = {casefold_name(runtime.catalog.get(name).name) for name in options.names}
         every = [skill for skill in every if casefold_name(skill.name) in named]
-    chosen = [skill for skill in every if skill.is_trusted is order.revokes]
-    for skill in chosen if order.names else ():
+    chosen = [skill for skill in every if skill.is_trusted is options.revokes]
+    for skill in chosen if options.names else ():
         if skill.fingerprint is None:
             source = skill.provenance.source_id
             raise PermissionDeniedError(code="skill_unhashed", name=skill.name, source=source)
-    return [s for s in chosen if s.fingerprint is not None or not order.every]
+    return [s for s in chosen if s.fingerprint is not None or not options.every]
 
 
 def _print_capabilities(out: Output, skill: Skill) -> None:
-    """Who brings it, and what it could do once it may act."""
+    """Print source, tool grants, hooks and scripts that an approval enables."""
     out.line(f"{sanitize(skill.name)}  {sanitize(skill.provenance.source_id)}")
     manifest, scripts = skill.manifest, _scripts(skill)
     powers = {
@@ -123,7 +123,7 @@ def _print_capabilities(out: Output, skill: Skill) -> None:
 
 
 def _scripts(skill: Skill) -> list[str]:
-    """Files that can be run, or could be: to make one executable changes no hash."""
+    """Executable files and scripts by suffix: chmod +x does not change the content hash."""
     if skill.root is None:
         return []
     try:

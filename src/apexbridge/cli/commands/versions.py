@@ -108,7 +108,7 @@ def diff(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateOptions:
-    """What to update to, and how readily."""
+    """Options of `update`."""
 
     path: Path
     allow_downgrade: bool
@@ -116,12 +116,12 @@ class UpdateOptions:
     yes: bool
 
 
-def _update(out: Output, order: UpdateOptions) -> None:
-    """Show the new version and what is different in it, ask, and put it in the old one's place."""
-    if not order.path.exists():
-        raise StorageError(code="path_missing", path=order.path)
+def _update(out: Output, options: UpdateOptions) -> None:
+    """Print the new version and its diff, ask for confirmation, and update."""
+    if not options.path.exists():
+        raise StorageError(code="path_missing", path=options.path)
     limits = archive_limits(out.config.settings.install)
-    inspection = inspect_skill(order.path, renames=True, limits=limits)
+    inspection = inspect_skill(options.path, renames=True, limits=limits)
     print_inspection(out, inspection)
 
     async def change() -> InstallResult:
@@ -129,22 +129,22 @@ def _update(out: Output, order: UpdateOptions) -> None:
             name = inspection.skill.name
             now, *_ = await runtime.manager.versions.list(name)
             difference = await anyio.to_thread.run_sync(
-                partial(_difference, order.path, runtime.store.folder(name), limits)
+                partial(_difference, options.path, runtime.store.folder(name), limits)
             )
-            # One that is held is refused below: nobody needs to read what will not come.
+            # A pinned skill is refused below, so no diff is shown for it.
             if now.sha256 != inspection.sha256 and not now.is_pinned:
                 _print_diff(out, difference)
-                if not order.yes and not out.confirm("update_ask", name=name):
+                if not options.yes and not out.confirm("update_ask", name=name):
                     raise PermissionDeniedError(code="not_agreed")
             return await runtime.manager.update(
-                order.path,
+                options.path,
                 expected_sha256=now.sha256,
-                allows_older=order.allow_downgrade,
-                blocks_at=None if order.allow_findings else "policy",
+                allows_older=options.allow_downgrade,
+                blocks_at=None if options.allow_findings else "policy",
             )
 
     done = anyio.run(change)
-    print_change(out, done, "updated" if done.has_changed else "updated_not")
+    print_change(out, done, "updated" if done.has_changed else "update_unchanged")
 
 
 def _difference(path: Path, now: Path, limits: ArchiveLimits) -> VersionDiff:
@@ -153,7 +153,7 @@ def _difference(path: Path, now: Path, limits: ArchiveLimits) -> VersionDiff:
 
 
 def _list_versions(out: Output, name: str) -> None:
-    """List the version in use and the kept ones."""
+    """Print the current version and the stored ones."""
 
     async def known() -> tuple[Version, ...]:
         async with Runtime.open(out.config) as runtime:
@@ -172,7 +172,7 @@ def _format_replaced_at(out: Output, version: Version) -> str:
 
 
 def _rollback(out: Output, name: str, version: str) -> None:
-    """Let a kept version be used again."""
+    """Roll back to a stored version."""
 
     async def back() -> tuple[InstallResult, Version]:
         async with Runtime.open(out.config) as runtime:
@@ -184,7 +184,7 @@ def _rollback(out: Output, name: str, version: str) -> None:
 
 
 def _pin(out: Output, name: str, version: str) -> None:
-    """Hold a skill to a version."""
+    """Pin a skill to a version."""
 
     async def hold() -> Version:
         async with Runtime.open(out.config) as runtime:
@@ -196,14 +196,14 @@ def _pin(out: Output, name: str, version: str) -> None:
 
 
 def _unpin(out: Output, name: str) -> None:
-    """Let a skill change again."""
+    """Unpin a skill."""
 
-    async def let_go() -> bool:
+    async def unpin() -> bool:
         async with Runtime.open(out.config) as runtime:
             return await runtime.manager.versions.unpin(name)
 
-    has_changed = anyio.run(let_go)
-    line = out.text("unpinned" if has_changed else "unpinned_not", name=name)
+    has_changed = anyio.run(unpin)
+    line = out.text("unpinned" if has_changed else "not_pinned", name=name)
     data = {"name": name, "pinned": None, "changed": has_changed}
     out.finish(data, lambda: out.line(line))
 
