@@ -281,7 +281,7 @@ async def test_a_hook_that_runs_once_runs_once_however_it_is_raced() -> None:
 async def test_a_session_below_has_the_hooks_above_it_and_once_stays_once() -> None:
     runner = HookRunner(answering(x=printed(""), y=printed("")))
     runner.register([Hook(event=PRE, command=("x",), once=True), Hook(event=PRE, command=("y",))])
-    below = runner.below()
+    below = runner.for_subagent()
     below.register([Hook(event=PRE, command=("y",))], skill="own")
     assert (await below.fire(bash_call())).ran == 3
     assert (await runner.fire(bash_call())).ran == 1

@@ -1,17 +1,21 @@
-"""What happens, as it happens. Events are the telemetry; logs are for people.
+"""Events: typed telemetry of turns, skills, hooks and approvals, and the bus that delivers it.
 
-Secrets never enter an event, and a skill's arguments are told by their length only. What a person
-is asked about is told to whoever may answer.
+Secrets never enter an event, and of a skill's arguments only the length does. The exception is an
+approval request: the person who answers must see what would be executed.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
+
+log = logging.getLogger(__name__)
 
 Mode = Literal["inline", "fork"]
 Trigger = Literal["user", "model", "nested", "fork", "api"]
 ApprovalOutcome = Literal["once", "always", "no", "expired", "withdrawn"]
-"""What became of a question: an answer, none in time, or a turn that was left meanwhile."""
+"""Outcome of an approval request: an answer, a timeout, or a turn that was cancelled meanwhile."""
 ChangeCause = Literal[
     "refresh",
     "path",
@@ -28,7 +32,7 @@ ChangeCause = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDelta:
-    """A piece of the reply arrived."""
+    """A streamed chunk of the reply."""
 
     session_id: str
     text: str
@@ -36,7 +40,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningDelta:
-    """A piece of what the model thinks before it replies arrived."""
+    """A streamed chunk of the model's reasoning."""
 
     session_id: str
     text: str
@@ -44,7 +48,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolStarted:
-    """A tool call was allowed and begins."""
+    """A tool call passed its permission check and starts."""
 
     session_id: str
     call_id: str
@@ -75,7 +79,7 @@ class SkillActivated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillRefused:
-    """A skill was asked for and not invoked; `code` says why."""
+    """An invocation was refused; `code` is the error code."""
 
     session_id: str
     skill: str
@@ -85,7 +89,7 @@ class SkillRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlashUsedByModel:
-    """The model wrote a skill's name with the leading `/` that only people need."""
+    """The model wrote a skill's name as a slash command."""
 
     session_id: str
     skill: str
@@ -93,7 +97,7 @@ class SlashUsedByModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookWarned:
-    """A hook failed, or could not be asked; what waited for it says what came of that."""
+    """A hook failed or could not be run; `code` says whether that blocked anything."""
 
     session_id: str
     code: str
@@ -102,13 +106,13 @@ class HookWarned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalAsked:
-    """A person is asked whether a tool may do something; after so many seconds it may not."""
+    """Human in the loop: approval is requested, and denied after so many seconds."""
 
     session_id: str
     approval_id: str
     tool: str
     argument: str
-    """What it would do, cut after 2,000 characters."""
+    """The command or path to approve, truncated to 2,000 characters."""
     argument_chars: int
     reason: str
     seconds: float
@@ -116,7 +120,7 @@ class ApprovalAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalSettled:
-    """A question was answered, or nobody waits for its answer any more."""
+    """An approval request was answered, expired or withdrawn."""
 
     session_id: str
     approval_id: str
@@ -125,7 +129,7 @@ class ApprovalSettled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnFinished:
-    """A turn came to its end; `finish` says to which."""
+    """A turn ended; `finish` is the reason."""
 
     session_id: str
     turn_id: str
@@ -147,7 +151,7 @@ class CatalogChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListingCut:
-    """The list of skills did not fit its budget."""
+    """The listing of skills was truncated to its token budget."""
 
     session_id: str
     shortened: tuple[str, ...] = ()
@@ -170,3 +174,27 @@ Event = (
     | ListingCut
 )
 EventSink = Callable[[Event], None]
+
+
+class EventBus:
+    """Deliver each event to every subscribed sink, in the thread that emits it."""
+
+    def __init__(self, sinks: Iterable[EventSink] = ()) -> None:
+        self._sinks = list(sinks)
+
+    def emit(self, event: Event) -> None:
+        """Call every sink; an exception in one neither reaches the others nor the emitter."""
+        for sink in tuple(self._sinks):
+            try:
+                sink(event)
+            except Exception:
+                log.warning("An event listener failed", exc_info=True)
+
+    @contextmanager
+    def listen(self, sink: EventSink) -> Generator[None]:
+        """Subscribe a sink for the length of the block."""
+        self._sinks.append(sink)
+        try:
+            yield
+        finally:
+            self._sinks.remove(sink)

@@ -145,7 +145,7 @@ class HookRunner:
             self._registered.setdefault(_RegisteredHook(hook=hook, skill=skill, root=root))
         return len(self._registered) - before
 
-    def below(self) -> "HookRunner":
+    def for_subagent(self) -> "HookRunner":
         """The hooks of a session below: these, and what it attaches itself; once stays once."""
         other = HookRunner(self._run, self._post)
         other._registered = dict(self._registered)
@@ -161,7 +161,7 @@ class HookRunner:
         """How many hooks are attached to an event."""
         return sum(entry.hook.event is event for entry in self._registered)
 
-    def is_heard(self, event: HookEvent, subject: str) -> bool:
+    def has_hook(self, event: HookEvent, subject: str) -> bool:
         """Whether any hook is attached to an event, for that subject."""
         return any(
             entry.hook.event is event and matches_hook(entry.hook.matcher, subject) is not False

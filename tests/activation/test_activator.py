@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from apexbridge.activation.activator import REFUSALS, Invocation
-from apexbridge.agent.session import parse_slash_command
 from apexbridge.errors import ApexBridgeError, SkillNotFoundError
 from apexbridge.events import SkillRefused, SlashUsedByModel, Trigger
 from apexbridge.extensions import Extensions, hook
@@ -43,8 +42,8 @@ pytestmark = pytest.mark.anyio
 def test_a_slash_and_a_name_is_a_skill_and_a_path_is_none(
     text: str, expected: tuple[str, str] | None
 ) -> None:
-    wish = parse_slash_command(text)
-    assert (None if wish is None else (wish.name, wish.arguments)) == expected
+    found = Invocation.from_slash_command(text)
+    assert (None if found is None else (found.name, found.arguments)) == expected
 
 
 async def _refused(at: House, trigger: Trigger, name: str) -> str:
@@ -188,7 +187,7 @@ async def test_the_same_text_again_is_a_note_and_other_arguments_are_a_text(home
         await at.ask("/pdf a", says("."))
         assert len(await at.said("skill")) == 1
         await at.ask("Go", invokes("pdf", "a"), says("."))
-        assert "stands above" in (await at.results())[0]
+        assert "is above" in (await at.results())[0]
         await at.ask("/pdf b", says("."))
         assert len(await at.said("skill")) == 2
         assert "Read b." in (await at.said("skill"))[1]

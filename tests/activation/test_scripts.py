@@ -193,7 +193,7 @@ async def test_a_script_really_runs_in_the_sandbox_of_this_machine(
             limits=SandboxLimits(wall_seconds=30),
         )
         result = await runtime.script_runner.execute(call)
-        assert (await runtime.script_runner.choose_sandbox()).require().name == result.isolation
+        assert (await runtime.script_runner.select_sandbox()).require().name == result.isolation
     assert result.outcome == "ok", result
     assert result.stdout.startswith(b"['--', 'a;b', '\xc3\xa9'] ")
     assert b"SECRET" not in result.stdout
@@ -267,7 +267,7 @@ async def test_without_any_isolation_nothing_runs_unless_allowed(
                 result = await runtime.script_runner.execute(call)
                 assert (result.stdout, result.isolation) == (b"ran\n", "plain")
                 assert runtime.audit.verify() == 1
-    assert "without isolation" in caplog.text
+    assert "without a sandbox" in caplog.text
 
 
 @pytest.mark.promise("X15")

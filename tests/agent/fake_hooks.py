@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apexbridge.hooks import HookCommand, HookCommandRunner
-from apexbridge.runtime import chat_service
+from apexbridge.runtime import agent_factory
 from apexbridge.sandbox.base import ExecutionResult
 
 
@@ -20,7 +20,7 @@ class Hooking:
         self._answers = answers or {}
         self.ran = list[str]()
         self.payloads = list[dict[str, Any]]()
-        monkeypatch.setattr(chat_service, "sandbox_runner", self._opened)
+        monkeypatch.setattr(agent_factory, "sandbox_runner", self._opened)
 
     def _opened(self, _: object) -> HookCommandRunner:
         return self._run

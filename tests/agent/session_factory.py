@@ -14,4 +14,6 @@ async def _run(command: HookCommand) -> ExecutionResult:
 
 def new_session(session_id: str = "s", cwd: Path = Path("/w")) -> Session:
     """A session without hooks."""
-    return Session(id=session_id, cwd=cwd, waking=PathActivation(cwd), hooks=HookRunner(_run))
+    return Session(
+        id=session_id, cwd=cwd, path_activation=PathActivation(cwd), hooks=HookRunner(_run)
+    )

@@ -52,7 +52,7 @@ def _rounds(count: int) -> list[Message]:
 
 async def test_all_but_the_latest_messages_become_a_summary() -> None:
     session = _session(_rounds(40))
-    session.listed = {"pdf"}
+    session.announced = {"pdf"}
     last = session.messages[-1]
     assert await compact(session, 4_000, _summary)
     first, *rest = session.messages
@@ -61,7 +61,7 @@ async def test_all_but_the_latest_messages_become_a_summary() -> None:
     assert rest[-1] == last
     assert isinstance(rest[0], AssistantMessage)  # no result without its call
     assert total_tokens(rest) <= 1_000
-    assert session.listed == set()  # the model is told again of skills
+    assert session.announced == set()  # the model is told again of skills
 
 
 async def test_without_a_summary_the_beginning_and_the_end_are_kept() -> None:
@@ -81,8 +81,8 @@ async def test_a_short_conversation_stays_as_it_is() -> None:
 async def test_invoked_skills_come_back_the_latest_first_within_their_budget() -> None:
     session = _session(_rounds(400))
     for number in range(9):
-        session.apply(f"skill-{number}", f"Skill {number}. " + "z" * 60_000, str(number))
-    session.apply("skill-3", "Skill 3 again.", "3")  # used last now
+        session.mark_applied(f"skill-{number}", f"Skill {number}. " + "z" * 60_000, str(number))
+    session.mark_applied("skill-3", "Skill 3 again.", "3")  # used last now
     assert await compact(session, 100_000, _summary)
     back = [m for m in session.messages if isinstance(m, UserMessage) and m.kind == "skill"]
     assert [message.skill for message in back][-2:] == ["skill-8", "skill-3"]
@@ -95,7 +95,7 @@ async def test_invoked_skills_come_back_the_latest_first_within_their_budget() -
 async def test_in_a_small_window_skills_take_a_third_at_most() -> None:
     session = _session(_rounds(40))
     for number in range(3):
-        session.apply(f"skill-{number}", "z" * 60_000, str(number))
+        session.mark_applied(f"skill-{number}", "z" * 60_000, str(number))
     assert await compact(session, 6_000, _summary)
     back = [m for m in session.messages if isinstance(m, UserMessage) and m.kind == "skill"]
     assert [message.skill for message in back] == ["skill-2"]
@@ -105,7 +105,7 @@ async def test_in_a_small_window_skills_take_a_third_at_most() -> None:
 async def test_a_skill_that_is_still_there_is_not_put_back() -> None:
     kept = UserMessage(text="Skill x.", kind="skill", skill="x")
     session = _session([*_rounds(40), kept])
-    session.apply("x", "Skill x.", "d")
+    session.mark_applied("x", "Skill x.", "d")
     assert await compact(session, 4_000, _summary)
     assert [m for m in session.messages if isinstance(m, UserMessage) and m.skill == "x"] == [kept]
 

@@ -66,7 +66,7 @@ async def test_a_search_that_fails_costs_the_offers_and_not_the_turn(
         raise RetrievalError("no index")
 
     async with house(home) as at:
-        monkeypatch.setattr(at.runtime, "search", fails)
+        monkeypatch.setattr(at.runtime.index_service, "search", fails)
         end = await at.ask("Go", says("Done."))
         assert end.text == "Done."
         assert at.record()["refusals"] == ["retrieval_error"]
@@ -131,6 +131,6 @@ async def test_a_long_request_is_searched_by_its_beginning(
             seen.append(len(query))
             return found
 
-        monkeypatch.setattr(at.runtime, "search", search)
+        monkeypatch.setattr(at.runtime.index_service, "search", search)
         await at.ask("word " * 20_000, says("."))
     assert seen == [4_000]

@@ -40,10 +40,10 @@ def _session(session_id: str = "s") -> Session:
         AssistantMessage(text="z", tool_calls=(ToolCall(id="1", name="Glob", arguments="{"),)),
         ToolMessage(call_id="1", text="no JSON", is_error=True),
     ]
-    session.listed = {"b", "a"}
-    session.apply("pdf", "y", "digest")
-    session.reach.append(Path("/skills/pdf"))
-    session.spent = Usage(input_tokens=3, output_tokens=4)
+    session.announced = {"b", "a"}
+    session.mark_applied("pdf", "y", "digest")
+    session.readable.append(Path("/skills/pdf"))
+    session.usage = Usage(input_tokens=3, output_tokens=4)
     return session
 
 
@@ -63,12 +63,12 @@ def test_a_session_comes_back_as_it_was_left(store: SessionStore) -> None:
     assert store.load(back)
     assert back.messages == session.messages
     assert (back.system, back.turns) == ("Be kind.", 2)
-    assert (back.listed, back.applied, back.reach) == (
-        session.listed,
+    assert (back.announced, back.applied, back.readable) == (
+        session.announced,
         session.applied,
-        session.reach,
+        session.readable,
     )
-    assert back.spent == session.spent
+    assert back.usage == session.usage
     assert not store.load(new_session("other"))
 
 
@@ -143,7 +143,7 @@ def test_what_another_process_wrote_meanwhile_is_written_over_whole(
     session.messages.append(UserMessage(text="ours"))
     store.save(session, _record("ghi"))
     assert _texts(other) == [message.text for message in session.messages]
-    assert other.forget("s")
+    assert other.delete("s")
     other.close()
     store.save(session, _record("jkl"))
     assert _texts(store) == [message.text for message in session.messages]
@@ -183,8 +183,8 @@ def test_the_latest_sessions_are_listed_by_what_was_asked_first(store: SessionSt
     assert [entry.id for entry in kept] == ["two", "one"]
     assert kept[0].title.startswith("列出 文件 长")
     assert len(kept[0].title) == 80
-    assert store.forget("one")
-    assert not store.forget("one")
+    assert store.delete("one")
+    assert not store.delete("one")
     assert [entry.id for entry in store.latest()] == ["two"]
     assert store.turn("1") is None
 
@@ -230,15 +230,15 @@ def test_a_session_can_be_looked_at_without_taking_it_up(
 ) -> None:
     session = _session()
     store.save(session, _record())
-    seen = store.look("s")
+    seen = store.get("s")
     assert seen is not None
     assert seen.messages == tuple(session.messages)
-    assert (seen.turns, seen.skills, seen.spent) == (2, ("pdf",), session.spent)
-    assert store.look("other") is None
+    assert (seen.turns, seen.skills, seen.usage) == (2, ("pdf",), session.usage)
+    assert store.get("other") is None
     with sqlite3.connect(tmp_path / "data/sessions.db") as connection:
         connection.execute("UPDATE sessions SET state = '{}'")
     connection.close()
-    assert store.look("s") is None
+    assert store.get("s") is None
 
 
 def test_a_session_that_makes_no_sense_is_none(store: SessionStore, tmp_path: Path) -> None:

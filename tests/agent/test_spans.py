@@ -78,19 +78,19 @@ async def test_a_model_that_fails_leaves_its_span_too(home: Path) -> None:
 def test_of_too_many_spans_the_first_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turn, "MAX_SPANS", 2)
     record = TurnRecord.new("s")
-    child = record.below("s.1")
+    child = record.child("s.1")
     for name in ("a", "b", "c"):
-        with child.spanning("tool", name * 300):
+        with child.span("tool", name * 300):
             pass
-    with record.spanning("fork", "f"):
-        record.take(child)
+    with record.span("fork", "f"):
+        record.merge(child)
     assert [(span.kind, len(span.name)) for span in record.spans] == [("tool", 200), ("tool", 200)]
     assert record.spans_dropped == 2
 
 
 async def test_a_span_that_is_broken_off_is_kept_as_an_error() -> None:
     record = TurnRecord.new("s")
-    with anyio.move_on_after(0), record.spanning("tool", "t"):
+    with anyio.move_on_after(0), record.span("tool", "t"):
         await anyio.sleep_forever()
     (span,) = record.spans
     assert span.is_error
@@ -98,7 +98,7 @@ async def test_a_span_that_is_broken_off_is_kept_as_an_error() -> None:
 
 def test_a_skill_is_named_once_however_often_it_was_invoked() -> None:
     record, heard = TurnRecord.new("s"), list[object]()
-    hear = record.hearing(heard.append)
+    hear = record.wrap_sink(heard.append)
     event = SkillActivated(session_id="s", skill="pdf", mode="inline", trigger="model")
     hear(event)
     hear(event)

@@ -114,7 +114,7 @@ async def test_the_same_skill_twice_in_one_reply_adds_one_copy(home: Path) -> No
     async with house(home) as at:
         await at.ask("Go", twice, says("."))
         assert len(await at.said("skill")) == 1
-        assert "stands above" in (await at.results())[1]
+        assert "is above" in (await at.results())[1]
         # Results of one reply stand together, what they add comes behind them.
         kinds = [type(m).__name__ for m in (await at.session()).messages[-5:]]
         assert kinds == [

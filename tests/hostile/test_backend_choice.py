@@ -80,7 +80,7 @@ async def test_67_without_namespaces_the_next_one_is_taken_and_it_is_said(
 
         monkeypatch.setattr(ScriptRunner, "_candidates", candidates)
         async with Runtime.open(load(project=tmp_path, environment={"HOME": str(home)})) as runtime:
-            choice = await runtime.script_runner.choose_sandbox()
+            choice = await runtime.script_runner.select_sandbox()
             result = await runtime.script_runner.execute(
                 ScriptCall(skill=runtime.catalog.get("tool"))
             )

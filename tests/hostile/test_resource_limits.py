@@ -168,7 +168,7 @@ async def test_what_is_written_at_the_last_moment_counts_too(ground: Field) -> N
 
 @row(31)
 async def test_31_a_workspace_goes_whatever_was_left_in_it(ground: Field, tmp_path: Path) -> None:
-    with Workspaces(tmp_path / "w").lend() as place:
+    with Workspaces(tmp_path / "w").lease() as place:
         moved = replace(ground, workspace=place, is_metered=False)
         result = await moved.play(
             """

@@ -93,7 +93,7 @@ def tools_of(events: Sequence[Event]) -> list[tuple[str, bool]]:
 def turns_running() -> list[str]:
     """Tasks of turns that are at work."""
     tasks = anyio.get_running_tasks()
-    return [task.name or "" for task in tasks if "stream_turn" in (task.name or "")]
+    return [task.name or "" for task in tasks if "ChatService.stream" in (task.name or "")]
 
 
 def processes_with(mark: str) -> list[str]:

@@ -226,7 +226,7 @@ async def test_a_server_that_is_killed_is_missed_and_comes_back(world: World) ->
                 {"name": "part", "description": "Says goodbye."},
             ]
         )
-        runtime.watcher.changed("mcp:far")
+        runtime.watcher.changes.notify("mcp:far")
         await until_there("mcp__far__part")
         skill = runtime.catalog.get("mcp__far__part")
         assert (await runtime.catalog.content(skill)).body.startswith("part")

@@ -24,8 +24,8 @@ from apexbridge.testing import (
     make_zip,
     skill_md,
 )
-from tests.server.process import started
-from tests.server.raw_http import ask
+from tests.server.process import server_process
+from tests.server.raw_http import send_request
 
 pytestmark = pytest.mark.anyio
 
@@ -208,9 +208,9 @@ async def test_a_server_is_ready_while_its_model_hangs(home: Path) -> None:
             "APEXBRIDGE_MODEL__BASE_URL": model.base_url,
             "APEXBRIDGE_MODEL__NAME": "scripted",
         }
-        async with started(home, **variables) as server:
+        async with server_process(home, **variables) as server:
             with anyio.fail_after(20):
-                while (await ask(server.url, "/readyz")).status != 200:
+                while (await send_request(server.url, "/readyz")).status != 200:
                     await anyio.sleep(0.02)
                 while not model.requests:
                     await anyio.sleep(0.02)

@@ -114,7 +114,7 @@ def test_a_file_that_cannot_be_written_is_told_once_and_fails_nothing(
         store.put(call, _result(), began=1.0)
         assert store.latest() == ()
     (record,) = caplog.records
-    assert "could not be written down" in record.message
+    assert "Cannot store a script run" in record.message
 
 
 def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:

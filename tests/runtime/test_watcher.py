@@ -140,7 +140,7 @@ async def test_a_source_that_says_it_changed_is_asked(home: Path, tmp_path: Path
 
         await _until(is_there)  # it was not waited for at the start
         asked = faulty.asked
-        runtime.watcher.changed(faulty.id)
+        runtime.watcher.changes.notify(faulty.id)
 
         async def is_asked() -> bool:
             return faulty.asked > asked
@@ -164,7 +164,7 @@ async def test_a_runtime_that_does_not_live_is_as_it_was_opened(home: Path, tmp_
 
 
 async def test_a_server_lives_whatever_listeners_sources_and_the_index_do(
-    home: Path, tmp_path: Path
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def deaf(event: object) -> None:
         raise KeyError(event)
@@ -180,7 +180,7 @@ async def test_a_server_lives_whatever_listeners_sources_and_the_index_do(
     listener.sinks.append(deaf)
     loaded = _loaded(home, tmp_path / "project")
     async with Runtime.open(loaded, extensions=listener.extensions(), lives=True) as runtime:
-        runtime.watcher._follow = follow  # pyright: ignore[reportPrivateUsage]
+        monkeypatch.setattr(runtime.index_service, "reindex", follow)
 
         async def is_listed() -> bool:
             return runtime.catalog.snapshot.winner("new") is not None
@@ -216,7 +216,7 @@ async def test_a_watcher_and_a_catalogue_that_break_begin_anew(
 ) -> None:
     breaks = ["watch", "refresh"]
     async with Runtime.open(_loaded(home, tmp_path / "project"), lives=True) as runtime:
-        folders, refresh = runtime.watcher._folders, runtime.catalog.refresh  # pyright: ignore[reportPrivateUsage]
+        folders, refresh = runtime.watcher._roots, runtime.catalog.refresh  # pyright: ignore[reportPrivateUsage]
 
         def breaking_folders() -> frozenset[Path]:
             if "watch" in breaks:
@@ -232,7 +232,7 @@ async def test_a_watcher_and_a_catalogue_that_break_begin_anew(
                 raise OSError("disk gone")
             return await refresh(only, cause=cause)
 
-        monkeypatch.setattr(runtime.watcher, "_folders", breaking_folders)
+        monkeypatch.setattr(runtime.watcher, "_roots", breaking_folders)
         monkeypatch.setattr(runtime.catalog, "refresh", breaking_refresh)
         make_skill(home / ".claude/skills", "new")
 

@@ -1,17 +1,17 @@
-"""A skill is invoked: the one function for every way in.
+"""Activator: invoke a skill, the one code path for every trigger.
 
-The user's `/name`, the model's tool, a skill within a skill, a child session, the library and the
-doors all come here. It checks, runs hooks, fills in, runs commands in the text, counts the use, and
-tells what happened. What the session must do about it comes back as data.
+A slash command, the model's Skill tool, a nested skill, a subagent, the library API and the
+servers all call `Activator.activate`. It checks permissions, runs hooks, substitutes arguments,
+runs inline commands in the sandbox, counts the use and emits events. Effects on the session are
+returned as data.
 """
 
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 import anyio.to_thread
 
@@ -26,6 +26,7 @@ from apexbridge.activation.template import (
 )
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.path_activation import PathActivation
+from apexbridge.catalog.usage import UsageCache
 from apexbridge.errors import (
     ApexBridgeError,
     PermissionDeniedError,
@@ -45,45 +46,6 @@ from apexbridge.skills.model import Origin, Skill
 from apexbridge.tools.base import Grants, SubagentRequest, ToolContext, ToolResult
 from apexbridge.tools.truncation import truncate_text
 
-
-def skill_variables(skill: Skill, project: Path, context: ToolContext) -> dict[str, str]:
-    """What the variables in a skill's text stand for."""
-    found = {
-        "CLAUDE_PROJECT_DIR": str(project),
-        "CLAUDE_SESSION_ID": context.session_id,
-        "CLAUDE_EFFORT": context.effort,
-    }
-    if skill.root is not None:
-        found["CLAUDE_SKILL_DIR"] = str(skill.root)
-    return found
-
-
-def granted_tools(skill: Skill, variables: Mapping[str, str]) -> tuple[ToolPattern, ...]:
-    """The tools that a skill brings along; none while nobody approved it."""
-    if not skill.is_trusted:
-        return ()
-    return tuple(
-        ToolPattern(p.tool, p.argument and expand_variables(p.argument, variables))
-        for p in skill.tools
-    )
-
-
-def build_grants(skill: Skill, variables: Mapping[str, str]) -> Grants:
-    """What a skill lends to the session that invoked it; nothing while nobody approved it."""
-    if not skill.is_trusted:
-        return Grants(skill=skill.name, root=skill.root)
-    model = skill.manifest.model
-    return Grants(
-        skill=skill.name,
-        root=skill.root,
-        tools=granted_tools(skill, variables),
-        denied=tuple(map(ToolPattern.parse, skill.manifest.disallowed_tools)),
-        hooks=skill.hooks,
-        model=None if model == "inherit" else model,
-        effort=skill.manifest.effort,
-    )
-
-
 REFUSALS: Mapping[str, int] = {
     "skill_name_missing": 1,
     "skill_not_found": 2,
@@ -99,136 +61,163 @@ REFUSALS: Mapping[str, int] = {
     "tool_restricted": 8,
     "hook_blocked": 8,
 }
-"""The numbers that the founding documents give to refusals, by our codes."""
+"""Numeric refusal codes of the specification, by our error codes."""
 
 _MODEL_TRIGGERS: frozenset[Trigger] = frozenset({"model", "nested", "fork"})
 _REMOTE_ORIGINS = frozenset({Origin.MCP, Origin.REMOTE})
 _OPERATOR_ORIGINS = frozenset({Origin.MANAGED, Origin.BUNDLED})
-"""Whoever runs this machine put these skills there, with this package or on purpose."""
+"""Skills that the operator of this machine deployed: with the package, or by policy."""
 
 
 class InlineCommandRunner(Protocol):
-    """Runs a command that stands in a skill's text, in the sandbox."""
+    """Sandbox for the inline commands of a skill's text."""
 
-    async def __call__(self, command: str, *, skill: Skill, cwd: Path) -> ExecutionResult:
-        """Run it, within two minutes."""
+    async def run_inline_command(self, command: str, *, skill: Skill, cwd: Path) -> ExecutionResult:
+        """Run a shell command, within two minutes."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """A wish to use a skill."""
+    """Name and arguments of a skill to invoke, and the trigger it came by."""
 
     name: str
     arguments: str = ""
     trigger: Trigger = "api"
 
+    @classmethod
+    def from_slash_command(cls, text: str) -> Self | None:
+        """Parse `/name arguments`; None for other text, also for a path such as `/etc/x`."""
+        name, *rest = text.strip().split(maxsplit=1) or [""]
+        if not name.startswith("/") or len(name) < 2 or "/" in name[1:] or "." in name:
+            return None
+        return cls(name=name, arguments="".join(rest), trigger="user")
+
+    @property
+    def is_by_model(self) -> bool:
+        """Return whether the model asked for it, not a person or a program."""
+        return self.trigger in _MODEL_TRIGGERS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivationContext:
-    """What the session that invokes a skill has seen so far."""
+    """Facts of the invoking session that an activation depends on."""
 
-    waking: PathActivation
+    path_activation: PathActivation
     project: Path
     applied: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The texts of skills that stand in the conversation already: a digest by name."""
+    """SHA-256 of the skill texts in the message history, by skill name."""
     active: frozenset[str] = frozenset()
-    """Skills that stand in the conversation, or whose task it is."""
+    """Skills in the message history, and those whose subagent this session is."""
     tools_mode: ToolsMode = "preapprove"
 
 
 class Activator:
-    """Invokes skills."""
+    """Invoke skills inline (their text becomes a message) or forked (as a subagent)."""
 
     def __init__(
         self,
         catalog: Catalog,
-        run: InlineCommandRunner,
-        record: Callable[[str, float], object],
+        commands: InlineCommandRunner,
+        usage: UsageCache,
         *,
         runs_commands: bool = True,
     ) -> None:
-        self._catalog = catalog
-        self._run = run
-        self._record = record
+        self._catalog, self._commands, self._usage = catalog, commands, usage
         self._runs_commands = runs_commands
 
     async def activate(
-        self, wish: Invocation, situation: ActivationContext, context: ToolContext
+        self, invocation: Invocation, session: ActivationContext, context: ToolContext
     ) -> ToolResult:
-        """Invoke a skill; inline it becomes a message, forked its child's last words.
+        """Invoke a skill; a forked one returns the final text of its subagent.
 
         Raises:
-            SkillNotFoundError: With the names that come near.
-            SkillNotInvocableError: If it may not be called this way, or sleeps.
-            PermissionDeniedError: If a rule, a hook or a person said no.
-            ToolFailedError: If a command in its text failed.
-            SourceError: If where it comes from cannot be reached.
+            SkillNotFoundError: With the closest names.
+            SkillNotInvocableError: If it may not be invoked by this trigger, or is not active yet.
+            PermissionDeniedError: By a rule, a hook or a person.
+            ToolFailedError: If an inline command failed.
+            SourceError: If its source is unreachable.
         """
         try:
-            skill = self._find(wish, situation, context)
-            return await self._invoke(skill, wish, situation, context)
+            skill = self._find(invocation, session, context)
+            return await self._invoke(skill, invocation, session, context)
         except ApexBridgeError as error:
             context.emit(
                 SkillRefused(
                     session_id=context.session_id,
-                    skill=wish.name,
+                    skill=invocation.name,
                     code=error.code,
-                    trigger=wish.trigger,
+                    trigger=invocation.trigger,
                 )
             )
             raise
 
-    def _find(self, wish: Invocation, situation: ActivationContext, context: ToolContext) -> Skill:
-        name = wish.name.strip()
+    def _find(
+        self, invocation: Invocation, session: ActivationContext, context: ToolContext
+    ) -> Skill:
+        name = invocation.name.strip()
         if name.startswith("/"):
             name = name[1:].strip()
-            if wish.trigger in _MODEL_TRIGGERS:
+            if invocation.is_by_model:
                 context.emit(SlashUsedByModel(session_id=context.session_id, skill=name))
         if not name:
             raise SkillNotInvocableError(code="skill_name_missing")
-        if wish.trigger in _MODEL_TRIGGERS:
-            return self._catalog.get_for_model(name, situation.waking)
+        if invocation.is_by_model:
+            return self._catalog.get_for_model(name, session.path_activation)
         skill = self._catalog.get(name)
-        if wish.trigger == "user" and not skill.manifest.user_invocable:
+        if invocation.trigger == "user" and not skill.manifest.user_invocable:
             raise SkillNotInvocableError(code="skill_for_models_only", name=skill.name)
         return skill
 
     async def _invoke(
-        self, skill: Skill, wish: Invocation, situation: ActivationContext, context: ToolContext
+        self,
+        skill: Skill,
+        invocation: Invocation,
+        session: ActivationContext,
+        context: ToolContext,
     ) -> ToolResult:
-        body = await self._body(skill, wish.arguments)
-        request = _permission_request(skill, body, wish)
-        await context.allow([request])
-        facts = {"skill": skill.name, "arguments": wish.arguments, "trigger": wish.trigger}
-        before = await context.fire(HookEvent.PRE_SKILL, skill.name, facts)
-        if before.outcome == "block":
-            raise PermissionDeniedError(
-                before.reason or "a hook said no", code="hook_blocked", name=skill.name
-            )
-        if before.asks:
-            await context.allow([request], must_ask=True)
-        text = await self._text(skill, body, wish, situation, context)
-        text = "\n\n".join(filter(None, (text, before.context)))
-        await anyio.to_thread.run_sync(partial(self._record, skill.name, time.time()))
+        body = await self._read_body(skill, invocation.arguments)
+        facts = {
+            "skill": skill.name,
+            "arguments": invocation.arguments,
+            "trigger": invocation.trigger,
+        }
+        added = await self._check(_permission_request(skill, body, invocation), facts, context)
+        text = await self._render(skill, body, invocation, session, context)
+        text = "\n\n".join(filter(None, (text, added)))
+        await anyio.to_thread.run_sync(self._usage.record, skill.name, time.time())
         mode = skill.manifest.context
         context.emit(
             SkillActivated(
                 session_id=context.session_id,
                 skill=skill.name,
                 mode=mode,
-                trigger=wish.trigger,
-                argument_chars=len(wish.arguments),
+                trigger=invocation.trigger,
+                argument_chars=len(invocation.arguments),
             )
         )
-        way = self._fork if mode == "fork" else self._inline
-        result = await way(skill, text, situation, context)
+        apply = self._fork if mode == "fork" else self._inline
+        result = await apply(skill, text, session, context)
         facts["response"] = result.text
         after = await context.fire(HookEvent.POST_SKILL, skill.name, facts)
-        said = "\n\n".join(filter(None, (result.text, after.reason, after.context)))
-        return replace(result, text=said)
+        texts = filter(None, (result.text, after.reason, after.context))
+        return replace(result, text="\n\n".join(texts))
 
-    async def _body(self, skill: Skill, arguments: str) -> str:
+    async def _check(
+        self, request: PermissionRequest, facts: Mapping[str, str], context: ToolContext
+    ) -> str:
+        """Check permission, then run `PreSkill` hooks; return the context that they add."""
+        await context.allow([request])
+        verdict = await context.fire(HookEvent.PRE_SKILL, request.argument, facts)
+        if verdict.outcome == "block":
+            raise PermissionDeniedError(
+                verdict.reason or "a hook said no", code="hook_blocked", name=request.argument
+            )
+        if verdict.asks:
+            await context.allow([request], must_ask=True)
+        return verdict.context
+
+    async def _read_body(self, skill: Skill, arguments: str) -> str:
         try:
             content = await self._catalog.content(skill, arguments)
         except (SkillNotFoundError, SourceError) as error:
@@ -242,32 +231,36 @@ class Activator:
             raise SkillNotInvocableError(code="skill_no_prompt", name=skill.name)
         return content.body
 
-    async def _text(
+    async def _render(
         self,
         skill: Skill,
         body: str,
-        wish: Invocation,
-        situation: ActivationContext,
+        invocation: Invocation,
+        session: ActivationContext,
         context: ToolContext,
     ) -> str:
-        """The body as the model is to read it, every command replaced by what it printed."""
-        if skill.provenance.origin in _REMOTE_ORIGINS:  # its server has filled in what it wanted
+        """Substitute arguments and variables, and each inline command by its stdout."""
+        # An MCP server or a remote one has substituted the arguments itself; its text must not
+        # get a second expansion here, which would run commands that arguments brought in.
+        if skill.provenance.origin in _REMOTE_ORIGINS:
             return body
         values = Substitutions(
-            arguments=wish.arguments,
+            arguments=invocation.arguments,
             names=skill.manifest.arguments,
-            variables=skill_variables(skill, situation.project, context),
+            variables=skill_variables(skill, session.project, context),
         )
         may_run = skill.may_run_shell and self._runs_commands
-        granted = granted_tools(skill, values.variables)
-        lent, _ = skill_grants(skill.name, granted, situation.tools_mode)
+        tools = granted_tools(skill, values.variables)
+        granted, _ = skill_grants(skill.name, tools, session.tools_mode)
         parts = list[str]()
         for part in expand(body, values, has_commands=may_run):
-            is_text = isinstance(part, str)
-            parts.append(part if is_text else await self._printed(part, skill, lent, context))
+            if isinstance(part, str):
+                parts.append(part)
+            else:
+                parts.append(await self._run_command(part, skill, granted, context))
         return "".join(parts)
 
-    async def _printed(
+    async def _run_command(
         self,
         command: CommandPart,
         skill: Skill,
@@ -278,26 +271,27 @@ class Activator:
             tool="Bash",
             argument=command.text,
             cwd=context.cwd,
-            summary=f"a command in the text of {skill.name}",
+            summary=f"an inline command of the skill {skill.name}",
         )
         await context.allow([request], granted)
-        result = await self._run(command.text, skill=skill, cwd=context.cwd)
+        result = await self._commands.run_inline_command(command.text, skill=skill, cwd=context.cwd)
         if not is_command_success(command.text, result):
-            said = result.stderr.decode("utf-8", "replace").strip()
-            detail = said or result.error or f"exit {result.exit_code}"
+            stderr = result.stderr.decode("utf-8", "replace").strip()
+            detail = stderr or result.error or f"exit {result.exit_code}"
             raise ToolFailedError(
                 detail, code="inline_command_failed", name=skill.name, command=command.text
             )
         return truncate_text(result.stdout.decode("utf-8", "replace").strip())
 
     async def _inline(
-        self, skill: Skill, text: str, situation: ActivationContext, context: ToolContext
+        self, skill: Skill, text: str, session: ActivationContext, context: ToolContext
     ) -> ToolResult:
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        grants = build_grants(skill, skill_variables(skill, situation.project, context))
+        grants = build_grants(skill, skill_variables(skill, session.project, context))
         data = {"skill": skill.name, "mode": "inline", "digest": digest}
-        if situation.applied.get(skill.name) == digest:
-            note = f"The skill '{skill.name}' stands above, with this very text. Follow it again."
+        # A second copy of an equal text would only cost tokens.
+        if session.applied.get(skill.name) == digest:
+            note = f"The skill '{skill.name}' is above, with the same text. Follow it again."
             return ToolResult(text=note, grants=grants, data=data)
         files = await anyio.to_thread.run_sync(_list_files, skill)
         message = UserMessage(text=wrap_skill(skill, text, files), kind="skill", skill=skill.name)
@@ -309,40 +303,74 @@ class Activator:
         )
 
     async def _fork(
-        self, skill: Skill, text: str, situation: ActivationContext, context: ToolContext
+        self, skill: Skill, text: str, session: ActivationContext, context: ToolContext
     ) -> ToolResult:
         files = await anyio.to_thread.run_sync(_list_files, skill)
         request = SubagentRequest(
             prompt=wrap_skill(skill, text, files),
             agent=skill.manifest.agent or "general-purpose",
-            grants=build_grants(skill, skill_variables(skill, situation.project, context)),
+            grants=build_grants(skill, skill_variables(skill, session.project, context)),
             skill=skill.name,
         )
         reply = await context.spawn(request)
         return ToolResult(text=reply, data={"skill": skill.name, "mode": "fork"})
 
 
-def _permission_request(skill: Skill, body: str, wish: Invocation) -> PermissionRequest:
-    """Who asks for a skill by its name has agreed to it; rules may still forbid it."""
-    is_asked_for = wish.trigger not in _MODEL_TRIGGERS
+def skill_variables(skill: Skill, project: Path, context: ToolContext) -> dict[str, str]:
+    """Return the values of `${CLAUDE_…}` variables in a skill's text."""
+    found = {
+        "CLAUDE_PROJECT_DIR": str(project),
+        "CLAUDE_SESSION_ID": context.session_id,
+        "CLAUDE_EFFORT": context.effort,
+    }
+    if skill.root is not None:
+        found["CLAUDE_SKILL_DIR"] = str(skill.root)
+    return found
+
+
+def granted_tools(skill: Skill, variables: Mapping[str, str]) -> tuple[ToolPattern, ...]:
+    """Return the `allowed-tools` of a trusted skill, variables substituted; else none."""
+    if not skill.is_trusted:
+        return ()
+    return tuple(
+        ToolPattern(p.tool, p.argument and expand_variables(p.argument, variables))
+        for p in skill.tools
+    )
+
+
+def build_grants(skill: Skill, variables: Mapping[str, str]) -> Grants:
+    """Build what a skill grants to the invoking session; an untrusted one grants nothing."""
+    if not skill.is_trusted:
+        return Grants(skill=skill.name, root=skill.root)
+    model = skill.manifest.model
+    return Grants(
+        skill=skill.name,
+        root=skill.root,
+        tools=granted_tools(skill, variables),
+        denied=tuple(map(ToolPattern.parse, skill.manifest.disallowed_tools)),
+        hooks=skill.hooks,
+        model=None if model == "inherit" else model,
+        effort=skill.manifest.effort,
+    )
+
+
+def _permission_request(skill: Skill, body: str, invocation: Invocation) -> PermissionRequest:
+    # A person who names a skill has agreed to it; deny rules still apply.
     return PermissionRequest(
         tool="Skill",
         argument=skill.name,
         summary=skill.description,
-        harmless=is_asked_for or is_text_only(skill, body),
+        harmless=not invocation.is_by_model or is_text_only(skill, body),
         sha256=skill.fingerprint.sha256 if skill.fingerprint else "",
         is_managed=skill.provenance.origin in _OPERATOR_ORIGINS,
     )
 
 
 def _list_files(skill: Skill) -> tuple[str, ...]:
-    """What lies beside SKILL.md; a folder that cannot be read has nothing to offer."""
+    """List the files of a skill; none of one whose directory cannot be read."""
     if skill.root is None:
         return ()
     try:
         return tuple(str(e.path) for e in tree.entries(skill.root) if e.kind == "file")
     except OSError:
         return ()
-
-
-Activate = Callable[[Invocation, ActivationContext, ToolContext], Awaitable[ToolResult]]

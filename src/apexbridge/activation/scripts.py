@@ -1,4 +1,4 @@
-"""Run a skill's script: which file, with what, and in a sandbox always."""
+"""Run a skill's script in the sandbox: choice of script, interpreter and environment."""
 
 import re
 import stat
@@ -27,7 +27,7 @@ _HEAD_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptCall:
-    """A wish to run a skill's script."""
+    """Script, arguments, input files and limits of one run."""
 
     skill: Skill
     script: str = ""
@@ -35,16 +35,16 @@ class ScriptCall:
     inputs: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     stdin: bytes = b""
     hosts: tuple[str, ...] = ()
-    """Hosts that may be reached; none if empty."""
+    """Network allowlist; empty for no network."""
     limits: SandboxLimits = SandboxLimits()
     on_output: Callable[[int, bytes], None] | None = None
 
 
-async def run_script(call: ScriptCall, workshop: ScriptExecutor) -> ExecutionResult:
-    """Run the script in a workspace of its own; what it leaves there comes back with the result.
+async def run_script(call: ScriptCall, executor: ScriptExecutor) -> ExecutionResult:
+    """Run the script in a temporary workspace; files it creates there are returned in the result.
 
-    The skill's folder can be read at its own path and not written. Nothing else of this machine's
-    files, network or environment is there.
+    The skill's directory is mounted read-only at its own path. No other files, network or
+    environment variables of this machine are visible.
 
     Raises:
         ToolInputError: If the skill has no such script, or the arguments cannot be passed.
@@ -52,7 +52,7 @@ async def run_script(call: ScriptCall, workshop: ScriptExecutor) -> ExecutionRes
     """
     if call.skill.root is None:
         raise _input_error(call, "it has no folder")
-    root = call.skill.root.resolve()  # a linked skill is seen where it really lies
+    root = call.skill.root.resolve()  # a symlinked skill is mounted at its real path
     entry = find_script(call)
     _require_executable(entry)
     words, interpreter = _interpreter(entry)
@@ -62,7 +62,7 @@ async def run_script(call: ScriptCall, workshop: ScriptExecutor) -> ExecutionRes
     missing = missing or _missing_dependencies(entry)
     if missing or interpreter is None:
         return ExecutionResult(
-            outcome="not_started", exit_code=None, error=missing, isolation=workshop.isolation
+            outcome="not_started", exit_code=None, error=missing, isolation=executor.isolation
         )
     job = ScriptJob(
         interpreter=interpreter,
@@ -78,16 +78,16 @@ async def run_script(call: ScriptCall, workshop: ScriptExecutor) -> ExecutionRes
         on_output=call.on_output,
     )
     try:
-        return await workshop.run(job)
+        return await executor.run(job)
     except ValueError as error:
         raise _input_error(call, str(error)) from None
 
 
 def find_script(call: ScriptCall) -> Path:
-    """The named script, else the usual names, else the only one there is.
+    """Find the named script, else one of the default names, else the only one.
 
     Raises:
-        ToolInputError: If there is none, or it cannot be told which.
+        ToolInputError: If there is none, or several to choose from.
     """
     root = call.skill.root or Path()
     if call.script:
@@ -109,7 +109,7 @@ def find_script(call: ScriptCall) -> Path:
 
 
 def has_script(skill: Skill) -> bool:
-    """Say whether there is anything that could be run without naming it, or by its name."""
+    """Return whether the skill has any script to run."""
     root = skill.root or Path()
     places = (root, root / "scripts") if skill.root else ()
     stems = {PurePosixPath(entry).name for entry in _DEFAULT_SCRIPTS}
@@ -131,14 +131,14 @@ def _require_executable(entry: Path) -> None:
 
 
 def _interpreter(entry: Path) -> tuple[list[str], Interpreter | None]:
-    """The interpreter's words and where it is: from the first line, else from the suffix."""
+    """Find the interpreter by the shebang line, else by the suffix."""
     with entry.open("rb") as file:
         name, *words = script_interpreter(file.readline(SHEBANG_BYTES), entry.suffix)
     return [name or "?", *words], interpreters.find(name) if name else None
 
 
 def _missing_dependencies(entry: Path) -> str:
-    """What inline metadata asks for cannot be installed in here: said before anything runs."""
+    """Return an error if PEP 723 inline metadata has dependencies: the sandbox has no network."""
     if entry.suffix != ".py":
         return ""
     with entry.open("rb") as file:
@@ -154,7 +154,7 @@ def _missing_dependencies(entry: Path) -> str:
 
 
 def _environment(root: Path) -> dict[str, str]:
-    """All that a script sees of an environment, besides where its workspace is."""
+    """Build the environment: nothing is inherited, so no secret of this process leaks."""
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",

@@ -1,7 +1,7 @@
-"""Put values in place of what a skill's text leaves open: arguments and variables. Pure.
+"""Skill text as a template: argument and variable substitution, inline commands, tag escaping.
 
-Everything is found in the text as its author wrote it, in one pass. What is put in is never looked
-at again: an argument that says `$0` or `${CLAUDE_SKILL_DIR}` stays as it is, commands too.
+One pass over the text that the author wrote. Substituted values are never expanded again: an
+argument that contains `$0`, `${CLAUDE_SKILL_DIR}` or a command stays literal (injection guard).
 """
 
 import re
@@ -29,19 +29,19 @@ _APPENDED_PREFIX = "ARGUMENTS: "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Substitutions:
-    """What stands for what is left open."""
+    """Values of the placeholders in a skill's text."""
 
     arguments: str = ""
-    """As they were typed."""
+    """Argument string, unparsed."""
     names: tuple[str, ...] = ()
-    """What the author calls them, the first first."""
+    """Names that the manifest declares, in order of position."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
-    """`CLAUDE_SKILL_DIR` and its like."""
+    """Values of `${…}` variables such as `CLAUDE_SKILL_DIR`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandPart:
-    """A command whose output belongs here."""
+    """An inline command, to be replaced by its stdout."""
 
     text: str
 
@@ -50,33 +50,33 @@ Part = str | CommandPart
 
 
 def expand(text: str, values: Substitutions, *, has_commands: bool = True) -> tuple[Part, ...]:
-    """Fill in a skill's text; its commands come out apart, their arguments quoted.
+    """Substitute placeholders; inline commands come out as parts, their arguments shell-quoted.
 
-    Arguments that the text has no place for are appended.
+    Arguments are appended to a text without any placeholder for them.
 
     >>> expand("Fix $0 now: !`git show $0`", Values(arguments="a;b"))
     ('Fix a;b now: ', Command(text="git show 'a;b'"))
     """
     words = split_arguments(values.arguments)
-    filling = _Substituter(values, words)
+    substituter = _Substituter(values, words)
     parts, at = list[Part](), 0
     for found in inline_commands(text) if has_commands else ():
-        parts.append(filling.fill(text[at : found.start], str))
-        parts.append(CommandPart(filling.fill(found.command, shlex.quote)))
+        parts.append(substituter.fill(text[at : found.start], str))
+        parts.append(CommandPart(substituter.fill(found.command, shlex.quote)))
         at = found.end
-    parts.append(filling.fill(text[at:], str))
-    if values.arguments.strip() and not filling.used_arguments:
+    parts.append(substituter.fill(text[at:], str))
+    if values.arguments.strip() and not substituter.used_arguments:
         parts.append(f"\n\n{_APPENDED_PREFIX}{values.arguments}")
     return tuple(part for part in parts if part)
 
 
 def expand_variables(text: str, variables: Mapping[str, str]) -> str:
-    """Fill in variables only, as in the rules of `allowed-tools`."""
+    """Substitute `${…}` variables only, as in patterns of `allowed-tools`."""
     return re.sub(r"\$\{([A-Z][A-Z0-9_]*)\}", lambda match: variables.get(match[1], match[0]), text)
 
 
 def split_arguments(text: str) -> list[str]:
-    """Cut arguments as a shell would; one with an open quote is cut at its blanks.
+    """Split arguments with shell quoting; with an unbalanced quote, at whitespace.
 
     >>> split_arguments("one 'two three'"), split_arguments("it's here")
     (['one', 'two three'], ["it's", 'here'])
@@ -88,7 +88,7 @@ def split_arguments(text: str) -> list[str]:
 
 
 class _Substituter:
-    """Fills in one text, and notes whether it had a place for arguments."""
+    """Substitute in one text, and note whether it had a placeholder for arguments."""
 
     def __init__(self, values: Substitutions, words: Sequence[str]) -> None:
         self._values = values
@@ -114,7 +114,7 @@ class _Substituter:
         return self._at(int(number) if number else int(match["nth"]) - 1, match[0], quote)
 
     def _named(self, match: re.Match[str], quote: Callable[[str], str]) -> str:
-        """The longest declared name that the letters begin with: `$file-old` may mean `$file`."""
+        """Match the longest declared name that is a prefix: `$file-old` may mean `$file`."""
         written = match["name"]
         for name in sorted(self._values.names, key=len, reverse=True):
             rest = written.removeprefix(name)
@@ -129,7 +129,7 @@ class _Substituter:
 
 MAX_FILES = 50
 RESERVED_TAG = re.compile(r"<(?=\s{0,9}/?\s{0,9}(?:skill|reminder)\b)", re.IGNORECASE)
-"""The beginning of a mark that only we may write; models read such marks generously."""
+"""Opening of a tag that only we may write; lenient, since models accept sloppy tags too."""
 _SAFE_FIELDS = frozenset({
     "name", "description", "when_to_use", "version", "license", "compatibility", "metadata",
     "argument_hint", "arguments", "user_invocable", "disable_model_invocation", "paths", "effort",
@@ -138,7 +138,7 @@ _SAFE_FIELDS = frozenset({
 
 
 def wrap_skill(skill: Skill, text: str, files: Sequence[str]) -> str:
-    """The text between marks that it cannot write itself, with its folder and files."""
+    """Wrap the text in a `<skill>` tag with its directory and files; nested tags are escaped."""
     head = [f'<skill name="{escape(skill.name)}"']
     if skill.root is not None:
         head.append(f' folder="{escape(str(skill.root))}"')
@@ -153,9 +153,9 @@ def wrap_skill(skill: Skill, text: str, files: Sequence[str]) -> str:
 
 
 def is_text_only(skill: Skill, body: str) -> bool:
-    """Say whether a skill is words only: nothing set but what is known to be safe.
+    """Return whether a skill only adds text: no inline commands, and only safe manifest fields.
 
-    A skill that nobody approved lends nothing, whatever it declares.
+    An untrusted skill grants nothing, whatever it declares.
     """
     manifest = skill.manifest
     if manifest.model_extra:
@@ -175,11 +175,11 @@ _SEARCH_COMMANDS = (
 
 
 def is_command_success(command: str, result: ExecutionResult) -> bool:
-    """Say whether a command did what it should: 1 means nothing found for those that look.
+    """Return whether a command succeeded: exit code 1 of grep, find and the like is no error.
 
-    Of several commands the last one counts, for its code is the one that comes back; where `&&`
-    or `||` leave open whose code it is, all of them have to look. What is not understood is held
-    to what its code says.
+    In a sequence the last command decides, since its exit code is returned; with `&&` or `||` any
+    of them may have exited, so all must be search commands. A command that cannot be parsed is
+    judged by its exit code.
     """
     if result.outcome != "failed" or result.exit_code != 1:
         return result.outcome == "ok"

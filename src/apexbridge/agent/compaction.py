@@ -1,4 +1,4 @@
-"""A conversation that grew too long is shortened; skills that were invoked are put back."""
+"""Context compaction: summarize old messages when the window fills, and restore applied skills."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -17,11 +17,10 @@ from apexbridge.messages import (
 SKILL_TOKENS = 5_000
 ALL_SKILLS_TOKENS = 25_000
 _KEPT_DIVISOR = 4
-"""A quarter of the window is for the latest messages, which stay as they are."""
+"""The latest messages stay verbatim in a quarter of the window."""
 _SKILLS_DIVISOR = 3
-"""In a small window skills take a third at most, or shortening would gain nothing."""
+"""Restored skills take a third of a small window at most, else compaction would free nothing."""
 _MAX_TRANSCRIPT_CHARS = 200_000
-_CHARS_A_TOKEN = 4
 
 Summarizer = Callable[[str], Awaitable[str]]
 
@@ -33,7 +32,7 @@ SUMMARY_PROMPT = (
 
 
 def message_tokens(message: Message) -> int:
-    """About how many tokens a message takes."""
+    """Estimate the tokens of a message, with its tool calls."""
     extra = 0
     if isinstance(message, AssistantMessage):
         extra = sum(estimate_tokens(call.name + call.arguments) for call in message.tool_calls)
@@ -41,13 +40,13 @@ def message_tokens(message: Message) -> int:
 
 
 def total_tokens(messages: Sequence[Message]) -> int:
-    """About how many tokens a conversation takes."""
+    """Estimate the tokens of a conversation."""
     return sum(map(message_tokens, messages))
 
 
 def fits_budget(messages: Sequence[Message], tokens: float) -> bool:
-    """Say whether a conversation takes no more than so many tokens."""
-    # No character takes more than a token: most conversations need not be counted to the last.
+    """Return whether a conversation fits into a token budget."""
+    # A character is one token at most: this bound spares the exact count of most conversations.
     most = sum(len(message.text) + 4 for message in messages)
     most += sum(
         len(call.name) + len(call.arguments)
@@ -58,11 +57,11 @@ def fits_budget(messages: Sequence[Message], tokens: float) -> bool:
     return most <= tokens or total_tokens(messages) <= tokens
 
 
-async def compact(session: Session, window: int, summarise: Summarizer) -> bool:
-    """Put a summary in the place of all but the latest messages; False if there is nothing to gain.
+async def compact(session: Session, window: int, summarize: Summarizer) -> bool:
+    """Replace all but the latest messages by a summary; False if nothing can be freed.
 
-    Skills that stood in the conversation come back, the latest first, within their budget and
-    marked as applied already. Those of a parent or a child are not touched.
+    Applied skills are restored within a token budget, the latest first, with a note that they need
+    no second invocation. The sessions of parents and subagents are not touched.
     """
     cut = _cut_index(session.messages, window // _KEPT_DIVISOR)
     if cut == 0:
@@ -70,8 +69,8 @@ async def compact(session: Session, window: int, summarise: Summarizer) -> bool:
     old, kept = session.messages[:cut], session.messages[cut:]
     text = transcript(old)
     try:
-        summary = await summarise(text)
-    except ModelError:  # without a summary the beginning and the end still tell most
+        summary = await summarize(text)
+    except ModelError:  # fall back to the beginning and the end of the transcript
         summary = ""
     summary = summary.strip() or _elide_middle(text)
     session.messages = [
@@ -79,12 +78,12 @@ async def compact(session: Session, window: int, summarise: Summarizer) -> bool:
         *_restore_skills(session, kept, min(ALL_SKILLS_TOKENS, window // _SKILLS_DIVISOR)),
         *kept,
     ]
-    session.listed.clear()  # what the model was told of skills went with the old messages
+    session.announced.clear()  # the announcements were among the replaced messages
     return True
 
 
 def _cut_index(messages: Sequence[Message], budget: int) -> int:
-    """Where the latest messages begin that fit; a call and its results stay together."""
+    """Return the index of the first message to keep; never one of orphaned tool results."""
     cut, spent = len(messages), 0
     while cut > 0:
         spent += message_tokens(messages[cut - 1])
@@ -112,7 +111,6 @@ def _restore_skills(session: Session, kept: Sequence[Message], room: int) -> lis
 
 
 def _truncate(text: str, tokens: int) -> str:
-    """As much of a text as fits."""
     while estimate_tokens(text) > tokens:
         room = max(len(text) * tokens // max(estimate_tokens(text), 1), 0)
         text = text[: min(room, len(text) - 1)]
@@ -120,7 +118,7 @@ def _truncate(text: str, tokens: int) -> str:
 
 
 def transcript(messages: Sequence[Message]) -> str:
-    """Messages as one text, bounded."""
+    """Render messages as one text of bounded length, for the summary request."""
     lines = list[str]()
     for message in messages:
         match message:

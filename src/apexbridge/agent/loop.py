@@ -1,63 +1,66 @@
-"""The loop: the model is asked, its calls are carried out, and it is asked again, until done."""
+"""Agent loop: call the model, execute its tool calls, repeat until it stops or hits a limit."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 
-from apexbridge.activation.activator import ActivationContext, Activator, Invocation
+from apexbridge.activation.activator import Activator, Invocation
 from apexbridge.agent import compaction, prompt
 from apexbridge.agent.model_call import ModelCaller
-from apexbridge.agent.permission_checker import PermissionChecker
-from apexbridge.agent.session import (
-    Session,
-    SubagentBudget,
-    activation_context,
-    parse_slash_command,
-    subagent_name,
-)
-from apexbridge.agent.skill_announcer import SkillAnnouncer, ToolSelection
+from apexbridge.agent.permission_checker import PermissionChecker, TurnPermissions
+from apexbridge.agent.session import Session, SubagentBudget, subagent_name
+from apexbridge.agent.session_pool import SessionPool
+from apexbridge.agent.skill_announcer import SkillAnnouncer, SkillSearch, ToolSelection
 from apexbridge.agent.tool_calls import ToolCallExecutor, apply_result
 from apexbridge.agent.turn import TurnFinish, TurnLimits, TurnRecord, TurnRequest, TurnResult
-from apexbridge.catalog.catalog import TouchResult
+from apexbridge.catalog.catalog import Catalog
 from apexbridge.events import EventSink, TextDelta
 from apexbridge.messages import AssistantMessage, SystemMessage, ToolCall, UserMessage
 from apexbridge.models.base import ModelClient
 from apexbridge.permissions.engine import Approver
 from apexbridge.permissions.hook_protocol import HookEvent, HookVerdict
-from apexbridge.tools.base import PathScope, SubagentRequest, ToolContext, ToolRegistry, ToolResult
+from apexbridge.tools.base import (
+    PathScope,
+    SubagentRequest,
+    ToolContext,
+    ToolRegistry,
+    ToolResult,
+)
 
 _LAST_ROUND = "No more tools can be used now. Answer with what you have."
 _NO_TOOLS = ToolSelection(specs=(), registry=ToolRegistry())
 _NO_VERDICT = HookVerdict()
 _HOOK_CONTINUES = "A hook says that there is more to do: go on."
 
+_Ending = tuple[str, TurnFinish, tuple[ToolCall, ...]]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentDeps:
-    """What an agent is made of; who builds the house gives these."""
+    """The objects that an agent works with, built once by the runtime's container."""
 
     model: ModelClient
     model_name: str
     registry: ToolRegistry
+    catalog: Catalog
+    index: SkillSearch
+    sessions: SessionPool
     activator: Activator
-    guard: PermissionChecker
-    offering: SkillAnnouncer
-    touch: Callable[[Sequence[Path], Session], Awaitable[TouchResult]]
-    child: Callable[[Session, SubagentRequest], AbstractContextManager[Session]]
+    permissions: PermissionChecker
+    announcer: SkillAnnouncer
     project: Path
     limits: TurnLimits
 
 
 class Agent:
-    """Carries out turns. Holds no state of its own: that is the session's."""
+    """Run turns. Stateless: everything that lasts is in the session."""
 
-    def __init__(self, parts: AgentDeps) -> None:
-        self.parts = parts
+    def __init__(self, deps: AgentDeps) -> None:
+        self.deps = deps
 
     async def turn(
         self,
@@ -66,40 +69,40 @@ class Agent:
         emit: EventSink,
         *,
         record: TurnRecord | None = None,
-        family: SubagentBudget | None = None,
+        subagents: SubagentBudget | None = None,
     ) -> TurnResult:
-        """Do what is asked, to its end or to a limit. The record is filled whatever happens.
+        """Run one turn to its end or to a limit. The record is completed also on errors.
 
         Raises:
-            ModelError: If the model cannot be reached or understood; what was done so far stays
-                in the session.
+            ModelError: If the model cannot be reached or its response is invalid; messages so far
+                stay in the session.
             ApexBridgeError: If a skill that the user named cannot be used.
         """
         if not request.text.isascii():
             request = replace(request, text=_replace_surrogates(request.text))
-        running = _TurnRun(self, session, request, emit, record or TurnRecord.new(session.id))
-        return await running.run(family or SubagentBudget())
+        run = _TurnRun(self, session, request, emit, record or TurnRecord.new(session.id))
+        return await run.run(subagents or SubagentBudget())
 
     async def invoke(
         self,
         session: Session,
-        wish: Invocation,
+        invocation: Invocation,
         emit: EventSink,
         *,
         approver: Approver | None = None,
     ) -> ToolResult:
-        """Invoke a skill without a turn: inline its text stands in the session from then on.
+        """Invoke a skill without a model call; an inline skill's text is added to the session.
 
         Raises:
             ApexBridgeError: If the skill cannot be used.
         """
-        asked = TurnRequest(text="", approver=approver)
-        running = _TurnRun(self, session, asked, emit, TurnRecord.new(session.id))
-        return await running.invoke(wish)
+        request = TurnRequest(text="", approver=approver)
+        run = _TurnRun(self, session, request, emit, TurnRecord.new(session.id))
+        return await run.invoke(invocation)
 
 
 class _TurnRun:
-    """One turn while it runs."""
+    """State of one running turn."""
 
     def __init__(
         self,
@@ -109,31 +112,29 @@ class _TurnRun:
         emit: EventSink,
         record: TurnRecord,
     ) -> None:
-        self._agent, self._parts, self._session = agent, agent.parts, session
-        emit = record.hearing(emit)
+        self._agent, self._deps, self._session = agent, agent.deps, session
+        emit = record.wrap_sink(emit)
         self._request, self._emit, self._record = request, emit, record
         record.request_chars = len(request.text)
-        self._limits = request.limits or self._parts.limits
-        self._calls = ToolCallExecutor(session, record, self._limits)
-        self._calls.watch = request.watch
-        self._family = SubagentBudget()
-        guard = self._parts.guard
+        self._limits = request.limits or self._deps.limits
+        self._tool_calls = ToolCallExecutor(session, record, self._limits, request.observer)
+        self._subagents = SubagentBudget()
+        checker = self._deps.permissions
         if request.approver is not None:
-            guard = replace(guard, approver=request.approver)
-        self._allow = guard.allow_for(session, record)
-        self._ask_hooks = guard.fire_for(session, emit, record)
-        self._theirs = frozenset(spec.name for spec in request.client_tools)
-        self._asking = ModelCaller(self._parts.model, session, record, emit)
-        self._stopped = ""
-        """Why a hook wants the turn to end, if one does."""
+            checker = replace(checker, approver=request.approver)
+        self._permissions = TurnPermissions(checker, session, record, emit)
+        self._client_tools = frozenset(spec.name for spec in request.client_tools)
+        self._model = ModelCaller(self._deps.model, session, record, emit)
+        self._stop_reason = ""
+        """Reason of a hook that ends the turn, if one does."""
 
-    async def run(self, family: SubagentBudget) -> TurnResult:
+    async def run(self, subagents: SubagentBudget) -> TurnResult:
         session, record = self._session, self._record
         start = record.begin()
-        self._family = family
+        self._subagents = subagents
         session.begin_turn()
-        session.lend(self._request.grants)
-        session.withhold(self._request.withheld)
+        session.apply_grants(self._request.grants)
+        session.deny_tools(self._request.denied_tools)
         text, finish, calls = "", "time", ()
         record.finish = "error"
         try:
@@ -146,30 +147,33 @@ class _TurnRun:
         finally:
             record.seconds = time.perf_counter() - start
         return TurnResult(
-            text=text or self._asking.said,
+            text=text or self._model.last_text,
             finish=finish,
             record=record,
             client_calls=calls,
-            reason=self._asking.reason,
+            reason=self._model.finish_reason,
         )
 
-    async def invoke(self, wish: Invocation) -> ToolResult:
+    async def invoke(self, invocation: Invocation) -> ToolResult:
         self._session.begin_turn()
-        context = self._context("")
-        result = await self._parts.activator.activate(wish, self._situation(), context)
+        result = await self._activate(invocation, "")
         apply_result(self._session, result)
         return result
+
+    async def _activate(self, invocation: Invocation, call_id: str) -> ToolResult:
+        session = self._session.activation_context(self._deps.project)
+        return await self._deps.activator.activate(invocation, session, self._context(call_id))
 
     async def _fire(self, event: HookEvent, target: str, facts: Mapping[str, Any]) -> HookVerdict:
         if self._session.hooks.is_empty:
             return _NO_VERDICT
-        verdict = await self._ask_hooks(event, target, facts)
+        verdict = await self._permissions.fire(event, target, facts)
         if verdict.stops:
-            self._stopped = verdict.reason or "A hook ended the turn."
+            self._stop_reason = verdict.reason or "A hook ended the turn."
         return verdict
 
-    async def _greet(self) -> None:
-        """Tell hooks, once, that a session began; what they say stands before the request."""
+    async def _run_session_start_hooks(self) -> None:
+        """Run `SessionStart` hooks once a process; their context precedes the request."""
         session = self._session
         if session.is_started or session.depth:
             return
@@ -179,18 +183,18 @@ class _TurnRun:
         if verdict.context:
             session.messages.append(prompt.reminder_message(verdict.context))
 
-    async def _begin(self) -> tuple[str, TurnFinish, tuple[ToolCall, ...]]:
+    async def _begin(self) -> _Ending:
         session, request = self._session, self._request
         if request.system is not None:
             session.system = request.system
-        session.messages += request.before
-        if request.continues:
-            return await self._rounds()
-        await self._greet()
+        session.messages += request.history
+        if request.is_continuation:
+            return await self._run_rounds()
+        await self._run_session_start_hooks()
         verdict = await self._fire(HookEvent.USER_PROMPT_SUBMIT, "", {"prompt": request.text})
-        if verdict.outcome == "block" or self._stopped:
-            return verdict.reason or self._stopped, "blocked", ()
-        invoked = await self._invoked_by_user()
+        if verdict.outcome == "block" or self._stop_reason:
+            return verdict.reason or self._stop_reason, "blocked", ()
+        invoked = await self._run_slash_command()
         if invoked is not None and not invoked.messages and invoked.data.get("mode") == "fork":
             session.messages += [
                 UserMessage(text=request.text),
@@ -198,116 +202,102 @@ class _TurnRun:
             ]
             self._emit(TextDelta(session_id=session.id, text=invoked.text))
             return invoked.text, "skill", ()
-        await self._announce()
+        if request.uses_tools:
+            session.messages += await self._deps.announcer.announce(
+                session, request, self._record, self._emit
+            )
         if verdict.context:
             session.messages.append(prompt.reminder_message(verdict.context))
         session.messages.append(UserMessage(text=request.text, parts=request.parts))
         if invoked is not None:
             apply_result(session, invoked)
-        return await self._rounds()
+        return await self._run_rounds()
 
-    async def _announce(self) -> None:
-        """Tell the model of skills it does not know yet, those that fit the request first."""
-        if not self._request.uses_tools:
-            return
-        said = await self._parts.offering.announce(
-            self._session, self._request, self._record, self._emit
-        )
-        self._session.messages += said
-
-    async def _invoked_by_user(self) -> ToolResult | None:
-        wish = parse_slash_command(self._request.text)
-        if wish is None or self._session.depth or not self._request.uses_tools:
+    async def _run_slash_command(self) -> ToolResult | None:
+        invocation = Invocation.from_slash_command(self._request.text)
+        if invocation is None or self._session.depth or not self._request.uses_tools:
             return None
-        context = self._context("user")
-        return await self._parts.activator.activate(wish, self._situation(), context)
+        return await self._activate(invocation, "user")
 
-    def _situation(self) -> ActivationContext:
-        return activation_context(self._session, self._parts.project)
-
-    async def _rounds(self) -> tuple[str, TurnFinish, tuple[ToolCall, ...]]:
-        limits, record = self._limits, self._record
-        stops = 0
+    async def _run_rounds(self) -> _Ending:
+        hook_continuations = 0
         while True:
-            record.rounds += 1
-            finish = self._limit_reached()
-            if finish:
+            self._record.rounds += 1
+            limit = self._limit_reached()
+            if limit:
                 self._session.messages.append(prompt.reminder_message(_LAST_ROUND))
-            await self._shorten()
-            if self._stopped:
-                return self._stopped, "blocked", ()
-            reply = await self._ask(with_tools=not finish)
-            mine, others = self._sorted(reply.tool_calls)
+            await self._compact()
+            if self._stop_reason:
+                return self._stop_reason, "blocked", ()
+            reply = await self._call_model(with_tools=not limit)
             if not reply.tool_calls:
-                verdict = await self._fire(self._end_event, "", {"response": reply.text})
-                goes_on = verdict.outcome == "block" and not verdict.stops
-                if goes_on and not finish and stops < limits.repeats:
-                    stops += 1
-                    self._session.messages.append(
-                        prompt.reminder_message(verdict.reason or _HOOK_CONTINUES)
-                    )
+                verdict = await self._fire(self._stop_event, "", {"response": reply.text})
+                continues = verdict.outcome == "block" and not verdict.stops
+                # A Stop hook may demand more work, but not for ever.
+                if continues and not limit and hook_continuations < self._limits.repeats:
+                    hook_continuations += 1
+                    text = verdict.reason or _HOOK_CONTINUES
+                    self._session.messages.append(prompt.reminder_message(text))
                     continue
-                return reply.text, finish or "stop", ()
-            touched = await self._calls.carry_out(mine, self._context)
-            await self._wake(touched)
-            if others and not self._stopped:
-                return reply.text, "client_tools", others
+                return reply.text, limit or "stop", ()
+            ours = [call for call in reply.tool_calls if call.name not in self._client_tools]
+            theirs = tuple(call for call in reply.tool_calls if call.name in self._client_tools)
+            touched = await self._tool_calls.execute(ours, self._context)
+            await self._activate_by_paths(touched)
+            if theirs and not self._stop_reason:
+                return reply.text, "client_tools", theirs
 
     @property
-    def _end_event(self) -> HookEvent:
+    def _stop_event(self) -> HookEvent:
         return HookEvent.SUBAGENT_STOP if self._session.depth else HookEvent.STOP
 
     def _limit_reached(self) -> TurnFinish | None:
         limits, record = self._limits, self._record
-        if self._calls.is_hopeless:
+        if self._tool_calls.is_looping:
             return "repeats"
         if record.usage.input_tokens + record.usage.output_tokens > limits.tokens:
             return "tokens"
         return "rounds" if record.rounds >= limits.rounds else None
 
-    def _sorted(
-        self, calls: Sequence[ToolCall]
-    ) -> tuple[tuple[ToolCall, ...], tuple[ToolCall, ...]]:
-        mine = tuple(call for call in calls if call.name not in self._theirs)
-        return mine, tuple(call for call in calls if call.name in self._theirs)
-
-    async def _ask(self, *, with_tools: bool) -> AssistantMessage:
-        """One reply of the model, told while it comes."""
-        session, parts, request = self._session, self._parts, self._request
-        own = _NO_TOOLS
-        if with_tools and request.uses_tools:  # a client's tool wins over one of ours of its name
-            left_out = self._theirs | request.withheld
-            own = parts.offering.tools(session, parts.registry, left_out)
-        self._calls.tools = own.registry
-        specs = (*own.specs, *request.client_tools) if with_tools else ()
-        asked = replace(
-            request.like,
-            model=session.lent.model or request.model or parts.model_name,
-            messages=prompt.with_system_message(self._opening(), session.messages),
+    async def _call_model(self, *, with_tools: bool) -> AssistantMessage:
+        session, deps, request = self._session, self._deps, self._request
+        ours = _NO_TOOLS
+        if with_tools and request.uses_tools:
+            # A client's tool replaces one of ours with the same name.
+            excluded = self._client_tools | request.denied_tools
+            ours = deps.announcer.select_tools(session, deps.registry, excluded)
+        self._tool_calls.tools = ours.registry
+        specs = (*ours.specs, *request.client_tools) if with_tools else ()
+        model_request = replace(
+            request.template,
+            model=session.grants.model or request.model or deps.model_name,
+            messages=prompt.with_system_message(self._system_message(), session.messages),
             tools=specs,
-            effort=session.lent.effort or request.like.effort,
+            effort=session.grants.effort or request.template.effort,
             extra=request.extra if specs else prompt.drop_tool_parameters(request.extra),
         )
-        return await self._asking.reply(asked, keeps_calls=with_tools)
+        return await self._model.reply(model_request, keeps_calls=with_tools)
 
-    def _opening(self) -> SystemMessage:
-        """What stands above the conversation; a model asked without our tools hears only theirs."""
+    def _system_message(self) -> SystemMessage:
         session = self._session
-        if not self._request.uses_tools:
+        if not self._request.uses_tools:  # a plain completion: the client's system prompt alone
             return SystemMessage(text=session.system)
-        has_skills = self._parts.offering.has_skills(session)
+        has_skills = self._deps.announcer.has_skills(session)
         return prompt.system_message(session.system, session.cwd, has_skills=has_skills)
 
-    async def _wake(self, paths: Sequence[Path]) -> None:
-        """Skills wake by the files that calls touched or named."""
+    async def _activate_by_paths(self, paths: Sequence[Path]) -> None:
+        """Activate skills whose `paths` match touched files, and discover skills beside them."""
         if not paths:
             return
-        touched = await self._parts.touch(paths, self._session)
+        session, deps = self._session, self._deps
+        touched = await deps.catalog.touch(paths, session.path_activation)
+        if touched.found:
+            await deps.index.reindex(touched.found)
         names = (*touched.activated, *touched.found)
         self._record.woken += names
-        said = self._parts.offering.woken(self._session, names)
-        if said is not None:
-            self._session.messages.append(said)
+        message = deps.announcer.announce_new(session, names)
+        if message is not None:
+            session.messages.append(message)
 
     def _context(self, call_id: str) -> ToolContext:
         session = self._session
@@ -316,57 +306,59 @@ class _TurnRun:
             call_id=call_id,
             cwd=session.cwd,
             emit=self._emit,
-            spawn=self._spawn,
-            scope=PathScope(read=tuple(session.reach), write=(session.cwd,)),
-            effort=session.lent.effort or "",
+            spawn=self._run_subagent,
+            scope=PathScope(read=tuple(session.readable), write=(session.cwd,)),
+            effort=session.grants.effort or "",
             depth=session.depth,
-            allow=self._allow,
+            allow=self._permissions.allow,
             fire=self._fire,
         )
 
-    async def _spawn(self, request: SubagentRequest) -> str:
-        """Give a task to a child session, and its last words back."""
-        session = self._session
-        self._family.admit(session, request, self._limits)
-        asked = replace(
-            TurnRequest(text=request.prompt, model=self._request.model, grants=request.grants),
+    async def _run_subagent(self, request: SubagentRequest) -> str:
+        """Run a task in a child session, and return its final text."""
+        session, deps = self._session, self._deps
+        self._subagents.admit(session, request, self._limits)
+        task = TurnRequest(
+            text=request.prompt,
+            model=self._request.model,
+            grants=request.grants,
             limits=self._request.limits,
-            withheld=self._request.withheld,
+            denied_tools=self._request.denied_tools,
             approver=self._request.approver,
-            watch=self._request.watch,
+            observer=self._request.observer,
         )
         with (
-            self._record.spanning("fork", subagent_name(request)),
-            self._parts.child(session, request) as child,
+            self._record.span("fork", subagent_name(request)),
+            deps.sessions.child(session, request) as child,
         ):
-            record = self._record.below(child.id)
+            record = self._record.child(child.id)
             try:
-                end = await self._agent.turn(
-                    child, asked, self._emit, record=record, family=self._family
+                result = await self._agent.turn(
+                    child, task, self._emit, record=record, subagents=self._subagents
                 )
             finally:
-                self._record.take(record)
-                self._asking.spend(record.usage)
-        if end.finish == "blocked":  # a hook that ends the turn of a child ends its parent's too
-            self._stopped = end.text
-        return end.text or f"(no answer: {end.finish})"
+                self._record.merge(record)
+                self._model.spend(record.usage)
+        if result.finish == "blocked":  # a hook that ends a subagent's turn ends its parent's too
+            self._stop_reason = result.text
+        return result.text or f"(no answer: {result.finish})"
 
-    async def _shorten(self) -> None:
+    async def _compact(self) -> None:
         limits, session = self._limits, self._session
         if compaction.fits_budget(session.messages, limits.window * limits.compact_at):
             return
         await self._fire(HookEvent.PRE_COMPACT, "", {})
-        if await compaction.compact(session, limits.window, self._summarise):
+        if await compaction.compact(session, limits.window, self._summarize):
             self._record.compacted += 1
-            said = self._parts.offering.relisted(session)
-            if said is not None:
-                session.messages.append(said)
+            message = self._deps.announcer.announce_all(session)
+            if message is not None:
+                session.messages.append(message)
 
-    async def _summarise(self, text: str) -> str:
-        name = self._request.model or self._parts.model_name
-        return await self._asking.summary(f"{compaction.SUMMARY_PROMPT}\n\n{text}", name)
+    async def _summarize(self, text: str) -> str:
+        name = self._request.model or self._deps.model_name
+        return await self._model.summarize(f"{compaction.SUMMARY_PROMPT}\n\n{text}", name)
 
 
 def _replace_surrogates(text: str) -> str:
-    """No halves of characters, which neither a model nor a file could take."""
+    """Replace lone surrogates, which cannot be encoded as UTF-8 for a model or a file."""
     return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""One reply of the model: told while it comes, kept in the conversation, its cost counted."""
+"""Model calls of a turn: stream the reply as events, append it to the session, count tokens."""
 
 import time
 from collections.abc import Sequence
@@ -13,48 +13,47 @@ from apexbridge.models.base import FinishReason, ModelClient, ModelDelta, ModelR
 
 
 class ModelCaller:
-    """Asks the model for one turn."""
+    """Call the language model for one turn."""
 
     def __init__(
         self, model: ModelClient, session: Session, record: TurnRecord, emit: EventSink
     ) -> None:
         self._model, self._session, self._record, self._emit = model, session, record, emit
-        self.said = ""
-        """The last words of the turn so far."""
-        self.reason: FinishReason = "stop"
-        """Why the last reply ended."""
+        self.last_text = ""
+        """Text of the latest reply that had any."""
+        self.finish_reason: FinishReason = "stop"
 
-    async def reply(self, asked: ModelRequest, *, keeps_calls: bool) -> AssistantMessage:
-        """One reply. Whoever breaks it off keeps in the conversation what was told of it.
+    async def reply(self, request: ModelRequest, *, keeps_calls: bool) -> AssistantMessage:
+        """Stream one reply; when cancelled, the text received so far is kept in the session.
 
         Raises:
-            ModelError: If the model cannot be reached or understood.
+            ModelError: If the model cannot be reached or its response is invalid.
         """
         start, texts, calls = time.perf_counter(), list[str](), list[ToolCall]()
         try:
-            with self._record.spanning("model", asked.model):
-                async with self._model.stream(asked) as deltas:
+            with self._record.span("model", request.model):
+                async with self._model.stream(request) as deltas:
                     async for delta in deltas:
-                        self._tell(delta, texts)
+                        self._handle_delta(delta, texts)
                         calls += delta.tool_calls
         except anyio.get_cancelled_exc_class():
-            self._keep(texts, ())
+            self._append_reply(texts, ())
             raise
         finally:
             self._record.model_seconds += time.perf_counter() - start
-        return self._keep(texts, calls if keeps_calls else ())
+        return self._append_reply(texts, calls if keeps_calls else ())
 
-    async def summary(self, text: str, model: str) -> str:
-        """A reply that is told to nobody.
+    async def summarize(self, text: str, model: str) -> str:
+        """Request a reply that is neither streamed nor stored.
 
         Raises:
-            ModelError: If the model cannot be reached or understood.
+            ModelError: If the model cannot be reached or its response is invalid.
         """
         parts, start = list[str](), time.perf_counter()
-        asked = ModelRequest(model=model, messages=(UserMessage(text=text),))
+        request = ModelRequest(model=model, messages=(UserMessage(text=text),))
         try:
-            with self._record.spanning("model", model):
-                async with self._model.stream(asked) as deltas:
+            with self._record.span("model", model):
+                async with self._model.stream(request) as deltas:
                     async for delta in deltas:
                         parts.append(delta.text)
                         if delta.usage:
@@ -64,11 +63,11 @@ class ModelCaller:
         return "".join(parts)
 
     def spend(self, usage: Usage) -> None:
-        """Count what was spent, for the turn and for the session."""
+        """Add token usage to the turn and to the session."""
         self._record.spend(usage)
-        self._session.spent = add_usage(self._session.spent, usage)
+        self._session.usage = add_usage(self._session.usage, usage)
 
-    def _tell(self, delta: ModelDelta, texts: list[str]) -> None:
+    def _handle_delta(self, delta: ModelDelta, texts: list[str]) -> None:
         session_id = self._session.id
         if delta.reasoning:
             self._emit(ReasoningDelta(session_id=session_id, text=delta.reasoning))
@@ -78,12 +77,12 @@ class ModelCaller:
         if delta.usage:
             self.spend(delta.usage)
         if delta.finish_reason:
-            self.reason = delta.finish_reason
+            self.finish_reason = delta.finish_reason
 
-    def _keep(self, texts: Sequence[str], calls: Sequence[ToolCall]) -> AssistantMessage:
-        """Put a reply into the conversation; one that says nothing and does nothing is none."""
+    def _append_reply(self, texts: Sequence[str], calls: Sequence[ToolCall]) -> AssistantMessage:
         reply = AssistantMessage(text="".join(texts), tool_calls=tuple(calls))
+        # Providers reject an empty assistant message in the history of the next request.
         if reply.text or reply.tool_calls:
             self._session.messages.append(reply)
-        self.said = reply.text or self.said
+        self.last_text = reply.text or self.last_text
         return reply

@@ -1,9 +1,10 @@
-"""Who says what a session may do: rules, what skills lent, what a person answers, and hooks."""
+"""Permission checks of a turn: rules, grants, human-in-the-loop approval, and hooks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import anyio
@@ -27,7 +28,7 @@ from apexbridge.permissions.rules import (
 )
 from apexbridge.permissions.shell_evaluation import SHELL_TOOL
 from apexbridge.permissions.wildcards import PathRoots
-from apexbridge.tools.base import HookTrigger, PermissionCheck
+from apexbridge.tools.base import ToolContext
 
 _CONTINUE = HookVerdict()
 _CHECKED_IN_THREAD = READ_TOOLS | WRITE_TOOLS | {SHELL_TOOL}
@@ -35,96 +36,132 @@ _CHECKED_IN_THREAD = READ_TOOLS | WRITE_TOOLS | {SHELL_TOOL}
 
 @runtime_checkable
 class SerialApprover(Protocol):
-    """An approver whose questions wait for one another only, not for those of other turns."""
+    """An approver with a lock of its own: its questions do not queue behind those of others."""
 
     turn: anyio.Lock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PermissionChecker:
-    """Judges for all sessions. People are asked one thing at a time by each approver."""
+    """Evaluate permission requests of all sessions by configured rules and stored approvals."""
 
-    rules: Callable[[], Sequence[Rule]]
+    rules: tuple[Rule, ...]
     approvals: ApprovalStore
-    ground: PathRoots
+    roots: PathRoots
     approver: Approver | None = None
-    """Who answers for a person; without one the answer is no."""
-    turn: anyio.Lock = field(default_factory=anyio.Lock)
-    """Held while a person is asked, unless the approver has a turn of its own."""
+    """Answers for a person; without one, every `ask` decision is a denial."""
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held while a person is asked, unless the approver is a `SerialApprover`."""
+    skill_rules: tuple[Rule, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        about_skills = tuple(rule for rule in self.rules if rule.pattern.names("Skill"))
+        object.__setattr__(self, "skill_rules", about_skills)
 
     def decide(
         self, session: Session, request: PermissionRequest, granted: Sequence[ToolPattern] = ()
     ) -> Decision:
-        """What rules, grants and kept approvals say."""
-        lent = session.lent
-        denied = (Rule(effect="deny", pattern=pattern) for pattern in lent.denied)
-        rules = (*self.rules(), *self.approvals.rules(), *denied)
-        standing = PermissionContext(
-            roots=self.ground,
-            restrictions=lent.restrictions,
+        """Evaluate a request by rules, stored approvals and the grants of the session's turn."""
+        grants = session.grants
+        denied = (Rule(effect="deny", pattern=pattern) for pattern in grants.denied)
+        context = PermissionContext(
+            roots=self.roots,
+            restrictions=grants.restrictions,
             approved=self.approvals.approved(),
         )
-        return decide(request, rules, (*lent.tools, *granted), standing)
+        rules = (*self.rules, *self.approvals.rules(), *denied)
+        return decide(request, rules, (*grants.tools, *granted), context)
 
-    def allow_for(self, session: Session, record: TurnRecord) -> PermissionCheck:
-        """What a session's tools have their requests judged by."""
+    def is_skill_denied(self, name: str) -> bool:
+        """Return whether a rule denies a skill: to the model it does not exist then."""
+        if not self.skill_rules:
+            return False
+        request = PermissionRequest(tool="Skill", argument=name, harmless=True)
+        return decide(request, self.skill_rules).effect == "deny"
 
-        async def allow(
-            requests: Sequence[PermissionRequest],
-            granted: Sequence[ToolPattern] = (),
-            *,
-            must_ask: bool = False,
-        ) -> None:
-            for request in requests:
-                judge = partial(self.decide, session, request, granted)
-                if await self._must_ask(judge, request, is_asked=must_ask) is None:
-                    continue
-                async with self._turn():  # an answer of the meantime may have settled it
-                    decision = await self._must_ask(judge, request, is_asked=must_ask)
-                    if decision is not None:
-                        with record.spanning("approval", request.tool):
-                            await self._ask(request, decision)
+    def may_read(self, path: Path, _context: ToolContext) -> bool:
+        """Return whether no rule denies `Read` of a file that a search came upon."""
+        if not self.rules:
+            return True
+        request = PermissionRequest(tool="Read", argument=str(path), path=path, harmless=True)
+        context = PermissionContext(roots=self.roots)
+        return decide(request, self.rules, (), context).effect != "deny"
 
-        return allow
+    async def ask(self, request: PermissionRequest, decision: Decision) -> None:
+        """Ask the approver, and store the answer `always`.
 
-    def _turn(self) -> anyio.Lock:
-        return self.approver.turn if isinstance(self.approver, SerialApprover) else self.turn
-
-    async def _must_ask(
-        self, judge: Callable[[], Decision], request: PermissionRequest, *, is_asked: bool
-    ) -> Decision | None:
-        """What a person is to be asked about, if anything."""
-        # Paths are followed on the disk and commands are parsed; all else is judged at once.
-        is_slow = request.tool in _CHECKED_IN_THREAD
-        decision = await anyio.to_thread.run_sync(judge) if is_slow else judge()
-        if decision.effect == "deny" or (decision.effect == "ask" and self.approver is None):
-            raise permission_error(request, decision)
-        return decision if decision.effect == "ask" or is_asked else None
-
-    async def _ask(self, request: PermissionRequest, decision: Decision) -> None:
+        Raises:
+            PermissionDeniedError: If there is no approver, or the answer is `no`.
+        """
         if self.approver is None:
             raise permission_error(request, decision)
         answer = await self.approver(request, decision)
         if answer == "no":
             raise permission_error(request, decision, answer=answer)
         if answer == "always":
-            keep = lambda: self.approvals.store(request, decision)  # noqa: E731
-            await anyio.to_thread.run_sync(keep)
+            await anyio.to_thread.run_sync(partial(self.approvals.store, request, decision))
 
-    def fire_for(self, session: Session, emit: EventSink, record: TurnRecord) -> HookTrigger:
-        """What a session's hooks are run by."""
 
-        async def fire(event: HookEvent, target: str, facts: Mapping[str, Any]) -> HookVerdict:
-            if session.hooks.is_empty:
-                return _CONTINUE
-            occasion = HookInput(
-                event=event, session_id=session.id, cwd=session.cwd, subject=target, facts=facts
-            )
-            is_heard = session.hooks.is_heard(event, target)
-            with record.spanning("hook", event) if is_heard else nullcontext():
-                verdict = await session.hooks.fire(occasion)
-            for warning in verdict.warnings:
-                emit(HookWarned(session_id=session.id, code=warning.code, text=warning.message))
-            return verdict
+class TurnPermissions:
+    """Permission checks and hooks of one session's turn, in the form that tools call them."""
 
-        return fire
+    def __init__(
+        self,
+        checker: PermissionChecker,
+        session: Session,
+        record: TurnRecord,
+        emit: EventSink,
+    ) -> None:
+        self._checker, self._session, self._record, self._emit = checker, session, record, emit
+
+    async def allow(
+        self,
+        requests: Sequence[PermissionRequest],
+        granted: Sequence[ToolPattern] = (),
+        *,
+        must_ask: bool = False,
+    ) -> None:
+        """Return if every request is allowed; with `must_ask` a person has to approve in any case.
+
+        Raises:
+            PermissionDeniedError: By a rule or by a person.
+        """
+        approver = self._checker.approver
+        lock = approver.turn if isinstance(approver, SerialApprover) else self._checker.lock
+        for request in requests:
+            if await self._open_decision(request, granted, must_ask=must_ask) is None:
+                continue
+            async with lock:
+                # Evaluated again: a stored approval may have come while this waited for the lock.
+                decision = await self._open_decision(request, granted, must_ask=must_ask)
+                if decision is not None:
+                    with self._record.span("approval", request.tool):
+                        await self._checker.ask(request, decision)
+
+    async def _open_decision(
+        self, request: PermissionRequest, granted: Sequence[ToolPattern], *, must_ask: bool
+    ) -> Decision | None:
+        """Return the decision that a person has to approve; None if it is allowed."""
+        check = partial(self._checker.decide, self._session, request, granted)
+        # Only these resolve symlinks or parse shell commands: the others need no worker thread.
+        in_thread = request.tool in _CHECKED_IN_THREAD
+        decision = await anyio.to_thread.run_sync(check) if in_thread else check()
+        is_unanswered = decision.effect == "ask" and self._checker.approver is None
+        if decision.effect == "deny" or is_unanswered:
+            raise permission_error(request, decision)
+        return decision if decision.effect == "ask" or must_ask else None
+
+    async def fire(self, event: HookEvent, target: str, facts: Mapping[str, Any]) -> HookVerdict:
+        """Run the session's hooks of an event; each warning becomes an event."""
+        session = self._session
+        if session.hooks.is_empty:
+            return _CONTINUE
+        call = HookInput(
+            event=event, session_id=session.id, cwd=session.cwd, subject=target, facts=facts
+        )
+        is_hooked = session.hooks.has_hook(event, target)
+        with self._record.span("hook", event) if is_hooked else nullcontext():
+            verdict = await session.hooks.fire(call)
+        for warning in verdict.warnings:
+            self._emit(HookWarned(session_id=session.id, code=warning.code, text=warning.message))
+        return verdict

@@ -1,4 +1,4 @@
-"""Sessions and the records of their turns, kept in SQLite: a conversation can be taken up again."""
+"""Session store: sessions, messages and turn records in one SQLite file."""
 
 import json
 import operator
@@ -37,8 +37,7 @@ CREATE TABLE IF NOT EXISTS kept_turns (
 CREATE INDEX IF NOT EXISTS kept_turns_by_time ON kept_turns (at);
 """
 _INSERT_TURNS = "INSERT OR REPLACE INTO kept_turns (id, session, at, record) VALUES "
-"""Records lie in the order in which they came: sorted by id, each would lie on a page of its own,
-and to write a thousand would be to write all pages there are."""
+"""Rows are keyed by insertion order: with the random id as key, a batch would touch every page."""
 _FIND_OLD_TURNS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'turns'"
 _COPY_OLD_TURNS = """
 INSERT OR IGNORE INTO kept_turns (id, session, at, record)
@@ -63,7 +62,7 @@ _MAX_TURNS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
-    """A session that can be taken up again."""
+    """Id, time and title of a stored session."""
 
     id: str
     changed: float
@@ -72,7 +71,7 @@ class SessionSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTurn:
-    """The record of a turn, and when the turn ended."""
+    """A stored turn record, with the time at which the turn ended."""
 
     id: str
     session: str
@@ -82,45 +81,47 @@ class StoredTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSession(SessionSummary):
-    """A session as it was left, to be looked at."""
+    """A stored session with its messages, for display."""
 
     turns: int
     skills: tuple[str, ...]
-    spent: Usage
+    usage: Usage
     messages: tuple[Message, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SavedState:
-    """What of a session lies in the file, and when it was put there."""
+    """The messages of a session that are on disk, and the timestamp of that write."""
 
     changed: float
     messages: tuple[Message, ...]
 
 
 class SessionStore:
-    """One file for all sessions. Every method blocks; threads take turns."""
+    """SQLite store of sessions. Methods block; a mutex serialises threads."""
 
     def __init__(self, path: Path, *, kept_turns: int = _MAX_TURNS) -> None:
         self._path = path
         self._kept_turns = kept_turns
-        self._turn = threading.Lock()
-        self._written: dict[str, _SavedState] = {}
-        self._waiting = deque[tuple[float, TurnRecord]](maxlen=kept_turns)
+        self._mutex = threading.Lock()
+        self._saved: dict[str, _SavedState] = {}
+        self._queue = deque[tuple[float, TurnRecord]](maxlen=kept_turns)
         self._connection: sqlite3.Connection | None = None
 
     def save(self, session: Session, record: TurnRecord) -> None:
-        """Keep a session as it is after a turn, and the turn's record; all of it or nothing.
+        """Save a session and the record of its turn in one transaction.
 
-        Of a conversation that only grew, only what is new is written.
+        If the message history has only grown, only the new messages are inserted.
 
         Raises:
             StorageError: If the disk refuses.
         """
         messages, now = tuple(session.messages), time.time()
-        with self._writing() as connection:
-            connection.execute("BEGIN IMMEDIATE")  # nobody writes between looking and writing
-            first = self._kept_messages(connection, session.id, messages)
+        with self._transaction() as connection:
+            connection.execute(
+                "BEGIN IMMEDIATE"
+            )  # lock before the read, so that no other process writes in between
+            first = self._saved_messages(connection, session.id, messages)
             rows = [
                 (session.id, number, _MESSAGE_KINDS[type(message)], _to_json(message))
                 for number, message in enumerate(messages[first:], first)
@@ -132,41 +133,38 @@ class SessionStore:
             if not first:
                 connection.execute("DELETE FROM messages WHERE session = ?", (session.id,))
             connection.executemany("INSERT INTO messages VALUES (?, ?, ?, ?)", rows)
-            self._put_turns(connection, [(now, record)])
-        self._written[session.id] = _SavedState(changed=now, messages=messages)
+            self._insert_turns(connection, [(now, record)])
+        self._saved[session.id] = _SavedState(changed=now, messages=messages)
 
     def put(self, record: TurnRecord) -> None:
-        """Keep the record of a turn whose conversation nobody keeps; waits for nothing.
-
-        It is written by `flush`, or when somebody looks next.
-        """
-        self._waiting.append((time.time(), record))
+        """Queue the record of a stateless turn; `flush` or the next read writes it."""
+        self._queue.append((time.time(), record))
 
     def flush(self) -> None:
-        """Write the records that wait.
+        """Write queued records.
 
         Raises:
-            StorageError: If the disk refuses; they are lost then.
+            StorageError: If the disk refuses; the records are lost then.
         """
-        with self._reading():
+        with self._connection_lock():
             pass
 
-    def _put_waiting(self, connection: sqlite3.Connection) -> None:
-        waiting = list[tuple[float, TurnRecord]]()
-        while self._waiting:
-            waiting.append(self._waiting.popleft())
-        if waiting:
+    def _write_queued(self, connection: sqlite3.Connection) -> None:
+        queued = list[tuple[float, TurnRecord]]()
+        while self._queue:
+            queued.append(self._queue.popleft())
+        if queued:
             with connection:
-                self._put_turns(connection, waiting)
+                self._insert_turns(connection, queued)
 
-    def _put_turns(
+    def _insert_turns(
         self, connection: sqlite3.Connection, records: Sequence[tuple[float, TurnRecord]]
     ) -> None:
         rows = [
             (record.id, record.session_id, at, record_to_json(record)) for at, record in records
         ]
-        # Between any two statements everybody else may get a turn, and this thread waits for its
-        # own again: many rows at once hold up neither.
+        # Many rows a statement: each statement releases the GIL, and getting it back under load
+        # costs more than the insert.
         for start in range(0, len(rows), _BATCH_ROWS):
             part = rows[start : start + _BATCH_ROWS]
             places = ", ".join(["(?, ?, ?, ?)"] * len(part))
@@ -177,24 +175,24 @@ class SessionStore:
             (self._kept_turns - 1,),
         )
 
-    def let_go(self, session_id: str) -> None:
-        """Remember nothing of a session but what lies in the file."""
-        self._written.pop(session_id, None)
+    def evict(self, session_id: str) -> None:
+        """Drop the cached state of a session; its rows stay."""
+        self._saved.pop(session_id, None)
 
-    def _kept_messages(
+    def _saved_messages(
         self, connection: sqlite3.Connection, session_id: str, messages: tuple[Message, ...]
     ) -> int:
-        """How many messages, from the first on, lie in the file already; 0 for a new beginning."""
-        last = self._written.get(session_id)
+        """Return the number of leading messages that are on disk; 0 to rewrite all."""
+        last = self._saved.get(session_id)
         if last is None or not all(map(operator.is_, last.messages, messages)):
             return 0
         found = connection.execute("SELECT changed FROM sessions WHERE id = ?", (session_id,))
-        is_ours = found.fetchone() == (last.changed,)  # else another process has written since
+        is_ours = found.fetchone() == (last.changed,)  # else another process has saved it since
         return len(last.messages) if is_ours and len(last.messages) <= len(messages) else 0
 
     def load(self, session: Session) -> bool:
-        """Fill a new session with what one of its id was left with; False if there is nothing."""
-        with self._reading() as connection:
+        """Restore the state of a stored session; False if there is none that can be read."""
+        with self._connection_lock() as connection:
             row = connection.execute(
                 "SELECT state, changed FROM sessions WHERE id = ?", (session.id,)
             ).fetchone()
@@ -208,12 +206,12 @@ class SessionStore:
             _restore(session, json.loads(row[0]), messages)
         except (ValidationError, ValueError, KeyError, TypeError):
             return False
-        self._written[session.id] = _SavedState(changed=row[1], messages=tuple(session.messages))
+        self._saved[session.id] = _SavedState(changed=row[1], messages=tuple(session.messages))
         return True
 
     def latest(self, limit: int = 20, *, prefix: str = "") -> tuple[SessionSummary, ...]:
-        """The sessions that were used last, the latest first; those whose ids begin so."""
-        with self._reading() as connection:
+        """Return the latest sessions whose ids have a prefix, newest first."""
+        with self._connection_lock() as connection:
             rows = connection.execute(
                 "SELECT id, changed, title FROM sessions WHERE substr(id, 1, ?) = ?"
                 " ORDER BY changed DESC LIMIT ?",
@@ -222,8 +220,8 @@ class SessionStore:
         return tuple(SessionSummary(id=row[0], changed=row[1], title=row[2]) for row in rows)
 
     def turn(self, turn_id: str = "") -> dict[str, Any] | None:
-        """The record of a turn, by its id or the beginning of it; without one, of the last."""
-        with self._reading() as connection:
+        """Return a turn record by id or prefix of it; without one, the latest."""
+        with self._connection_lock() as connection:
             row = connection.execute(
                 "SELECT record FROM kept_turns WHERE substr(id, 1, ?) = ? ORDER BY at DESC LIMIT 1",
                 (len(turn_id), turn_id),
@@ -231,12 +229,12 @@ class SessionStore:
         return json.loads(row[0]) if row else None
 
     def find_turn(self, turn_id: str = "", *, prefix: str = "") -> StoredTurn | None:
-        """A turn of the sessions whose ids begin so, by its whole id; without one, the last."""
+        """Return a turn by its full id, among sessions with a prefix; without an id, the latest."""
         found = self.turns(1, prefix=prefix) if not turn_id else self._turn_of(turn_id, prefix)
         return found[0] if found else None
 
     def _turn_of(self, turn_id: str, prefix: str) -> tuple[StoredTurn, ...]:
-        with self._reading() as connection:
+        with self._connection_lock() as connection:
             rows = connection.execute(
                 "SELECT id, session, at, record FROM kept_turns"
                 " WHERE id = ? AND substr(session, 1, ?) = ?",
@@ -247,12 +245,11 @@ class SessionStore:
     def turns(
         self, limit: int = 20, *, before: str = "", session: str = "", prefix: str = ""
     ) -> tuple[StoredTurn, ...]:
-        """Turns, the latest first: of one session, or of those whose ids begin so.
+        """Return turns of a session, or of sessions with an id prefix, newest first.
 
-        `before` is the id of a turn: what is older than it comes. Nothing is older than a turn
-        that is not kept.
+        `before` is the cursor of pagination: the id of a turn; an unknown one has no next page.
         """
-        with self._reading() as connection:
+        with self._connection_lock() as connection:
             rows = connection.execute(
                 "SELECT id, session, at, record FROM kept_turns WHERE (:session = '' OR session ="
                 " :session) AND substr(session, 1, :chars) = :prefix AND (:before = '' OR (at, id)"
@@ -268,9 +265,9 @@ class SessionStore:
             ).fetchall()
         return tuple(map(_stored_turn, rows))
 
-    def look(self, session_id: str) -> StoredSession | None:
-        """A session as it was left; None if there is none that can be read."""
-        with self._reading() as connection:
+    def get(self, session_id: str) -> StoredSession | None:
+        """Return a stored session; None if there is none that can be read."""
+        with self._connection_lock() as connection:
             row = connection.execute(
                 "SELECT changed, title, state FROM sessions WHERE id = ?", (session_id,)
             ).fetchone()
@@ -287,48 +284,48 @@ class SessionStore:
                 title=row[1],
                 turns=state["turns"],
                 skills=tuple(state["applied"]),
-                spent=Usage(**state["spent"]),
+                usage=Usage(**state["spent"]),
                 messages=tuple(_MESSAGE_ADAPTERS[kind].validate_json(data) for kind, data in found),
             )
         except (ValidationError, ValueError, KeyError, TypeError):
             return None
 
-    def forget(self, session_id: str) -> bool:
-        """Remove a session and the records of its turns; False if there was none.
+    def delete(self, session_id: str) -> bool:
+        """Delete a session and its turn records; False if there was none.
 
         Raises:
             StorageError: If the disk refuses.
         """
-        with self._writing() as connection:
+        with self._transaction() as connection:
             connection.execute("DELETE FROM messages WHERE session = ?", (session_id,))
             connection.execute("DELETE FROM kept_turns WHERE session = ?", (session_id,))
-            self._written.pop(session_id, None)
+            self._saved.pop(session_id, None)
             gone = connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
             return gone.rowcount > 0
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Write queued records, and close the connection."""
         with suppress(StorageError):
-            if self._waiting:
+            if self._queue:
                 self.flush()
-        with self._turn:
+        with self._mutex:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
 
     @contextmanager
-    def _writing(self) -> Generator[sqlite3.Connection]:
-        with self._reading() as connection, connection:
+    def _transaction(self) -> Generator[sqlite3.Connection]:
+        with self._connection_lock() as connection, connection:
             yield connection
 
     @contextmanager
-    def _reading(self) -> Generator[sqlite3.Connection]:
-        with self._turn:
+    def _connection_lock(self) -> Generator[sqlite3.Connection]:
+        with self._mutex:
             try:
                 if self._connection is None:
                     self._connection = self._open()
-                if self._waiting:
-                    self._put_waiting(self._connection)
+                if self._queue:
+                    self._write_queued(self._connection)
                 yield self._connection
             except (sqlite3.Error, OSError) as error:
                 raise StorageError(str(error), path=self._path) from error
@@ -340,7 +337,7 @@ class SessionStore:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(_SCHEMA)
             _migrate_turns(connection)
-            self._path.chmod(0o600)  # conversations are private
+            self._path.chmod(0o600)  # sessions are private
         except BaseException:
             connection.close()
             raise
@@ -348,24 +345,26 @@ class SessionStore:
 
 
 def _migrate_turns(connection: sqlite3.Connection) -> None:
-    """Bring records of turns over that an older version has left in its own order."""
+    """Migrate turn records from the table layout of older versions."""
     if connection.execute(_FIND_OLD_TURNS).fetchone():
         with connection:
             connection.execute("BEGIN IMMEDIATE")
-            if connection.execute(_FIND_OLD_TURNS).fetchone():  # nobody else did it meanwhile
+            if connection.execute(
+                _FIND_OLD_TURNS
+            ).fetchone():  # else another process has migrated meanwhile
                 connection.execute(_COPY_OLD_TURNS)
                 connection.execute("DROP TABLE turns")
 
 
 def record_to_json(record: TurnRecord) -> str:
-    """A record as it is kept: as JSON."""
+    """Serialize a turn record to JSON."""
     return _to_json(record)
 
 
 def _to_json(kept: Message | TurnRecord) -> str:
     try:
         return orjson.dumps(kept).decode()
-    except orjson.JSONEncodeError:  # half a character somewhere
+    except orjson.JSONEncodeError:  # a lone surrogate: json escapes it
         return json.dumps(asdict(kept))
 
 
@@ -380,21 +379,22 @@ def _title(session: Session) -> str:
 
 
 def _persistent_state(session: Session) -> dict[str, Any]:
-    """What of a session outlives its process; hooks and grants are lent anew by skills."""
+    """Return what is stored of a session. The keys are an on-disk format of older versions."""
     return {
         "cwd": str(session.cwd),
         "system": session.system,
         "turns": session.turns,
-        "listed": sorted(session.listed),
+        "listed": sorted(session.announced),
         "applied": {name: asdict(applied) for name, applied in session.applied.items()},
-        "reach": [str(path) for path in session.reach],
-        "spent": asdict(session.spent),
+        "reach": [str(path) for path in session.readable],
+        "spent": asdict(session.usage),
     }
 
 
 def _restore(session: Session, state: dict[str, Any], messages: list[Message]) -> None:
     applied = {name: AppliedSkill(**applied) for name, applied in state["applied"].items()}
-    reach, spent = [Path(path) for path in state["reach"]], Usage(**state["spent"])
+    readable, usage = [Path(path) for path in state["reach"]], Usage(**state["spent"])
     session.system, session.turns = state["system"], state["turns"]
-    session.messages, session.applied, session.listed = messages, applied, set(state["listed"])
-    session.reach, session.spent = reach, spent
+    session.messages, session.applied = messages, applied
+    session.announced, session.readable = set(state["listed"]), readable
+    session.usage = usage

@@ -1,12 +1,20 @@
-"""Which skills and tools the model is told of, and when: what fits, and what it knows not yet."""
+"""Progressive disclosure: announce skills to the model by one line each, best matches first.
+
+The full text of a skill enters the context only when it is invoked. Each request is searched for:
+hits over the confidence threshold are offered with it, other skills are listed once within a token
+budget.
+"""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from apexbridge.agent import prompt
+from apexbridge.agent.permission_checker import PermissionChecker
 from apexbridge.agent.session import Session
 from apexbridge.agent.turn import Candidate, CandidateStatus, TurnRecord, TurnRequest
+from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.listing_budget import (
     Listing,
     ListingBudget,
@@ -15,6 +23,7 @@ from apexbridge.catalog.listing_budget import (
     truncate_line,
 )
 from apexbridge.catalog.snapshot import Snapshot
+from apexbridge.catalog.usage import UsageCache
 from apexbridge.errors import ApexBridgeError
 from apexbridge.events import EventSink, ListingCut
 from apexbridge.messages import UserMessage
@@ -24,22 +33,35 @@ from apexbridge.skills.model import Skill
 from apexbridge.tools.base import ToolRegistry, ToolSpec
 
 MAX_LISTED = 60
-"""Up to so many skills are listed; of more only those that fit, and search finds the rest."""
+"""With more skills than this only matches are announced; SkillSearch finds the rest."""
+SEARCH_LIMIT = 8
 MAX_OFFERS = 5
 OFFER_CHARS = 400
 MAX_QUERY_CHARS = 4_000
-"""Of a longer request the beginning says what it is about."""
+"""A longer request is truncated: its subject is in the beginning."""
 MIN_OFFER_SCORE = 0.1
-"""Beside one that clearly fits, what fits less than this is no offer."""
+"""Hits below this score are not offered, however confident the best one is."""
 _CACHE_SIZE = 100
 SKILL_TOOLS = frozenset({"Skill", "SkillSearch", "SkillScript", "skills_list", "skills_load"})
 READ_ONLY_PROFILES: Mapping[str, bool] = {"general-purpose": False, "explore": True, "plan": True}
-"""Kinds of child sessions, and whether each only reads."""
+"""Subagent profiles, and whether each may use read-only tools only."""
+
+
+class SkillSearch(Protocol):
+    """The search index of skills, as the agent uses it."""
+
+    async def search(self, query: str, *, limit: int = 5) -> SearchResults:
+        """Return the best matches, and the confidence that any of them fits."""
+        ...
+
+    async def reindex(self, names: Collection[str]) -> None:
+        """Update the entries of skills that were added, changed or removed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """What a session is told of skills with one request, and why."""
+    """The skills that one request announces, and the search candidates behind that."""
 
     candidates: tuple[Candidate, ...] = ()
     offered: tuple[str, ...] = ()
@@ -52,158 +74,172 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSelection:
-    """Tools as the model is told of them, and as they are called."""
+    """Tools of a model request: their specs, and the registry that executes them."""
 
     specs: tuple[ToolSpec, ...]
     registry: ToolRegistry
 
 
 class AnnouncementCache:
-    """What was worked out for one snapshot: in new sessions the same request is told the same."""
+    """LRU of announcements for one catalog snapshot: new sessions get equal ones."""
 
     def __init__(self) -> None:
         self.snapshot: Snapshot | None = None
         self.visible: Sequence[Skill] = ()
         self._usage: Mapping[str, float] = {}
-        self._told = LruCache[tuple[SearchResults, Announcement]](_CACHE_SIZE)
+        self._announcements = LruCache[tuple[SearchResults, Announcement]](_CACHE_SIZE)
         self.tools = LruCache[ToolSelection](_CACHE_SIZE)
 
-    def begin(self, snapshot: Snapshot, visible: Sequence[Skill]) -> None:
-        """Another snapshot: forget everything else."""
+    def reset(self, snapshot: Snapshot, visible: Sequence[Skill]) -> None:
+        """Start over with another snapshot."""
         self.snapshot, self.visible = snapshot, tuple(visible)
-        self._told.clear()
+        self._announcements.clear()
 
-    def told(self, found: SearchResults, usage: Mapping[str, float]) -> Announcement | None:
-        """What was told with these very results, if skills were used as much as now."""
+    def get(self, results: SearchResults, usage: Mapping[str, float]) -> Announcement | None:
+        """Return the announcement for these results, unless usage scores have changed since."""
         if usage is not self._usage:
             self._usage = usage
-            self._told.clear()
-        known = self._told.get(id(found))
-        return known[1] if known is not None and known[0] is found else None
+            self._announcements.clear()
+        # The search caches its results: identity is enough, and cheaper than a hash of them.
+        cached = self._announcements.get(id(results))
+        return cached[1] if cached is not None and cached[0] is results else None
 
-    def keep(self, found: SearchResults, told: Announcement) -> None:
-        """Remember what is told with these results."""
-        self._told.put(id(found), (found, told))
+    def put(self, results: SearchResults, announcement: Announcement) -> None:
+        """Cache an announcement; the results are held, so that their id stays theirs."""
+        self._announcements.put(id(results), (results, announcement))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SkillAnnouncer:
-    """Decides what the model is told of."""
+    """Decide which skills and tools a session's model sees."""
 
-    snapshot: Callable[[], Snapshot]
-    find: Callable[[str], Skill]
-    """The skill of a name, or an error with the names that come near."""
-    search: Callable[[str], Awaitable[SearchResults]]
-    is_denied: Callable[[str], bool]
-    """Whether a rule forbids a skill of that name."""
-    usage: Callable[[], Mapping[str, float]]
-    threshold: float
-    """From this confidence on skills are offered with the request itself."""
-    budget: ListingBudget
-    memory: AnnouncementCache = field(default_factory=AnnouncementCache)
+    def __init__(
+        self,
+        catalog: Catalog,
+        index: SkillSearch,
+        permissions: PermissionChecker,
+        usage: UsageCache,
+        *,
+        threshold: float,
+        budget: ListingBudget,
+    ) -> None:
+        self._catalog, self._index, self._usage = catalog, index, usage
+        self._permissions = permissions
+        self._threshold = threshold
+        """Confidence from which on hits are offered together with the request."""
+        self._budget = budget
+        self._cache = AnnouncementCache()
 
     def has_skills(self, session: Session) -> bool:
-        """Say whether there is any skill that the model may use."""
-        if session.chain or session.waking.has_activated:
-            return any(self._is_visible(skill, session) for skill in self.snapshot().skills)
+        """Return whether the model may use any skill."""
         return bool(self._visible(session))
 
     def _visible(self, session: Session) -> Sequence[Skill]:
-        """The skills that the model may use; most sessions see what any new one sees."""
-        snapshot = self.snapshot()
-        if session.chain or session.waking.has_activated:
+        snapshot = self._catalog.snapshot
+        # Only these two make a session differ from a new one: for all others the list is cached.
+        if session.chain or session.path_activation.has_activated:
             return [skill for skill in snapshot.skills if self._is_visible(skill, session)]
-        if self.memory.snapshot is not snapshot:
-            self.memory.begin(
+        if self._cache.snapshot is not snapshot:
+            self._cache.reset(
                 snapshot, [skill for skill in snapshot.skills if self._is_visible(skill, session)]
             )
-        return self.memory.visible
+        return self._cache.visible
 
     def _is_visible(self, skill: Skill, session: Session) -> bool:
         return not (
             skill.manifest.disable_model_invocation
-            or skill.name in session.chain  # it is at work already, as this very task
-            or session.waking.is_inactive(skill)
-            or self.is_denied(skill.name)
+            or skill.name in session.chain  # a subagent cannot invoke the skill it executes
+            or session.path_activation.is_inactive(skill)
+            or self._permissions.is_skill_denied(skill.name)
         )
 
-    def tools(
-        self, session: Session, registry: ToolRegistry, left_out: frozenset[str] = frozenset()
+    def select_tools(
+        self, session: Session, registry: ToolRegistry, excluded: frozenset[str] = frozenset()
     ) -> ToolSelection:
-        """What the model may call; no skills, no tools for them."""
-        only_reads = READ_ONLY_PROFILES.get(session.profile.casefold(), False)
+        """Select the tools that the model may call; skill tools only where there are skills."""
+        is_read_only = READ_ONLY_PROFILES.get(session.profile.casefold(), False)
         has_skills = self.has_skills(session)
-        key = (only_reads, has_skills, left_out, len(registry))
-        known = self.memory.tools.get(key)
-        if known is None:
+        key = (is_read_only, has_skills, excluded, len(registry))
+        cached = self._cache.tools.get(key)
+        if cached is None:
             specs = tuple(
                 tool.spec
                 for tool in registry
-                if (tool.spec.read_only or not only_reads)
+                if (tool.spec.read_only or not is_read_only)
                 and (has_skills or tool.spec.name not in SKILL_TOOLS)
-                and tool.spec.name not in left_out
+                and tool.spec.name not in excluded
             )
-            few = registry.only(frozenset(spec.name for spec in specs))
-            known = ToolSelection(specs=specs, registry=few)
-            self.memory.tools.put(key, known)
-        return known
+            subset = registry.only(frozenset(spec.name for spec in specs))
+            cached = ToolSelection(specs=specs, registry=subset)
+            self._cache.tools.put(key, cached)
+        return cached
 
     async def announce(
         self, session: Session, request: TurnRequest, record: TurnRecord, emit: EventSink
     ) -> list[UserMessage]:
-        """What is said of skills with this request: those that fit, those that are new."""
-        chosen = [self.find(name).name for name in request.skills]
-        if not self.snapshot().skills:
+        """Search for the request, and return reminders of matching and of new skills."""
+        chosen = [self._catalog.get(name).name for name in request.skills]
+        if not self._catalog.snapshot.skills:
             return []
-        told = self._told(session, await self._found(request, record))
-        record.candidates += told.candidates
-        record.listed, record.asleep = told.listed, told.asleep
-        record.shortened, record.dropped = told.shortened, told.dropped
-        session.listed.update(told.listed)
-        session.listed.update(told.offered)
-        if told.shortened or told.dropped:
-            emit(ListingCut(session_id=session.id, shortened=told.shortened, dropped=told.dropped))
-        said = [told.message, prompt.chosen_skills_reminder(chosen) if chosen else None]
-        return [message for message in said if message is not None]
+        announcement = self._announcement(session, await self._search(request, record))
+        record.candidates += announcement.candidates
+        record.listed, record.asleep = announcement.listed, announcement.asleep
+        record.shortened, record.dropped = announcement.shortened, announcement.dropped
+        session.announced.update(announcement.listed)
+        session.announced.update(announcement.offered)
+        if announcement.shortened or announcement.dropped:
+            emit(
+                ListingCut(
+                    session_id=session.id,
+                    shortened=announcement.shortened,
+                    dropped=announcement.dropped,
+                )
+            )
+        messages = [
+            announcement.message,
+            prompt.chosen_skills_reminder(chosen) if chosen else None,
+        ]
+        return [message for message in messages if message is not None]
 
-    async def _found(self, request: TurnRequest, record: TurnRecord) -> SearchResults:
+    async def _search(self, request: TurnRequest, record: TurnRecord) -> SearchResults:
         start = time.perf_counter()
         try:
-            with record.spanning("search", "skills"):
-                found = await self.search(request.text[:MAX_QUERY_CHARS])
-        except ApexBridgeError as error:  # whoever cannot search can still be asked
+            with record.span("search", "skills"):
+                results = await self._index.search(
+                    request.text[:MAX_QUERY_CHARS], limit=SEARCH_LIMIT
+                )
+        except ApexBridgeError as error:  # a turn without search results is better than none
             record.refusals.append(error.code)
             return SearchResults()
         finally:
             record.search_seconds += time.perf_counter() - start
-        record.confidence = found.confidence
-        return found
+        record.confidence = results.confidence
+        return results
 
-    def _told(self, session: Session, found: SearchResults) -> Announcement:
+    def _announcement(self, session: Session, results: SearchResults) -> Announcement:
         is_new = session.turns == 1 and not (
-            session.listed or session.chain or session.waking.has_activated
+            session.announced or session.chain or session.path_activation.has_activated
         )
         if not is_new:
-            return self._work_out(session, found)
-        self._visible(session)  # what is remembered of another snapshot is forgotten
-        told = self.memory.told(found, self.usage())
-        if told is None:
-            told = self._work_out(session, found)
-            self.memory.keep(found, told)
-        return told
+            return self._build_announcement(session, results)
+        self._visible(session)  # resets the cache if the snapshot is another one
+        announcement = self._cache.get(results, self._usage.scores())
+        if announcement is None:
+            announcement = self._build_announcement(session, results)
+            self._cache.put(results, announcement)
+        return announcement
 
-    def _work_out(self, session: Session, found: SearchResults) -> Announcement:
-        skills = self.snapshot().skills
-        candidates, offers = self._offers(session, found)
+    def _build_announcement(self, session: Session, results: SearchResults) -> Announcement:
+        skills = self._catalog.snapshot.skills
+        candidates, offers = self._offers(session, results)
         listing, unlisted, asleep = Listing(), 0, 0
         if len(skills) <= MAX_LISTED:
-            asleep = sum(session.waking.is_inactive(skill) for skill in skills)
+            asleep = sum(session.path_activation.is_inactive(skill) for skill in skills)
             listing = render_listing(
                 self._visible(session),
-                self.budget,
+                self._budget,
                 relevance={one.name: one.score for one in candidates},
-                usage=self.usage(),
-                already_sent={*session.listed, *(offer.name for offer in offers)},
+                usage=self._usage.scores(),
+                already_sent={*session.announced, *(offer.name for offer in offers)},
             )
         elif session.turns == 1 or offers:
             unlisted = len(skills) - len(offers)
@@ -218,45 +254,47 @@ class SkillAnnouncer:
         )
 
     def _offers(
-        self, session: Session, found: SearchResults
+        self, session: Session, results: SearchResults
     ) -> tuple[list[Candidate], list[prompt.Offer]]:
-        """The skills that fit so well that no turn need be spent on looking for them."""
-        snapshot = self.snapshot()
+        """Offer the best hits with the request, which saves the model a round of SkillSearch."""
+        snapshot = self._catalog.snapshot
         candidates, offers = list[Candidate](), list[prompt.Offer]()
-        for hit in found.hits[:MAX_OFFERS]:
+        for hit in results.hits[:MAX_OFFERS]:
             skill = snapshot.winner(hit.name)
-            fate = self._fate(hit, skill, session, found.confidence)
-            candidates.append(Candidate(name=hit.name, score=hit.score, parts=hit.parts, fate=fate))
-            if fate == "offered" and skill is not None:
+            status = self._candidate_status(hit, skill, session, results.confidence)
+            candidates.append(
+                Candidate(name=hit.name, score=hit.score, parts=hit.parts, fate=status)
+            )
+            if status == "offered" and skill is not None:
                 text = truncate_line(to_single_line(skill.summary), OFFER_CHARS)
                 offers.append(prompt.Offer(name=skill.name, text=text, score=hit.score))
         return candidates, offers
 
-    def _fate(
+    def _candidate_status(
         self, hit: Hit, skill: Skill | None, session: Session, confidence: float
     ) -> CandidateStatus:
-        if skill is None or session.waking.is_inactive(skill):
+        if skill is None or session.path_activation.is_inactive(skill):
             return "asleep" if skill else "denied"
         if not self._is_visible(skill, session):
             return "denied"
-        if confidence < self.threshold or hit.score < MIN_OFFER_SCORE:
+        if confidence < self._threshold or hit.score < MIN_OFFER_SCORE:
             return "weak"
-        return "known" if hit.name in session.listed else "offered"
+        return "known" if hit.name in session.announced else "offered"
 
-    def relisted(self, session: Session) -> UserMessage | None:
-        """List again what the model was told of, after the conversation was shortened."""
-        skills = self.snapshot().skills
+    def announce_all(self, session: Session) -> UserMessage | None:
+        """Announce all skills again, after compaction removed earlier announcements."""
+        skills = self._catalog.snapshot.skills
         if len(skills) > MAX_LISTED:
             return None
-        return self.woken(session, [skill.name for skill in skills])
+        return self.announce_new(session, [skill.name for skill in skills])
 
-    def woken(self, session: Session, names: Sequence[str]) -> UserMessage | None:
-        """Tell of skills that files have woken or brought to light."""
-        snapshot = self.snapshot()
-        found = [snapshot.winner(name) for name in names if name not in session.listed]
+    def announce_new(self, session: Session, names: Sequence[str]) -> UserMessage | None:
+        """Announce skills that touched paths have activated or discovered."""
+        snapshot = self._catalog.snapshot
+        found = [snapshot.winner(name) for name in names if name not in session.announced]
         visible = [s for s in found if s is not None and self._is_visible(s, session)]
         if not visible:
             return None
-        listing = render_listing(visible, self.budget, usage=self.usage())
-        session.listed.update(listing.shown)
+        listing = render_listing(visible, self._budget, usage=self._usage.scores())
+        session.announced.update(listing.shown)
         return prompt.skills_reminder(listing, (), 0)

@@ -1,4 +1,4 @@
-"""One tool call: found, its arguments read, hooks and rules asked, carried out, told."""
+"""Tool calls of a model reply: dispatch, loop detection, concurrency, effects on the session."""
 
 import difflib
 import json
@@ -35,41 +35,45 @@ _MAX_ARGUMENT_CHARS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallOutcome:
-    """What became of a call."""
+    """Result of a dispatched call; `code` is the error code, empty on success."""
 
     call: ToolCall
     result: ToolResult
     seconds: float = 0.0
     code: str = ""
-    """Why it was refused or failed; empty where it did neither."""
 
 
 async def dispatch(call: ToolCall, registry: ToolRegistry, context: ToolContext) -> ToolCallOutcome:
-    """Carry out a call. Never raises for what the call did: the model reads what went wrong."""
+    """Dispatch a call: find, parse, hooks, permission, call, hooks.
+
+    Never raises for what the call did: errors become results that the model reads.
+    """
     start = time.perf_counter()
     try:
         tool = find_tool(call.name, registry)
-        asked = await _run_pre_tool_hooks(tool, parse_arguments(call), context)
-        arguments = asked.arguments
-        requests = _permission_requests(tool, arguments, context, must_ask=asked.must_ask)
-        await context.allow(requests, must_ask=asked.must_ask)
+        hooked = await _run_pre_tool_hooks(tool, parse_arguments(call), context)
+        arguments = hooked.arguments
+        requests = _permission_requests(tool, arguments, context, must_ask=hooked.must_ask)
+        await context.allow(requests, must_ask=hooked.must_ask)
         context.emit(
             ToolStarted(session_id=context.session_id, call_id=context.call_id, tool=tool.spec.name)
         )
         result = await tool.call(arguments, context)
-        said = await _run_post_tool_hooks(tool, arguments, result, context)
-        handled = ToolCallOutcome(call=call, result=_append_context(result, (*asked.said, *said)))
+        added = await _run_post_tool_hooks(tool, arguments, result, context)
+        outcome = ToolCallOutcome(
+            call=call, result=_append_context(result, (*hooked.context, *added))
+        )
     except ApexBridgeError as error:
-        handled = ToolCallOutcome(call=call, result=_error_result(error), code=error.code)
-    except PermissionError as error:  # a script that is not executable, as the seeds name it
+        outcome = ToolCallOutcome(call=call, result=_error_result(error), code=error.code)
+    except PermissionError as error:  # a script without the executable bit
         text = f"[permission_denied] {error.strerror or error}"
-        handled = ToolCallOutcome(
+        outcome = ToolCallOutcome(
             call=call, result=ToolResult(text=text, is_error=True), code="permission_denied"
         )
-    except (Exception, SystemExit) as error:  # whoever writes a tool does not end this program
+    except (Exception, SystemExit) as error:  # a third-party tool must not end this process
         log.exception("The tool %s failed", call.name)
         text = f"[tool_failed] The tool failed: {type(error).__name__}"
-        handled = ToolCallOutcome(
+        outcome = ToolCallOutcome(
             call=call, result=ToolResult(text=text, is_error=True), code="tool_failed"
         )
     seconds = time.perf_counter() - start
@@ -79,17 +83,17 @@ async def dispatch(call: ToolCall, registry: ToolRegistry, context: ToolContext)
             call_id=context.call_id,
             tool=call.name,
             seconds=seconds,
-            is_error=handled.result.is_error,
+            is_error=outcome.result.is_error,
         )
     )
-    return replace(handled, seconds=seconds)
+    return replace(outcome, seconds=seconds)
 
 
 def find_tool(name: str, registry: ToolRegistry) -> Tool:
-    """The tool of that name.
+    """Look up a tool by name or alias.
 
     Raises:
-        ToolNotFoundError: With the names that come near.
+        ToolNotFoundError: With the closest matches by edit distance.
     """
     tool = registry.get(name)
     if tool is None:
@@ -99,40 +103,41 @@ def find_tool(name: str, registry: ToolRegistry) -> Tool:
 
 
 def parse_arguments(call: ToolCall) -> dict[str, Any]:
-    """The arguments that a model wrote, as an object.
+    """Parse the JSON object that a model wrote as arguments; empty text is `{}`.
 
     Raises:
-        ToolInputError: If they are none.
+        ToolInputError: If it is too long, not JSON, or not an object.
     """
     text = call.arguments.strip() or "{}"
     if len(text) > _MAX_ARGUMENT_CHARS:
         raise ToolInputError("the arguments are too long", name=call.name)
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ToolInputError(f"the arguments are not JSON: {error}", name=call.name) from None
-    if not isinstance(found, dict):
-        raise ToolInputError("the arguments are no JSON object", name=call.name)
-    return found  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(parsed, dict):
+        raise ToolInputError("the arguments are not a JSON object", name=call.name)
+    return parsed  # pyright: ignore[reportUnknownVariableType]
 
 
 def _permission_requests(
     tool: Tool, arguments: Mapping[str, Any], context: ToolContext, *, must_ask: bool
 ) -> Sequence[PermissionRequest]:
-    """What the call is about to do; one that asks for nothing can still be forbidden by name."""
     requests, name = tool.permissions(arguments, context), tool.spec.name
-    if requests or (name == "Skill" and not must_ask):  # every way in leads to where it is judged
+    # The Skill tool asks nothing here: the activator checks each invocation, whatever triggered it.
+    if requests or (name == "Skill" and not must_ask):
         return requests
+    # A tool that requests nothing can still be denied by its name.
     argument = str(arguments.get("skill", "")) if name == "Skill" else ""
     return (PermissionRequest(tool=name, argument=argument, harmless=True),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _HookedArguments:
-    """What hooks made of the arguments, which is judged like any other, and what they add."""
+    """Arguments after the `PreToolUse` hooks; changed ones pass the permission check like any."""
 
     arguments: Mapping[str, Any]
-    said: Sequence[str]
+    context: Sequence[str]
     must_ask: bool
 
 
@@ -146,10 +151,9 @@ async def _run_pre_tool_hooks(
         raise PermissionDeniedError(
             verdict.reason or "a hook said no", code="hook_blocked", name=name
         )
-    changed = arguments if verdict.changed is None else dict(verdict.changed)
     return _HookedArguments(
-        arguments=changed,
-        said=[verdict.context] if verdict.context else [],
+        arguments=arguments if verdict.changed is None else dict(verdict.changed),
+        context=[verdict.context] if verdict.context else [],
         must_ask=verdict.asks,
     )
 
@@ -166,10 +170,8 @@ async def _run_post_tool_hooks(
     return [text for text in (verdict.reason, verdict.context) if text]
 
 
-def _append_context(result: ToolResult, said: Sequence[str]) -> ToolResult:
-    if not said:
-        return result
-    return replace(result, text="\n\n".join((result.text, *said)))
+def _append_context(result: ToolResult, texts: Sequence[str]) -> ToolResult:
+    return replace(result, text="\n\n".join((result.text, *texts))) if texts else result
 
 
 def _error_result(error: ApexBridgeError) -> ToolResult:
@@ -178,66 +180,70 @@ def _error_result(error: ApexBridgeError) -> ToolResult:
 
 
 class LoopDetector:
-    """Counts equal calls of one turn."""
+    """Loop detection: count calls with equal name and arguments within a turn."""
 
     def __init__(self, allowed: int) -> None:
         self._allowed = allowed
         self._counts: Counter[tuple[str, str]] = Counter()
 
-    def note(self, call: ToolCall) -> int:
-        """How often this very call was made, this time included."""
+    def count(self, call: ToolCall) -> int:
+        """Count a call, and return its number of occurrences so far."""
         key = (call.name, call.arguments.strip())
         self._counts[key] += 1
         return self._counts[key]
 
-    def is_too_often(self, call: ToolCall) -> bool:
-        """Say whether it was made more often than is carried out."""
+    def is_repeated(self, call: ToolCall) -> bool:
+        """Return whether the call occurred more often than it is executed."""
         return self._counts[call.name, call.arguments.strip()] > self._allowed
 
     @property
-    def is_hopeless(self) -> bool:
-        """Say whether being told did not help: twice as often as is carried out."""
+    def is_looping(self) -> bool:
+        """Return whether the error results did not help: twice the allowed number."""
         return any(count > 2 * self._allowed for count in self._counts.values())
 
 
 ContextFactory = Callable[[str], ToolContext]
 _REPEATED_RESULT = ToolResult(
-    text="[call_repeated] This very call was made before. Its result is above: go on.",
+    text="[call_repeated] This call was already made. Its result is above: continue with it.",
     is_error=True,
 )
 
 
 class ToolCallExecutor:
-    """Carries out the calls of one turn; the tools are those that the model was told of last."""
+    """Execute the tool calls of one turn; `tools` are those offered in the latest model request."""
 
-    def __init__(self, session: Session, record: TurnRecord, limits: TurnLimits) -> None:
-        self._session, self._record = session, record
-        self._repeats, self._at_once = LoopDetector(limits.repeats), limits.calls_at_once
+    def __init__(
+        self,
+        session: Session,
+        record: TurnRecord,
+        limits: TurnLimits,
+        observer: ToolObserver | None = None,
+    ) -> None:
+        self._session, self._record, self._observer = session, record, observer
+        self._loops, self._max_concurrent = LoopDetector(limits.repeats), limits.calls_at_once
         self.tools = ToolRegistry()
-        self.watch: ToolObserver | None = None
 
     @property
-    def is_hopeless(self) -> bool:
-        """Say whether the model goes round in circles."""
-        return self._repeats.is_hopeless
+    def is_looping(self) -> bool:
+        """Return whether the model repeats the same call in spite of error results."""
+        return self._loops.is_looping
 
-    async def carry_out(
-        self, calls: Sequence[ToolCall], context_of: ContextFactory
+    async def execute(
+        self, calls: Sequence[ToolCall], context_for: ContextFactory
     ) -> tuple[Path, ...]:
-        """Every call has its result in the conversation afterwards, whatever happens meanwhile.
+        """Execute calls and append one result each, also when cancelled.
 
-        What comes back are the files that were touched or named. What a call lends holds from
-        the next one on; what it adds to the conversation stands behind all results.
+        Returns the paths that were touched or named. Grants apply from the next group on; further
+        messages (skill texts) follow behind all results, for providers demand that tool results
+        come directly after the calls.
         """
-        done = dict[
-            int, ToolCallOutcome
-        ]()  # by place: not every model gives each call an id of its own
+        done = dict[int, ToolCallOutcome]()  # by position: some models reuse call ids
         start = time.perf_counter()
         try:
-            for group in self._groups(calls):
+            for group in self._concurrent_groups(calls):
                 async with anyio.create_task_group() as tasks:
                     for at in group:
-                        tasks.start_soon(self._one, calls[at], at, done, context_of)
+                        tasks.start_soon(self._execute_one, calls[at], at, done, context_for)
                 for at in group:
                     if at in done:
                         apply_grants(self._session, done[at].result)
@@ -247,79 +253,82 @@ class ToolCallExecutor:
                 self._session.messages.append(_tool_message(call, done.get(at)))
             for at in sorted(done):
                 self._session.messages += done[at].result.messages
-        return tuple(self._touched([done[at] for at in sorted(done)]))
+        return tuple(self._touched_paths([done[at] for at in sorted(done)]))
 
-    def _groups(self, calls: Sequence[ToolCall]) -> list[list[int]]:
-        """Calls that only read go side by side; any other goes alone, in its turn."""
-        groups, room = list[list[int]](), self._at_once
-        was_reading = False
+    def _concurrent_groups(self, calls: Sequence[ToolCall]) -> list[list[int]]:
+        """Group consecutive read-only calls to run concurrently; any other call runs alone."""
+        groups, was_read_only = list[list[int]](), False
         for at, call in enumerate(calls):
             tool = self.tools.get(call.name)
-            reads = tool is not None and tool.spec.read_only
-            if reads and was_reading and len(groups[-1]) < room:
+            is_read_only = tool is not None and tool.spec.read_only
+            if is_read_only and was_read_only and len(groups[-1]) < self._max_concurrent:
                 groups[-1].append(at)
             else:
                 groups.append([at])
-            was_reading = reads
+            was_read_only = is_read_only
         return groups
 
-    async def _one(
-        self, call: ToolCall, at: int, done: dict[int, ToolCallOutcome], context_of: ContextFactory
+    async def _execute_one(
+        self,
+        call: ToolCall,
+        at: int,
+        done: dict[int, ToolCallOutcome],
+        context_for: ContextFactory,
     ) -> None:
-        self._repeats.note(call)
-        if self._repeats.is_too_often(call):
-            handled = ToolCallOutcome(call=call, result=_REPEATED_RESULT, code="call_repeated")
+        self._loops.count(call)
+        if self._loops.is_repeated(call):
+            outcome = ToolCallOutcome(call=call, result=_REPEATED_RESULT, code="call_repeated")
         else:
-            with self._record.spanning("tool", call.name) as span:
-                handled = await self._dispatch(call, context_of(call.id))
-                span.is_error = handled.result.is_error
-        done[at] = handled
+            with self._record.span("tool", call.name) as span:
+                outcome = await self._dispatch(call, context_for(call.id))
+                span.is_error = outcome.result.is_error
+        done[at] = outcome
         self._record.calls.append(
             CallRecord(
                 tool=call.name,
-                seconds=handled.seconds,
+                seconds=outcome.seconds,
                 argument_chars=len(call.arguments),
-                result_chars=len(handled.result.text),
-                code=handled.code,
+                result_chars=len(outcome.result.text),
+                code=outcome.code,
                 session_id=self._session.id,
             )
         )
 
     async def _dispatch(self, call: ToolCall, context: ToolContext) -> ToolCallOutcome:
-        if self.watch is None:
+        if self._observer is None:
             return await dispatch(call, self.tools, context)
-        self.watch(call, None)
-        handled = await dispatch(call, self.tools, context)
-        self.watch(call, handled.result.text)
-        return handled
+        self._observer.tool_started(call)
+        outcome = await dispatch(call, self.tools, context)
+        self._observer.tool_finished(call, outcome.result.text)
+        return outcome
 
-    def _touched(self, handled: Sequence[ToolCallOutcome]) -> list[Path]:
+    def _touched_paths(self, outcomes: Sequence[ToolCallOutcome]) -> list[Path]:
         paths = list[Path]()
-        for one in handled:
-            paths += one.result.touched
-            command = one.result.data.get("command")
+        for outcome in outcomes:
+            paths += outcome.result.touched
+            command = outcome.result.data.get("command")
             if isinstance(command, str):
                 paths += paths_in_command(command, self._session.cwd)
         return paths
 
 
 def apply_result(session: Session, result: ToolResult) -> None:
-    """Do all that a result asks of the session."""
+    """Append the messages of a result to the session, and apply its grants."""
     session.messages += result.messages
     apply_grants(session, result)
 
 
 def apply_grants(session: Session, result: ToolResult) -> None:
-    """Do what a result asks of the session but its messages; the one place where that is done."""
-    session.lend(result.grants)
+    """Apply the grants of a result and mark its skills as applied; messages are not appended."""
+    session.apply_grants(result.grants)
     for message in result.messages:
         if isinstance(message, UserMessage) and message.skill:
-            session.apply(message.skill, message.text, str(result.data.get("digest", "")))
+            session.mark_applied(message.skill, message.text, str(result.data.get("digest", "")))
 
 
-def _tool_message(call: ToolCall, handled: ToolCallOutcome | None) -> ToolMessage:
-    if handled is None:
-        text = "[cancelled] It was not carried out."
+def _tool_message(call: ToolCall, outcome: ToolCallOutcome | None) -> ToolMessage:
+    if outcome is None:
+        text = "[cancelled] It was not executed."
         return ToolMessage(call_id=call.id, text=text, is_error=True)
-    text = prompt.escape_tags(handled.result.text)
-    return ToolMessage(call_id=call.id, text=text, is_error=handled.result.is_error)
+    text = prompt.escape_tags(outcome.result.text)
+    return ToolMessage(call_id=call.id, text=text, is_error=outcome.result.is_error)

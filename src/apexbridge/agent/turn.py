@@ -1,11 +1,11 @@
-"""What a turn is asked for, what it came to, and the record it leaves."""
+"""Turn: its request, limits, result, and the trace (spans, usage, tool calls) that is recorded."""
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 
 from apexbridge.events import Event, EventSink, SkillActivated
 from apexbridge.messages import Message, ToolCall
@@ -17,36 +17,46 @@ from apexbridge.tools.base import Grants, ToolSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnLimits:
-    """Bounds of one turn; a child session has its own, of the same size."""
+    """Limits of one turn; each subagent has the same limits for itself."""
 
     rounds: int = 25
-    """Replies of the model, the last of them without tools."""
+    """Model replies; the last one is requested without tools."""
     tokens: int = 400_000
-    """Input and output of all replies together."""
+    """Input and output tokens of all replies together."""
     seconds: float = 900.0
     calls_at_once: int = 8
     repeats: int = 3
-    """How often the same call with the same arguments is carried out."""
+    """Loop detection: how often a call with equal arguments is executed."""
     depth: int = 3
-    """How many sessions deep skills may fork."""
+    """Nesting depth of subagents."""
     children: int = 8
-    """How many child sessions a turn may start."""
+    """Number of subagents a turn may start."""
     window: int = 128_000
-    """The model's context window, in tokens."""
+    """Context window of the model, in tokens."""
     compact_at: float = 0.8
-    """The part of the window from which on the conversation is shortened."""
+    """Fraction of the context window from which on the history is compacted."""
 
 
 CandidateStatus = Literal["offered", "weak", "denied", "asleep", "known"]
-"""What became of a skill that search brought up: told to the model, or why not."""
+"""Outcome for a skill that the search returned: offered to the model, or the reason why not."""
 
 TurnFinish = Literal[
     "stop", "rounds", "tokens", "time", "repeats", "client_tools", "blocked", "skill",
 ]  # fmt: skip
 
 
-ToolObserver = Callable[[ToolCall, str | None], None]
-"""Sees each call before it is carried out, and again with what it came to."""
+class ToolObserver(Protocol):
+    """Callback of a client that streams the tool calls of a turn."""
+
+    def tool_started(self, call: ToolCall) -> None:
+        """Handle a call before it is dispatched."""
+        ...
+
+    def tool_finished(self, call: ToolCall, text: str) -> None:
+        """Handle the text of a call's result."""
+        ...
+
+
 EMPTY_REQUEST = ModelRequest(model="", messages=())
 
 SpanKind = Literal["model", "tool", "search", "fork", "approval", "hook"]
@@ -56,41 +66,41 @@ _MAX_NAME = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRequest:
-    """What a person, or a parent session, wants."""
+    """Input of a turn, from a person or from a parent session."""
 
     text: str
     model: str = ""
-    """Another model than the session's."""
+    """Model name; empty for the session's."""
     skills: tuple[str, ...] = ()
-    """Skills that the person chose by hand."""
+    """Skills that the person selected explicitly."""
     client_tools: tuple[ToolSpec, ...] = ()
-    """Tools of whoever asks: offered to the model, never run by us."""
+    """Tools that the client executes: offered to the model, returned as `client_calls`."""
     uses_tools: bool = True
     grants: Grants = Grants()
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Parameters for the model, passed on as they are."""
-    like: ModelRequest = EMPTY_REQUEST
-    """What the model is asked for besides: its temperature, the form of its answer…"""
+    """Provider-specific parameters, passed through unchanged."""
+    template: ModelRequest = EMPTY_REQUEST
+    """Sampling parameters and response format of every model request."""
     parts: str = ""
-    """The request in parts, where it is more than text; see `UserMessage`."""
-    before: tuple[Message, ...] = ()
-    """What comes before the request and is not in the session yet."""
-    continues: bool = False
-    """Whether there are no new words: a client's tools have answered, and the turn goes on."""
+    """Multimodal content as JSON, where there is more than text; see `UserMessage`."""
+    history: tuple[Message, ...] = ()
+    """Messages before the request that are not in the session yet."""
+    is_continuation: bool = False
+    """No new user message: client tools have answered, and the turn continues."""
     system: str | None = None
-    """What the model is told beforehand from now on; None leaves that as it is."""
+    """New system prompt of the client; None keeps the session's."""
     limits: TurnLimits | None = None
-    """Other bounds than all turns have."""
-    withheld: frozenset[str] = frozenset()
-    """Tools of ours that whoever asks may not use, by name; skills are lent none of them."""
+    """Limits in place of the configured ones."""
+    denied_tools: frozenset[str] = frozenset()
+    """Tools that the caller's API key may not use; skills cannot grant them either."""
     approver: Approver | None = None
-    """Who answers for a person in this turn, where it is not who does in all."""
-    watch: ToolObserver | None = None
+    """Approver of this turn, in place of the service's."""
+    observer: ToolObserver | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A skill that search brought up, and what its score is made of."""
+    """A search hit, its score by component, and what was done with it."""
 
     name: str
     score: float
@@ -100,7 +110,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRecord:
-    """A tool call; of its arguments only the size is kept."""
+    """Trace of a tool call; only the size of its arguments is recorded, never their text."""
 
     tool: str
     seconds: float
@@ -112,23 +122,23 @@ class CallRecord:
 
 @dataclass(slots=True, kw_only=True)
 class Span:
-    """Something that took time: what it was, when in the turn it began, and how long it took."""
+    """Tracing span: kind, start offset and duration of one step of a turn."""
 
     kind: SpanKind
     name: str
     start: float
-    """Seconds since the turn began; of a child session, since the turn it works for began."""
+    """Seconds since the start of the outermost turn."""
     seconds: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
     is_error: bool = False
     depth: int = 0
-    """How many child sessions deep."""
+    """Subagent depth."""
 
 
 @dataclass(slots=True, kw_only=True)
 class TurnRecord:
-    """Why a turn went as it did."""
+    """Trace of a turn, stored as JSON: its field names are an on-disk format."""
 
     id: str
     session_id: str
@@ -151,70 +161,73 @@ class TurnRecord:
     seconds: float = 0.0
     finish: str = ""
     skills: list[str] = field(default_factory=list[str])
-    """Those that were invoked, each once."""
+    """Invoked skills, each once."""
     spans: list[Span] = field(default_factory=list[Span])
-    """In the order in which they ended."""
+    """In the order of their end."""
     spans_dropped: int = 0
-    """How many more there were than are kept."""
+    """Number of spans over `MAX_SPANS`."""
     _began: float = field(default_factory=time.perf_counter, init=False, repr=False)
     _depth: int = field(default=0, init=False, repr=False)
 
     @classmethod
     def new(cls, session_id: str) -> Self:
-        """An empty record."""
-        # Nobody has to guess it, and asking the system for randomness takes its time.
+        """Create an empty record."""
+        # Not a secret, and once a turn: the PRNG avoids the system call of uuid4.
         return cls(id=f"{random.getrandbits(48):012x}", session_id=session_id)
 
     def begin(self) -> float:
-        """Begin the turn now; a child's lies on the line of time of its parent's."""
+        """Start the clock; a subagent's record shares that of the outermost turn."""
         now = time.perf_counter()
         if not self._depth:
             self._began = now
         return now
 
-    def below(self, session_id: str) -> "TurnRecord":
-        """An empty record for a child session: its spans lie on the same line of time."""
+    def child(self, session_id: str) -> "TurnRecord":
+        """Create the record of a subagent, with the same time origin."""
         new = TurnRecord.new(session_id)
         new._began, new._depth = self._began, self._depth + 1
         return new
 
-    def take(self, child: "TurnRecord") -> None:
-        """Take in what a child session did."""
+    def merge(self, child: "TurnRecord") -> None:
+        """Add the calls and spans of a subagent."""
         self.calls += child.calls
         self.spans_dropped += child.spans_dropped
         for span in child.spans:
-            self.keep(span)
+            self.add_span(span)
 
-    def spanning(self, kind: SpanKind, name: str) -> "SpanContext":
-        """Note what happens in the block, whatever comes of it."""
+    def span(self, kind: SpanKind, name: str) -> "SpanContext":
+        """Open a tracing span for a `with` block; it is recorded also when the block raises."""
         start = time.perf_counter()
         span = Span(kind=kind, name=name[:_MAX_NAME], start=start - self._began, depth=self._depth)
         return SpanContext(self, span, start)
 
-    def keep(self, span: Span) -> None:
-        """Take in a span that has ended."""
+    def add_span(self, span: Span) -> None:
+        """Record a finished span, up to `MAX_SPANS`."""
         if len(self.spans) < MAX_SPANS:
             self.spans.append(span)
         else:
             self.spans_dropped += 1
 
-    def hearing(self, emit: EventSink) -> EventSink:
-        """Note what of the events belongs here, and pass them all on."""
+    def wrap_sink(self, emit: EventSink) -> EventSink:
+        """Return an event sink that records activated skills and forwards every event."""
 
-        def hear(event: Event) -> None:
+        def record(event: Event) -> None:
             if isinstance(event, SkillActivated) and event.skill not in self.skills:
                 self.skills.append(event.skill)
             emit(event)
 
-        return hear
+        return record
 
     def spend(self, usage: Usage) -> None:
-        """Add what a reply cost."""
+        """Add the token usage of a reply."""
         self.usage = add_usage(self.usage, usage)
 
 
 class SpanContext:
-    """A block that is noted in a record; a class, for every round of every turn has some."""
+    """Context manager of a span.
+
+    A class: every round opens several, and a generator-based one costs three times as much.
+    """
 
     __slots__ = ("_before", "_record", "_span", "_start")
 
@@ -234,14 +247,14 @@ class SpanContext:
         span, before, usage = self._span, self._before, self._record.usage
         span.is_error = span.is_error or kind is not None
         span.seconds = time.perf_counter() - self._start
-        if span.kind in ("model", "fork"):  # nothing else is spent meanwhile
+        if span.kind in ("model", "fork"):  # no other request of this turn runs meanwhile
             span.input_tokens = usage.input_tokens - before.input_tokens
             span.output_tokens = usage.output_tokens - before.output_tokens
-        self._record.keep(span)
+        self._record.add_span(span)
 
 
 def add_usage(one: Usage, other: Usage) -> Usage:
-    """What two cost together."""
+    """Return the sum of two token counts."""
     return Usage(
         input_tokens=one.input_tokens + other.input_tokens,
         output_tokens=one.output_tokens + other.output_tokens,
@@ -250,11 +263,11 @@ def add_usage(one: Usage, other: Usage) -> Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnResult:
-    """The reply, and why there is no more of it."""
+    """Outcome of a turn: the reply, and why it ended."""
 
     text: str
     finish: TurnFinish
     record: TurnRecord
     client_calls: tuple[ToolCall, ...] = ()
     reason: FinishReason = "stop"
-    """Why the model's last reply ended."""
+    """Finish reason of the last model reply."""

@@ -257,3 +257,24 @@ def _is_broken(error: Exception) -> bool:
 
 def _sibling_path(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
+
+
+class UsageCache:
+    """Usage scores in memory, read from SQLite every few seconds at most."""
+
+    def __init__(self, store: UsageStore, ttl: float = 5.0) -> None:
+        self._store, self._ttl = store, ttl
+        self._scores: Mapping[str, float] = {}
+        self._expires = -math.inf
+
+    def scores(self) -> Mapping[str, float]:
+        """Return the score of each skill; the same mapping object until it expires."""
+        now = time.monotonic()
+        if now > self._expires:
+            self._scores, self._expires = self._store.scores(time.time()), now + self._ttl
+        return self._scores
+
+    def record(self, name: str, now: float) -> bool:
+        """Count a use, and expire the cache, so that the next listing sees it."""
+        self._expires = -math.inf
+        return self._store.record(name, now)

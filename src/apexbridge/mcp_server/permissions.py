@@ -12,6 +12,7 @@ from mcp import types
 from mcp.server.context import ServerRequestContext
 
 from apexbridge import locales
+from apexbridge.agent.permission_checker import TurnPermissions
 from apexbridge.agent.tool_calls import ToolCallOutcome, dispatch
 from apexbridge.agent.turn import TurnRecord
 from apexbridge.api_keys import Scope
@@ -130,17 +131,18 @@ class ToolCaller:
 
     def is_denied(self, name: str) -> bool:
         """Return whether a permission rule denies a skill, which then no client can see."""
-        return self._runtime.chat_service.parts.offering.is_denied(name)
+        return self._runtime.chat_service.agent.deps.permissions.is_skill_denied(name)
 
     async def call(
         self, tool: Tool, call_id: str, arguments: str, approver: Approver | None
     ) -> ToolCallOutcome:
         """Call a tool with JSON arguments; errors are part of the outcome."""
-        chatting, emit = self._runtime.chat_service, self._runtime.emit
+        chatting, emit = self._runtime.chat_service, self._runtime.events.emit
         # Never stored: hooks and tools need a session to refer to.
         session = await chatting.session(self._session_id)
-        guard = replace(chatting.parts.guard, approver=approver)
-        record = TurnRecord.new(session.id)  # required by the guard, and discarded
+        checker = replace(chatting.agent.deps.permissions, approver=approver)
+        record = TurnRecord.new(session.id)  # required by the checks, and discarded
+        permissions = TurnPermissions(checker, session, record, emit)
         context = ToolContext(
             session_id=session.id,
             call_id=call_id,
@@ -148,8 +150,8 @@ class ToolCaller:
             emit=emit,
             spawn=_no_subagent,
             scope=PathScope(write=(session.cwd,)),
-            allow=guard.allow_for(session, record),
-            fire=guard.fire_for(session, emit, record),
+            allow=permissions.allow,
+            fire=permissions.fire,
         )
         registry = ToolRegistry()
         registry.add(tool)
@@ -167,7 +169,7 @@ class ToolCaller:
             return await self._runtime.invoke_skill(name, arguments, session=session_id)
         finally:
             with anyio.CancelScope(shield=True), suppress(StorageError):
-                await self._runtime.chat_service.forget(session_id)
+                await self._runtime.chat_service.delete(session_id)
 
 
 async def _no_subagent(request: SubagentRequest) -> str:

@@ -1,4 +1,4 @@
-"""The only builder of concrete things: `core` ties them together, the others build the parts."""
+"""Composition root and services: `container` builds, the other modules are the services."""
 
 from apexbridge.runtime.container import Runtime
 from apexbridge.runtime.script_runner import ResourceControls

@@ -151,9 +151,9 @@ def _existing_parent(path: Path) -> Path:
 async def _runtime_checks(say: Translate, runtime: Runtime) -> list[Check]:
     names = ", ".join(runtime.extensions.names) or say("none")
     extensions = Check(name=say("check_extensions"), state="ok", detail=names)
-    choice = await runtime.script_runner.choose_sandbox(tries_all=True)
+    choice = await runtime.script_runner.select_sandbox(tries_all=True)
     sources = [_source_check(say, state) for state in runtime.catalog.states if state.is_there()]
-    bounds = _resource_check(say, runtime.script_runner.bounds)
+    bounds = _resource_check(say, runtime.script_runner.controls)
     return [*_sandbox_checks(say, choice), bounds, *sources, extensions]
 
 

@@ -1,4 +1,4 @@
-"""Check a data folder without changing anything in it, and mend what can be made anew."""
+"""Consistency check (fsck) of a data directory, read-only, and repair of what can be rebuilt."""
 
 import shutil
 import tempfile
@@ -10,35 +10,34 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from apexbridge.catalog.catalog import Catalog, CatalogRules
+from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.trust import TrustStore
 from apexbridge.catalog.usage import UsageStore
 from apexbridge.errors import StorageError
-from apexbridge.events import Event
+from apexbridge.events import EventBus
 from apexbridge.lifecycle.crash_cleanup import temporary_files
 from apexbridge.lifecycle.fsck import FsckInput, FsckReport, run_fsck
 from apexbridge.lifecycle.states import SkillStates
 from apexbridge.lifecycle.store import RecoveryReport, SkillStore
+from apexbridge.paths import storage_errors
 from apexbridge.retrieval.results import IndexStatus, SyncReport
-from apexbridge.runtime.container import Runtime
+from apexbridge.runtime.container import Runtime, catalog_rules
 from apexbridge.runtime.index_service import IndexService
-from apexbridge.runtime.source_factory import SourceFactory
+from apexbridge.runtime.source_factory import SourceChanges, SourceFactory
 from apexbridge.sandbox.workspace import Workspaces
 from apexbridge.settings import Config
 from apexbridge.skills.model import Origin
 from apexbridge.sources.base import SkillSource
-from apexbridge.sources.directory_scanner import NestedDiscovery
 from apexbridge.sources.scan_cache import ScanCache
 
 _REMOTE_ORIGINS = frozenset({Origin.MCP, Origin.REMOTE})
-"""Whom a check does not ask: servers would be started, and addresses called."""
 _COPY_ATTEMPTS = 3
-"""How often an index that looks damaged is copied: somebody may be writing it."""
+"""Copies of an index that looks damaged: another process may be writing it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairReport:
-    """What was put right."""
+    """Counts of what was removed, and the report of the index sync."""
 
     recovered: RecoveryReport
     temporaries: int
@@ -47,27 +46,28 @@ class RepairReport:
 
 
 async def check_data_dir(config: Config) -> FsckReport:
-    """Hold the data folder against the invariants. Nothing in it is changed.
+    """Check a data directory against the invariants, without changing it.
 
-    What writes when it is opened is opened in a copy; servers and remote addresses are not asked.
+    SQLite files, which write when opened, are opened in a copy. MCP servers and remote sources are
+    not contacted.
 
     Raises:
-        StorageError: If there is no room for the copy.
+        StorageError: If there is no disk space for the copy.
     """
     with tempfile.TemporaryDirectory(prefix="apexbridge-check-") as folder:
-        place = Path(folder)
-        async with _temporary_catalog(config, place) as catalog:
-            ground = FsckInput(
+        temporary = Path(folder)
+        async with _temporary_catalog(config, temporary) as catalog:
+            found = FsckInput(
                 data=config.data,
                 winners={skill.name: skill for skill in catalog.snapshot.skills},
                 disabled=SkillStates(config.data / "states.json").disabled(),
-                index=await _index_status(config, place, catalog),
+                index=await _index_status(config, temporary, catalog),
             )
-            return await anyio.to_thread.run_sync(run_fsck, ground)
+            return await anyio.to_thread.run_sync(run_fsck, found)
 
 
 async def repair_data_dir(config: Config) -> RepairReport:
-    """Do what a start and a scan do, and remove what nobody is at work on any more.
+    """Finish or undo interrupted changes, remove temporary files, and sync the index.
 
     Raises:
         StorageError: If the disk refuses.
@@ -86,27 +86,20 @@ async def repair_data_dir(config: Config) -> RepairReport:
 def _remove(paths: Iterable[Path]) -> int:
     count = 0
     for path in paths:
-        try:
+        with storage_errors(path):
             path.unlink(missing_ok=True)
-        except OSError as error:
-            raise StorageError(error.strerror or str(error), path=path) from error
         count += 1
     return count
 
 
 @asynccontextmanager
-async def _temporary_catalog(config: Config, place: Path) -> AsyncGenerator[Catalog]:
-    """Who has which name, by the sources of this machine; what they remember goes elsewhere."""
-    places = SourceFactory(config, ScanCache(place / "scans.db"), _ignore_source_change)
-    sources, _ = places.sources()
-    rules = CatalogRules(
-        precedence=config.settings.skills.precedence,
-        trust=TrustStore(place / "trust.db"),
-        nesting=NestedDiscovery(config.project, config.settings.skills.project_paths),
-        nested=places.nested,
-        disabled=SkillStates(config.data / "states.json").disabled,
-    )
-    catalog = Catalog([source for source in sources if _is_local(source)], rules, _ignore_event)
+async def _temporary_catalog(config: Config, temporary: Path) -> AsyncGenerator[Catalog]:
+    """Scan the local sources into a catalog whose caches are in a temporary directory."""
+    factory = SourceFactory(config, ScanCache(temporary / "scans.db"), SourceChanges())
+    sources, _ = factory.create_all()
+    states = SkillStates(config.data / "states.json")
+    rules = catalog_rules(config, factory, TrustStore(temporary / "trust.db"), states)
+    catalog = Catalog([source for source in sources if _is_local(source)], rules, EventBus().emit)
     try:
         await catalog.refresh()
         yield catalog
@@ -118,22 +111,13 @@ def _is_local(source: SkillSource) -> bool:
     return source.id.partition(":")[0] not in _REMOTE_ORIGINS
 
 
-def _ignore_source_change(_source_id: str) -> None:
-    """No source lives long enough to change."""
-
-
-def _ignore_event(_event: Event) -> None:
-    """Nobody listens."""
-
-
-async def _index_status(config: Config, place: Path, catalog: Catalog) -> IndexStatus | None:
-    """How a copy of the index stands to the skills; None where there is no index."""
+async def _index_status(config: Config, temporary: Path, catalog: Catalog) -> IndexStatus | None:
+    """Check a copy of the index against the skills; None where there is no index."""
     status = None
     for number in range(_COPY_ATTEMPTS):
-        copy = place / str(number)
-        if not await anyio.to_thread.run_sync(
-            _copy_index, _index_service(config, catalog, tags=config.data).path, copy
-        ):
+        copy = temporary / str(number)
+        original = _index_service(config, catalog, tags=config.data / "tags").path
+        if not await anyio.to_thread.run_sync(_copy_index, original, copy):
             return None
         settings = config.settings.model_copy(update={"data_dir": copy})
         service = _index_service(
@@ -141,7 +125,7 @@ async def _index_status(config: Config, place: Path, catalog: Catalog) -> IndexS
         )
         try:
             status = await service.status(is_thorough=True)
-        except StorageError as error:  # not even to be set aside
+        except StorageError as error:  # so damaged that it cannot even be set aside
             status = _unreadable_index_status(service.path, catalog, error)
         finally:
             await service.close()
@@ -150,13 +134,13 @@ async def _index_status(config: Config, place: Path, catalog: Catalog) -> IndexS
     return status
 
 
-def _unreadable_index_status(place: Path, catalog: Catalog, error: StorageError) -> IndexStatus:
+def _unreadable_index_status(path: Path, catalog: Catalog, error: StorageError) -> IndexStatus:
     names = tuple(skill.name for skill in catalog.snapshot.skills)
     return IndexStatus(
         embedder="",
         dimensions=0,
         store="",
-        path=place,
+        path=path,
         bytes=0,
         rows=0,
         skills=len(names),
@@ -166,20 +150,18 @@ def _unreadable_index_status(place: Path, catalog: Catalog, error: StorageError)
 
 
 def _index_service(config: Config, catalog: Catalog, *, tags: Path) -> IndexService:
-    usage = UsageStore(config.data / "usage.db")  # never opened: nothing searches here
+    usage = UsageStore(config.data / "usage.db")  # never opened: no search runs
     return IndexService(config, catalog, usage, tags=tags)
 
 
 def _copy_index(source: Path, copy: Path) -> bool:
-    """Copy the index and the log beside it; False where there is none."""
+    """Copy the index and its write-ahead log (WAL); False where there is no index."""
     copy.mkdir(mode=0o700)
-    try:
+    with storage_errors(source):
         if source.is_dir():
             shutil.copytree(source, copy / source.name)
             return True
         for path in (source, source.with_name(f"{source.name}-wal")):
             if path.exists():
                 shutil.copyfile(path, copy / path.name)
-    except OSError as error:
-        raise StorageError(error.strerror or str(error), path=source) from error
-    return source.exists()
+        return source.exists()

@@ -1,7 +1,7 @@
-"""Which language model answers: the one that settings name, or the one that needs no key."""
+"""Model factory: create the model client by settings, else the embedded model that needs no key."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from apexbridge.models.anthropic import AnthropicModel
 from apexbridge.models.base import ModelClient
@@ -16,22 +16,31 @@ from apexbridge.settings import Config
 EMBEDDED_MODEL = "embedded"
 
 
+class ModelConnection(Protocol):
+    """HTTP connections of a model client."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelHandle:
-    """A model that can be asked."""
+    """A model client with its default model name and context window."""
 
     client: ModelClient
     name: str
     window: int
-    close: Callable[[], Awaitable[None]]
+    connection: ModelConnection | None = None
 
-
-async def _no_close() -> None:
-    """There is nothing to let go of."""
+    async def close(self) -> None:
+        """Close the HTTP connections, if there are any."""
+        if self.connection is not None:
+            await self.connection.close()
 
 
 def open_model(config: Config) -> ModelHandle:
-    """The model to ask. Nothing is reached before it is asked.
+    """Create the model client of settings; it connects at the first request.
 
     Raises:
         ConfigError: If settings name a provider that is not known.
@@ -41,10 +50,7 @@ def open_model(config: Config) -> ModelHandle:
     address, name = chosen.base_url or known.base_url, chosen.name or known.model
     if not (address and name):
         return ModelHandle(
-            client=EmbeddedModel(),
-            name=EMBEDDED_MODEL,
-            window=chosen.context_window,
-            close=_no_close,
+            client=EmbeddedModel(), name=EMBEDDED_MODEL, window=chosen.context_window
         )
     key = chosen.api_key.get_secret_value() or _api_key(known, config)
     protocol = known.protocol if chosen.preset else chosen.protocol
@@ -57,7 +63,7 @@ def open_model(config: Config) -> ModelHandle:
         client=ModelAliases(_with_tool_calls(inner, config, known, address), name, aliases),
         name=name,
         window=chosen.context_window,
-        close=inner.close,
+        connection=inner,
     )
 
 

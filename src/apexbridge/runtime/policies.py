@@ -1,4 +1,4 @@
-"""What settings mean for the rooms below, which know no settings."""
+"""Install policy and archive limits (zip bomb protection) from settings."""
 
 from apexbridge.lifecycle.transactions import InstallPolicy
 from apexbridge.lifecycle.zip.archive import ArchiveLimits
@@ -8,7 +8,7 @@ _MB, _MIB = 1_000_000, 1024 * 1024
 
 
 def archive_limits(chosen: InstallSettings) -> ArchiveLimits:
-    """The largest archive that is taken."""
+    """Build the limits of archives: sizes, file count, compression ratio and depth."""
     return ArchiveLimits(
         packed_bytes=int(chosen.zip_mb * _MB),
         unpacked_bytes=chosen.unpacked_mib * _MIB,
@@ -20,7 +20,7 @@ def archive_limits(chosen: InstallSettings) -> ArchiveLimits:
 
 
 def install_policy(chosen: InstallSettings) -> InstallPolicy:
-    """What a skill is held to before it may stay."""
+    """Build the policy of installs: limits, blocking severity, versions to keep."""
     return InstallPolicy(
         limits=archive_limits(chosen),
         blocks_at=chosen.block_level,

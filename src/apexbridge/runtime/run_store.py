@@ -1,7 +1,7 @@
-"""What scripts did, kept in SQLite: the latest runs, with the end of what each one wrote.
+"""Run history in SQLite: the latest script runs, with the tail of stdout and stderr.
 
-A run waits for nothing here. One thread writes, and reads what somebody wants to see; a store that
-cannot be written is told to the log, and no run fails for it.
+A single worker thread owns the connection, so that no run waits for the disk. If the store cannot
+be written, that is logged and no run fails.
 """
 
 import json
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 MAX_RUNS = 1_000
 TAIL_BYTES = 64 * 1024
-"""What is kept of each of stdout and stderr: the end."""
+"""Bytes stored of each of stdout and stderr: the tail."""
 _MAX_FILES = 1_000
 _MAX_ERROR = 2_000
 _SCHEMA = """
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptRun:
-    """One run of a script. Of its arguments only the lengths are kept."""
+    """One run of a script, stored as JSON; of its arguments only the lengths are stored."""
 
     id: str
     at: float
@@ -47,7 +47,7 @@ class ScriptRun:
     sha256: str
     isolation: str
     outcome: str
-    """What the sandbox says, or `cancelled` where nobody waited for the end."""
+    """Outcome by the sandbox, or `cancelled` where the caller disconnected."""
     exit_code: int | None
     seconds: float
     argument_chars: tuple[int, ...]
@@ -60,51 +60,51 @@ class ScriptRun:
 
 
 class RunStore:
-    """One file for the runs of all sessions."""
+    """SQLite store of script runs, bounded to the latest `kept`."""
 
     def __init__(self, path: Path, *, kept: int = MAX_RUNS) -> None:
         self._path, self._kept = path, kept
         self._thread: ThreadPoolExecutor | None = None
         self._connection: sqlite3.Connection | None = None
-        self._is_told = False
+        self._is_logged = False
         self.listener: Callable[[str], None] | None = None
-        """Is told how each run came out."""
+        """Called with the outcome of each run, for metrics."""
 
     def put(self, call: ScriptCall, result: ExecutionResult | None, *, began: float) -> None:
-        """Have a run written down, at some time soon; None is the result of one that was left."""
+        """Queue a run for writing; the result is None if it was cancelled."""
         if self.listener is not None:
             self.listener("left" if result is None else result.outcome)
-        self._soon(partial(self._write, call, result, began, time.time() - began))
+        self._submit(partial(self._write, call, result, began, time.time() - began))
 
     def latest(self, limit: int = 20, *, before: str = "") -> tuple[ScriptRun, ...]:
-        """Runs, the latest first; older than one of that id, if it is known. Blocks.
+        """Return runs, newest first, older than the run with the id `before`. Blocks.
 
         Raises:
             StorageError: If the file cannot be read.
         """
-        return self._soon(partial(self._read, limit, before)).result()
+        return self._submit(partial(self._read, limit, before)).result()
 
     def find(self, run_id: str) -> ScriptRun | None:
-        """A run by its id. Blocks.
+        """Return a run by its id. Blocks.
 
         Raises:
             StorageError: If the file cannot be read.
         """
-        return self._soon(partial(self._find, run_id)).result()
+        return self._submit(partial(self._find, run_id)).result()
 
     def close(self) -> None:
-        """Write what waits, and let go of the file."""
+        """Write queued runs, and close the connection."""
         if self._thread is not None:
-            self._soon(self._let_go)
+            self._submit(self._disconnect)
             self._thread.shutdown()
             self._thread = None
 
-    def _soon(self, work: Callable[[], T]) -> Future[T]:
+    def _submit(self, work: Callable[[], T]) -> Future[T]:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="runs")
         return self._thread.submit(work)
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -118,11 +118,11 @@ class RunStore:
             with self._open() as connection:
                 connection.execute("INSERT INTO runs (id, run) VALUES (?, ?)", (run.id, text))
                 oldest = "SELECT max(number) - ? FROM runs"
-                connection.execute(f"DELETE FROM runs WHERE number <= ({oldest})", (self._kept,))  # noqa: S608  # nothing of others is in it
+                connection.execute(f"DELETE FROM runs WHERE number <= ({oldest})", (self._kept,))  # noqa: S608  # a constant
         except (sqlite3.Error, OSError) as error:
-            level = logging.DEBUG if self._is_told else logging.WARNING  # once is enough
-            log.log(level, "A run could not be written down: %s", error)
-            self._is_told = True
+            level = logging.DEBUG if self._is_logged else logging.WARNING  # once a process
+            log.log(level, "Cannot store a script run: %s", error)
+            self._is_logged = True
 
     def _read(self, limit: int, before: str) -> tuple[ScriptRun, ...]:
         rows = self._rows(
@@ -138,7 +138,7 @@ class RunStore:
 
     def _rows(self, query: str, values: tuple[object, ...]) -> list[dict[str, Any]]:
         if self._connection is None and not self._path.exists():
-            return []  # to look makes no file
+            return []  # reading must not create the file
         try:
             found = self._open().execute(query, values).fetchall()
         except (sqlite3.Error, OSError) as error:
@@ -150,7 +150,7 @@ class RunStore:
             self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             connection = sqlite3.connect(self._path, timeout=30)
             try:
-                self._path.chmod(0o600)  # what scripts write is private
+                self._path.chmod(0o600)  # output of scripts is private
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = NORMAL")
                 connection.executescript(_SCHEMA)
@@ -193,11 +193,11 @@ def _run_from_json(row: dict[str, Any]) -> ScriptRun:
 
 
 def _script_path(call: ScriptCall) -> str:
-    """Which script it was, also where nobody named one."""
+    """Return the path of the script, also where the default one was run."""
     try:
         root = (call.skill.root or Path()).resolve()
         return _replace_surrogates(find_script(call).relative_to(root).as_posix())
-    except (OSError, ValueError, ApexBridgeError):  # it has gone, or changed, since
+    except (OSError, ValueError, ApexBridgeError):  # removed or changed meanwhile
         return _replace_surrogates(call.script)
 
 
@@ -206,5 +206,5 @@ def _tail(data: bytes) -> str:
 
 
 def _replace_surrogates(text: str) -> str:
-    """No halves of characters, which no reply could carry."""
+    """Replace lone surrogates, which JSON in UTF-8 cannot carry."""
     return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""Scripts and commands in the sandbox that works here, within the limits that settings have."""
+"""Script runner: run skill scripts and inline commands in the strongest sandbox that works here."""
 
 import logging
 import math
@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -42,151 +43,151 @@ from apexbridge.sources.bundled import BundledSource
 log = logging.getLogger(__name__)
 
 
+INLINE_TIMEOUT = 120.0
+_SHELLS = {"bash": ("bash", ("--noprofile", "--norc", "-c")), "powershell": ("pwsh", ("-Command",))}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceControls:
-    """What this system has to bound runs with, beyond what every system has."""
+    """Optional resource limits of this machine: cgroups, and one uid for each running script."""
 
     groups: Cgroups | None = None
     users: UidPool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptRunnerDeps:
-    """What is asked and written at each run."""
-
-    catalog: Catalog
-    trust: TrustStore
-    usage: UsageStore
-    audit: AuditLog
-
-
 class ScriptRunner:
-    """Finds a sandbox when one is first needed, and lets go of it at the end."""
+    """Select a sandbox backend at the first use, and run scripts in it; records every run."""
 
-    def __init__(self, config: Config, books: ScriptRunnerDeps) -> None:
-        self._config = config
-        self._books = books
-        self._choice: SandboxSelection | None = None
-        self._choosing = anyio.Lock()
-        self.bounds = ResourceControls()
-        self._workshop: ScriptExecutor | None = None
+    def __init__(
+        self,
+        config: Config,
+        catalog: Catalog,
+        trust: TrustStore,
+        usage: UsageStore,
+        audit: AuditLog,
+    ) -> None:
+        self._config, self._catalog = config, catalog
+        self._trust, self._usage, self._audit = trust, usage, audit
+        self._selection: SandboxSelection | None = None
+        self._full_selection: SandboxSelection | None = None
+        self._selection_lock = anyio.Lock()
+        self.controls = ResourceControls()
+        self._executor: ScriptExecutor | None = None
         self._stack = ExitStack()
         self._workspaces = Workspaces(config.workspaces)
-        self._survey: SandboxSelection | None = None
         self.runs = RunStore(config.data / "runs.db")
         self._stack.callback(self.runs.close)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Stop the launcher and the warm pool, and close the run history."""
         self._stack.close()
 
     @property
     def sandbox_kind(self) -> str:
-        """The sandbox that scripts run in; empty as long as none was tried."""
-        if self._choice is None:
+        """Return the name of the selected backend; empty before the first selection."""
+        if self._selection is None:
             return ""
-        return self._choice.sandbox.name if self._choice.sandbox else "none"
+        return self._selection.sandbox.name if self._selection.sandbox else "none"
 
-    async def choose_sandbox(self, *, tries_all: bool = False) -> SandboxSelection:
-        """Find out, by trying, which sandbox works here; once.
+    async def select_sandbox(self, *, tries_all: bool = False) -> SandboxSelection:
+        """Probe the backends, and select the first that isolates; once a process.
 
-        Whoever `tries_all` is told of the others too, also where one was chosen before.
+        With `tries_all` the result has a trial of every backend, for diagnostics.
         """
-        async with self._choosing:
-            if self._choice is None:
+        async with self._selection_lock:
+            if self._selection is None:
                 await anyio.to_thread.run_sync(self._workspaces.sweep)
-                self.bounds = ResourceControls(groups=Cgroups.detect(), users=UidPool.detect())
-                self._choice = await select_backend(
-                    self._candidates(self.bounds), tries_all=tries_all
+                self.controls = ResourceControls(groups=Cgroups.detect(), users=UidPool.detect())
+                self._selection = await select_backend(
+                    self._candidates(self.controls), tries_all=tries_all
                 )
-                users = self.bounds.users
-                if users is not None and self._choice.sandbox is not None:
-                    users.is_enabled = await is_runnable(self._choice.sandbox)
-                self._survey = self._choice if tries_all else None
-            if tries_all and self._survey is None:
-                self._survey = await select_backend(self._candidates(self.bounds), tries_all=True)
-            return self._survey if tries_all and self._survey else self._choice
+                users = self.controls.users
+                if users is not None and self._selection.sandbox is not None:
+                    users.is_enabled = await is_runnable(self._selection.sandbox)
+                self._full_selection = self._selection if tries_all else None
+            if tries_all and self._full_selection is None:
+                candidates = self._candidates(self.controls)
+                self._full_selection = await select_backend(candidates, tries_all=True)
+            return self._full_selection if tries_all and self._full_selection else self._selection
 
-    def _candidates(self, bounds: ResourceControls) -> list[Sandbox]:
+    def _candidates(self, controls: ResourceControls) -> list[Sandbox]:
         if sys.platform == "darwin":
             return [SeatbeltSandbox()]
         if sys.platform != "linux":
-            return []  # a system none of the backends is made for
-        launcher = self._stack.enter_context(closing(Launcher(bounds.groups, bounds.users)))
+            return []
+        launcher = self._stack.enter_context(closing(Launcher(controls.groups, controls.users)))
         return [BubblewrapSandbox(launcher), LandlockSandbox(launcher)]
 
     async def execute(self, call: ScriptCall, *, is_unsafe: bool = False) -> ExecutionResult:
-        """Run a skill's script in the sandbox that works here; `is_unsafe` asks for none.
+        """Run a skill's script in the selected sandbox; `is_unsafe` runs it without one.
 
         Raises:
-            SandboxUnavailableError: If none does and running without is not allowed.
+            SandboxUnavailableError: If no backend isolates and running without is not allowed.
             ToolInputError: If the skill has no such script.
             PermissionError: If the script is not executable.
-            PermissionDeniedError: If nobody approved what the skill holds now.
+            PermissionDeniedError: If the skill's present content is not trusted.
         """
-        await anyio.to_thread.run_sync(
-            lambda: require_trust(call.skill, self._books.trust.approved())
-        )
-        await anyio.to_thread.run_sync(self._books.usage.record, call.skill.name, time.time())
+        await anyio.to_thread.run_sync(self._require_trust, call.skill)
+        await anyio.to_thread.run_sync(self._usage.record, call.skill.name, time.time())
         if call.skill.root is None:
-            call = replace(call, skill=await self._with_folder(call.skill))
+            call = replace(call, skill=await self._extract_bundled(call.skill))
         call = replace(call, hosts=(*call.hosts, *self._granted_hosts(call.skill)))
-        choice = await self.choose_sandbox()
-        is_allowed = self._config.settings.sandbox.allow_unsandboxed and choice.sandbox is None
+        selection = await self.select_sandbox()
+        is_allowed = self._config.settings.sandbox.allow_unsandboxed and selection.sandbox is None
         began, result = time.time(), None
         try:
             if (is_unsafe or is_allowed) and child_process.is_supported():
-                result = await self._execute_plain(call, "flag" if is_unsafe else "setting")
+                result = await self._execute_unsandboxed(call, "flag" if is_unsafe else "setting")
             else:
-                result = await run_script(call, await self.workshop())
+                result = await run_script(call, await self.executor())
         except anyio.get_cancelled_exc_class():
             self.runs.put(call, None, began=began)
             raise
         self.runs.put(call, result, began=began)
         return result
 
-    async def workshop(self) -> ScriptExecutor:
-        """Where commands are run: in the sandbox that works here.
+    async def run_inline_command(self, command: str, *, skill: Skill, cwd: Path) -> ExecutionResult:
+        """Run a shell command; skill and working directory are readable, nothing is writable.
 
         Raises:
-            SandboxUnavailableError: If none does.
+            ToolFailedError: If the shell that the skill declares is not installed.
+            SandboxUnavailableError: If no backend isolates.
         """
-        choice = await self.choose_sandbox()
-        if self._workshop is None:
-            for trial in choice.failed():
-                log.warning("%s is there and does not isolate: %s", trial.name, trial.reason)
-            self._workshop = self._open_workshop(choice.require())
-        return self._workshop
+        name, flags = _SHELLS[skill.manifest.shell]
+        shell = interpreters.find(name)
+        if shell is None:
+            raise ToolFailedError(f"there is no {name} here", name=skill.name)
+        directories = [path for path in (cwd, skill.root) if path is not None]
+        readable = await anyio.to_thread.run_sync(_resolve_all, directories)
+        job = ScriptJob(
+            interpreter=shell,
+            flags=(*flags, command),
+            read=readable,
+            cwd=readable[0],
+            env={
+                "PATH": "/usr/local/bin:/usr/bin:/bin",
+                "LANG": "C.UTF-8",
+                "CLAUDE_SKILL_DIR": str(skill.root or ""),
+            },
+            limits=replace(self.limits(), wall_seconds=INLINE_TIMEOUT, output_bytes=MIB),
+        )
+        return await (await self.executor()).run(job)
 
-    async def _with_folder(self, skill: Skill) -> Skill:
-        """A bundled skill in a zipped package is written out before its scripts can run."""
-        source = self._books.catalog.source_of(skill).source
-        if isinstance(source, BundledSource):
-            return replace(skill, root=await source.folder(skill))
-        return skill
+    async def executor(self) -> ScriptExecutor:
+        """Return the executor of the selected sandbox.
 
-    def _granted_hosts(self, skill: Skill) -> Iterator[str]:
-        for grant in self._config.settings.sandbox.hosts:
-            name, _, host = grant.partition("=")
-            if name == skill.name:
-                yield host
-
-    async def _execute_plain(self, call: ScriptCall, why: str) -> ExecutionResult:
-        """Without isolation, which is said on every run and recorded before it."""
-        log.warning("Running a script of %s without isolation", call.skill.name)
-        facts = {"skill": call.skill.name, "script": call.script, "by": why}
-        await anyio.to_thread.run_sync(lambda: self._books.audit.record("run_unsandboxed", **facts))
-        return await run_script(call, ScriptExecutor(UnsandboxedBackend(), self._workspaces))
-
-    def _open_workshop(self, sandbox: Sandbox) -> ScriptExecutor:
-        room = self._config.settings.sandbox.warm_pool_size
-        if not room or not isinstance(sandbox, Backend):
-            return ScriptExecutor(sandbox, self._workspaces)
-        pool = WarmPool(sandbox, self._workspaces, room=room)
-        return ScriptExecutor(sandbox, self._workspaces, self._stack.enter_context(closing(pool)))
+        Raises:
+            SandboxUnavailableError: If no backend isolates.
+        """
+        selection = await self.select_sandbox()
+        if self._executor is None:
+            for trial in selection.failed():
+                log.warning("Sandbox %s does not isolate: %s", trial.name, trial.reason)
+            self._executor = self._create_executor(selection.require())
+        return self._executor
 
     def limits(self) -> SandboxLimits:
-        """The limits of a run, as settings have them."""
+        """Return the resource limits of a run by settings."""
         chosen = self._config.settings.sandbox
         return SandboxLimits(
             wall_seconds=chosen.timeout_seconds,
@@ -198,38 +199,42 @@ class ScriptRunner:
             processes=chosen.processes,
         )
 
+    def _require_trust(self, skill: Skill) -> None:
+        require_trust(skill, self._trust.approved())
 
-INLINE_TIMEOUT = 120.0
-_SHELLS = {"bash": ("bash", ("--noprofile", "--norc", "-c")), "powershell": ("pwsh", ("-Command",))}
+    async def _extract_bundled(self, skill: Skill) -> Skill:
+        """Extract a bundled skill of a zipped package to disk, where its scripts can run."""
+        source = self._catalog.source_of(skill).source
+        if isinstance(source, BundledSource):
+            return replace(skill, root=await source.folder(skill))
+        return skill
+
+    def _granted_hosts(self, skill: Skill) -> Iterator[str]:
+        for grant in self._config.settings.sandbox.hosts:
+            name, _, host = grant.partition("=")
+            if name == skill.name:
+                yield host
+
+    async def _execute_unsandboxed(self, call: ScriptCall, why: str) -> ExecutionResult:
+        log.warning("Running a script of %s without a sandbox", call.skill.name)
+        record = partial(
+            self._audit.record,
+            "run_unsandboxed",
+            skill=call.skill.name,
+            script=call.script,
+            by=why,
+        )
+        # Audited before it runs: a run that cannot be recorded must not happen.
+        await anyio.to_thread.run_sync(record)
+        return await run_script(call, ScriptExecutor(UnsandboxedBackend(), self._workspaces))
+
+    def _create_executor(self, sandbox: Sandbox) -> ScriptExecutor:
+        pool_size = self._config.settings.sandbox.warm_pool_size
+        if not pool_size or not isinstance(sandbox, Backend):
+            return ScriptExecutor(sandbox, self._workspaces)
+        pool = WarmPool(sandbox, self._workspaces, capacity=pool_size)
+        return ScriptExecutor(sandbox, self._workspaces, self._stack.enter_context(closing(pool)))
 
 
-async def run_inline_command(
-    executing: ScriptRunner, command: str, *, skill: Skill, cwd: Path
-) -> ExecutionResult:
-    """Run a command with the skill's folder and the workspace readable, and nothing writable.
-
-    Raises:
-        ToolFailedError: If the shell that the skill wants is not here.
-        SandboxUnavailableError: If nothing isolates here.
-    """
-    name, flags = _SHELLS[skill.manifest.shell]
-    shell = interpreters.find(name)
-    if shell is None:
-        raise ToolFailedError(f"there is no {name} here", name=skill.name)
-    limits = executing.limits()
-    places = [path for path in (cwd, skill.root) if path is not None]
-    here, *folder = await anyio.to_thread.run_sync(lambda: [path.resolve() for path in places])
-    job = ScriptJob(
-        interpreter=shell,
-        flags=(*flags, command),
-        read=(here, *folder),
-        cwd=here,
-        env={
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
-            "LANG": "C.UTF-8",
-            "CLAUDE_SKILL_DIR": str(skill.root or ""),
-        },
-        limits=replace(limits, wall_seconds=INLINE_TIMEOUT, output_bytes=MIB),
-    )
-    workshop = await executing.workshop()
-    return await workshop.run(job)
+def _resolve_all(paths: list[Path]) -> tuple[Path, ...]:
+    return tuple(path.resolve() for path in paths)

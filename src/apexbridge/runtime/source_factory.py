@@ -1,9 +1,11 @@
-"""Where skills are looked for: what settings and place point to."""
+"""Source factory: create the skill sources that settings and project layout define."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import anyio
 
 from apexbridge.settings import PROJECT_FILES, Config, SkillSettings
 from apexbridge.skills.model import Origin, Problem
@@ -22,16 +24,14 @@ from apexbridge.sources.plugins.source import PluginSource
 from apexbridge.sources.scan_cache import ScanCache
 
 _MAX_INSTALLED_DIRS = 100_000
-"""Folders of our own are not cut short: whoever installed so many wants them."""
-
-
+"""Bound for installed skills, where `max_folders` would hide what a user installed on purpose."""
 LEGACY_COMMANDS_DIR = ".claude/commands"
-"""Where older clients keep commands, below home and in each folder of a project."""
+"""Slash commands of older clients, below home and in each project directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRoot:
-    """A folder to look into, and on whose behalf."""
+    """A directory to scan, its origin, and whether its skills need trust."""
 
     origin: Origin
     path: Path
@@ -39,43 +39,66 @@ class SourceRoot:
     home: Path | None = None
 
 
+class SourceChanges:
+    """Ids of sources that have notified of changes, for example MCP servers."""
+
+    def __init__(self) -> None:
+        self._pending: set[str] = set()
+        self._notified = anyio.Event()
+
+    def notify(self, source_id: str) -> None:
+        """Add a source to scan again."""
+        self._pending.add(source_id)
+        self._notified.set()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for a notification, or for the timeout."""
+        with anyio.move_on_after(seconds):
+            await self._notified.wait()
+        self._notified = anyio.Event()
+
+    def take(self, extra: Collection[str], *, except_for: Collection[str]) -> set[str]:
+        """Remove and return the pending ids and `extra`, except for those being scanned now."""
+        taken = self._pending.union(extra).difference(except_for)
+        self._pending -= taken
+        return taken
+
+
 @dataclass(frozen=True, slots=True)
 class SourceFactory:
-    """Makes the sources of one project."""
+    """Create the sources of one project."""
 
     config: Config
-    memory: ScanCache
-    changed: Callable[[str], None]
-    """Takes the id of a source that says it has other skills now."""
+    cache: ScanCache
+    changes: SourceChanges
 
-    def sources(self) -> tuple[list[SkillSource], list[Problem]]:
-        """All sources; folders that may not be scanned are problems."""
-        places, problems = self._folders()
-        sources: list[SkillSource] = [self.folder(place) for place in _deduplicate(places)]
+    def create_all(self) -> tuple[list[SkillSource], list[Problem]]:
+        """Create all sources; directories that may not be scanned are returned as problems."""
+        roots, problems = self._roots()
+        sources: list[SkillSource] = [self._folder(root) for root in _deduplicate(roots)]
         plugins, unusable = self._plugins()
         sources += [bundled_source(self.config.data / "bundled"), *plugins, *self._mcp()]
         sources += [*self._remote(), *self._legacy()]
         return sources, [*problems, *unusable]
 
-    def folder(self, place: SourceRoot) -> FolderSource:
-        """The source of one folder."""
+    def _folder(self, root: SourceRoot) -> FolderSource:
         limits = self._limits()
-        if place.origin is Origin.INSTALLED:
-            # What lies outside is not ours to mark, to change or to vouch for.
+        if root.origin is Origin.INSTALLED:
+            # A symlink out of the data directory leads to what this program must not change.
             follow = self.config.settings.skills.allow_external_paths
             limits = replace(self._limits(_MAX_INSTALLED_DIRS), follow_external_symlinks=follow)
         return FolderSource(
-            place.path,
-            place.origin,
+            root.path,
+            root.origin,
             limits,
-            cache=self.memory,
-            needs_trust=place.needs_trust,
-            home=place.home,
+            cache=self.cache,
+            needs_trust=root.needs_trust,
+            home=root.home,
         )
 
-    def nested(self, root: NestedRoot) -> FolderSource:
-        """The source of a skill folder that was found deeper in the project."""
-        return self.folder(
+    def create_nested(self, root: NestedRoot) -> FolderSource:
+        """Create the source of a skill directory that was discovered deeper in the project."""
+        return self._folder(
             SourceRoot(origin=Origin.PROJECT, path=root.path, needs_trust=True, home=root.home)
         )
 
@@ -90,7 +113,7 @@ class SourceFactory:
         )
 
     def _legacy(self) -> Iterator[LegacySource]:
-        """Commands of older clients: the user's, and those of each folder of the project."""
+        """Create the sources of legacy slash commands: the user's and the project's."""
         yield LegacySource(
             self.config.home / LEGACY_COMMANDS_DIR, self._limits(), needs_trust=False
         )
@@ -112,7 +135,7 @@ class SourceFactory:
                 headers={key: value.get_secret_value() for key, value in server.headers.items()},
                 seconds=server.timeout_seconds,
             )
-            yield McpSource(name, address, changed=self.changed)
+            yield McpSource(name, address, changed=self.changes.notify)
 
     def _remote(self) -> Sequence[SkillSource]:
         chosen = self.config.settings.remote
@@ -130,28 +153,30 @@ class SourceFactory:
         places = RemoteLocations(skills=chosen.skills, indexes=chosen.indexes)
         return remote_sources(places, limits, PinStore(pins_dir(self.config)))
 
-    def _limits(self, room: int = 0) -> ScanLimits:
+    def _limits(self, min_folders: int = 0) -> ScanLimits:
         chosen = self.config.settings.skills
-        return ScanLimits(max_depth=chosen.max_depth, max_folders=max(room, chosen.max_folders))
+        return ScanLimits(
+            max_depth=chosen.max_depth, max_folders=max(min_folders, chosen.max_folders)
+        )
 
-    def _folders(self) -> tuple[list[SourceRoot], list[Problem]]:
+    def _roots(self) -> tuple[list[SourceRoot], list[Problem]]:
         config, chosen = self.config, self.config.settings.skills
         written = [(Origin.MANAGED, chosen.managed_path)] if chosen.managed_path else []
         written += [(Origin.USER, path) for path in chosen.user_paths]
-        # Never counted from the project: a clone could bring a folder of that name.
+        # Relative to home, never to the project: a cloned repository could bring such a directory.
         own = [(origin, _resolve_path(path, config.home, config)) for origin, path in written]
-        places = [_user_root(origin, path) for origin, path in own]
-        places += _project_roots(config, chosen)
-        places.append(_user_root(Origin.INSTALLED, config.data / "skills"))
+        roots = [_user_root(origin, path) for origin, path in own]
+        roots += _project_roots(config, chosen)
+        roots.append(_user_root(Origin.INSTALLED, config.data / "skills"))
         outside = list[Problem]()
         by_project = config.origins["skills.paths"] in PROJECT_FILES
         for written in chosen.paths:
             path = _inner_skills_dir(_resolve_path(written, config.project, config))
             is_inside = resolve_leniently(path).is_relative_to(config.project)
-            # A link that a clone brings may lead anywhere, and is nobody's word but its own.
+            # A symlink of a cloned repository may lead anywhere: it needs trust by its name.
             is_named_inside = Path(os.path.normpath(path)).is_relative_to(config.project)
             if is_inside or chosen.allow_external_paths:
-                places.append(
+                roots.append(
                     SourceRoot(
                         origin=Origin.ADDITIONAL,
                         path=path,
@@ -160,11 +185,11 @@ class SourceFactory:
                 )
             else:
                 outside.append(_external_path_problem(path))
-        return places, outside
+        return roots, outside
 
 
 def pins_dir(config: Config) -> Path:
-    """Where it is remembered what remote addresses gave."""
+    """Return the directory of pinned content hashes of remote skills."""
     return config.data / "remote"
 
 
@@ -173,7 +198,7 @@ def _user_root(origin: Origin, path: Path) -> SourceRoot:
 
 
 def _resolve_path(written: str, base: Path, config: Config) -> Path:
-    """`~` is home, anything relative starts at `base`."""
+    """Expand `~` to the configured home; a relative path starts at `base`."""
     if written == "~" or written.startswith("~/"):
         return config.home / written[2:]
     return base / written
@@ -188,7 +213,7 @@ def _project_roots(config: Config, chosen: SkillSettings) -> Iterator[SourceRoot
 
 
 def _project_dirs(config: Config) -> Iterator[Path]:
-    """From the project folder up to the repository's root, or to home: the nearest first."""
+    """Yield the project directory and its parents up to the repository root or home."""
     home = resolve_leniently(config.home)
     for folder in (config.project, *config.project.parents):
         if folder in {home, config.home}:
@@ -199,7 +224,7 @@ def _project_dirs(config: Config) -> Iterator[Path]:
 
 
 def _inner_skills_dir(path: Path) -> Path:
-    """A root that is not called `skills` but has one inside means the inner one."""
+    """Return `path/skills` where that exists, unless the path itself has that name."""
     inner = path / "skills"
     return inner if path.name != "skills" and is_folder(inner) else path
 
@@ -210,16 +235,16 @@ def _external_path_problem(path: Path) -> Problem:
     )
 
 
-def _deduplicate(places: list[SourceRoot]) -> Iterator[SourceRoot]:
-    """The same real folder is scanned once, for its strongest origin.
+def _deduplicate(roots: list[SourceRoot]) -> Iterator[SourceRoot]:
+    """Yield each real directory once, for its strongest origin.
 
-    What is the user's own stays so, even if a project points to it. Folders that are not there
-    yet are kept: skills may come to lie in them.
+    A user's directory stays trusted even if a project's symlink points to it. Missing directories
+    are kept: they may be created while the watcher runs.
     """
-    real = [resolve_leniently(place.path) for place in places]
-    own = {path for path, place in zip(real, places, strict=True) if not place.needs_trust}
+    real = [resolve_leniently(root.path) for root in roots]
+    own = {path for path, root in zip(real, roots, strict=True) if not root.needs_trust}
     seen = set[Path]()
-    for path, place in zip(real, places, strict=True):
-        if path not in seen and not (place.needs_trust and path in own):
+    for path, root in zip(real, roots, strict=True):
+        if path not in seen and not (root.needs_trust and path in own):
             seen.add(path)
-            yield place
+            yield root

@@ -1,4 +1,8 @@
-"""Workspaces: a private folder for one run, gone afterwards whatever was left in it."""
+"""Workspaces: a private directory for each run, its quota, and the collection of output files.
+
+The quota needs no support by the file system: the tree is counted while the run lasts. That misses
+files that were unlinked while open, so the free space of the disk is checked too.
+"""
 
 import contextlib
 import errno
@@ -22,21 +26,21 @@ _LOCK = ".lock"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectedOutputs:
-    """Files a run left behind, and those that were not taken, with the reason."""
+    """Output files, and those that were not collected, with the reason."""
 
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     left: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Workspaces:
-    """Lends workspaces below one folder; each is held by a lock that dies with this process."""
+    """Lease directories below one root; a file lock marks each as used until we die."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
 
     @contextmanager
-    def lend(self) -> Generator[Path]:
-        """Lend an empty folder.
+    def lease(self) -> Generator[Path]:
+        """Lease an empty directory.
 
         Raises:
             StorageError: If the disk refuses.
@@ -53,7 +57,7 @@ class Workspaces:
             os.close(held)
 
     def sweep(self) -> int:
-        """Remove what a killed process left behind; how many workspaces that were."""
+        """Remove workspaces of killed processes; returns their number."""
         swept = 0
         for lock in self._home.glob(f"*{_LOCK}") if self._home.is_dir() else ():
             try:
@@ -78,7 +82,7 @@ def _try_lock(lock: Path) -> int:
 
 
 def write_inputs(place: Path, inputs: Mapping[str, bytes]) -> None:
-    """Put files into a workspace.
+    """Write input files into a workspace.
 
     Raises:
         UnsafePathError: If a name leads outside.
@@ -97,7 +101,7 @@ def write_inputs(place: Path, inputs: Mapping[str, bytes]) -> None:
 
 
 def collect_outputs(place: Path, max_bytes: int, max_files: int = 100) -> CollectedOutputs:
-    """Read the files a run left behind: plain files with one name, never through a link."""
+    """Read the output files: regular files with one hard link, never through a symlink."""
     files, left, room = dict[str, bytes](), dict[str, str](), max_bytes
     place.chmod(0o700)  # whatever the run made of its own folder
     top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -140,7 +144,7 @@ def _output_names(
 
 
 def _read_output(top: int, name: PurePosixPath, room: int) -> bytes | str:
-    """The bytes, or why they are not taken. The run is over: nobody swaps folders any more."""
+    """Return the bytes, or why they are not collected. The run is over, so there is no race."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = os.open(str(name), flags, dir_fd=top)
@@ -160,17 +164,17 @@ _MAX_DEPTH = 100
 _BLOCK = 512
 _MIN_FREE_BYTES = 1024 * MIB
 _MIN_FREE_DIVISOR = 20
-"""The smaller of the two must stay free: so many bytes, or one part in so many of the disk."""
+"""The smaller of the two must stay free: an absolute size, or this fraction of the disk."""
 
 _READ_SEARCH_MODE = stat.S_IRUSR | stat.S_IXUSR
 _RESOURCE_ERRNOS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 _count_lock = threading.Lock()
-"""A walk holds a descriptor for each level: several at once could use them up."""
+"""One walk at a time: each holds a file descriptor for every level."""
 
 
 class WorkspaceQuota:
-    """Says whether a workspace holds more than it may."""
+    """Check whether a workspace exceeds its quota."""
 
     def __init__(self, place: Path, limits: SandboxLimits) -> None:
         self._place = place
@@ -178,7 +182,7 @@ class WorkspaceQuota:
         self._free_before = _disk_space(place)[0]
 
     def is_exceeded(self) -> bool:
-        """Count once; a workspace that cannot be counted is too much."""
+        """Count once; a workspace that cannot be counted exceeds its quota."""
         count = _UsageCounter(self._limits)
         with _count_lock:
             try:
@@ -190,14 +194,14 @@ class WorkspaceQuota:
         return count.is_over
 
     def _is_disk_filling(self) -> bool:
-        """Whether the disk runs full and this run can be the cause."""
+        """Return True if the disk is nearly full and this run can be the cause."""
         free, size = _disk_space(self._place)
         is_low = free < min(_MIN_FREE_BYTES, size // _MIN_FREE_DIVISOR)
         return is_low and self._free_before - free > self._limits.workspace_bytes
 
 
 class _UsageCounter:
-    """One walk, which ends as soon as there is too much."""
+    """One walk, which ends as soon as the quota is exceeded."""
 
     def __init__(self, limits: SandboxLimits) -> None:
         self._bytes = limits.workspace_bytes
@@ -226,7 +230,7 @@ class _UsageCounter:
 
 
 def _in_directory(parent: int | None, name: str, count: Callable[[int], None]) -> None:
-    """Open a folder below another, also one that was made unreadable, but never through a link."""
+    """Open a subdirectory, also one with mode 000, but never through a symlink."""
     flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         held = os.open(name, os.O_PATH | flags, dir_fd=parent)
@@ -249,6 +253,6 @@ def _in_directory(parent: int | None, name: str, count: Callable[[int], None]) -
 
 
 def _disk_space(place: Path) -> tuple[int, int]:
-    """Bytes that are free for us, and all there are."""
+    """Return the free and total bytes of the file system."""
     status = os.statvfs(place)
     return status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize

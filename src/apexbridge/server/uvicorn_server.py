@@ -117,7 +117,7 @@ class _ServerTasks:
     async def warm_up(self) -> None:
         """Select the sandbox and load the index before the first request needs them."""
         runtime = self._state.runtime
-        for step in (runtime.script_runner.choose_sandbox, self._warm_index):
+        for step in (runtime.script_runner.select_sandbox, self._warm_index):
             try:
                 await step()
             except ApexBridgeError as error:

@@ -48,10 +48,10 @@ async def bash(request: pytest.FixtureRequest, ground: Path) -> AsyncIterator[Ba
 def _tool(sandbox: Sandbox, ground: Path) -> BashTool:
     made = ScriptExecutor(sandbox, Workspaces(ground / "private"))
 
-    async def workshop() -> ScriptExecutor:
+    async def executor() -> ScriptExecutor:
         return made
 
-    return BashTool(workshop, lambda: SandboxLimits(wall_seconds=5, output_bytes=100_000))
+    return BashTool(executor, lambda: SandboxLimits(wall_seconds=5, output_bytes=100_000))
 
 
 async def _run(bash: BashTool, ground: Path, command: str, **more: object) -> ToolResult:
@@ -192,14 +192,14 @@ async def test_a_word_too_long_for_a_name_is_no_file(bash: BashTool, ground: Pat
 @pytest.mark.needs("bubblewrap")
 async def test_a_warm_pool_is_passed_by(ground: Path, launcher: Launcher) -> None:
     sandbox, workspaces = BubblewrapSandbox(launcher), Workspaces(ground / "private")
-    with closing(WarmPool(sandbox, workspaces, room=1)) as pool:
+    with closing(WarmPool(sandbox, workspaces, capacity=1)) as pool:
         made = ScriptExecutor(sandbox, workspaces, pool)
 
-        async def workshop() -> ScriptExecutor:
+        async def executor() -> ScriptExecutor:
             return made
 
         for number in range(2):
-            result = await _run(BashTool(workshop), ground, f"echo {number} > made.txt")
+            result = await _run(BashTool(executor), ground, f"echo {number} > made.txt")
             assert result.text == "[Exit code 0]"
     assert (ground / "work/made.txt").read_text(encoding="utf-8") == "1\n"
 

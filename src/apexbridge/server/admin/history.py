@@ -107,7 +107,7 @@ async def show_session(ctx: RequestContext) -> Response:
         qualified_session_id(ctx, ctx.path_param("id")),
         ctx.runtime.chat_service.store,
     )
-    found = await anyio.to_thread.run_sync(store.look, session_id)
+    found = await anyio.to_thread.run_sync(store.get, session_id)
     if found is None:
         raise record_not_found("session", ctx.path_param("id"))
     return json_response(_to_session_schema(found))
@@ -116,7 +116,7 @@ async def show_session(ctx: RequestContext) -> Response:
 async def delete_session(ctx: RequestContext) -> Response:
     """Delete a session and its turns, after a turn that is running has ended."""
     session_id = qualified_session_id(ctx, ctx.path_param("id"))
-    if not await ctx.runtime.chat_service.forget(session_id):
+    if not await ctx.runtime.chat_service.delete(session_id):
         raise record_not_found("session", ctx.path_param("id"))
     return json_response(DeletedSession(id=session_id))
 
@@ -128,8 +128,8 @@ def _to_session_schema(found: StoredSession) -> SessionDetail:
         title=found.title,
         turns=found.turns,
         skills=list(found.skills),
-        input_tokens=found.spent.input_tokens,
-        output_tokens=found.spent.output_tokens,
+        input_tokens=found.usage.input_tokens,
+        output_tokens=found.usage.output_tokens,
         messages=to_message_schemas(found.messages),
     )
 

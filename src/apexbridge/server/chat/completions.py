@@ -52,12 +52,12 @@ async def create_completion(ctx: RequestContext) -> Response:
     chatting = ctx.runtime.chat_service
     session = _session_name(ctx, body)
     limits = CallerLimits(
-        limits=chatting.parts.limits,
-        withheld=frozenset() if ctx.caller.has_scope("exec") else chatting.acting,
+        limits=chatting.agent.deps.limits,
+        withheld=frozenset() if ctx.caller.has_scope("exec") else chatting.acting_tools,
         model=upstream_name(ctx.runtime, body.model),
     )
     request = to_turn_request(body, limits, has_session=bool(session))
-    # Session ids begin with the caller's id: nobody can continue a session of another caller.
+    # Session ids begin with the caller's id, so that no caller can continue another's session.
     record = TurnRecord.new("")
     record.session_id = f"{ctx.caller.id}:{session or f'once-{record.id}'}"
     completion = CompletionBuilder(
@@ -97,7 +97,7 @@ def _stream(
         ),
     )
     if shows_tool_data:
-        request = replace(request, watch=stream.on_tool_call)
+        request = replace(request, observer=stream)
     request = _with_approver(ctx, body, request, completion.record, stream.on_event)
     return stream.start(partial(run, request, stream.on_event), watch)
 
@@ -141,7 +141,7 @@ async def _run_turn(
     runtime = ctx.runtime
 
     def emit(event: Event) -> None:
-        runtime.emit(event)
+        runtime.events.emit(event)
         on_event(event)
 
     if has_session:

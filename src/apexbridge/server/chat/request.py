@@ -55,17 +55,17 @@ def to_turn_request(body: ChatRequest, caller: CallerLimits, *, has_session: boo
     return TurnRequest(
         text=last.text if last else "",
         parts=_parts(last) if last else "",
-        before=tuple(map(_message, before)),
-        continues=last is None,
+        history=tuple(map(_message, before)),
+        is_continuation=last is None,
         system="\n\n".join(filter(None, system)) if system or not has_session else None,
         model=caller.model,
         skills=tuple(body.options.skills),
         client_tools=tuple(map(_spec, body.tools or ())),
         uses_tools=body.has_loop,
-        like=_model_parameters(body),
+        template=_model_parameters(body),
         extra=_extra(body),
         limits=_limits(body, caller.limits),
-        withheld=caller.withheld,
+        denied_tools=caller.withheld,
     )
 
 

@@ -75,9 +75,13 @@ class TurnStreamResponse(Response):
         elif self._format.with_progress:
             self._put(self._chunks.progress(event))
 
-    def on_tool_call(self, call: ToolCall, result: str | None) -> None:
-        """Encode the arguments of a tool call, then its result."""
-        self._put(self._chunks.tool_call(call, result))
+    def tool_started(self, call: ToolCall) -> None:
+        """Encode the arguments of a tool call."""
+        self._put(self._chunks.tool_call(call, None))
+
+    def tool_finished(self, call: ToolCall, text: str) -> None:
+        """Encode the result of a tool call."""
+        self._put(self._chunks.tool_call(call, text))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the turn and stream it.

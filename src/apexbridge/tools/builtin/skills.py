@@ -105,14 +105,14 @@ class SkillSearchTool(TypedTool[SearchArguments]):
     async def run(self, arguments: SearchArguments, context: ToolContext) -> ToolResult:
         """Search, without the skills that the model may not invoke."""
         found = await self._search(arguments.query, arguments.limit)
-        waking = self._activation_context(context.session_id).waking
+        activation = self._activation_context(context.session_id).path_activation
         winner = self._catalog.snapshot.winner
         lines, names = list[str](), list[str]()
         for hit in found.hits:
             skill = winner(hit.name)
             if skill is None or not _is_model_invocable(skill, self._is_forbidden):
                 continue
-            state = " (asleep until its files are touched)" if waking.is_inactive(skill) else ""
+            state = " (asleep until its files are touched)" if activation.is_inactive(skill) else ""
             text = truncate_text(to_single_line(skill.summary), 600)
             lines.append(f"- {skill.name} ({hit.score:.2f}){state}: {text}")
             names.append(skill.name)
@@ -151,7 +151,9 @@ class SkillsListTool(TypedTool[ListArguments]):
 
     async def run(self, arguments: ListArguments, context: ToolContext) -> ToolResult:
         """List the skills that are visible to the model."""
-        skills = self._activation_context(context.session_id).waking.visible(self._skills())
+        skills = self._activation_context(context.session_id).path_activation.visible(
+            self._skills()
+        )
         entries = [
             skill_entry(skill) for skill in skills if _is_model_invocable(skill, self._is_forbidden)
         ]
@@ -206,7 +208,7 @@ class SkillsLoadTool(TypedTool[LoadArguments]):
         ]
         skill = find_for_load(skills, arguments.name)
         return self._catalog.get_for_model(
-            skill.name, self._activation_context(context.session_id).waking
+            skill.name, self._activation_context(context.session_id).path_activation
         )
 
 

@@ -1,4 +1,4 @@
-"""Conversations in memory come and go; on disk they stay, and so do records that were put aside."""
+"""Session pool: idle sessions are evicted and loaded again; queued turn records are flushed."""
 
 from pathlib import Path
 
@@ -6,71 +6,88 @@ import anyio
 import pytest
 
 from apexbridge.agent.session import Session
+from apexbridge.agent.session_pool import SessionFactory, SessionPool
 from apexbridge.agent.session_store import SessionStore
 from apexbridge.agent.turn import TurnRecord
-from apexbridge.catalog.path_activation import PathActivation
-from apexbridge.hooks import HookCommand, HookRunner
+from apexbridge.catalog.catalog import Catalog, CatalogRules
+from apexbridge.catalog.trust import TrustStore
+from apexbridge.hooks import HookCommand
 from apexbridge.messages import UserMessage
-from apexbridge.runtime.session_pool import SessionPool
 from apexbridge.sandbox.base import ExecutionResult
+from apexbridge.sources.base import SkillSource
+from apexbridge.sources.directory_scanner import NestedDiscovery, NestedRoot
+from apexbridge.testing import EventLog
 
 pytestmark = pytest.mark.anyio
 
 
-async def _runs_nothing(_: HookCommand) -> ExecutionResult:
+async def _run_no_hook(_: HookCommand) -> ExecutionResult:
     raise AssertionError
 
 
-def _new(session_id: str) -> Session:
-    place = Path("/project")
-    return Session(
-        id=session_id, cwd=place, waking=PathActivation(place), hooks=HookRunner(_runs_nothing)
-    )
+class _Factory(SessionFactory):
+    """Creates sessions without hooks, and notes whose hooks were restored."""
+
+    def __init__(self) -> None:
+        rules = CatalogRules(
+            precedence=(),
+            trust=TrustStore(Path("/nowhere")),
+            nesting=NestedDiscovery(Path("/project"), ()),
+            nested=_no_source,
+        )
+        super().__init__(Path("/project"), Catalog((), rules, EventLog()), run_hook=_run_no_hook)
+        self.restored = list[str]()
+
+    def restore_hooks(self, session: Session) -> None:
+        self.restored.append(session.id)
 
 
-def _conversations(store: SessionStore, room: int) -> tuple[SessionPool, list[str]]:
-    again = list[str]()
-    made = SessionPool(store, _new, lambda session: again.append(session.id), room=room)
-    return made, again
+def _no_source(_: NestedRoot) -> SkillSource:
+    raise AssertionError
 
 
-async def test_idle_conversations_are_let_go_of_and_read_again(tmp_path: Path) -> None:
+def _pool(store: SessionStore, max_idle: int) -> tuple[SessionPool, list[str]]:
+    factory = _Factory()
+    return SessionPool(store, factory, max_idle=max_idle), factory.restored
+
+
+async def test_idle_pool_are_let_go_of_and_read_again(tmp_path: Path) -> None:
     store = SessionStore(tmp_path / "sessions.db")
-    conversations, again = _conversations(store, room=2)
+    pool, restored = _pool(store, max_idle=2)
     for name in ("a", "b", "c", "d"):
-        async with conversations.taken(name) as session:
+        async with pool.acquire(name) as session:
             session.messages.append(UserMessage(text=f"I am {name}."))
             store.save(session, TurnRecord.new(name))
-        assert len(conversations) <= 2
-    assert again == []
-    found = await conversations.get("a")
+        assert len(pool) <= 2
+    assert restored == []
+    found = await pool.get("a")
     assert [message.text for message in found.messages] == ["I am a."]
-    assert again == ["a"]
+    assert restored == ["a"]
     with pytest.raises(KeyError):
-        conversations.at_work("c")
+        pool.running("c")
     store.close()
 
 
 async def test_a_conversation_at_work_is_never_let_go_of(tmp_path: Path) -> None:
     store = SessionStore(tmp_path / "sessions.db")
-    conversations, _ = _conversations(store, room=1)
-    async with conversations.taken("a") as first:
-        async with conversations.taken("b"), conversations.taken("c"):
-            assert conversations.at_work("a") is first
-            assert len(conversations) == 3
-        assert conversations.at_work("a") is first
-    assert await conversations.get("a") is first
+    pool, _ = _pool(store, max_idle=1)
+    async with pool.acquire("a") as first:
+        async with pool.acquire("b"), pool.acquire("c"):
+            assert pool.running("a") is first
+            assert len(pool) == 3
+        assert pool.running("a") is first
+    assert await pool.get("a") is first
     store.close()
 
 
 async def test_one_turn_at_a_time(tmp_path: Path) -> None:
     store = SessionStore(tmp_path / "sessions.db")
-    conversations, _ = _conversations(store, room=1)
+    pool, _ = _pool(store, max_idle=1)
     inside, most = 0, 0
 
     async def turn() -> None:
         nonlocal inside, most
-        async with conversations.taken("a"):
+        async with pool.acquire("a"):
             inside += 1
             most = max(most, inside)
             await anyio.lowlevel.checkpoint()
@@ -84,22 +101,22 @@ async def test_one_turn_at_a_time(tmp_path: Path) -> None:
 
 
 async def test_a_passing_conversation_is_found_while_it_passes(tmp_path: Path) -> None:
-    conversations, _ = _conversations(SessionStore(tmp_path / "sessions.db"), room=1)
-    with conversations.passing(_new("once")) as session:
-        assert conversations.at_work("once") is session
+    pool, _ = _pool(SessionStore(tmp_path / "sessions.db"), max_idle=1)
+    with pool.ephemeral(pool.create_ephemeral("once")) as session:
+        assert pool.running("once") is session
     with pytest.raises(KeyError):
-        conversations.at_work("once")
+        pool.running("once")
 
 
 async def test_a_forgotten_conversation_begins_anew(tmp_path: Path) -> None:
     store = SessionStore(tmp_path / "sessions.db")
-    conversations, _ = _conversations(store, room=4)
-    async with conversations.taken("a") as session:
+    pool, _ = _pool(store, max_idle=4)
+    async with pool.acquire("a") as session:
         session.messages.append(UserMessage(text="x"))
         store.save(session, TurnRecord.new("a"))
-    assert await conversations.forget("a")
-    assert (await conversations.get("a")).messages == []
-    assert not await conversations.forget("a")
+    assert await pool.delete("a")
+    assert (await pool.get("a")).messages == []
+    assert not await pool.delete("a")
     store.close()
 
 
