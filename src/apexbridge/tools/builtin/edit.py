@@ -31,11 +31,6 @@ _edit_lock = threading.Lock()
 """Held between the check for concurrent changes and the replacement (TOCTOU)."""
 
 
-def _permission_request(tool: str, target: ResolvedPath, summary: str) -> PermissionRequest:
-    path = target.path
-    return PermissionRequest(tool=tool, argument=str(path), path=path, summary=summary)
-
-
 class WriteArguments(Arguments):
     """Arguments of Write."""
 
@@ -54,7 +49,7 @@ class WriteTool(TypedTool[WriteArguments]):
 
     def __init__(self) -> None:
         description = (
-            "Write a whole text file (UTF-8) in the workspace, new or instead of what is there. "
+            "Write a whole text file (UTF-8) in the workspace, new or replaced. "
             "Folders on the way are made. To change a part of a file use Edit."
         )
         super().__init__("Write", description, WriteArguments)
@@ -65,7 +60,7 @@ class WriteTool(TypedTool[WriteArguments]):
         """Request permission to write the resolved path."""
         target = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
         summary = f"Write {len(arguments.content):,} characters to {target.display}"
-        return (_permission_request("Write", target, summary),)
+        return (target.request(summary),)
 
     async def run(self, arguments: WriteArguments, context: ToolContext) -> ToolResult:
         """Write the file."""
@@ -142,7 +137,7 @@ class EditTool(TypedTool[EditArguments]):
     ) -> Sequence[PermissionRequest]:
         """Request permission to edit the resolved path."""
         target = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
-        return (_permission_request("Edit", target, f"Edit {target.display}"),)
+        return (target.request(f"Edit {target.display}"),)
 
     async def run(self, arguments: EditArguments, context: ToolContext) -> ToolResult:
         """Replace the string."""
