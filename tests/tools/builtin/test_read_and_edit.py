@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apexbridge.errors import ToolFailedError, ToolInputError
-from apexbridge.tools.builtin import edit_suggestions, read, text_encoding
+from apexbridge.tools.builtin import edit, read, text_encoding
 from apexbridge.tools.builtin.edit import EditTool, WriteTool
 from apexbridge.tools.builtin.read import ReadTool
 from tests.tools.tool_calls import context, use
@@ -188,8 +188,8 @@ async def test_writing_is_asked_about_with_the_real_path(tmp_path: Path) -> None
     (asked,) = WriteTool().permissions({"path": "x/../a.txt", "content": "12"}, facts)
     assert (asked.tool, asked.path, asked.harmless) == ("Write", tmp_path / "a.txt", False)
     assert asked.summary == "Write 2 characters to a.txt"
-    edit = {"path": "a.txt", "old": "a", "new": "b"}
-    (asked,) = EditTool().permissions(edit, facts)
+    change = {"path": "a.txt", "old": "a", "new": "b"}
+    (asked,) = EditTool().permissions(change, facts)
     assert (asked.tool, asked.argument) == ("Edit", str(tmp_path / "a.txt"))
     assert not list(tmp_path.iterdir())
     (asked,) = ReadTool().permissions({"path": "a.txt"}, facts)
@@ -274,7 +274,7 @@ async def test_a_near_miss_is_explained(tmp_path: Path, text: str, old: str, mes
 @given(st.text(max_size=80), st.text(min_size=1, max_size=20))
 def test_explaining_never_fails(text: str, wanted: str) -> None:
     if wanted not in text:
-        assert edit_suggestions.explain_mismatch(text, wanted)
+        assert edit.explain_mismatch(text, wanted)
 
 
 async def test_an_edit_must_change_something_that_is_there(tmp_path: Path) -> None:
