@@ -268,7 +268,7 @@ class _SpawnerThread:
             order, future = self._orders.get()
             try:
                 future.set_result(order())
-            except BaseException as error:  # noqa: BLE001  # whoever asked must hear of it
+            except BaseException as error:  # noqa: BLE001  # re-raised in the calling thread
                 future.set_exception(error)
 
 
@@ -311,7 +311,7 @@ def start(command: SpawnCommand) -> RunningProcess:
     is_over = threading.Event()
 
     def kill() -> None:
-        # The group keeps its number while anybody is in it; after `finish` it may be a stranger's.
+        # A process group id is reserved while it has members; after `finish` it may be reused.
         if not is_over.is_set():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -146,11 +146,13 @@ def _threads() -> anyio.CapacityLimiter:
     return _loop_limiter(_run_threads, math.inf)
 
 
-def _loop_limiter(variable: RunVar[anyio.CapacityLimiter], room: float) -> anyio.CapacityLimiter:
+def _loop_limiter(
+    variable: RunVar[anyio.CapacityLimiter], capacity: float
+) -> anyio.CapacityLimiter:
     try:
         return variable.get()
     except LookupError:
-        limiter = anyio.CapacityLimiter(room)
+        limiter = anyio.CapacityLimiter(capacity)
         variable.set(limiter)
         return limiter
 
