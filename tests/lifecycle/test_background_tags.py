@@ -12,6 +12,7 @@ from apexbridge.lifecycle import background_tags, model_tags
 from apexbridge.lifecycle.background_tags import TagFailures, backoff_seconds
 from apexbridge.models.base import ModelDelta
 from apexbridge.runtime import Runtime
+from apexbridge.runtime.description_preview import preview_description
 from apexbridge.runtime.fsck import check_data_dir
 from apexbridge.settings import load
 from apexbridge.skills import tree
@@ -165,7 +166,7 @@ async def test_preview_save_and_enable_wait_for_no_model(home: Path, tmp_path: P
         await runtime.search("warm up")
         await runtime.manager.install(_zip(tmp_path))
         await _until(lambda: _is_idle(runtime, server, 1))
-        await runtime.index_service.preview_description("billing", "Writes invoices.")
+        await preview_description(runtime, "billing", "Writes invoices.")
         await runtime.manager.set_enabled("billing", enabled=False)
         await runtime.manager.set_enabled("billing", enabled=True)
         await _is_idle(runtime, server, 1)

@@ -1,4 +1,4 @@
-"""Runs of root's are other users' where that can be, and nobody's files change hands."""
+"""The UID pool: root's runs get an unprivileged UID, and only workspaces change owner."""
 
 import os
 import tempfile
@@ -26,7 +26,7 @@ KINDS = [
 
 @pytest.fixture
 def place() -> Generator[Path]:
-    """A folder that anybody can get to; those of tests are private."""
+    """A world-accessible directory; those of pytest are private."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as made:
         Path(made).chmod(0o711)
         yield Path(made)

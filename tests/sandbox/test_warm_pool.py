@@ -1,4 +1,4 @@
-"""Sandboxes that wait: used once, for what they were made for only, and gone when not needed."""
+"""The warm pool: each sandbox is used once, for its key only, and expires when idle."""
 
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -179,7 +179,7 @@ async def test_one_that_died_is_not_handed_out(bench: Bench, tmp_path: Path) -> 
         job = _job(tmp_path, "print('ran')")
         await executor.run(job)
         await _ready(pool)
-        (lease,) = (entry for shelf in pool._entries.values() for entry in shelf.idle)  # pyright: ignore[reportPrivateUsage]
+        (lease,) = (idle for entry in pool._entries.values() for idle in entry.idle)  # pyright: ignore[reportPrivateUsage]
         assert lease.started is not None
         lease.started.kill()
         with anyio.fail_after(5):
@@ -197,7 +197,7 @@ async def test_there_are_never_more_than_there_is_room_for(bench: Bench, tmp_pat
             await anyio.sleep(0.01)
         most = 0
         with anyio.fail_after(20):
-            while pool.idle_keys() != keys[2:]:  # the older ones make room
+            while pool.idle_keys() != keys[2:]:  # older ones are evicted
                 most = max(most, pool.idle_count(), len(bench.places()))
                 await anyio.sleep(0.005)
         assert most <= 3  # one on its way out

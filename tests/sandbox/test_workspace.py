@@ -1,4 +1,4 @@
-"""Workspaces come, are harvested, and go."""
+"""Workspaces: lease, collect outputs, remove, sweep after a crash."""
 
 import os
 import subprocess

@@ -81,9 +81,9 @@ class HookVerdict:
     context: str = ""
     """Text to add to the conversation."""
     asks: bool = False
-    """Whether a person must approve, even where the rules allow."""
+    """True if a person must approve, even where the rules allow."""
     stops: bool = False
-    """Whether the whole turn ends, not only this step."""
+    """True if the whole turn ends, not only this step."""
     changed: Mapping[str, Any] | None = None
     """The tool's complete input as rewritten by a hook; it is checked again."""
     warnings: tuple[HookWarning, ...] = ()
@@ -274,8 +274,8 @@ def truncate_output(text: str) -> str:
 
 def _to_verdict(answer: _HookOutput) -> HookVerdict:
     specific = answer.specific
-    wishes = {answer.decision, specific.permission_decision}
-    is_blocked = not answer.goes_on or bool(wishes & {"block", "deny"})
+    effects = {answer.decision, specific.permission_decision}
+    is_blocked = not answer.goes_on or bool(effects & {"block", "deny"})
     reasons = (
         None if answer.goes_on else answer.stop_reason,
         specific.reason,
@@ -287,7 +287,7 @@ def _to_verdict(answer: _HookOutput) -> HookVerdict:
         outcome="block" if is_blocked else "continue",
         reason=truncate_output(next(filter(None, reasons), "")),
         context=truncate_output("\n".join(filter(None, (specific.context, answer.context)))),
-        asks="ask" in wishes and not is_blocked,
+        asks="ask" in effects and not is_blocked,
         stops=not answer.goes_on,
         changed=None if is_blocked else updated,
     )

@@ -156,8 +156,8 @@ def _prepare_canary(base: Path, port: int) -> list[str]:
 def _canary_failure(result: ExecutionResult) -> str:
     """Return why the canary failed; empty if it passed."""
     if result.outcome != "ok":
-        told = result.stderr.decode("utf-8", "replace").strip().splitlines()
-        return result.error or (told[-1] if told else f"exit code {result.exit_code}")
+        lines = result.stderr.decode("utf-8", "replace").strip().splitlines()
+        return result.error or (lines[-1] if lines else f"exit code {result.exit_code}")
     try:
         could: dict[str, Any] = json.loads(result.stdout)
     except ValueError:

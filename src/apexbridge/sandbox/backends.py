@@ -309,9 +309,9 @@ def _exit_status(
 ) -> tuple[int | None, str]:
     """Combine exit codes: bubblewrap reports one only for a command that it could start."""
     for line in status.splitlines():
-        told = json.loads(line)
-        if "exit-code" in told:
-            return _signal_or_code(int(told["exit-code"])), ""
+        report = json.loads(line)
+        if "exit-code" in report:
+            return _signal_or_code(int(report["exit-code"])), ""
     is_ours = code is None or (code > 0 and b"child-pid" not in status)
     if error or is_ours or code == 1:
         return None, error or _errno_from_message(stderr)

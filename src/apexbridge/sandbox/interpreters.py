@@ -115,7 +115,7 @@ def wait():
     import sys
     fresh = set(sys.modules)
     if not sys.flags.safe_path:
-        sys.path.pop(0)  # the folder we wait in is nobody's yet
+        sys.path.pop(0)  # the working directory is not the script's yet
     import atexit, gc, importlib.machinery, io, os, threading, types
     import argparse, csv, datetime, json, pathlib, re, subprocess, tempfile
     def take(size):

@@ -54,7 +54,7 @@ class Launch:
     workspace: Path | None = None
     """Private directory whose owner may be changed."""
     is_confined: bool = False
-    """Whether Landlock and the strict seccomp filter apply, with these paths."""
+    """True to apply Landlock and the strict seccomp filter, with these paths."""
     read: tuple[Path, ...] = ()
     write: tuple[Path, ...] = ()
     has_stdin: bool = False
@@ -228,10 +228,10 @@ def _watched_process(
             report = control.recv(256)
         if uid is not None:
             uid.close()
-        told = json.loads(report) if report else {"errno": 0}
-        if "status" in told and told["status"] is not None:
-            return int(told["status"]), ""
-        code = int(told.get("errno") or 0)
+        result = json.loads(report) if report else {"errno": 0}
+        if "status" in result and result["status"] is not None:
+            return int(result["status"]), ""
+        code = int(result.get("errno") or 0)
         return None, errno.errorcode.get(code, "the supervisor was killed")
 
     return RunningProcess(

@@ -115,7 +115,7 @@ def build_filter(
     shared = (*machine.shared_memory, *machine.inotify) if strict else ()
     for number in (*machine.denied.values(), *shared):
         program += [_jump(_JUMP_EQUAL, number, yes=0, no=1), _deny(errno.EPERM)]
-    # Room that is taken without being written is taken faster than anybody can count it.
+    # fallocate takes space faster than the quota can be counted.
     program += [_jump(_JUMP_EQUAL, machine.fallocate, yes=0, no=1), _deny(errno.EOPNOTSUPP)]
     if strict:
         for number, argument in machine.on_others.items():

@@ -114,7 +114,7 @@ def _is_tree_readable(folder: Path) -> bool:
 
 
 def chown_tree(place: Path, user: int) -> None:
-    """Change the owner of a directory tree that nobody else uses."""
+    """Change the owner of a directory tree that no other process uses."""
     for folder, _, files in os.walk(place):
         os.chown(folder, user, user)
         for name in files:

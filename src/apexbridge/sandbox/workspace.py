@@ -45,7 +45,9 @@ class Workspaces:
         Raises:
             StorageError: If the disk refuses.
         """
-        self._home.mkdir(parents=True, exist_ok=True, mode=0o711)  # each one inside is private
+        self._home.mkdir(
+            parents=True, exist_ok=True, mode=0o711
+        )  # each directory inside is private
         place = self._home / uuid.uuid4().hex
         held = _try_lock(place.with_suffix(_LOCK))
         try:
@@ -63,7 +65,7 @@ class Workspaces:
             try:
                 held = _try_lock(lock)
             except StorageError:
-                continue  # someone is at work in it
+                continue  # in use
             remove_tree(lock.with_suffix(""))
             lock.unlink(missing_ok=True)
             os.close(held)
@@ -102,18 +104,18 @@ def write_inputs(place: Path, inputs: Mapping[str, bytes]) -> None:
 
 def collect_outputs(place: Path, max_bytes: int, max_files: int = 100) -> CollectedOutputs:
     """Read the output files: regular files with one hard link, never through a symlink."""
-    files, left, room = dict[str, bytes](), dict[str, str](), max_bytes
-    place.chmod(0o700)  # whatever the run made of its own folder
+    files, left, budget = dict[str, bytes](), dict[str, str](), max_bytes
+    place.chmod(0o700)  # the run may have changed its mode
     top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         for name in _output_names(top, PurePosixPath(), left):
             if len(files) >= max_files:
                 left[str(name)] = "too many files"
                 break
-            data = _read_output(top, name, room)
+            data = _read_output(top, name, budget)
             if isinstance(data, bytes):
                 files[str(name)] = data
-                room -= len(data)
+                budget -= len(data)
             else:
                 left[str(name)] = data
     finally:
@@ -143,7 +145,7 @@ def _output_names(
                     os.close(inner)
 
 
-def _read_output(top: int, name: PurePosixPath, room: int) -> bytes | str:
+def _read_output(top: int, name: PurePosixPath, budget: int) -> bytes | str:
     """Return the bytes, or why they are not collected. The run is over, so there is no race."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
@@ -156,8 +158,8 @@ def _read_output(top: int, name: PurePosixPath, room: int) -> bytes | str:
             return "not a plain file"
         if status.st_nlink != 1:
             return "a hard link"
-        data = file.read(room + 1)
-    return data if len(data) <= room else "too large"
+        data = file.read(budget + 1)
+    return data if len(data) <= budget else "too large"
 
 
 _MAX_DEPTH = 100
@@ -223,7 +225,7 @@ class _UsageCounter:
         except FileNotFoundError:  # gone since it was listed
             return
         self._files -= 1
-        self._bytes -= status.st_blocks * _BLOCK  # what it takes, not what it says
+        self._bytes -= status.st_blocks * _BLOCK  # allocated blocks, not st_size (sparse files)
         self.is_over = self._files < 0 or self._bytes < 0
         if stat.S_ISDIR(status.st_mode) and not self.is_over:
             _in_directory(parent, name, lambda inner: self.folder(inner, depth + 1))
@@ -234,12 +236,14 @@ def _in_directory(parent: int | None, name: str, count: Callable[[int], None]) -
     flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         held = os.open(name, os.O_PATH | flags, dir_fd=parent)
-    except (FileNotFoundError, NotADirectoryError):  # gone, or swapped for something else
+    except (FileNotFoundError, NotADirectoryError):  # removed or replaced meanwhile
         if parent is None:
             raise
         return
     try:
-        here = f"/proc/self/fd/{held}"  # this very folder, whatever its name leads to by now
+        here = (
+            f"/proc/self/fd/{held}"  # by file descriptor: the path may be a symlink by now (TOCTOU)
+        )
         mode = os.fstat(held).st_mode
         if mode & _READ_SEARCH_MODE != _READ_SEARCH_MODE and os.geteuid() != 0:
             os.chmod(here, stat.S_IMODE(mode) | _READ_SEARCH_MODE)

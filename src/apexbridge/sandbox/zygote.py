@@ -1,6 +1,6 @@
 """Zygote: a small Python process that forks prepared children, one for each command.
 
-It runs as a program of its own and imports only the standard library and modules that do the same.
+It runs as a separate program and imports only the standard library and modules that do the same.
 A few supervisors wait, each with a prepared child. An order goes to one of them as a packet (its
 cgroup limits) with file descriptors by SCM_RIGHTS: stdin, stdout, stderr, a control socket, a file
 with the order, and whatever the command inherits. The supervisor is the child subreaper: it kills
@@ -88,7 +88,7 @@ def exec_order(
     raise failure
 
 
-def write_kernel_file(path: str, value: int) -> None:
+def write_kernel_file(path: str, value: int | str) -> None:
     """Write to an existing cgroup file; a missing one is not created."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:

@@ -1,4 +1,4 @@
-"""A command line runs in the sandbox, changes the workspace, and nothing else."""
+"""The Bash tool: a command runs in the sandbox and can change only the workspace."""
 
 import os
 import socket
@@ -222,7 +222,7 @@ async def test_running_is_asked_about_with_the_command_as_it_is(ground: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"command": "a\0b"}, "NUL"),
         ({"command": ""}, "at least 1 character"),
@@ -236,13 +236,13 @@ async def test_running_is_asked_about_with_the_command_as_it_is(ground: Path) ->
     ],
 )
 async def test_what_cannot_be_run_is_refused(
-    ground: Path, arguments: dict[str, object], told: str
+    ground: Path, arguments: dict[str, object], message: str
 ) -> None:
     sandbox = RecordingSandbox()
     bash = _tool(sandbox, ground)
-    with pytest.raises(ToolInputError, match=told):
+    with pytest.raises(ToolInputError, match=message):
         bash.permissions(arguments, context(ground / "work"))
-    with pytest.raises(ToolInputError, match=told):
+    with pytest.raises(ToolInputError, match=message):
         await bash.call(arguments, context(ground / "work"))
     assert sandbox.requests == []
 
@@ -277,15 +277,15 @@ async def test_without_a_sandbox_or_bash_it_says_so(
 
 
 @pytest.mark.parametrize(
-    ("outcome", "told"),
+    ("outcome", "message"),
     [
         ("workspace_limit", "temporary folder"),
         ("killed", "by a signal"),
         ("not_started", "could not be started: ENOENT"),
     ],
 )
-def test_other_endings_are_told_too(outcome: Outcome, told: str) -> None:
+def test_other_endings_are_told_too(outcome: Outcome, message: str) -> None:
     error = "ENOENT" if outcome == "not_started" else None
     result = ExecutionResult(outcome=outcome, exit_code=None, error=error, stdout=b"\xff\n")
-    assert told in format_result(result, 1)
+    assert message in format_result(result, 1)
     assert format_result(result, 1).startswith("\ufffd\n[")
