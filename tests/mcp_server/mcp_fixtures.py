@@ -95,7 +95,7 @@ class Open:
 
     def key(self, *scopes: Scope) -> str:
         """A key that may these things, or everything."""
-        return self.keys.make("test", scopes or SCOPES)[0]
+        return self.keys.create("test", scopes or SCOPES)[0]
 
     @asynccontextmanager
     async def client(self, *scopes: Scope, **more: Any) -> AsyncGenerator[Client]:

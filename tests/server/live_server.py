@@ -27,7 +27,7 @@ class Serving:
 
     def key_for(self, *scopes: Scope) -> str:
         """Another key, which may less."""
-        return self.house.keys.make("test", scopes)[0]
+        return self.house.keys.create("test", scopes)[0]
 
     @property
     def headers(self) -> dict[str, str]:
@@ -57,5 +57,5 @@ async def serving(
                 while not server.started:
                     await anyio.sleep(0.01)
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            yield Serving(url=url, key=keys.make("all", SCOPES)[0], house=house)
+            yield Serving(url=url, key=keys.create("all", SCOPES)[0], house=house)
             server.should_exit = True

@@ -136,7 +136,7 @@ async def test_who_has_the_token_is_signed_in(server: Serving) -> None:
 
 
 async def test_a_key_signs_in_too_and_its_end_ends_the_session(server: Serving) -> None:
-    text, key = server.house.keys.make("person", ["skills:write"])
+    text, key = server.house.keys.create("person", ["skills:write"])
     answer = await _sign_in(server, text)
     assert answer.json["scopes"] == ["skills:write"]
     mine = {"Cookie": answer.headers["set-cookie"].partition(";")[0]}

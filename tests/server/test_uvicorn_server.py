@@ -270,7 +270,7 @@ async def test_the_console_opens_with_the_token_that_was_printed(server: Started
 @pytest.mark.promise("S01")
 async def test_a_key_that_another_process_revokes_opens_nothing_any_more(server: Started) -> None:
     keys = ApiKeyStore(server.data / "keys.json")
-    text, key = keys.make("friend", ["chat"])
+    text, key = keys.create("friend", ["chat"])
     told = {"Authorization": f"Bearer {text}"}
     with anyio.fail_after(30):  # a look at the file is good for a blink
         while (await ask(server.url, "/v1/models", headers=told)).status != 200:
