@@ -1,4 +1,4 @@
-"""Keys: made, revoked, found again, and never kept as they are."""
+"""API keys: creation, revocation, lookup, and hashes only on disk."""
 
 import stat
 import time

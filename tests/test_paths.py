@@ -1,4 +1,4 @@
-"""Paths that stay inside, changes that happen wholly or not at all."""
+"""Path traversal guard and atomic file system changes."""
 
 import errno
 import os

@@ -17,10 +17,10 @@ from apexbridge.runtime import Runtime
 from apexbridge.server.admin import events, history, operations
 from apexbridge.server.chat import completions
 from apexbridge.settings import Config, load
-from tests.agent.agent_fixture import ModelOf, calls
+from tests.agent.agent_fixture import FunctionModel, calls
 from tests.server.live_server import Serving, serving
 
-MOST_SECONDS = 60
+TIMEOUT_SECONDS = 60
 USAGE = Usage(input_tokens=10, output_tokens=5)
 
 
@@ -52,7 +52,7 @@ class Recording:
 
     @property
     def runtime(self) -> Runtime:
-        return self.serving.house.runtime
+        return self.serving.open_agent.runtime
 
     def key_for(self, *scopes: Scope) -> dict[str, str]:
         """What a client that may just this sends along."""
@@ -60,14 +60,14 @@ class Recording:
 
     async def get(self, path: str, headers: dict[str, str] | None = None, **query: Any) -> Any:
         """What stands at an address."""
-        with anyio.fail_after(MOST_SECONDS):
+        with anyio.fail_after(TIMEOUT_SECONDS):
             found = await self.http.get(path, params=query, headers=headers or self.serving.headers)
         assert found.status_code == 200, found.text
         return found.json()
 
     async def refused(self, path: str, headers: dict[str, str] | None = None, **query: Any) -> Any:
         """How an address is refused: the status and the code."""
-        with anyio.fail_after(MOST_SECONDS):
+        with anyio.fail_after(TIMEOUT_SECONDS):
             found = await self.http.get(path, params=query, headers=headers or self.serving.headers)
         return found.status_code, found.json()["error"]["code"]
 
@@ -79,7 +79,7 @@ class Recording:
         if session:
             told["X-ApexBridge-Session"] = session
         body = {"messages": [{"role": "user", "content": text}], "model": "m", "apexbridge": ours}
-        with anyio.fail_after(MOST_SECONDS):
+        with anyio.fail_after(TIMEOUT_SECONDS):
             found = await self.http.post("/v1/chat/completions", json=body, headers=told)
         assert found.status_code == 200, found.text
         reply = found.json()
@@ -101,7 +101,7 @@ async def recording(home: Path, **settings: dict[str, Any]) -> AsyncGenerator[Re
     admin_routes = (*history.ROUTES, *operations.ROUTES, *events.ROUTES)
     served_routes = (*completions.ROUTES, *admin_routes)
     async with serving(loaded_for(home, **settings), served_routes) as served:
-        chatting = served.house.runtime.chat_service
-        chatting.model = replace(chatting.model, client=ModelOf(_reply))
+        chatting = served.open_agent.runtime.chat_service
+        chatting.model = replace(chatting.model, client=FunctionModel(_reply))
         async with httpx.AsyncClient(base_url=served.url, timeout=60) as http:
             yield Recording(serving=served, http=http)
