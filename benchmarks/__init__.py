@@ -1,1 +1,1 @@
-"""Speeds, as ratios to a named peer or a physical limit in the same run. Never a test."""
+"""Benchmarks: ratios to a named peer or a physical limit in the same run. Never tests."""

@@ -5,30 +5,30 @@ from pathlib import Path
 
 from benchmarks import (
     agent_loop,
+    cli_startup,
+    directory_scan,
     embedders,
     gateway,
     indexing,
-    installing,
-    reading,
+    install,
     retrieval_quality,
     retrieval_speed,
     sandboxes,
-    scanning,
-    starting,
+    skill_parsing,
 )
 
 
 def main() -> None:
-    """Run those that are named, or all of them."""
+    """Run the benchmarks that are named, or all."""
     options = _parser().parse_args()
     benchmarks = {
-        "starting": starting.main,
-        "reading": lambda: reading.main(options.corpus),
+        "cli_startup": cli_startup.main,
+        "skill_parsing": lambda: skill_parsing.main(options.corpus),
         "sandboxes": sandboxes.main,
-        "installing": installing.main,
-        "scanning": lambda: scanning.main(options.corpus),
+        "install": install.main,
+        "directory_scan": lambda: directory_scan.main(options.corpus),
         "retrieval_quality": lambda: retrieval_quality.main(
-            retrieval_quality.Wanted(
+            retrieval_quality.Options(
                 corpus=options.corpus,
                 queries=options.queries,
                 minilm=options.minilm,
@@ -42,11 +42,11 @@ def main() -> None:
         "retrieval_speed": lambda: retrieval_speed.main(options.chroma),
         "indexing": lambda: indexing.main(options.corpus),
         "agent_loop": agent_loop.main,
-        "doors": lambda: gateway.main(options.litellm),
+        "gateway": lambda: gateway.main(options.litellm),
     }
-    strange = [name for name in options.names if name not in benchmarks]
-    if strange:
-        raise SystemExit(f"{', '.join(strange)}: choose from {', '.join(benchmarks)}")
+    unknown = [name for name in options.names if name not in benchmarks]
+    if unknown:
+        raise SystemExit(f"{', '.join(unknown)}: choose from {', '.join(benchmarks)}")
     for name, run in benchmarks.items():
         if name in options.names or not options.names:
             run()
@@ -54,7 +54,7 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", help="which to run, by module; all unless named")
+    parser.add_argument("names", nargs="*", help="benchmarks to run; all by default")
     parser.add_argument(
         "--corpus", type=Path, help="JSON lines (may be .gz) with id, name, description and body"
     )
@@ -65,16 +65,16 @@ def _parser() -> argparse.ArgumentParser:
         "--minilm", type=Path, help="a folder with all-MiniLM-L6-v2 as ONNX and tokenizer.json"
     )
     parser.add_argument(
-        "--embedder", choices=("own", "use"), default="own", help="which is measured as ours"
+        "--embedder", choices=("default", "use"), default="default", help="embedder to evaluate"
     )
-    parser.add_argument("--toole", type=Path, help="a checkout of MetaTool, for its ToolE requests")
+    parser.add_argument("--toole", type=Path, help="a checkout of MetaTool, for its ToolE queries")
     parser.add_argument(
-        "--sample", type=int, default=0, help="how many requests of ToolE; all unless given"
+        "--sample", type=int, default=0, help="number of ToolE queries; all by default"
     )
-    parser.add_argument("--litellm", type=Path, help="an environment that has LiteLLM's proxy")
-    parser.add_argument("--chroma", type=Path, help="a Python that has chromadb, as a peer")
+    parser.add_argument("--litellm", type=Path, help="a virtual environment with LiteLLM's proxy")
+    parser.add_argument("--chroma", type=Path, help="an interpreter with chromadb, as a peer")
     parser.add_argument(
-        "--cross-validate", action="store_true", help="choose the weights of the fusion anew"
+        "--cross-validate", action="store_true", help="cross-validate the fusion weights"
     )
     return parser
 

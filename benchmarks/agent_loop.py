@@ -1,4 +1,4 @@
-"""What the loop adds to a turn with one tool call, and what a conversation holds in memory."""
+"""Overhead of the agent loop in a turn with one tool call, and memory of a conversation."""
 
 import gc
 import os
@@ -22,14 +22,14 @@ from apexbridge.tools.base import PathScope, SubagentRequest, ToolContext
 
 SIZES = (100, 10_000)
 FOLDER = 1_000
-"""Skills in one folder; more than two thousand are not looked at."""
+"""Skills in one folder; at most two thousand are scanned."""
 ROUNDS = 60
 LONG = 50
-"""Turns that a long conversation has had before."""
+"""Turns in the history of a long conversation."""
 SESSIONS = 400
 BARE = "model and tool, bare"
 LIMIT = "the same, and a durable commit"
-"""What no loop that keeps conversations can go below."""
+"""Lower bound of any agent loop that persists conversations."""
 COMMIT_CHARS = 2_000
 REQUEST = "How much is six times seven?"
 CALL = ToolCall(id="1", name="Calculate", arguments='{"expression": "6 * 7"}')
@@ -37,19 +37,19 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """The seconds of a turn but the model's, and those of the search in it."""
+class TurnTime:
+    """Wall time of a turn without the model's, and the part of it in search."""
 
     whole: float
     search: float = 0.0
 
     @property
     def loop(self) -> float:
-        """What neither the model nor the search took."""
+        """Time in neither the model nor the search."""
         return self.whole - self.search
 
 
-Contender = Callable[[], Awaitable[Spent]]
+Subject = Callable[[], Awaitable[TurnTime]]
 
 
 def main() -> None:
@@ -62,10 +62,10 @@ async def _main() -> None:
     print("(goal: the loop below 3 ms, the same for any number of skills; search is apart)")
     async with AsyncExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        contenders: dict[str, Contender] = {}
+        contenders: dict[str, Subject] = {}
         houses = list[Runtime]()
         for size in SIZES:
-            runtime = await stack.enter_async_context(_house(place / str(size), size))
+            runtime = await stack.enter_async_context(_runtime(place / str(size), size))
             houses.append(runtime)
             contenders |= await _contenders(runtime, size)
         disk = stack.enter_context(closing(_disk(place / "limit.db")))
@@ -81,8 +81,8 @@ async def _main() -> None:
 
 
 @asynccontextmanager
-async def _house(place: Path, size: int) -> AsyncGenerator[Runtime]:
-    """A project with so many skills, asked once, so that everything is loaded."""
+async def _runtime(place: Path, size: int) -> AsyncGenerator[Runtime]:
+    """Open a runtime with so many skills, warmed up by one turn."""
     for number in range(size):
         text = f"Handles case {number} of kind {number % 97}: converts, checks and reports it."
         make_skill(place / f"home/{number // FOLDER}", f"skill-{number}", description=text)
@@ -109,7 +109,7 @@ def _replies() -> Iterator[list[ModelDelta]]:
         yield [ModelDelta(text="It is 42.")]
 
 
-async def _turn(runtime: Runtime, session: str) -> Spent:
+async def _turn(runtime: Runtime, session: str) -> TurnTime:
     start, turn = time.perf_counter(), ""
     async for event in runtime.chat(REQUEST, session=session):
         turn = getattr(event, "turn_id", turn)
@@ -120,10 +120,10 @@ async def _turn(runtime: Runtime, session: str) -> Spent:
         client.requests.clear()
     if [call["tool"] for call in record["calls"]] != ["Calculate"]:
         raise SystemExit(f"the turn went another way: {record}")
-    return Spent(whole=whole - record["model_seconds"], search=record["search_seconds"])
+    return TurnTime(whole=whole - record["model_seconds"], search=record["search_seconds"])
 
 
-async def _contenders(runtime: Runtime, size: int) -> dict[str, Contender]:
+async def _contenders(runtime: Runtime, size: int) -> dict[str, Subject]:
     numbers = iter(range(1_000_000))
     for _ in range(LONG):
         await _turn(runtime, "long")
@@ -140,8 +140,8 @@ def _disk(path: Path) -> sqlite3.Connection:
     return connection
 
 
-async def _bare(runtime: Runtime, disk: sqlite3.Connection | None = None) -> Spent:
-    """The same replies and the same call with nothing between them."""
+async def _bare(runtime: Runtime, disk: sqlite3.Connection | None = None) -> TurnTime:
+    """Replay the same replies and the same tool call without a loop."""
     client, tool = runtime.chat_service.model.client, runtime.chat_service.registry.get(CALL.name)
     if tool is None:
         raise SystemExit("there is no such tool")
@@ -164,22 +164,22 @@ async def _bare(runtime: Runtime, disk: sqlite3.Connection | None = None) -> Spe
     if disk is not None:
         with disk:
             disk.execute("INSERT INTO turns VALUES (?)", ("x" * COMMIT_CHARS,))
-    return Spent(whole=time.perf_counter() - start)
+    return TurnTime(whole=time.perf_counter() - start)
 
 
 async def _no_child(_: SubagentRequest) -> str:
     return ""
 
 
-async def _rounds(contenders: Mapping[str, Contender]) -> dict[str, list[Spent]]:
-    times: dict[str, list[Spent]] = {name: [] for name in contenders}
+async def _rounds(contenders: Mapping[str, Subject]) -> dict[str, list[TurnTime]]:
+    times: dict[str, list[TurnTime]] = {name: [] for name in contenders}
     for _ in range(ROUNDS):
         for name, run in contenders.items():
             times[name].append(await run())
     return times
 
 
-def _print(times: Mapping[str, list[Spent]]) -> None:
+def _print(times: Mapping[str, list[TurnTime]]) -> None:
     limit = min(span.loop for span in times[LIMIT])
     print(f"{'ms':34}{'loop min':>10}{'x limit':>9}{'median':>9}{'search':>9}{'whole':>9}")
     for name, spans in times.items():

@@ -1,6 +1,6 @@
-"""What embedders cost: one request, loading, memory and documents a second, side by side.
+"""Cost of embedders: latency of a query, load time, memory and documents per second.
 
-`python -m benchmarks.embedders NAME [FOLDER]` loads one of them in a process of its own.
+`python -m benchmarks.embedders NAME [FOLDER]` loads one of them in a separate process.
 """
 
 import json
@@ -32,12 +32,12 @@ REQUESTS = {
     "每个产品一张图，最后写一页结论。",
 }
 DOCUMENTS = [" ".join(SKILL_TEXTS[at : at + 4]) for at in range(len(SKILL_TEXTS) - 3)]
-"""About as long as what is embedded of a skill, in both languages."""
+"""About as long as an indexed document, in both languages."""
 
 
 def main(minilm: Path | None = None) -> None:
     """Print the table."""
-    folders: dict[str, Path | None] = dict.fromkeys(("own", "use"))
+    folders: dict[str, Path | None] = dict.fromkeys(("default", "use"))
     if minilm is not None:
         folders["MiniLM-L6"] = minilm
     print(f"\nEmbedders: one request (least / median of {ROUNDS} interleaved rounds, ms, checked),")
@@ -87,7 +87,7 @@ def _embedder(name: str, folder: Path | None) -> Embedder:
 
 
 def _load(name: str, folder: Path | None) -> tuple[float, float]:
-    """Seconds and megabytes, told by a process that does nothing else."""
+    """Measure load time and memory (seconds, megabytes) in a separate process."""
     command = [
         sys.executable,
         "-m",
@@ -110,7 +110,7 @@ async def _load_here(name: str, folder: Path | None) -> None:
 
 
 def _resident() -> float:
-    """Megabytes in memory; not a number where the system does not tell."""
+    """Return the resident set size in megabytes; NaN if unknown."""
     if not STATM.exists():
         return float("nan")
     pages = int(STATM.read_text(encoding="ascii").split()[1])

@@ -1,4 +1,4 @@
-"""How fast a library of skills is scanned and indexed: from nothing, unchanged, one changed."""
+"""Indexing throughput of a skill library: cold, unchanged, and with one changed skill."""
 
 import re
 import statistics
@@ -16,7 +16,7 @@ from apexbridge.settings import Config, load
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.parser import read_skill
 from apexbridge.skills.tree import MARKER
-from benchmarks import reading
+from benchmarks import skill_parsing
 
 GENERATED = 3_000
 FROM_NOTHING, UNCHANGED, CHANGED = 2, 5, 10
@@ -26,7 +26,7 @@ _LONGEST_NAME = 50
 _STRANGE = re.compile(r"[^a-z0-9]+")
 
 Spans = dict[str, list[tuple[float, float]]]
-"""Seconds by the clock, and of the processors."""
+"""Wall time and CPU time."""
 
 
 def _now() -> tuple[float, float]:
@@ -39,7 +39,7 @@ def _note(spans: Spans, name: str, start: tuple[float, float], end: tuple[float,
 
 def main(corpus: Path | None = None) -> None:
     """Print the table."""
-    rows = reading.given(corpus) if corpus else reading.generated(GENERATED)
+    rows = skill_parsing.read_corpus(corpus) if corpus else skill_parsing.generate_skills(GENERATED)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder).resolve()
         count = install(place / "data" / "skills", rows)
@@ -55,13 +55,13 @@ def main(corpus: Path | None = None) -> None:
 
 
 def install(skills: Path, rows: Iterator[tuple[str, str, str]]) -> int:
-    """Write skills as folders; names that repeat are told apart by a number."""
+    """Write skills as folders; duplicate names get a number."""
     count = 0
     for number, (name, description, body) in enumerate(rows):
         plain = _STRANGE.sub("-", name.lower()).strip("-")[:_LONGEST_NAME].strip("-")
         unique = f"{plain or 'skill'}-{number}"
         (skills / unique).mkdir(parents=True)
-        document = reading.as_authors_write(unique, description, body)
+        document = skill_parsing.unquoted_skill_md(unique, description, body)
         (skills / unique / SKILL_MD).write_bytes(document)
         count += 1
     return count
@@ -87,7 +87,7 @@ async def _measure(loaded: Config) -> None:
 
 
 def _forget(data: Path) -> None:
-    """Take away the index and every mark of it."""
+    """Delete the index and its markers."""
     for index in data.glob("index.*"):
         index.unlink()
     for marker in data.glob(f"skills/*/{MARKER}"):
@@ -95,7 +95,7 @@ def _forget(data: Path) -> None:
 
 
 async def _start(loaded: Config, spans: Spans, name: str) -> SyncReport:
-    """A fresh runtime, opened and brought up to date."""
+    """Open a new runtime and sync the index."""
     start = _now()
     async with Runtime.open(loaded) as runtime:
         scanned = _now()
@@ -113,7 +113,7 @@ async def _start(loaded: Config, spans: Spans, name: str) -> SyncReport:
 
 
 async def _again(loaded: Config, spans: Spans) -> None:
-    """Everything is looked at once more by a runtime that goes on."""
+    """Sync again in the same runtime."""
     async with Runtime.open(loaded) as runtime:
         await runtime.search("warm")
         for _ in range(UNCHANGED):
@@ -126,7 +126,7 @@ async def _again(loaded: Config, spans: Spans) -> None:
 
 
 async def _change(loaded: Config, spans: Spans) -> None:
-    """One SKILL.md is edited; timed are reading that skill again and bringing the index up."""
+    """Edit one SKILL.md; time reading the skill and updating the index."""
     async with Runtime.open(loaded) as runtime:
         await runtime.search("warm")
         installed = [

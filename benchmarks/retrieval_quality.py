@@ -1,4 +1,4 @@
-"""How often the right skill is found, beside what its parts and its peers find alone."""
+"""Retrieval quality: recall of the default search, of its parts and of peers."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,46 +22,46 @@ from apexbridge.retrieval.memory_index import top_rows
 from apexbridge.retrieval.skill_document import SkillText, build_document
 from apexbridge.retrieval.stores.memory import MemoryStore
 from apexbridge.retrieval.tokenizer import tokenize
-from benchmarks.calibrating import calibrate
-from benchmarks.choosing import cross_validate
-from benchmarks.needing import show_needing
-from benchmarks.questions import (
-    ALONE,
+from benchmarks.calibration import calibrate
+from benchmarks.fusion_weights import cross_validate
+from benchmarks.labelled_queries import (
+    DENSE_ONLY,
     DEPTH,
-    WAYS,
-    Find,
-    Question,
+    LANGUAGE_MODES,
+    LabelledQuery,
+    SearchFunction,
     figures,
-    questions_of,
+    labelled_queries,
     rank,
-    searching,
+    search_function,
 )
+from benchmarks.no_skill_detection import print_no_skill_detection
 from benchmarks.toole import show_toole
 
 RANK_CONSTANT = 60
 WORDS_ALONE = FusionWeights(dense=0, lexical=1)
 WITH_VIEWS = FusionWeights(lexical=0, language=0)
-Kind = Literal["own", "use"]
+Kind = Literal["default", "use"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What is to be measured, and on what; what has no file is left out."""
+class Options:
+    """Options of the benchmark; what has no file is left out."""
 
     corpus: Path | None = None
     queries: Path | None = None
     minilm: Path | None = None
     toole: Path | None = None
     sample: int = 0
-    """How many requests of ToolE; 0 for all."""
-    ours: Kind = "own"
+    """Number of ToolE queries; 0 for all."""
+    ours: Kind = "default"
     cross_validates: bool = False
 
     @property
     def embedders(self) -> dict[str, Embedder]:
-        """Ours first, then its peers."""
+        """Return the default embedder, then its peers."""
         every: dict[Kind, Embedder] = {
-            "own": DefaultEmbedder(),
+            "default": DefaultEmbedder(),
             "use": UseEmbedder(),
         }
         found: dict[str, Embedder] = {self.ours: every.pop(self.ours), **every}
@@ -70,12 +70,12 @@ class Wanted:
         return found
 
 
-def main(wanted: Wanted) -> None:
+def main(wanted: Options) -> None:
     """Print the tables."""
     anyio.run(_main, wanted)
 
 
-async def _main(wanted: Wanted) -> None:
+async def _main(wanted: Options) -> None:
     print("\nFinding the right skill")
     if wanted.minilm is None:
         print("MiniLM-L6 is not measured: --minilm FOLDER has model.onnx and tokenizer.json")
@@ -89,14 +89,14 @@ async def _main(wanted: Wanted) -> None:
         await show_toole(wanted.toole, wanted.embedders, wanted.sample)
 
 
-async def _measure(wanted: Wanted, corpus: Path, queries: Path) -> None:
+async def _measure(wanted: Options, corpus: Path, queries: Path) -> None:
     skills = read_corpus(corpus)
     asked = read_queries(queries, {skill.id for skill in skills}).queries
-    questions = questions_of(asked)
+    questions = labelled_queries(asked)
     counts = Counter(question.way for question in questions)
-    told = ", ".join(f"{counts[way]} {way}" for way in WAYS)
+    told = ", ".join(f"{counts[way]} {way}" for way in LANGUAGE_MODES)
     print(f"{len(skills)} skills; requests: {told}; MRR@{DEPTH} over EN and ZH")
-    groups = [part for way in WAYS for part in (f"{way} @1", "R@5", "R@10")] + ["MRR"]
+    groups = [part for way in LANGUAGE_MODES for part in (f"{way} @1", "R@5", "R@10")] + ["MRR"]
     print(f"{'':32}" + "".join(f"{group:>9}" for group in groups))
     ours: SkillIndex | None = None
     for name, embedder in wanted.embedders.items():
@@ -104,32 +104,35 @@ async def _measure(wanted: Wanted, corpus: Path, queries: Path) -> None:
         await _compare(_systems(name, index, is_ours=ours is None), questions)
         ours = ours or index
     plain = await _whole_texts(skills, UseEmbedder(is_adapted=False))
-    peers = {"USE as it comes, alone": searching(plain, ALONE), "  and BM25": _fusing_ranks(plain)}
+    peers = {
+        "USE as it comes, alone": search_function(plain, DENSE_ONLY),
+        "  and BM25": _rank_fusion(plain),
+    }
     await _compare(peers, questions)
     if ours is not None:
-        await show_needing(ours, asked)
+        await print_no_skill_detection(ours, asked)
         if wanted.cross_validates:
             await cross_validate(ours, questions)
             await calibrate(ours, asked)
 
 
-def _systems(name: str, index: SkillIndex, *, is_ours: bool) -> dict[str, Find]:
-    """What an index finds as it is built, and with some of its parts."""
+def _systems(name: str, index: SkillIndex, *, is_ours: bool) -> dict[str, SearchFunction]:
+    """Return search functions: the index as configured, and ablations of it."""
     systems = {
-        f"{name} (ours)" if is_ours else name: searching(index),
-        "  alone": searching(index, ALONE),
-        "  alone, with views": searching(index, WITH_VIEWS),
+        f"{name} (ours)" if is_ours else name: search_function(index),
+        "  alone": search_function(index, DENSE_ONLY),
+        "  alone, with views": search_function(index, WITH_VIEWS),
     }
     if is_ours:
         systems |= {
-            "  ranks fused with BM25's": _fusing_ranks(index),
-            "BM25 alone": searching(index, WORDS_ALONE),
+            "  ranks fused with BM25's": _rank_fusion(index),
+            "BM25 alone": search_function(index, WORDS_ALONE),
         }
     return systems
 
 
 async def _whole_texts(skills: Sequence[CorpusSkill], embedder: Embedder) -> SkillIndex:
-    """An index without views, for those that are not asked for any."""
+    """Build an index without views."""
     cuts = [
         build_document(SkillText(name=skill.name, summary=skill.description, body=skill.body))
         for skill in skills
@@ -152,10 +155,10 @@ async def _whole_texts(skills: Sequence[CorpusSkill], embedder: Embedder) -> Ski
     return index
 
 
-def _fusing_ranks(index: SkillIndex) -> Find:
-    """Two whole rankings for each wording: 1 / (k + rank), summed."""
+def _rank_fusion(index: SkillIndex) -> SearchFunction:
+    """Return a search function with reciprocal rank fusion over all wordings."""
 
-    async def find(question: Question) -> Sequence[str]:
+    async def find(question: LabelledQuery) -> Sequence[str]:
         vectors = await embed_validated(index.embedder, question.texts, kind="query")
         total: Matrix = np.zeros(len(index.memory.names), np.float32)
         for text, vector in zip(question.texts, vectors, strict=True):
@@ -174,7 +177,9 @@ def _shares(scores: Matrix, is_found: np.ndarray[tuple[int, ...], np.dtype[np.bo
     return (is_found / (RANK_CONSTANT + ranks)).astype(np.float32)
 
 
-async def _compare(systems: Mapping[str, Find], questions: Sequence[Question]) -> None:
+async def _compare(
+    systems: Mapping[str, SearchFunction], questions: Sequence[LabelledQuery]
+) -> None:
     for name, find in systems.items():
         ranks = [(question, await rank(find, question)) for question in questions]
         print(f"{name:32}" + "".join(f"{figure:>9.2f}" for figure in figures(ranks)))

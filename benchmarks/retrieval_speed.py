@@ -1,4 +1,4 @@
-"""How fast a search is and what it holds in memory, beside the bare matrix product and peers."""
+"""Search latency and memory, compared with the bare matrix product and with peers."""
 
 import gc
 import importlib.util
@@ -42,11 +42,11 @@ GOALS = """goals: the vector part at most 1.3 times the product, a whole search 
 PRODUCT = "numpy product, one thread"
 _VOCABULARY = 8_000
 _COMMON = 30
-"""Words so common that no request is told by them."""
+"""Words so frequent that no query is built from them."""
 _BATCH = 5_000
 _PEER_SECONDS = 600
 
-# Runs in another interpreter where that one has chromadb: it answers each line with its times.
+# Runs in another interpreter that has chromadb, and answers each line with its times.
 _CHROMA = """
 import json, sys, time
 try:
@@ -70,13 +70,13 @@ for _ in sys.stdin:
     print(json.dumps(times), flush=True)
 """
 
-Contender = Callable[[], Awaitable[list[float]]]
-"""Answers every request once, and says how many seconds each took."""
+Subject = Callable[[], Awaitable[list[float]]]
+"""Benchmark subject: runs every query once and returns the seconds of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """Generated skills, and requests whose words are among theirs."""
+    """Generated skills, and queries with words from their texts."""
 
     matrix: Matrix
     texts: list[str]
@@ -85,7 +85,7 @@ class Library:
     requests: list[str]
 
     def entries(self, first: int, end: int) -> list[IndexEntry]:
-        """Some of the skills, one vector each."""
+        """Return index entries with one vector each."""
         return [
             IndexEntry(
                 name=f"skill-{row}",
@@ -100,7 +100,7 @@ class Library:
 
 
 class StoredVectors:
-    """An embedder that has every request's vector already."""
+    """Embedder with precomputed query vectors."""
 
     def __init__(self, vectors: Mapping[str, Matrix]) -> None:
         self._vectors = vectors
@@ -108,26 +108,26 @@ class StoredVectors:
 
     @property
     def id(self) -> str:
-        """Not a model."""
+        """Name that is no model's."""
         return "stored"
 
     @property
     def dimensions(self) -> int:
-        """As our own."""
+        """Size of the default embedder's vectors."""
         return DIMENSIONS
 
     async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
-        """A request's own vector; for anything else any."""
+        """Return precomputed vectors for queries, and arbitrary ones for other texts."""
         if kind == "query" and self._vectors.keys() >= set(texts):
             return np.stack([self._vectors[text] for text in texts])
         return _unit(self._chance.standard_normal((len(texts), DIMENSIONS), np.float32))
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources."""
 
 
 def main(chroma: Path | None = None) -> None:
-    """Print the tables; `chroma` is an interpreter that has chromadb."""
+    """Print the tables; `chroma` is an interpreter with chromadb."""
     print(f"\nSearching, {ASKED} requests, {ROUNDS} interleaved rounds; each request's least time,")
     print(f"averaged; {GOALS}")
     for size in SIZES:
@@ -140,7 +140,7 @@ def main(chroma: Path | None = None) -> None:
 
 
 def generate(size: int) -> Library:
-    """Unit vectors, and texts whose words are as unevenly common as people's."""
+    """Generate unit vectors, and texts with Zipf-distributed words."""
     chance = np.random.default_rng(7)
     matrix = _unit(chance.standard_normal((size, DIMENSIONS), np.float32))
     requests = REQUESTS.read_text(encoding="utf-8").splitlines()
@@ -186,22 +186,22 @@ async def _speed(library: Library, chroma: Path | None) -> None:
             print(f"{peer:34}  not installed, or not ready in {_PEER_SECONDS} s")
 
 
-async def _rounds(contenders: dict[str, Contender]) -> dict[str, list[list[float]]]:
+async def _rounds(contenders: dict[str, Subject]) -> dict[str, list[list[float]]]:
     times: dict[str, list[list[float]]] = {name: [] for name in contenders}
     for number in range(ROUNDS + 1):
         for name, run in contenders.items():
             spans = await run()
-            if number:  # the first round loads what is loaded once
+            if number:  # the first round warms up
                 times[name].append(spans)
     return times
 
 
 def _average(rounds: list[list[float]]) -> float:
-    """Of each request's least time."""
+    """Average over the queries of each one's minimum."""
     return statistics.fmean(min(spans) for spans in zip(*rounds, strict=True))
 
 
-async def _ours(library: Library, own: DefaultEmbedder, vectors: Matrix) -> dict[str, Contender]:
+async def _ours(library: Library, own: DefaultEmbedder, vectors: Matrix) -> dict[str, Subject]:
     stored = StoredVectors(dict(zip(library.requests, vectors, strict=True)))
     embedding = await _index(library, own)
     given = SkillIndex(stored, MemoryStore())
@@ -227,7 +227,7 @@ async def _ours(library: Library, own: DefaultEmbedder, vectors: Matrix) -> dict
 
 def _each(work: Callable[[int], object], numbers: Sequence[int]) -> list[float]:
     spans = list[float]()
-    work(numbers[0])  # whoever was measured before has left other things near the processor
+    work(numbers[0])  # refill the CPU caches after the previous subject
     for number in numbers:
         start = time.perf_counter()
         work(number)
@@ -235,10 +235,10 @@ def _each(work: Callable[[int], object], numbers: Sequence[int]) -> list[float]:
     return spans
 
 
-def _searching(index: SkillIndex, requests: list[str]) -> Contender:
+def _searching(index: SkillIndex, requests: list[str]) -> Subject:
     async def run() -> list[float]:
         spans = list[float]()
-        fresh = SkillIndex(index.embedder, MemoryStore(index.embedder.id))  # remembers nothing yet
+        fresh = SkillIndex(index.embedder, MemoryStore(index.embedder.id))  # with empty caches
         await fresh.refresh()
         fresh.memory = index.memory
         await fresh.search(requests[0], limit=LIMIT)
@@ -253,7 +253,7 @@ def _searching(index: SkillIndex, requests: list[str]) -> Contender:
     return run
 
 
-def _embedding(own: DefaultEmbedder, requests: list[str]) -> Contender:
+def _embedding(own: DefaultEmbedder, requests: list[str]) -> Subject:
     async def run() -> list[float]:
         spans = list[float]()
         await own.embed(requests[:1], kind="query")
@@ -273,8 +273,8 @@ async def _index(library: Library, embedder: Embedder) -> SkillIndex:
     return index
 
 
-def _lance(place: Path, library: Library, vectors: Matrix) -> dict[str, Contender]:
-    """Its own exact search, over the same vectors and names alone."""
+def _lance(place: Path, library: Library, vectors: Matrix) -> dict[str, Subject]:
+    """Return LanceDB's exact search over the same vectors."""
     if importlib.util.find_spec("lancedb") is None:
         return {}
     lancedb: Any = import_module("lancedb")
@@ -298,8 +298,8 @@ def _lance(place: Path, library: Library, vectors: Matrix) -> dict[str, Contende
 
 def _chroma(
     interpreter: Path | None, place: Path, matrix: Matrix, vectors: Matrix, stack: ExitStack
-) -> dict[str, Contender]:
-    """Its own approximate search, in a process of its own that is asked for each round."""
+) -> dict[str, Subject]:
+    """Return Chroma's approximate search, in a separate process."""
     files = (place / "matrix.npy", place / "vectors.npy")
     for file, array in zip(files, (matrix, vectors), strict=True):
         np.save(file, array)
@@ -317,7 +317,7 @@ def _chroma(
     version = receive.readline().strip()
     patience.cancel()
 
-    def rest() -> None:  # its threads go on when nobody asks, and would slow down all others
+    def rest() -> None:  # its idle threads would slow down all other subjects
         child.send_signal(signal.SIGSTOP)
 
     async def run() -> list[float]:
@@ -337,7 +337,7 @@ def _memory(library: Library) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "index.db")
         anyio.run(_store, library, file)
-        # A process of its own, in which nothing else was made before.
+        # A separate process, without earlier allocations.
         command = [sys.executable, "-m", "benchmarks.retrieval_speed", str(file)]
         growth = int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
     size = library.matrix.nbytes
@@ -352,7 +352,7 @@ async def _store(library: Library, file: Path) -> None:
 
 
 async def _load(file: Path) -> int:
-    """How many bytes the process grows by when it loads an index."""
+    """Return the growth of the resident set when an index is loaded."""
     index = SkillIndex(StoredVectors({}), SqliteStore(file, "stored"))
     gc.collect()
     before = _resident()

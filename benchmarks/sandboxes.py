@@ -1,4 +1,4 @@
-"""What isolation costs, as ratios to starting the same command bare in the same run."""
+"""Overhead of sandbox backends, as ratios to starting the same command without one."""
 
 import shutil
 import statistics
@@ -27,15 +27,15 @@ ROUNDS = 60
 GOALS = """goals (least over least): python cold 1.3 landlock, 1.7 bubblewrap; python warm 0.5,
 node warm 0.4; /bin/true cold 5 landlock"""
 _SETTLE_SECONDS = 0.25
-"""What has just been started is still getting ready, and would share the next one's processor."""
+"""A process that was just started would still compete for the CPU."""
 _ENV = {"PATH": "/usr/bin:/bin"}
 
-Contender = Callable[[], Awaitable[float]]
+Subject = Callable[[], Awaitable[float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Subject:
-    """A command, and the script that does the same in a waiting interpreter."""
+    """Command, and the equivalent script for a warm interpreter."""
 
     title: str
     argv: tuple[str, ...]
@@ -68,7 +68,7 @@ def _subjects() -> list[_Subject]:
         ("python", ("-I", "-c", "pass"), "pass"),
         ("node", ("-e", "0"), "0"),
     ):
-        system = Path(f"/usr/bin/{name}3")  # starts fastest, and so shows our part most clearly
+        system = Path(f"/usr/bin/{name}3")  # starts fastest, and so shows our overhead most clearly
         found = Interpreter(program=system) if system.exists() else interpreters.find(name)
         if found is not None:
             argv = (str(found.program), *words)
@@ -79,9 +79,9 @@ def _subjects() -> list[_Subject]:
 
 def _contenders(
     subject: _Subject, place: Path, launcher: Launcher, pools: ExitStack
-) -> dict[str, Contender]:
+) -> dict[str, Subject]:
     kinds = [LandlockSandbox, BubblewrapSandbox] if shutil.which("bwrap") else [LandlockSandbox]
-    contenders: dict[str, Contender] = {"bare": lambda: _bare(subject.argv, place)}
+    contenders: dict[str, Subject] = {"bare": lambda: _bare(subject.argv, place)}
     for kind in kinds:
         backend = kind(launcher)
         name = backend.name
@@ -93,7 +93,7 @@ def _contenders(
     return contenders
 
 
-async def _compare(subject: _Subject, contenders: dict[str, Contender]) -> None:
+async def _compare(subject: _Subject, contenders: dict[str, Subject]) -> None:
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(ROUNDS + 2):
         for name, run in contenders.items():
@@ -108,7 +108,7 @@ async def _compare(subject: _Subject, contenders: dict[str, Contender]) -> None:
 
 
 async def _bare(argv: tuple[str, ...], place: Path) -> float:
-    """The same command with pipes, started and waited for in a thread, as plainly as can be."""
+    """Start the same command with pipes, without a sandbox, in a thread."""
 
     def run() -> None:
         subprocess.run(argv, cwd=place, capture_output=True, check=True, env=_ENV)
@@ -118,7 +118,7 @@ async def _bare(argv: tuple[str, ...], place: Path) -> float:
     return time.perf_counter() - start
 
 
-def _cold(backend: Sandbox, subject: _Subject, place: Path) -> Contender:
+def _cold(backend: Sandbox, subject: _Subject, place: Path) -> Subject:
     access = Access(read=subject.interpreter.prefix, write=(place,))
     request = ExecRequest(argv=subject.argv, cwd=place, env=_ENV, access=access)
 
@@ -130,8 +130,8 @@ def _cold(backend: Sandbox, subject: _Subject, place: Path) -> Contender:
     return run
 
 
-def _warm(workshop: ScriptExecutor, pool: WarmPool, subject: _Subject, place: Path) -> Contender:
-    """A whole job, with its workspace made before and removed after, in a sandbox that waits."""
+def _warm(workshop: ScriptExecutor, pool: WarmPool, subject: _Subject, place: Path) -> Subject:
+    """Run a complete job in a warm sandbox, with creation and removal of its workspace."""
     script = place / "script"
     script.write_text(subject.script, encoding="utf-8")
     job = ScriptJob(interpreter=subject.interpreter, script=script, env=_ENV, read=(script,))
@@ -140,7 +140,7 @@ def _warm(workshop: ScriptExecutor, pool: WarmPool, subject: _Subject, place: Pa
         start = time.perf_counter()
         _require(await workshop.run(job))
         spent = time.perf_counter() - start
-        # What is made in the background is not what is measured.
+        # Background refills of the pool are not measured.
         while not pool.waiting():  # noqa: ASYNC110  # a thread makes it
             await anyio.sleep(0.01)
         await anyio.sleep(_SETTLE_SECONDS)

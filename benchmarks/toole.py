@@ -1,4 +1,4 @@
-"""ToolE: requests for 199 tools that nobody here wrote or trained on, in English.
+"""ToolE benchmark: English queries for 199 tools that were not trained on.
 
 The folder is a checkout of MetaTool, of which two files are read.
 """
@@ -11,24 +11,34 @@ from pathlib import Path
 from apexbridge.evals.corpus import CorpusSkill
 from apexbridge.evals.retrieval_eval import build_index
 from apexbridge.retrieval.base import Embedder
-from benchmarks.questions import ALONE, Question, Rank, rank, searching, share
+from benchmarks.labelled_queries import (
+    DENSE_ONLY,
+    LabelledQuery,
+    Rank,
+    rank,
+    search_function,
+    share,
+)
 
 TOOLS = Path("dataset/plugin_des.json")
 REQUESTS = Path("dataset/data/all_clean_data.csv")
 
 
 async def show_toole(folder: Path, embedders: Mapping[str, Embedder], sample: int) -> None:
-    """Print R@1 and R@5 of each embedder, by its vectors alone and as the index weighs them."""
+    """Print R@1 and R@5 of each embedder, alone and with the index's fusion."""
     tools, questions = _tools(folder / TOOLS), _questions(folder / REQUESTS)
-    if 0 < sample < len(questions):  # spread evenly, for the file goes tool by tool
+    if 0 < sample < len(questions):  # evenly spaced, because the file is ordered by tool
         questions = [questions[at * len(questions) // sample] for at in range(sample)]
     title = f"ToolE, {len(tools)} tools, {len(questions)} requests"
     print(f"\n{title:38}{'R@1':>9}{'R@5':>9}")
     for name, embedder in embedders.items():
         index = await build_index(tools, embedder)
-        ways = {f"{name} alone": searching(index, ALONE), f"{name}, fused": searching(index)}
+        ways = {
+            f"{name} alone": search_function(index, DENSE_ONLY),
+            f"{name}, fused": search_function(index),
+        }
         ranks: dict[str, list[Rank]] = {way: [] for way in ways}
-        for question in questions:  # both at once, so that a request is embedded once
+        for question in questions:  # both at once, so that a query is embedded once
             for way, find in ways.items():
                 ranks[way].append(await rank(find, question))
         for way, found in ranks.items():
@@ -43,9 +53,11 @@ def _tools(path: Path) -> list[CorpusSkill]:
     ]
 
 
-def _questions(path: Path) -> Sequence[Question]:
+def _questions(path: Path) -> Sequence[LabelledQuery]:
     with path.open(encoding="utf-8", newline="") as file:
         return [
-            Question(way="EN", pair=str(at), texts=(row["Query"],), accept=frozenset({row["Tool"]}))
+            LabelledQuery(
+                way="EN", pair=str(at), texts=(row["Query"],), accept=frozenset({row["Tool"]})
+            )
             for at, row in enumerate(csv.DictReader(file))
         ]

@@ -11,8 +11,14 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect, sync_playwright
 
-from tests.console.console_server import House, Visit, house, launch, visit
-from tests.server.chat_server import calls, says
+from tests.console.console_server import (
+    BrowserSession,
+    ConsoleServer,
+    browser_session,
+    console_server,
+    launch,
+)
+from tests.server.chat_server import text_reply, tool_reply
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "console.png"
 MAX_BYTES = 200_000
@@ -32,17 +38,19 @@ def main() -> None:
         home = Path(place)
         (home / "project").mkdir()
         (home / "project" / "sales.csv").write_text(SALES, encoding="utf-8")
-        with house(home, permissions={"ask": ["Bash"]}) as at:
+        with console_server(home, permissions={"ask": ["Bash"]}) as at:
             browser = launch(playwright)
             options = {"width": 1180, "height": 720}
-            with visit(browser, at, viewport=options, color_scheme="light", locale="en-GB") as here:
+            with browser_session(
+                browser, at, viewport=options, color_scheme="light", locale="en-GB"
+            ) as here:
                 _talk(here, at)
                 _take(here.page)
             browser.close()
     print(f"{PICTURE.name}: {PICTURE.stat().st_size:,} bytes")
 
 
-def _talk(here: Visit, at: House) -> None:
+def _talk(here: BrowserSession, at: ConsoleServer) -> None:
     script = json.dumps(
         {
             "skill": "csv-report",
@@ -53,10 +61,10 @@ def _talk(here: Visit, at: House) -> None:
     )
     shell = ("Bash", '{"command": "git add sales.csv && git commit -m \\"June figures\\""}')
     at.script.play(
-        says("The skill **csv-report** can: it sums a file up and draws a chart."),
-        calls(("Skill", '{"skill": "csv-report"}')),
-        calls(("SkillScript", script)),
-        calls(shell, text=ANSWER),
+        text_reply("The skill **csv-report** can: it sums a file up and draws a chart."),
+        tool_reply(("Skill", '{"skill": "csv-report"}')),
+        tool_reply(("SkillScript", script)),
+        tool_reply(shell, text=ANSWER),
     )
     here.enter("chat")
     _say(here.page, "Which skills can work with tables?")

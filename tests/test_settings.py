@@ -1,4 +1,4 @@
-"""Settings and where they come from."""
+"""Layered settings, their origins, validation and deprecated names."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from apexbridge.skills.model import Origin
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A project beside a home."""
+    """A project folder next to a home folder."""
     (tmp_path / "home").mkdir()
     (tmp_path / "project").mkdir()
     return tmp_path
@@ -28,15 +28,15 @@ def _user_file(place: Path, text: str) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def test_without_anything_all_values_are_defaults(place: Path) -> None:
-    loaded = load(project=place / "project", environment=_variables(place))
-    assert set(loaded.origins.values()) == {"default"}
-    assert loaded.settings.skills.precedence == tuple(Origin)
-    assert loaded.settings.data_dir.is_relative_to(place / "home")
-    assert loaded.language == "en"
+def test_without_any_layer_all_values_are_defaults(place: Path) -> None:
+    config = load(project=place / "project", environment=_variables(place))
+    assert set(config.origins.values()) == {"default"}
+    assert config.settings.skills.precedence == tuple(Origin)
+    assert config.settings.data_dir.is_relative_to(place / "home")
+    assert config.language == "en"
 
 
-def test_each_layer_wins_over_the_one_before_and_is_named(place: Path) -> None:
+def test_later_layers_win_and_are_recorded_as_origin(place: Path) -> None:
     project = place / "project"
     _user_file(place, 'lang = "zh"\n[skills]\nmax_depth = 1\nmax_folders = 1\npaths = ["user"]\n')
     ship = {"name": "x", "skills": {"paths": ["ship"], "allowExternalPaths": True, "other": 1}}
@@ -45,24 +45,24 @@ def test_each_layer_wins_over_the_one_before_and_is_named(place: Path) -> None:
     (project / "apexbridge.toml").write_text(toml, encoding="utf-8")
     environment = _variables(place, APEXBRIDGE_SKILLS__MAX_DEPTH="3")
     flags = {"skills": {"max_folders": "4"}}
-    loaded = load(project=project, environment=environment, flags=flags)
-    chosen = loaded.settings.skills
-    assert (loaded.settings.lang, chosen.paths, chosen.allow_external_paths) == (
+    config = load(project=project, environment=environment, flags=flags)
+    chosen = config.settings.skills
+    assert (config.settings.lang, chosen.paths, chosen.allow_external_paths) == (
         "zh",
         ("ship",),
         True,
     )
     assert (chosen.project_paths, chosen.max_depth, chosen.max_folders) == (("p",), 3, 4)
-    assert {key: loaded.origins[f"skills.{key}"] for key in ("paths", "project_paths")} == {
+    assert {key: config.origins[f"skills.{key}"] for key in ("paths", "project_paths")} == {
         "paths": "ship.json",
         "project_paths": "apexbridge.toml",
     }
-    assert loaded.origins["lang"].endswith("config.toml")
-    assert loaded.origins["skills.max_depth"] == "environment"
-    assert loaded.origins["skills.max_folders"] == "flag"
+    assert config.origins["lang"].endswith("config.toml")
+    assert config.origins["skills.max_depth"] == "environment"
+    assert config.origins["skills.max_folders"] == "flag"
 
 
-def test_lists_in_the_environment_stand_between_path_separators(place: Path) -> None:
+def test_lists_in_the_environment_are_split_at_path_separators(place: Path) -> None:
     environment = _variables(
         place,
         APEXBRIDGE_SKILLS__PATHS="a:~/b::",
@@ -75,12 +75,12 @@ def test_lists_in_the_environment_stand_between_path_separators(place: Path) -> 
     assert settings.data_dir == Path("/data")
 
 
-def test_the_platforms_own_folders_are_honoured(place: Path) -> None:
+def test_xdg_folders_are_used(place: Path) -> None:
     environment = _variables(place, XDG_CONFIG_HOME=str(place / "c"), XDG_DATA_HOME="/d")
     (place / "c/apexbridge").mkdir(parents=True)
     (place / "c/apexbridge/config.toml").write_text('lang = "zh"', encoding="utf-8")
-    loaded = load(project=place, environment=environment)
-    assert (loaded.language, loaded.settings.data_dir) == ("zh", Path("/d/apexbridge"))
+    config = load(project=place, environment=environment)
+    assert (config.language, config.settings.data_dir) == ("zh", Path("/d/apexbridge"))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_the_platforms_own_folders_are_honoured(place: Path) -> None:
         ({"APEXBRIDGE_SKILLS__PRECEDENCE": "user,nobody"}, "skills.precedence", "environment"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_named_with_its_origin(
+def test_an_invalid_value_is_reported_with_its_origin(
     place: Path, environment: dict[str, str], key: str, origin: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -99,7 +99,7 @@ def test_a_value_that_makes_no_sense_is_named_with_its_origin(
     assert (caught.value.details["key"], caught.value.details["origin"]) == (key, origin)
 
 
-def test_an_unknown_key_in_a_file_is_refused(place: Path) -> None:
+def test_an_unknown_key_in_a_file_is_rejected(place: Path) -> None:
     (place / "apexbridge.toml").write_text("[skill]\npaths = []\n", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         load(project=place, environment=_variables(place))
@@ -118,14 +118,14 @@ def test_an_unknown_key_in_a_file_is_refused(place: Path) -> None:
         '[skills]\nprecedence = ["project", "managed"]',
     ],
 )
-def test_a_project_cannot_make_itself_trusted(place: Path, text: str) -> None:
+def test_a_project_cannot_set_trust_decisions(place: Path, text: str) -> None:
     (place / "apexbridge.toml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         load(project=place, environment=_variables(place))
     assert caught.value.code == "config_not_here"
 
 
-def test_a_byte_order_mark_in_a_settings_file_is_fine(place: Path) -> None:
+def test_a_byte_order_mark_is_accepted(place: Path) -> None:
     (place / "apexbridge.toml").write_text('\ufefflang = "zh"', encoding="utf-8")
     (place / "ship.json").write_text("\ufeff{}", encoding="utf-8")
     assert load(project=place, environment=_variables(place)).settings.lang == "zh"
@@ -142,7 +142,7 @@ def test_a_byte_order_mark_in_a_settings_file_is_fine(place: Path) -> None:
         ("ship.json", '{"skills": 3}'),
     ],
 )
-def test_a_file_that_cannot_be_read_is_named(place: Path, name: str, text: str) -> None:
+def test_an_unreadable_file_is_reported(place: Path, name: str, text: str) -> None:
     (place / name).write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         load(project=place, environment=_variables(place))
@@ -150,13 +150,13 @@ def test_a_file_that_cannot_be_read_is_named(place: Path, name: str, text: str) 
     assert name in caught.value.message
 
 
-def test_a_table_in_place_of_a_value_is_refused(place: Path) -> None:
+def test_a_table_in_place_of_a_value_is_rejected(place: Path) -> None:
     (place / "apexbridge.toml").write_text("[lang]\nx = 1\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="lang"):
         load(project=place, environment=_variables(place))
 
 
-def test_a_path_with_nul_is_refused(place: Path) -> None:
+def test_a_path_with_nul_is_rejected(place: Path) -> None:
     (place / "ship.json").write_text('{"skills": {"paths": ["a\\u0000b"]}}', encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         load(project=place, environment=_variables(place))
@@ -185,26 +185,26 @@ def test_the_language_follows_the_setting_then_the_locale(
     assert default_language(variables) == language
 
 
-def test_a_setting_is_found_by_its_name_and_a_slip_is_helped(place: Path) -> None:
-    loaded = load(project=place, environment=_variables(place))
-    assert loaded.value("skills.max_depth") == 6
+def test_a_misspelt_setting_gets_close_matches(place: Path) -> None:
+    config = load(project=place, environment=_variables(place))
+    assert config.value("skills.max_depth") == 6
     with pytest.raises(SettingNotFoundError) as caught:
-        loaded.value("skills.max_dept")
+        config.value("skills.max_dept")
     assert caught.value.near[0] == "skills.max_depth"
 
 
-def test_variables_that_name_no_setting_are_told(place: Path) -> None:
+def test_unknown_environment_variables_are_reported(place: Path) -> None:
     environment = _variables(place, APEXBRIDGE_SKILL__PATHS="x", APEXBRIDGE_LANG="en", OTHER="y")
-    loaded = load(project=place, environment=environment)
-    assert loaded.unknown_variables == ("APEXBRIDGE_SKILL__PATHS",)
+    config = load(project=place, environment=environment)
+    assert config.unknown_variables == ("APEXBRIDGE_SKILL__PATHS",)
 
 
 def test_the_real_environment_is_the_default(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
     monkeypatch.setenv("APEXBRIDGE_LANG", "zh")
-    loaded = load()
-    assert (loaded.home, loaded.project, loaded.language) == (home, home.resolve(), "zh")
-    assert list(flatten(loaded.settings)) == list(loaded.origins)
+    config = load()
+    assert (config.home, config.project, config.language) == (home, home.resolve(), "zh")
+    assert list(flatten(config.settings)) == list(config.origins)
     assert default_language() == "zh"
 
 
@@ -220,18 +220,18 @@ def test_the_real_environment_is_the_default(home: Path, monkeypatch: pytest.Mon
         '[pLugins]\npaths = ["evil"]',
     ],
 )
-def test_other_letters_do_not_let_a_project_choose_whom_to_trust(place: Path, text: str) -> None:
+def test_trust_decisions_of_a_project_are_rejected_in_any_case(place: Path, text: str) -> None:
     (place / "apexbridge.toml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as refused:
         load(project=place, environment=_variables(place))
     assert refused.value.code == "config_not_here"
 
 
-def test_where_a_value_came_from_is_known_whatever_its_letters(place: Path) -> None:
+def test_the_origin_is_recorded_in_any_case(place: Path) -> None:
     (place / "apexbridge.toml").write_text('[Skills]\npaths = ["x"]', encoding="utf-8")
-    loaded = load(project=place, environment=_variables(place))
-    assert loaded.origins["skills.paths"] == "apexbridge.toml"
-    assert loaded.settings.skills.paths == ("x",)
+    config = load(project=place, environment=_variables(place))
+    assert config.origins["skills.paths"] == "apexbridge.toml"
+    assert config.settings.skills.paths == ("x",)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_where_a_value_came_from_is_known_whatever_its_letters(place: Path) -> N
         "[Hooks]\nPreToolUse = []",
     ],
 )
-def test_a_project_chooses_no_model_no_rule_and_no_hook(place: Path, text: str) -> None:
+def test_a_project_cannot_set_model_rules_or_hooks(place: Path, text: str) -> None:
     (place / "apexbridge.toml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as refused:
         load(project=place, environment=_variables(place))
@@ -268,7 +268,7 @@ def test_a_project_chooses_no_model_no_rule_and_no_hook(place: Path, text: str) 
         ("MODEL__CONTEXT_WINDOW", "10", "1000"),
     ],
 )
-def test_rules_and_hooks_that_make_no_sense_are_told(
+def test_invalid_rules_and_hooks_are_reported(
     place: Path, variable: str, text: str, words: str
 ) -> None:
     environment = _variables(place, **{f"APEXBRIDGE_{variable}": text})
@@ -279,7 +279,7 @@ def test_rules_and_hooks_that_make_no_sense_are_told(
     assert str(caught.value.details["key"]).startswith(variable.lower().replace("__", "."))
 
 
-def test_rules_and_hooks_are_read_from_a_file_and_from_one_text(place: Path) -> None:
+def test_rules_and_hooks_are_parsed_from_a_file_and_from_a_string(place: Path) -> None:
     hook = '[[hooks.Stop]]\nhooks = [{type = "command", command = "true"}]\n'
     _user_file(place, '[permissions]\ndeny = ["Bash(rm *)", "Read(~/.ssh/**)"]\n' + hook)
     environment = _variables(
@@ -291,7 +291,7 @@ def test_rules_and_hooks_are_read_from_a_file_and_from_one_text(place: Path) -> 
     assert list(settings.hooks) == ["Stop"]
 
 
-def test_keys_of_providers_come_from_their_variables_and_are_never_shown(place: Path) -> None:
+def test_provider_keys_come_from_their_variables_and_are_hidden(place: Path) -> None:
     environment = _variables(
         place,
         OPENAI_API_KEY="sk-openai-secret",
@@ -299,11 +299,11 @@ def test_keys_of_providers_come_from_their_variables_and_are_never_shown(place: 
         SOME_OTHER_API_KEY="sk-other-secret",
         APEXBRIDGE_MODEL__API_KEY="sk-own-secret",
     )
-    loaded = load(project=place, environment=environment)
-    assert loaded.keys == {"OPENAI_API_KEY": "sk-openai-secret"}
-    assert loaded.settings.model.api_key.get_secret_value() == "sk-own-secret"
-    assert "secret" not in repr(loaded)
-    assert "secret" not in str(flatten(loaded.settings))
+    config = load(project=place, environment=environment)
+    assert config.keys == {"OPENAI_API_KEY": "sk-openai-secret"}
+    assert config.settings.model.api_key.get_secret_value() == "sk-own-secret"
+    assert "secret" not in repr(config)
+    assert "secret" not in str(flatten(config.settings))
 
 
 _SAMPLES = {

@@ -1,4 +1,4 @@
-"""Which addresses may be asked, however they are written and whatever they stand for."""
+"""SSRF guard: URL syntax, IP address classes, and networks that the operator allows."""
 
 import contextlib
 import ipaddress
@@ -75,7 +75,7 @@ def test_no_network_opens_the_addresses_where_clouds_keep_credentials(number: st
      "https://[fe80::1%25eth0]", "https://[fe80::1%eth0]", "https://[::1", "https://[v1.x]",
      "https://[]", "https://[127.0.0.1]"],
 )  # fmt: skip
-def test_a_number_in_an_odd_form_is_refused_whatever_it_stands_for(url: str) -> None:
+def test_ssrf_a_non_canonical_ipv4_address_is_refused(url: str) -> None:
     with pytest.raises(SourceError) as caught:
         check_url(url)
     assert caught.value.code == "remote_refused"
@@ -87,7 +87,7 @@ def test_a_number_in_an_odd_form_is_refused_whatever_it_stands_for(url: str) -> 
     ["https://127.0.0.1", "https://[::1]", "https://[::ffff:169.254.169.254]",
      "https://１２７.０.０.１", "https://127。0。0。1"],
 )  # fmt: skip
-def test_a_plain_number_is_judged_as_what_it_is(url: str) -> None:
+def test_ssrf_an_address_literal_is_checked(url: str) -> None:
     place = check_url(url)
     assert place.address is not None
     with pytest.raises(SourceError, match="public network"):
@@ -173,7 +173,7 @@ def test_an_opened_network_is_reached_and_nothing_beside_it() -> None:
             check_addresses(place, [number], OPEN)
 
 
-def test_without_encryption_only_opened_networks_are_asked() -> None:
+def test_plain_http_is_allowed_on_private_networks_only() -> None:
     place = check_url("http://a.example")
     assert check_addresses(place, ["10.0.0.1"], OPEN)[1]
     for numbers in (["8.8.8.8"], ["10.0.0.1", "8.8.8.8"]):

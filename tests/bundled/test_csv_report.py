@@ -176,8 +176,8 @@ def test_the_delimiter_is_found_out(tmp_path: Path, mark: str, shown: str) -> No
 
 
 def test_the_delimiter_can_be_told_or_declared(tmp_path: Path) -> None:
-    told = report_on(tmp_path, "k^n\na,b^2\n", "--delimiter", "^")
-    assert told.row("a,b") == ["a,b", "2"]
+    outcome = report_on(tmp_path, "k^n\na,b^2\n", "--delimiter", "^")
+    assert outcome.row("a,b") == ["a,b", "2"]
 
     declared = report_on(tmp_path, "sep=~\nk~n\nx~4\n")
     assert declared.row("x") == ["x", "4"]

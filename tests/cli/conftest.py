@@ -1,4 +1,4 @@
-"""The command line: within this process, and as people run it, a process of its own."""
+"""Fixtures: run a command in this process, or as a subprocess."""
 
 import functools
 import json
@@ -20,8 +20,8 @@ from apexbridge.cli.main import app, main
 
 
 @dataclass(frozen=True)
-class Done:
-    """What a command did."""
+class CommandResult:
+    """Exit code and captured output of a command."""
 
     code: int
     out: str
@@ -29,16 +29,16 @@ class Done:
 
     @property
     def data(self) -> Any:
-        """What the envelope holds."""
+        """`data` of the JSON envelope."""
         return json.loads(self.out)["data"]
 
     @property
     def error(self) -> Any:
-        """The envelope's error."""
+        """`error` of the JSON envelope."""
         return json.loads(self.out)["error"]
 
 
-Run = Callable[..., Done]
+Run = Callable[..., CommandResult]
 
 _KEPT = ("PATH", "HOME", "LANG")
 _COVERED = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
@@ -50,16 +50,16 @@ def _kept(names: tuple[str, ...]) -> dict[str, str]:
 
 @functools.cache
 def commands() -> TyperGroup:
-    """All commands, made once: to make them takes longer than to run most of them."""
+    """The root command group, cached: building it takes longer than most commands."""
     return get_group(app)
 
 
 @pytest.fixture
-def started(home: Path, project: Path) -> Run:
-    """A process for each command: for what only a process of its own can show."""
+def run_subprocess(home: Path, project: Path) -> Run:
+    """Run each command as a subprocess, for exit codes, signals and start-up."""
     project.mkdir(exist_ok=True)
 
-    def start(*arguments: str, cwd: Path | None = None, **variables: str) -> Done:
+    def start(*arguments: str, cwd: Path | None = None, **variables: str) -> CommandResult:
         done = subprocess.run(
             [sys.executable, "-m", "apexbridge", *arguments],
             cwd=cwd or project,
@@ -69,19 +69,19 @@ def started(home: Path, project: Path) -> Run:
             encoding="utf-8",
             timeout=60,
         )
-        return Done(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     return start
 
 
 @pytest.fixture
 def run(home: Path, project: Path) -> Run:
-    """The same entry with the same words, variables and descriptors, without starting Python."""
+    """Run `main` in this process, with its own argv, environment and file descriptors."""
     project.mkdir(exist_ok=True)
 
     def run_(
         *arguments: str, cwd: Path | None = None, encoding: str = "utf-8", **variables: str
-    ) -> Done:
+    ) -> CommandResult:
         with (
             pytest.MonkeyPatch.context() as patch,
             tempfile.TemporaryFile() as out,
@@ -95,14 +95,14 @@ def run(home: Path, project: Path) -> Run:
             patch.setattr(sys, "argv", ["apexbridge", *arguments])
             patch.setattr("apexbridge.cli.main.app", commands())
             with _streams(out, err, encoding):
-                code = end_of(main)
-            return Done(code, _text(out), _text(err))
+                code = exit_code_of(main)
+            return CommandResult(code, _text(out), _text(err))
 
     return run_
 
 
-def end_of(command: Callable[[], object]) -> int:
-    """The exit code; what would end Python with a traceback ends the test."""
+def exit_code_of(command: Callable[[], object]) -> int:
+    """Exit code of a command; any other exception fails the test."""
     try:
         command()
     except SystemExit as end:
@@ -115,7 +115,7 @@ def end_of(command: Callable[[], object]) -> int:
 
 @contextmanager
 def _streams(out: IO[bytes], err: IO[bytes], encoding: str) -> Generator[None]:
-    """Let the three descriptors, and Python's streams over them, lead to nothing and into files."""
+    """Redirect file descriptors 0-2, and Python's streams over them, to /dev/null and files."""
     with ExitStack() as undo:
         nothing = undo.enter_context(Path(os.devnull).open("rb"))
         for number, file in enumerate((nothing, out, err)):

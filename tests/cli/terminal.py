@@ -1,4 +1,4 @@
-"""A terminal with a person at it: a program behind a pty that is its own."""
+"""Interactive terminal sessions over a pseudo-terminal (pty)."""
 
 import os
 import pty
@@ -19,7 +19,7 @@ CTRL_D = "\x04"
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """A plain environment, the embedder for tests, and what measures coverage."""
+    """Minimal environment variables, with the hash embedder and coverage measurement."""
     kept = ("PATH", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
     return {
         **{name: os.environ[name] for name in kept if name in os.environ},
@@ -32,14 +32,14 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 class Terminal:
-    """What a person sees and types."""
+    """Screen and keyboard of a pseudo-terminal."""
 
     def __init__(self, number: int, process: Process) -> None:
         self._number, self.process = number, process
         self._seen = self._rest = b""
 
     async def sees(self, text: str) -> str:
-        """Wait until something is on the screen; gives all that came up to it."""
+        """Wait until a text is on the screen; returns everything up to it."""
         wanted = text.encode()
         with anyio.move_on_after(60):
             while wanted not in self._rest and (piece := await self._read()):
@@ -50,7 +50,7 @@ class Terminal:
         return before.decode(errors="replace")
 
     async def presses_until(self, key: str, text: str) -> None:
-        """Press a key until something is seen: readline may miss a Ctrl-C that comes too early."""
+        """Press a key until a text is seen: readline may miss an early Ctrl-C."""
         with anyio.fail_after(60):
             while text.encode() not in self._rest:
                 self.types(key)
@@ -64,7 +64,7 @@ class Terminal:
         os.write(self._number, text.encode())
 
     async def ends(self) -> int:
-        """Wait until the program is gone; gives its exit code."""
+        """Wait for the program to exit; returns its exit code."""
         with anyio.fail_after(60):
             while piece := await self._read():
                 self._rest += piece
@@ -74,22 +74,22 @@ class Terminal:
 
     @property
     def screen(self) -> str:
-        """All that was ever shown."""
+        """Everything shown so far."""
         return (self._seen + self._rest).decode(errors="replace")
 
     async def _read(self) -> bytes:
         await anyio.wait_readable(self._number)
         try:
             return os.read(self._number, 65_536)
-        except OSError:  # how Linux says that nobody has the other end
+        except OSError:  # EIO: Linux reports the closed slave side this way
             return b""
 
 
 @asynccontextmanager
-async def at_a_terminal(
+async def open_terminal(
     *words: str, cwd: Path, variables: Mapping[str, str]
 ) -> AsyncGenerator[Terminal]:
-    """Start the program; it is killed at the end of the block if it did not end."""
+    """Start the program on a pty; it is killed at the end of the block if still running."""
     ours, theirs = pty.openpty()
     try:
         process = await anyio.open_process(

@@ -1,4 +1,4 @@
-"""`chat` and `explain`: one question, and a conversation on a terminal."""
+"""`chat` and `explain`: one question, and interactive sessions on a terminal."""
 
 import json
 import signal
@@ -17,14 +17,14 @@ from anyio.from_thread import start_blocking_portal
 from apexbridge.models.base import ModelDelta
 from apexbridge.testing import BrokenStream, RawResponse, ScriptedServer, make_skill
 from apexbridge.testing.model_server import ScriptedReply
-from tests.cli.conftest import Done, Run
-from tests.cli.terminal import CTRL_C, CTRL_D, at_a_terminal, environment
+from tests.cli.conftest import CommandResult, Run
+from tests.cli.terminal import CTRL_C, CTRL_D, environment, open_terminal
 from tests.journeys.chat_client import MARK_SCRIPT, SALES, call, calling, processes_with, saying
 
 pytestmark = pytest.mark.anyio
 
 HASH = {"APEXBRIDGE_INDEX__EMBEDDER": "hash"}
-Piped = Callable[..., Awaitable[Done]]
+Piped = Callable[..., Awaitable[CommandResult]]
 
 
 def _model(server: ScriptedServer) -> dict[str, str]:
@@ -37,7 +37,7 @@ def _model(server: ScriptedServer) -> dict[str, str]:
 
 @contextmanager
 def _serving(*replies: ScriptedReply) -> Generator[ScriptedServer]:
-    """A model's server in a thread of its own, for a command within this process."""
+    """A model server in a thread, for a command in this process."""
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(ScriptedServer(replies)) as server,
@@ -47,10 +47,10 @@ def _serving(*replies: ScriptedReply) -> Generator[ScriptedServer]:
 
 @pytest.fixture
 def piped(home: Path, project: Path) -> Piped:
-    """A process with something in its standard input."""
+    """A subprocess with data on stdin."""
     project.mkdir(exist_ok=True)
 
-    async def start(*words: str, given: str = "", **variables: str) -> Done:
+    async def start(*words: str, given: str = "", **variables: str) -> CommandResult:
         with anyio.fail_after(60):
             done = await anyio.run_process(
                 [sys.executable, "-m", "apexbridge", *words],
@@ -59,20 +59,20 @@ def piped(home: Path, project: Path) -> Piped:
                 env=environment(home, **{**HASH, **variables}),
                 check=False,
             )
-        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+        return CommandResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     return start
 
 
 @pytest.fixture
 def interruptible() -> Generator[None]:
-    """A shell lets what it starts in the background ignore SIGINT, and so all that this starts."""
+    """Restore SIGINT: background jobs of a shell inherit it as ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-def test_a_question_is_answered_on_stdout_and_the_rest_told_beside(run: Run) -> None:
+def test_the_reply_goes_to_stdout_and_tool_calls_to_stderr(run: Run) -> None:
     done = run("chat", "What is 12*37?", **HASH)
     assert (done.code, done.out) == (0, "12*37 = 444\n")
     assert "No language model is configured" in done.err
@@ -80,7 +80,7 @@ def test_a_question_is_answered_on_stdout_and_the_rest_told_beside(run: Run) -> 
     assert "continue with --session" in done.err
 
 
-def test_programs_get_one_line_of_json(run: Run) -> None:
+def test_json_output_is_one_line(run: Run) -> None:
     done = run("chat", "What is 12*37?", "--json", **HASH)
     assert (done.code, done.err) == (0, "")
     assert done.data == {
@@ -93,12 +93,12 @@ def test_programs_get_one_line_of_json(run: Run) -> None:
     }
 
 
-def test_quiet_says_nothing(run: Run) -> None:
+def test_quiet_prints_nothing(run: Run) -> None:
     done = run("chat", "What is 12*37?", "--quiet", **HASH)
     assert (done.code, done.out, done.err) == (0, "", "")
 
 
-def test_chinese_is_asked_and_answered(run: Run) -> None:
+def test_a_chinese_question_gets_a_chinese_reply(run: Run) -> None:
     done = run("--lang", "zh", "chat", "计算 12*37", **HASH)
     assert (done.code, "444" in done.out) == (0, True)
     assert "没有配置语言模型" in done.err
@@ -106,7 +106,7 @@ def test_chinese_is_asked_and_answered(run: Run) -> None:
 
 
 @pytest.mark.needs("sandbox")
-def test_a_skill_called_by_name_runs_its_script_in_the_sandbox(run: Run, project: Path) -> None:
+def test_a_slash_command_runs_the_skills_script_in_the_sandbox(run: Run, project: Path) -> None:
     (project / "sales.csv").write_text(SALES, encoding="utf-8")
     done = run("chat", "/csv-report sales.csv", "--json", **HASH)
     assert done.code == 0
@@ -114,7 +114,7 @@ def test_a_skill_called_by_name_runs_its_script_in_the_sandbox(run: Run, project
     assert "| sales | 2 | 0 | 3 | 4 | 3.50 |" in done.data["text"]
 
 
-def test_a_skill_that_is_not_there_ends_with_three_and_near_names(run: Run) -> None:
+def test_an_unknown_skill_exits_3_with_close_matches(run: Run) -> None:
     done = run("chat", "/csv-reprot x", **HASH)
     assert (done.code, "Traceback" in done.err) == (3, False)
     assert "No skill named 'csv-reprot'" in done.err
@@ -124,20 +124,20 @@ def test_a_skill_that_is_not_there_ends_with_three_and_near_names(run: Run) -> N
 
 
 @pytest.mark.parametrize("words", [(), ("",), (" \n",)])
-def test_no_question_is_an_error(run: Run, words: tuple[str, ...]) -> None:
+def test_an_empty_question_is_a_usage_error(run: Run, words: tuple[str, ...]) -> None:
     done = run("chat", *words, **HASH)
     assert (done.code, "the question is empty" in done.err) == (2, True)
     assert run("chat", *words, "--json", **HASH).error["code"] == "usage"
 
 
-async def test_a_question_can_come_through_a_pipe(piped: Piped) -> None:
+async def test_a_question_is_read_from_a_pipe(piped: Piped) -> None:
     done = await piped("chat", given="What is 12*37?\n")
     assert (done.code, done.out) == (0, "12*37 = 444\n")
     long = await piped("chat", given="x" * 1_000_001)
     assert (long.code, "longer than 1,000,000 characters" in long.err) == (2, True)
 
 
-def test_a_model_is_asked_and_a_session_goes_on(run: Run) -> None:
+def test_a_session_continues_across_processes(run: Run) -> None:
     replies = [saying("Hello ", "Ann"), saying("You are Ann"), saying("Who?")]
     with _serving(*replies) as server:
         first = run("chat", "I am Ann", "--session", "a.b", **_model(server))
@@ -149,7 +149,7 @@ def test_a_model_is_asked_and_a_session_goes_on(run: Run) -> None:
     assert ["I am Ann" in text for text in sent] == [True, True, False]
 
 
-def test_a_model_and_skills_can_be_chosen(run: Run) -> None:
+def test_model_and_skills_are_options(run: Run) -> None:
     with _serving(saying("ok")) as server:
         words = ("--model", "large", "--skill", "changelog", "--skill", "git-commit")
         done = run("chat", "Do it", *words, **_model(server))
@@ -158,14 +158,14 @@ def test_a_model_and_skills_can_be_chosen(run: Run) -> None:
     assert "The user wants these skills used: changelog, git-commit." in str(server.requests[0])
 
 
-def test_a_reply_cannot_steer_the_terminal(run: Run) -> None:
+def test_escape_sequences_in_a_reply_are_sanitized(run: Run) -> None:
     reply = saying("a\x1b[2Jb\nc\u202ed", "\x07\n")
     with _serving(reply) as server:
         done = run("chat", "hi", **_model(server))
     assert done.out == "a\\x1b[2Jb\nc\\u202ed\\x07\n"
 
 
-def test_a_model_that_refuses_is_told_without_a_trace(run: Run) -> None:
+def test_a_rejected_request_is_reported_without_a_traceback(run: Run) -> None:
     refusal = RawResponse(status=401, body=b'{"error": {"message": "bad key"}}')
     with _serving(refusal, refusal) as server:
         people = run("chat", "hi", **_model(server))
@@ -176,7 +176,7 @@ def test_a_model_that_refuses_is_told_without_a_trace(run: Run) -> None:
     assert programs.error["code"] == "model_rejected"
 
 
-def test_a_hook_that_blocks_the_question_is_told_with_its_reason(run: Run) -> None:
+def test_a_prompt_blocked_by_a_hook_is_reported_with_its_reason(run: Run) -> None:
     hook = {"type": "command", "command": "bash -c 'echo not today >&2; exit 2'"}
     hooks = json.dumps({"UserPromptSubmit": [{"hooks": [hook]}]})
     done = run("chat", "hi", APEXBRIDGE_HOOKS=hooks, **HASH)
@@ -184,7 +184,7 @@ def test_a_hook_that_blocks_the_question_is_told_with_its_reason(run: Run) -> No
     assert "blocked" in done.err
 
 
-def test_where_nobody_can_be_asked_the_answer_is_no(run: Run, project: Path) -> None:
+def test_without_a_terminal_approval_is_denied(run: Run, project: Path) -> None:
     writing = calling(call("Write", path="made.txt", content="x"))
     with _serving(writing, saying("sorry"), writing, saying("sorry")) as server:
         people = run("chat", "hi", **_model(server))
@@ -195,7 +195,7 @@ def test_where_nobody_can_be_asked_the_answer_is_no(run: Run, project: Path) -> 
     assert not (project / "made.txt").exists()
 
 
-def test_a_tool_that_a_rule_allows_needs_nobody(run: Run, project: Path) -> None:
+def test_an_allow_rule_needs_no_approval(run: Run, project: Path) -> None:
     writing = calling(call("Write", path="made.txt", content="x"))
     with _serving(writing, saying("done")) as server:
         rule = {"APEXBRIDGE_PERMISSIONS__ALLOW": "Write(made.txt)"}
@@ -204,7 +204,7 @@ def test_a_tool_that_a_rule_allows_needs_nobody(run: Run, project: Path) -> None
     assert (project / "made.txt").read_text(encoding="utf-8") == "x"
 
 
-def test_explain_tells_of_the_last_turn_or_of_one_by_its_id(run: Run) -> None:
+def test_explain_traces_the_last_turn_or_one_by_id(run: Run) -> None:
     nothing = run("explain", **HASH)
     assert (nothing.code, nothing.out) == (3, "No turn is recorded yet.\n")
     first = run("chat", "What is 12*37?", "--json", **HASH).data["turn"]
@@ -223,7 +223,7 @@ def test_explain_tells_of_the_last_turn_or_of_one_by_its_id(run: Run) -> None:
     assert run("explain", "%", "--json", **HASH).code == 3
 
 
-def test_config_shows_no_key(run: Run) -> None:
+def test_config_hides_api_keys(run: Run) -> None:
     keys = {"OPENAI_API_KEY": "sk-theirs", "APEXBRIDGE_MODEL__API_KEY": "sk-ours"}
     for words in (("config",), ("config", "--json"), ("config", "model.api_key")):
         done = run(*words, **keys)
@@ -231,12 +231,12 @@ def test_config_shows_no_key(run: Run) -> None:
         assert "sk-" not in done.out + done.err
 
 
-async def test_a_conversation_on_a_terminal(home: Path, project: Path) -> None:
+async def test_an_interactive_session_on_a_terminal(home: Path, project: Path) -> None:
     project.mkdir()
     replies = [saying("Hello ", "Ann"), saying("You are Ann")]
     async with (
         ScriptedServer(replies) as server,
-        at_a_terminal("chat", cwd=project, variables=environment(home, **_model(server))) as screen,
+        open_terminal("chat", cwd=project, variables=environment(home, **_model(server))) as screen,
     ):
         await screen.sees("Model: tiny.")
         await screen.sees("> ")
@@ -265,9 +265,9 @@ async def test_a_conversation_on_a_terminal(home: Path, project: Path) -> None:
 
 
 @pytest.mark.unmeasured
-async def test_a_conversation_ends_with_the_input(home: Path, project: Path) -> None:
+async def test_an_interactive_session_ends_at_eof(home: Path, project: Path) -> None:
     project.mkdir()
-    async with at_a_terminal("chat", cwd=project, variables=environment(home)) as screen:
+    async with open_terminal("chat", cwd=project, variables=environment(home)) as screen:
         await screen.sees("No language model is configured")
         await screen.sees("> ")
         screen.types(CTRL_D)
@@ -275,7 +275,7 @@ async def test_a_conversation_ends_with_the_input(home: Path, project: Path) -> 
 
 
 @pytest.mark.needs("sandbox")
-async def test_a_person_is_asked_and_the_answer_counts(home: Path, project: Path) -> None:
+async def test_human_approval_on_the_terminal(home: Path, project: Path) -> None:
     project.mkdir()
     (project / "seed.txt").write_text("x", encoding="utf-8")
     made = project / "made.txt"
@@ -284,7 +284,7 @@ async def test_a_person_is_asked_and_the_answer_counts(home: Path, project: Path
     variables = {"APEXBRIDGE_LANG": "zh"}
     async with (
         ScriptedServer(replies) as server,
-        at_a_terminal(
+        open_terminal(
             "chat", cwd=project, variables=environment(home, **_model(server), **variables)
         ) as screen,
     ):
@@ -306,14 +306,12 @@ async def test_a_person_is_asked_and_the_answer_counts(home: Path, project: Path
 
 
 @pytest.mark.unmeasured
-async def test_what_was_typed_before_a_question_does_not_answer_it(
-    home: Path, project: Path
-) -> None:
+async def test_type_ahead_does_not_answer_an_approval(home: Path, project: Path) -> None:
     project.mkdir()
     writing = calling(call("Write", path="made.txt", content="x"))
     async with (
         ScriptedServer([writing, saying("end")]) as server,
-        at_a_terminal("chat", cwd=project, variables=environment(home, **_model(server))) as screen,
+        open_terminal("chat", cwd=project, variables=environment(home, **_model(server))) as screen,
     ):
         await screen.sees("> ")
         screen.types("go\ny\n")
@@ -324,13 +322,13 @@ async def test_what_was_typed_before_a_question_does_not_answer_it(
     assert not (project / "made.txt").exists()
 
 
-async def test_ctrl_c_ends_the_turn_and_the_conversation_goes_on(home: Path, project: Path) -> None:
+async def test_ctrl_c_cancels_the_turn_and_keeps_the_session(home: Path, project: Path) -> None:
     project.mkdir()
     hanging = BrokenStream(deltas=[ModelDelta(text="begun")], then="hang")
     asking = calling(call("Write", path="made.txt", content="x"))
     async with (
         ScriptedServer([hanging, asking, saying("well")]) as server,
-        at_a_terminal("chat", cwd=project, variables=environment(home, **_model(server))) as screen,
+        open_terminal("chat", cwd=project, variables=environment(home, **_model(server))) as screen,
     ):
         await screen.sees("> ")
         screen.types("first\n")
@@ -353,12 +351,12 @@ async def test_ctrl_c_ends_the_turn_and_the_conversation_goes_on(home: Path, pro
 
 
 @pytest.mark.unmeasured
-async def test_a_conversation_is_ended_from_outside(home: Path, project: Path) -> None:
+async def test_sigterm_ends_an_interactive_session(home: Path, project: Path) -> None:
     project.mkdir()
     hanging = BrokenStream(deltas=[ModelDelta(text="begun")], then="hang")
     async with (
         ScriptedServer([hanging]) as server,
-        at_a_terminal("chat", cwd=project, variables=environment(home, **_model(server))) as screen,
+        open_terminal("chat", cwd=project, variables=environment(home, **_model(server))) as screen,
     ):
         await screen.sees("> ")
         screen.types("first\n")
@@ -372,7 +370,7 @@ async def test_a_conversation_is_ended_from_outside(home: Path, project: Path) -
 @pytest.mark.needs("sandbox")
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_ends_a_question_and_leaves_nothing(
+def test_sigint_cancels_a_question_without_leftovers(
     home: Path, project: Path, asked: signal.Signals, code: int
 ) -> None:
     project.mkdir()

@@ -1,4 +1,4 @@
-"""`doctor`, `config` and what all commands share."""
+"""`doctor`, `config` and behaviour shared by all commands."""
 
 import contextlib
 import json
@@ -23,15 +23,15 @@ from tests.cli.conftest import Run
 
 
 @pytest.mark.needs("bubblewrap")
-def test_doctor_tells_what_works(started: Run) -> None:
-    done = started("doctor")
+def test_doctor_reports_passed_checks(run_subprocess: Run) -> None:
+    done = run_subprocess("doctor")
     assert (done.code, done.err) == (0, "")
     assert done.out.rstrip().endswith("All checks passed.")
     for text in ("✓ Python", "✓ Data folder", "✓ Skills: bundled", "skills.max_depth"):
         assert text in done.out
 
 
-def test_doctor_really_tries_the_data_folder(run: Run, tmp_path: Path) -> None:
+def test_doctor_writes_to_the_data_folder(run: Run, tmp_path: Path) -> None:
     good = tmp_path / "data"
     good.mkdir()
     done = run("doctor", "--json", APEXBRIDGE_DATA_DIR=str(good))
@@ -46,7 +46,7 @@ def test_doctor_really_tries_the_data_folder(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("bubblewrap")
-def test_doctor_remarks_on_broken_skills_and_slips(run: Run, home: Path) -> None:
+def test_doctor_warns_of_invalid_skills_and_misspelt_variables(run: Run, home: Path) -> None:
     make_skill(home / ".claude/skills", "broken", raw=b"nothing")
     done = run("doctor", APEXBRIDGE_SKILL__PATHS="x", PYTHONIOENCODING="utf-8")
     assert done.code == 0
@@ -56,18 +56,18 @@ def test_doctor_remarks_on_broken_skills_and_slips(run: Run, home: Path) -> None
 
 
 @pytest.mark.needs("bubblewrap")
-def test_doctor_speaks_chinese(run: Run) -> None:
+def test_doctor_output_in_chinese(run: Run) -> None:
     done = run("--lang", "zh", "doctor")
     assert "✓ 数据文件夹" in done.out
     assert done.out.rstrip().endswith("所有检查均通过。")
 
 
 @pytest.mark.promise("S16")
-def test_a_terminal_that_knows_no_chinese_crashes_nothing(
-    run: Run, started: Run, home: Path
+def test_an_ascii_terminal_causes_no_unicode_error(
+    run: Run, run_subprocess: Run, home: Path
 ) -> None:
     make_skill(home / ".claude/skills", "技能", description="中文描述 ✓")
-    done = started("show", "技能", PYTHONIOENCODING="ascii", PYTHONUTF8="0", LANG="C")
+    done = run_subprocess("show", "技能", PYTHONIOENCODING="ascii", PYTHONUTF8="0", LANG="C")
     assert (done.code, done.err) == (0, "")
     assert r"\u4e2d\u6587" in done.out
     assert run("show", "技能", encoding="ascii", LANG="C").out == done.out
@@ -99,7 +99,7 @@ def test_a_setting_on_the_command_line_needs_a_name_and_a_value(run: Run, text: 
     assert run("--set", text, "config").code == 2
 
 
-def test_settings_that_make_no_sense_end_every_command(run: Run, project: Path) -> None:
+def test_invalid_settings_end_every_command(run: Run, project: Path) -> None:
     (project / "apexbridge.toml").write_text("[skills]\nmax_depth = 0\n", encoding="utf-8")
     for command in ("ls", "doctor", "config"):
         done = run(command, LANG="zh_CN.UTF-8")
@@ -107,8 +107,8 @@ def test_settings_that_make_no_sense_end_every_command(run: Run, project: Path) 
         assert "来自 apexbridge.toml 的设置“skills.max_depth”无效" in done.err
 
 
-def test_the_version_is_the_packages(started: Run) -> None:
-    assert started("--version").out == f"{version('apexbridge')}\n"
+def test_version_is_that_of_the_package(run_subprocess: Run) -> None:
+    assert run_subprocess("--version").out == f"{version('apexbridge')}\n"
 
 
 def test_without_arguments_the_help_is_shown(run: Run) -> None:
@@ -121,7 +121,7 @@ def test_a_wrong_call_is_a_usage_error(run: Run, arguments: tuple[str, ...]) -> 
     assert run(*arguments).code == 2
 
 
-def test_a_reader_that_goes_away_is_no_failure(home: Path) -> None:
+def test_a_broken_pipe_is_not_a_failure(home: Path) -> None:
     for number in range(400):
         make_skill(home / ".claude/skills", f"s{number:03}", description="x" * 900)
     environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
@@ -137,7 +137,7 @@ def test_a_reader_that_goes_away_is_no_failure(home: Path) -> None:
     assert (done.stdout, done.stderr) == ('{"ok": tru', "")
 
 
-def test_quiet_commands_say_nothing(run: Run) -> None:
+def test_quiet_commands_print_nothing(run: Run) -> None:
     for arguments in (("ls",), ("doctor",), ("config",), ("show", "git-commit")):
         assert run(*arguments, "--quiet").out == ""
 
@@ -172,12 +172,12 @@ def test_every_error_has_its_exit_code(error: errors.ApexBridgeError, code: Exit
         ("👩\u200d💻", "👩\u200d💻"),
     ],
 )
-def test_what_would_steer_a_terminal_is_written_out(text: str, shown: str) -> None:
+def test_control_characters_are_escaped(text: str, shown: str) -> None:
     assert sanitize(text) == shown
 
 
 def _on_a_terminal(home: Path, *arguments: str, columns: int = 60, **variables: str) -> str:
-    """Run a command whose output is a real (pseudo) terminal of that width."""
+    """Run a command with a pty of that width as stdout."""
     master, slave = pty.openpty()
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "TERM": "xterm-256color"}
     process = subprocess.Popen(
@@ -197,7 +197,7 @@ def _on_a_terminal(home: Path, *arguments: str, columns: int = 60, **variables: 
     return b"".join(pieces).decode().replace("\r\n", "\n")
 
 
-def test_a_terminal_gets_a_table_that_fits_and_lines_up_chinese(home: Path) -> None:
+def test_a_table_fits_the_terminal_and_aligns_cjk(home: Path) -> None:
     make_skill(home / ".claude/skills", "总结会议", description="把会议记录整理成纪要。" * 9)
     make_skill(home / ".claude/skills", "mine", description="short")
     screen = re.sub(r"\x1b\[\d*m", "", _on_a_terminal(home, "ls", "--origin", "user"))
@@ -209,13 +209,13 @@ def test_a_terminal_gets_a_table_that_fits_and_lines_up_chinese(home: Path) -> N
     assert cell_len(second[: second.index("user")]) == head.index("Origin")
 
 
-def test_colour_is_for_terminals_that_want_it(home: Path) -> None:
+def test_colour_depends_on_the_terminal(home: Path) -> None:
     assert "\x1b[1m" in _on_a_terminal(home, "config")
     assert "\x1b[" not in _on_a_terminal(home, "config", TERM="dumb")
     assert "\x1b[3" not in _on_a_terminal(home, "doctor", NO_COLOR="1")
 
 
-def test_a_wrong_call_with_json_still_gives_one_line_of_json(run: Run) -> None:
+def test_a_usage_error_with_json_prints_one_envelope(run: Run) -> None:
     for arguments in (("init", "x", "--script", "perl"), ("ls", "--origin", "nobody"), ("ls", "x")):
         done = run(*arguments, "--json")
         assert (done.code, done.error["code"]) == (2, "usage")
@@ -226,12 +226,12 @@ def test_a_key_that_is_a_value_and_a_table_is_a_usage_error(run: Run) -> None:
     assert run("--set", "skills=x", "--set", "skills.paths=y", "config").code == 2
 
 
-def test_the_origins_of_the_flag_are_all_there_are() -> None:
+def test_the_origin_option_lists_every_origin() -> None:
     assert get_args(OriginName) == tuple(Origin)
 
 
 @pytest.mark.parametrize("words", ["ls", "ls --json", "doctor", "config skills.max_depth"])
-def test_a_closed_stdout_is_no_traceback(home: Path, words: str) -> None:
+def test_a_closed_stdout_causes_no_traceback(home: Path, words: str) -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", f"{sys.executable} -m apexbridge {words} >&-"],
         stderr=subprocess.PIPE, text=True, encoding="utf-8", cwd=home,
@@ -240,7 +240,7 @@ def test_a_closed_stdout_is_no_traceback(home: Path, words: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_folder_that_is_gone_is_an_error_and_no_traceback(home: Path) -> None:
+def test_a_deleted_working_directory_is_an_error_without_traceback(home: Path) -> None:
     command = f"mkdir gone && cd gone && rmdir ../gone && {sys.executable} -m apexbridge ls --json"
     done = subprocess.run(
         ["/bin/sh", "-c", command],

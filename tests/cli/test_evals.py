@@ -60,7 +60,7 @@ def test_retrieval_is_measured_over_all_and_by_language(
     assert "Accepted ids missing from the corpus: 1" in done.err
 
 
-def test_a_file_that_makes_no_sense_is_told_by_its_line(
+def test_an_invalid_file_is_reported_with_its_line(
     hashed: Run, files: tuple[str, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "corpus.jsonl").write_text('{"id": 1}\n', encoding="utf-8")
@@ -81,9 +81,7 @@ def _with_queries(root: Path, name: str, **expected: bool) -> Path:
     )
 
 
-def test_triggers_are_checked_with_the_queries_in_the_skills_folder(
-    hashed: Run, home: Path
-) -> None:
+def test_triggers_use_the_eval_queries_of_the_skill(hashed: Run, home: Path) -> None:
     _with_queries(home / ".claude/skills", "origami", fold_paper_cranes=True)
     done = hashed("eval", "triggers", "origami", "--json")
     assert done.code == 0
@@ -94,7 +92,7 @@ def test_triggers_are_checked_with_the_queries_in_the_skills_folder(
     assert (one["query"], one["rank"], one["passed"]) == ("fold paper cranes", 1, True)
 
 
-def test_a_query_that_fails_ends_with_findings(hashed: Run, home: Path) -> None:
+def test_a_failed_trigger_query_exits_8(hashed: Run, home: Path) -> None:
     _with_queries(home / ".claude/skills", "origami", fold_paper_cranes=False, hello=True)
     done = hashed("eval", "triggers", "origami")
     assert done.code == 8
@@ -103,7 +101,7 @@ def test_a_query_that_fails_ends_with_findings(hashed: Run, home: Path) -> None:
     assert "Queries: 2; accuracy 0.00, precision 0.00, recall 0.00" in done.out
 
 
-def test_a_folder_is_checked_among_the_skills_without_being_installed(
+def test_a_folder_is_evaluated_among_the_skills_without_installing_it(
     hashed: Run, project: Path
 ) -> None:
     _with_queries(project / "draft", "origami", fold_paper_cranes=True)
@@ -120,7 +118,7 @@ def test_a_folder_is_checked_among_the_skills_without_being_installed(
         ("./nowhere", 6, "Cannot read"),
     ],
 )
-def test_a_skill_that_cannot_be_checked_is_told(
+def test_a_skill_without_eval_queries_is_an_error(
     hashed: Run, wanted: str, code: int, says: str
 ) -> None:
     done = hashed("eval", "triggers", wanted)
@@ -128,7 +126,7 @@ def test_a_skill_that_cannot_be_checked_is_told(
     assert says in done.err
 
 
-def test_coexistence_names_thieves_and_doubles(hashed: Run, home: Path) -> None:
+def test_coexistence_reports_outranking_skills_and_near_duplicates(hashed: Run, home: Path) -> None:
     calm = hashed("eval", "coexistence")
     assert calm.code == 0
     text = " ".join(f"Fold {what} out of coloured paper." for what in ("cranes", "frogs", "boats"))
@@ -143,7 +141,7 @@ def test_coexistence_names_thieves_and_doubles(hashed: Run, home: Path) -> None:
     assert "origami-a\torigami-b\t" in done.out
 
 
-def test_a_description_can_be_tried_without_saving_it(hashed: Run, home: Path) -> None:
+def test_a_description_is_previewed_without_saving_it(hashed: Run, home: Path) -> None:
     root = _with_queries(home / ".claude/skills", "origami", fold_a_crane=True, hello=False)
     before = (root / "SKILL.md").read_bytes()
     new = "Commit staged changes with a clear message. Write commit messages."
@@ -160,7 +158,7 @@ def test_a_description_can_be_tried_without_saving_it(hashed: Run, home: Path) -
     assert "eval query\tfold a crane" in done.out
 
 
-def test_the_same_description_moves_nobody_and_an_empty_one_is_refused(
+def test_the_same_description_changes_no_rank_and_an_empty_one_is_rejected(
     hashed: Run, home: Path
 ) -> None:
     make_skill(home / ".claude/skills", "origami", description="Fold paper cranes.")
@@ -170,7 +168,7 @@ def test_the_same_description_moves_nobody_and_an_empty_one_is_refused(
     assert (empty.code, "must not be empty" in empty.err) == (6, True)
 
 
-def test_broken_queries_are_told_even_where_none_are_needed(hashed: Run, home: Path) -> None:
+def test_invalid_eval_queries_are_reported_in_a_preview(hashed: Run, home: Path) -> None:
     make_skill(
         home / ".claude/skills", "origami", files={"eval_queries.json": '[{"query": "fold"}]'}
     )

@@ -19,7 +19,7 @@ def skills(run: Run, home: Path, tmp_path: Path) -> Path:
     return home / ".local/share/apexbridge/skills"
 
 
-def test_a_sound_folder_is_told_as_one_table(run: Run, skills: Path) -> None:
+def test_a_data_folder_without_violations_prints_one_table(run: Run, skills: Path) -> None:
     done = run("--set", HASH, "doctor", "--fsck")
     assert (done.code, done.err) == (0, "")
     rows = [line.split("\t") for line in done.out.splitlines()[:-1]]
@@ -29,7 +29,7 @@ def test_a_sound_folder_is_told_as_one_table(run: Run, skills: Path) -> None:
     assert done.out.splitlines()[-1] == f"No violations in the data folder {skills.parent}"
 
 
-def test_a_violation_is_told_and_fails_and_nothing_is_changed(run: Run, skills: Path) -> None:
+def test_a_violation_fails_and_changes_nothing(run: Run, skills: Path) -> None:
     left = skills / ".staging/left"
     left.mkdir()
     (skills / "garden/SKILL.md").write_bytes(skill_md("garden", "Edited by hand."))
@@ -43,7 +43,7 @@ def test_a_violation_is_told_and_fails_and_nothing_is_changed(run: Run, skills: 
     assert left.exists()
 
 
-def test_programs_get_every_invariant_with_what_is_wrong(run: Run, skills: Path) -> None:
+def test_json_output_has_every_invariant_with_its_violations(run: Run, skills: Path) -> None:
     (skills / ".staging/left").mkdir()
     done = run("--set", HASH, "doctor", "--fsck", "--json")
     assert done.code == 1
@@ -56,7 +56,7 @@ def test_programs_get_every_invariant_with_what_is_wrong(run: Run, skills: Path)
     assert not entries["I6"]["visible"]
 
 
-def test_a_fix_says_what_it_did_and_checks_again(run: Run, skills: Path) -> None:
+def test_a_fix_reports_repairs_and_checks_again(run: Run, skills: Path) -> None:
     (skills / ".staging/left").mkdir()
     (skills / "garden/.vectorized").unlink()
     done = run("--set", HASH, "doctor", "--fix")
@@ -68,7 +68,7 @@ def test_a_fix_says_what_it_did_and_checks_again(run: Run, skills: Path) -> None
     assert (again.code, again.data["mended"]["unfinished"]) == (0, 0)
 
 
-def test_what_cannot_be_mended_still_fails_with_what_to_do(run: Run, skills: Path) -> None:
+def test_an_unrepairable_violation_fails_with_a_hint(run: Run, skills: Path) -> None:
     log = skills.parent / "audit.jsonl"
     log.write_bytes(log.read_bytes().replace(b"install", b"inspect"))
     make_skill(skills, "broken", raw=b"no skill")
@@ -78,7 +78,7 @@ def test_what_cannot_be_mended_still_fails_with_what_to_do(run: Run, skills: Pat
     assert "Repair it or move it away" in done.out
 
 
-def test_a_check_speaks_chinese(run: Run, skills: Path) -> None:
+def test_fsck_output_in_chinese(run: Run, skills: Path) -> None:
     (skills / ".staging/left").mkdir()
     done = run("--lang", "zh", "--set", HASH, "doctor", "--fsck")
     assert "每个技能文件夹都完整" in done.out
@@ -87,7 +87,7 @@ def test_a_check_speaks_chinese(run: Run, skills: Path) -> None:
     assert "没有违反" in run("--lang", "zh", "--set", HASH, "doctor", "--fix").out
 
 
-def test_after_every_command_the_data_folder_is_sound(run: Run, tmp_path: Path) -> None:
+def test_the_data_folder_has_no_violations_after_every_command(run: Run, tmp_path: Path) -> None:
     archive = str(make_zip(tmp_path / "garden.zip", {"garden/SKILL.md": skill_md("garden")}))
     for words in (
         ("add", archive, "--yes"),

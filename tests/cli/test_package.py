@@ -12,7 +12,9 @@ from tests.cli.conftest import Run
 
 
 @pytest.mark.parametrize("script", ["none", "python", "bash", "node"])
-def test_a_scaffold_is_sound_but_for_its_description(run: Run, project: Path, script: str) -> None:
+def test_a_scaffold_is_valid_except_for_its_description(
+    run: Run, project: Path, script: str
+) -> None:
     made = run("init", "my-skill", "--script", script)
     assert (made.code, made.err) == (0, "")
     checked = run("validate", "my-skill", "--level", "spec", "--json")
@@ -31,13 +33,13 @@ def test_the_scaffolds_script_runs(run: Run, project: Path, script: str, path: s
     assert done.stdout == "my-skill: a b\n"
 
 
-def test_a_description_is_put_in_and_nothing_is_left_to_warn_of(run: Run) -> None:
+def test_a_scaffold_with_a_description_is_valid(run: Run) -> None:
     run("init", "pdf", "--description", 'Reads "PDF": 读取 PDF')
     checked = run("validate", "pdf")
     assert (checked.code, checked.out) == (0, "pdf: valid\n")
 
 
-def test_a_chinese_scaffold_speaks_chinese(run: Run, project: Path) -> None:
+def test_a_scaffold_in_chinese(run: Run, project: Path) -> None:
     made = run("init", "总结", APEXBRIDGE_LANG="zh")
     assert made.out.startswith("已创建 总结/SKILL.md\n下一步")
     assert "## 何时使用" in (project / "总结/SKILL.md").read_text(encoding="utf-8")
@@ -49,21 +51,21 @@ def test_a_chinese_scaffold_speaks_chinese(run: Run, project: Path) -> None:
     ("name", "rule"),
     [("../x", "characters"), ("Upper", "lower case"), ("con", "reserved"), ("", "not be empty")],
 )
-def test_a_bad_name_makes_nothing(run: Run, project: Path, name: str, rule: str) -> None:
+def test_an_invalid_name_creates_nothing(run: Run, project: Path, name: str, rule: str) -> None:
     made = run("init", name)
     assert made.code == 6
     assert rule in made.err
     assert list(project.iterdir()) == []
 
 
-def test_a_folder_that_exists_is_not_touched(run: Run, project: Path) -> None:
+def test_an_existing_folder_is_not_overwritten(run: Run, project: Path) -> None:
     (project / "pdf").mkdir()
     made = run("init", "pdf", "--json")
     assert (made.code, made.error["code"]) == (4, "path_exists")
     assert list((project / "pdf").iterdir()) == []
 
 
-def test_a_dry_run_makes_nothing(run: Run, project: Path) -> None:
+def test_a_dry_run_creates_nothing(run: Run, project: Path) -> None:
     assert run("init", "pdf", "--dry-run").out == "Would create pdf/SKILL.md\n"
     run("init", "pdf")
     packed = run("pack", "pdf", "--dry-run")
@@ -71,14 +73,12 @@ def test_a_dry_run_makes_nothing(run: Run, project: Path) -> None:
     assert [path.name for path in project.iterdir()] == ["pdf"]
 
 
-def test_a_bad_description_makes_nothing(run: Run, project: Path) -> None:
+def test_an_invalid_description_creates_nothing(run: Run, project: Path) -> None:
     assert run("init", "pdf", "--description", "x" * 1025).code == 6
     assert list(project.iterdir()) == []
 
 
-def test_validate_says_every_problem_at_once_with_its_place_and_hint(
-    run: Run, project: Path
-) -> None:
+def test_validate_reports_every_problem_with_location_and_hint(run: Run, project: Path) -> None:
     make_skill(project, "bad", raw=b"---\nname: Bad_X\ncontxt: fork\n---\n")
     done = run("validate", "bad")
     assert done.code == 6
@@ -89,13 +89,13 @@ def test_validate_says_every_problem_at_once_with_its_place_and_hint(
     assert "Did you mean 'context'?" in done.out
 
 
-def test_validate_speaks_chinese_and_keeps_the_codes(run: Run, project: Path) -> None:
+def test_validate_in_chinese_keeps_the_codes(run: Run, project: Path) -> None:
     make_skill(project, "bad", raw=b"---\nname: bad\n---\nDo it.\n")
     done = run("--lang", "zh", "validate", "bad")
     assert "SKILL.md:1  错误  缺少必填字段 description [description_missing]" in done.out
 
 
-def test_validate_takes_files_zips_and_folders_of_skills(run: Run, project: Path) -> None:
+def test_validate_accepts_files_zips_and_folders_of_skills(run: Run, project: Path) -> None:
     make_skill(project / "many", "one")
     make_skill(project / "many", "two", raw=b"nothing")
     (project / "many/notes").mkdir()
@@ -110,27 +110,25 @@ def test_validate_takes_files_zips_and_folders_of_skills(run: Run, project: Path
     assert done.code == 6
 
 
-def test_validate_tells_a_zip_with_the_wrong_layout_what_to_do(run: Run, project: Path) -> None:
+def test_validate_gives_a_hint_for_a_wrong_zip_layout(run: Run, project: Path) -> None:
     make_zip(project / "x.zip", {"SKILL.md": skill_md("x")})
     done = run("validate", "x.zip")
     assert done.code == 6
     assert "my-skill/SKILL.md" in done.out
 
 
-def test_a_path_that_is_not_there_is_not_found(run: Run) -> None:
+def test_a_missing_path_exits_3(run: Run) -> None:
     assert run("validate", "nowhere").code == 3
     assert run("pack", "nowhere").code == 3
 
 
-def test_an_empty_folder_is_no_skill(run: Run, project: Path) -> None:
+def test_an_empty_folder_is_invalid(run: Run, project: Path) -> None:
     (project / "empty").mkdir()
     done = run("validate", "empty")
     assert (done.code, "[skill_md_missing]" in done.out) == (6, True)
 
 
-def test_pack_makes_a_zip_that_validates_and_never_replaces_unasked(
-    run: Run, project: Path
-) -> None:
+def test_pack_writes_a_valid_zip_and_overwrites_nothing(run: Run, project: Path) -> None:
     make_skill(project, "pdf", files={"evals/evals.json": "[]"})
     first = run("pack", "pdf", "--json")
     assert (first.code, first.data["files"]) == (0, ["SKILL.md"])
@@ -142,14 +140,14 @@ def test_pack_makes_a_zip_that_validates_and_never_replaces_unasked(
     assert "pdf/evals/evals.json" in zipfile.ZipFile(project / "pdf.zip").namelist()
 
 
-def test_pack_refuses_what_is_not_sound(run: Run, project: Path) -> None:
+def test_pack_rejects_an_invalid_skill(run: Run, project: Path) -> None:
     make_skill(project, "bad", raw=b"---\nname: other\ndescription: d\n---\n")
     done = run("pack", "bad", "-o", "x.zip")
     assert (done.code, (project / "x.zip").exists()) == (6, False)
     assert "folder is named 'bad'" in done.err
 
 
-def test_pack_tells_of_warnings(run: Run, project: Path) -> None:
+def test_pack_prints_warnings(run: Run, project: Path) -> None:
     make_skill(project, "pdf", author="me")
     assert "[unknown_key]" in run("pack", "pdf").out
     assert run("pack", "pdf", "-o", "q.zip", "--quiet").out == ""
@@ -161,7 +159,7 @@ def test_pack_works_in_the_skills_own_folder(run: Run, project: Path) -> None:
     assert zipfile.ZipFile(project / "x.zip").namelist() == ["pdf/SKILL.md"]
 
 
-def test_one_bad_path_does_not_hide_the_others(run: Run, project: Path) -> None:
+def test_one_invalid_path_does_not_hide_the_others(run: Run, project: Path) -> None:
     make_skill(project, "good")
     (project / "bad.zip").write_bytes(b"no zip")
     done = run("validate", "bad.zip", "good", "/dev/zero", "--json")
@@ -172,7 +170,7 @@ def test_one_bad_path_does_not_hide_the_others(run: Run, project: Path) -> None:
     ] == [(False, ["zip_invalid"]), (True, []), (False, ["zip_invalid"])]
 
 
-def test_what_the_system_refuses_is_a_clear_error_and_no_traceback(run: Run, project: Path) -> None:
+def test_an_oserror_is_reported_without_a_traceback(run: Run, project: Path) -> None:
     (project / "file").write_bytes(b"")
     make_skill(project, "good")
     for arguments in (
@@ -189,7 +187,7 @@ def test_what_the_system_refuses_is_a_clear_error_and_no_traceback(run: Run, pro
     assert sorted(path.name for path in project.iterdir()) == ["file", "good"]
 
 
-def test_a_device_is_not_replaced_by_a_pack(run: Run, project: Path) -> None:
+def test_pack_does_not_replace_a_device_file(run: Run, project: Path) -> None:
     make_skill(project, "good")
     os.mkfifo(project / "pipe")
     assert run("pack", "good", "-o", "pipe", "--yes").code == 1
@@ -205,7 +203,7 @@ def test_a_device_is_not_replaced_by_a_pack(run: Run, project: Path) -> None:
     ],
     ids=["many", "big", "case"],
 )
-def test_what_could_not_be_installed_is_not_packed(
+def test_a_skill_that_cannot_be_installed_is_not_packed(
     run: Run, project: Path, files: dict[str, str | bytes]
 ) -> None:
     make_skill(project, "good", files=files)
@@ -213,14 +211,14 @@ def test_what_could_not_be_installed_is_not_packed(
     assert not (project / "good.zip").exists()
 
 
-def test_version_control_does_not_stand_in_the_way(run: Run, project: Path) -> None:
+def test_version_control_folders_are_ignored(run: Run, project: Path) -> None:
     root = make_skill(project, "good", files={".git/config": ""})
     (root / ".git/link").symlink_to("/")
     assert run("validate", "good").code == 0
     assert run("pack", "good").code == 0
 
 
-def test_a_file_name_that_is_no_text_is_told_before_packing(run: Run, project: Path) -> None:
+def test_an_undecodable_file_name_is_reported_before_packing(run: Run, project: Path) -> None:
     root = make_skill(project, "good")
     (root / os.fsdecode(b"\xff.md")).write_bytes(b"")
     done = run("pack", "good")

@@ -18,16 +18,18 @@ from tests.cli.conftest import Run
 pytestmark = pytest.mark.needs("sandbox")
 
 
-def test_a_bundled_script_makes_its_files_in_the_sandbox(started: Run, project: Path) -> None:
+def test_a_bundled_script_writes_its_files_in_the_sandbox(
+    run_subprocess: Run, project: Path
+) -> None:
     (project / "data.csv").write_text("month,sales\n2026-01,3\n2026-02,4\n", encoding="utf-8")
     words = ("-i", "data.csv", "-o", "out", "csv-report", "--", "data.csv", "--lang", "zh")
-    done = started("run", *words)
+    done = run_subprocess("run", *words)
     assert (done.code, "sales" in done.out) == (0, True)
     assert "Created out/chart.svg" in done.err
     assert (project / "out/report.md").read_text(encoding="utf-8").startswith("# data")
 
 
-def test_a_script_tells_its_end_as_json(run: Run, home: Path) -> None:
+def test_json_output_has_the_exit_code(run: Run, home: Path) -> None:
     source = (
         "import sys\nprint('out'); print('err', file=sys.stderr)\n"
         "open('f','w').write('x')\nsys.exit(3)"
@@ -42,14 +44,14 @@ def test_a_script_tells_its_end_as_json(run: Run, home: Path) -> None:
 
 
 @pytest.mark.promise("X13")
-def test_output_that_is_no_text_still_makes_valid_json(run: Run, home: Path) -> None:
+def test_binary_output_gives_valid_json(run: Run, home: Path) -> None:
     source = "import os\nos.write(1, bytes(range(256)))"
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.py": source})
     done = run("run", "--json", "tool")
     assert (done.code, len(done.data["stdout"]) > 200) == (0, True)
 
 
-def test_a_script_over_its_time_ends_with_seven(run: Run, home: Path) -> None:
+def test_a_timeout_exits_7(run: Run, home: Path) -> None:
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "echo begun; sleep 60"})
     done = run("run", "--timeout", "1", "tool")
     assert (done.code, done.out) == (7, "begun\n")
@@ -58,7 +60,7 @@ def test_a_script_over_its_time_ends_with_seven(run: Run, home: Path) -> None:
 
 @pytest.fixture
 def interruptible() -> Generator[None]:
-    """A shell lets what it starts in the background ignore SIGINT, and so all that this starts."""
+    """Restore SIGINT: background jobs of a shell inherit it as ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -67,7 +69,7 @@ def interruptible() -> Generator[None]:
 @pytest.mark.promise("X14")
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(("asked", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_ends_the_script_and_leaves_nothing(
+def test_a_signal_terminates_the_script_without_leftovers(
     home: Path, asked: signal.Signals, code: int
 ) -> None:
     mark = f"{uuid.uuid4().int % 10**12:012}.5"  # a number of seconds that only this test waits
@@ -100,13 +102,13 @@ def _holds(path: Path, mark: bytes) -> bool:
         return False
 
 
-def test_files_left_behind_are_named_when_not_kept(run: Run, home: Path) -> None:
+def test_unsaved_output_files_are_named(run: Run, home: Path) -> None:
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "touch a b"})
     assert "Output files not saved: a, b" in run("run", "tool").err
     assert run("run", "tool", LANG="zh_CN.UTF-8").err.startswith("未保存的输出文件：a, b")
 
 
-def test_wrong_calls_are_told(run: Run, home: Path) -> None:
+def test_invalid_calls_are_reported(run: Run, home: Path) -> None:
     root = make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "true"})
     assert run("run", "nobody").code == 3
     assert run("run", "tool", "a", "b").code == 2
@@ -116,7 +118,7 @@ def test_wrong_calls_are_told(run: Run, home: Path) -> None:
     assert run("run", "tool").code == 5
 
 
-def test_doctor_tells_which_sandbox_works(run: Run) -> None:
+def test_doctor_reports_which_sandbox_works(run: Run) -> None:
     assert "works (tested); used for scripts" in run("doctor").out
 
 
@@ -130,27 +132,27 @@ def test_doctor_tells_which_sandbox_works(run: Run) -> None:
         ("landlock", "can write the skill", "sandbox_broken"),
     ],
 )
-def test_doctor_says_how_to_get_what_is_missing(name: str, reason: str, word: str) -> None:
+def test_doctor_hints_how_to_enable_a_sandbox(name: str, reason: str, word: str) -> None:
     assert (
         sandbox_message_key(CanaryResult(name=name, passed=False, reason=reason), chosen="") == word
     )
 
 
-def test_doctor_marks_the_one_that_is_used() -> None:
+def test_doctor_marks_the_selected_sandbox() -> None:
     trial = CanaryResult(name="landlock", passed=True)
     assert sandbox_message_key(trial, chosen="landlock") == "sandbox_chosen"
     assert sandbox_message_key(trial, chosen="bubblewrap") == "sandbox_works"
 
 
 @pytest.mark.promise("X15")
-def test_without_a_sandbox_only_by_an_explicit_word_and_on_record(
-    run: Run, started: Run, home: Path
+def test_running_unsandboxed_needs_a_flag_and_is_audited(
+    run: Run, run_subprocess: Run, home: Path
 ) -> None:
     script = 'echo "$HOME"; echo x > ' + str(home / "written")
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": script})
     assert run("run", "tool").code in {0, 1}
     assert not (home / "written").exists()
-    done = started("run", "--unsafe-no-sandbox", "tool")
+    done = run_subprocess("run", "--unsafe-no-sandbox", "tool")
     assert (done.code, (home / "written").exists()) == (0, True)
     assert "without isolation" in done.err
     (log,) = home.rglob("audit.jsonl")

@@ -1,4 +1,4 @@
-"""`runs`: what scripts did, looked at from the terminal."""
+"""`runs`: recorded script runs."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_a_run_from_the_terminal_is_listed_and_shown(run: Run, home: Path) -> No
     assert run("runs", told["id"], "--json").data == {"run": told}
 
 
-def test_where_nothing_ran_nothing_is_listed_and_no_file_is_made(run: Run, home: Path) -> None:
+def test_without_runs_no_database_is_created(run: Run, home: Path) -> None:
     done = run("runs")
     assert (done.code, done.out) == (0, "No script runs are recorded.\n")
     assert run("runs", "nothing").code == 3

@@ -29,8 +29,8 @@ def hashed(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return call
 
 
-def test_find_puts_the_skill_that_fits_first(started: Run) -> None:
-    done = started(*HASH, "find", REQUEST, "--limit", "2")
+def test_find_ranks_the_best_match_first(run_subprocess: Run) -> None:
+    done = run_subprocess(*HASH, "find", REQUEST, "--limit", "2")
     assert (done.code, done.err) == (0, "")
     rows = [line.split("\t") for line in done.out.splitlines()]
     assert [row[0] for row in rows] == ["1", "2"]
@@ -39,7 +39,7 @@ def test_find_puts_the_skill_that_fits_first(started: Run) -> None:
     assert rows[0][3].startswith("Commits staged changes")
 
 
-def test_find_as_json_tells_the_parts_of_every_score(hashed: Run) -> None:
+def test_find_as_json_has_the_components_of_every_score(hashed: Run) -> None:
     found = hashed("find", REQUEST, "--en", "git commit", "--zh", "提交代码", "--json").data
     assert (found["query"], found["threshold"]) == (REQUEST, 0.5)
     assert (found["searched"], found["problem"]) == (6, None)
@@ -53,7 +53,7 @@ def test_find_as_json_tells_the_parts_of_every_score(hashed: Run) -> None:
     assert sum(best["parts"]["words"].values()) == pytest.approx(best["parts"]["lexical"], abs=1e-3)
 
 
-def test_find_explains_each_hit_in_plain_words(hashed: Run, home: Path) -> None:
+def test_find_explains_each_score(hashed: Run, home: Path) -> None:
     text = 'Fold cranes out of paper, or "cut stars with scissors".'
     make_skill(home / ".claude/skills", "origami", description=text)
     done = hashed("find", "cut stars with scissors", "--explain", "--limit", "1")
@@ -68,7 +68,7 @@ def test_find_explains_each_hit_in_plain_words(hashed: Run, home: Path) -> None:
     assert "关键词：没有匹配" in chinese.out
 
 
-def test_that_nothing_fits_is_an_answer_and_no_failure(hashed: Run) -> None:
+def test_low_confidence_is_not_a_failure(hashed: Run) -> None:
     done = hashed("find", "hello, how are you today?")
     assert done.code == 0
     assert done.err.startswith("No skill clearly matches: confidence 0.")
@@ -76,13 +76,13 @@ def test_that_nothing_fits_is_an_answer_and_no_failure(hashed: Run) -> None:
     assert (sure.code, sure.err) == (0, "")
 
 
-def test_a_blank_request_finds_nothing(hashed: Run) -> None:
+def test_an_empty_query_finds_nothing(hashed: Run) -> None:
     done = hashed("find", " ", "--json")
     assert (done.code, done.data["hits"], done.data["searched"]) == (0, [], 6)
     assert hashed("find", " ").err == "Empty query. Describe the task.\n"
 
 
-def test_without_its_embedder_find_goes_by_words_and_says_so(hashed: Run) -> None:
+def test_without_its_embedder_find_falls_back_to_keywords(hashed: Run) -> None:
     nowhere = ("--set", "index.embedder=onnx:nowhere")
     done = hashed(*nowhere, "find", REQUEST, "--limit", "1")
     assert done.code == 0
@@ -95,7 +95,7 @@ def test_without_its_embedder_find_goes_by_words_and_says_so(hashed: Run) -> Non
     assert len(rebuilt.data["pending"]) == 6
 
 
-def test_what_a_skill_says_cannot_steer_the_terminal(hashed: Run, home: Path) -> None:
+def test_escape_sequences_in_a_skill_are_sanitized_in_results(hashed: Run, home: Path) -> None:
     hostile = "zebra \x1b[2J\x9b31m \u202egnp.exe [bold red]x[/] \r gone"
     make_skill(home / ".claude/skills", "mine", description=hostile)
     for arguments in (("find", "zebra"), ("find", "zebra \x1b[2J", "--explain")):
@@ -104,9 +104,7 @@ def test_what_a_skill_says_cannot_steer_the_terminal(hashed: Run, home: Path) ->
         assert "mine" in done.out.splitlines()[0]
 
 
-def test_without_any_skill_there_is_nothing_to_find(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_find_without_any_skill_exits_3(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def nowhere(_places: SourceFactory) -> tuple[list[SkillSource], list[Problem]]:
         return [], []
 
@@ -116,7 +114,7 @@ def test_without_any_skill_there_is_nothing_to_find(
     assert (done.code, done.out) == (3, "No skills found.\n")
 
 
-def test_on_a_terminal_progress_is_shown_beside_the_output(home: Path, tmp_path: Path) -> None:
+def test_progress_is_shown_on_stderr_of_a_terminal(home: Path, tmp_path: Path) -> None:
     master, slave = pty.openpty()
     with (tmp_path / "output").open("wb") as output:
         process = subprocess.Popen(
@@ -137,7 +135,7 @@ def test_on_a_terminal_progress_is_shown_beside_the_output(home: Path, tmp_path:
     assert (tmp_path / "output").read_bytes().startswith(b"1\tgit-commit\t")
 
 
-def test_the_index_tells_how_it_stands(hashed: Run, home: Path) -> None:
+def test_index_status_compares_index_and_skills(hashed: Run, home: Path) -> None:
     before = hashed("index", "status", "--json").data
     assert (before["rows"], before["skills"], len(before["missing"])) == (0, 6, 6)
     assert hashed("index", "verify").code == 8
@@ -167,7 +165,7 @@ def test_the_index_tells_how_it_stands(hashed: Run, home: Path) -> None:
     assert "the next search updates it" in done.out
 
 
-def test_the_index_can_be_made_anew(hashed: Run, home: Path) -> None:
+def test_the_index_is_rebuilt(hashed: Run, home: Path) -> None:
     first = hashed("index", "rebuild", "--json")
     assert (first.code, len(first.data["added"]), first.data["problem"]) == (0, 6, None)
     assert hashed("index", "rebuild").out == "Index entries rebuilt: 6, removed: 0\n"
@@ -177,7 +175,7 @@ def test_the_index_can_be_made_anew(hashed: Run, home: Path) -> None:
     assert hashed("index", "verify").out.endswith("The index is up to date.\n")
 
 
-def test_a_wrong_call_is_told_as_json_too(started: Run) -> None:
-    done = started("find", "x", "--limit", "0", "--json")
+def test_an_error_is_reported_as_json_too(run_subprocess: Run) -> None:
+    done = run_subprocess("find", "x", "--limit", "0", "--json")
     assert done.code == 2
     assert json.loads(done.out)["error"]["code"] == "usage"

@@ -1,4 +1,4 @@
-"""`serve` and `keys`: who may start a server, and what opens it."""
+"""`serve` and `keys`: bind address rules and API keys."""
 
 import json
 import socket
@@ -9,14 +9,14 @@ import pytest
 
 from apexbridge.api_keys import SCOPES, ApiKeyStore
 from tests.cli.conftest import Run
-from tests.cli.terminal import CTRL_C, at_a_terminal, environment
+from tests.cli.terminal import CTRL_C, environment, open_terminal
 
 HASH = {"APEXBRIDGE_INDEX__EMBEDDER": "hash"}
 
 
 @pytest.mark.promise("S06")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "some.example.org"])
-def test_without_a_key_nobody_else_can_be_let_in(run: Run, home: Path, host: str) -> None:
+def test_binding_a_public_address_requires_an_api_key(run: Run, home: Path, host: str) -> None:
     done = run("serve", "--host", host, "--port", "0", **HASH)
     assert done.code == 2
     assert "[bind_needs_key]" in done.err
@@ -27,13 +27,13 @@ def test_without_a_key_nobody_else_can_be_let_in(run: Run, home: Path, host: str
 
 
 @pytest.mark.promise("S06")
-def test_a_key_that_ended_lets_nobody_in(run: Run) -> None:
+def test_a_revoked_key_does_not_allow_a_public_address(run: Run) -> None:
     made = run("keys", "create", "k", "--expires-days", "0", "--json")
     assert made.code == 0
     assert run("serve", "--host", "0.0.0.0", **HASH).code == 2
 
 
-def test_an_address_that_is_taken_is_told(run: Run, home: Path) -> None:
+def test_an_address_in_use_is_reported(run: Run, home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = run("serve", "--port", port, "--json", **HASH)
@@ -41,7 +41,7 @@ def test_an_address_that_is_taken_is_told(run: Run, home: Path) -> None:
     assert done.error["code"] == "bind_failed"
 
 
-def test_keys_are_made_listed_and_revoked(run: Run, home: Path) -> None:
+def test_keys_are_created_listed_and_revoked(run: Run, home: Path) -> None:
     assert "No API keys" in run("keys", "ls").out
     assert run("keys", "ls", "--json").data == []
     made = run("keys", "create", "my laptop", "--scope", "exec", "--scope", "chat", "--json").data
@@ -63,7 +63,7 @@ def test_keys_are_made_listed_and_revoked(run: Run, home: Path) -> None:
     assert sorted(told) == ["key_made", "key_revoked"]
 
 
-def test_a_key_is_shown_this_once_and_alone_when_quiet(run: Run, home: Path) -> None:
+def test_quiet_prints_the_new_key_alone(run: Run, home: Path) -> None:
     done = run("keys", "create", "k", "--quiet")
     (text,) = done.out.splitlines()
     (path,) = home.rglob("keys.json")
@@ -73,7 +73,7 @@ def test_a_key_is_shown_this_once_and_alone_when_quiet(run: Run, home: Path) -> 
     assert key.scopes == ("chat", "skills:read")
 
 
-def test_a_key_may_end_by_itself(run: Run) -> None:
+def test_a_key_expires(run: Run) -> None:
     made = run("keys", "create", "k", "--expires-days", "1.5", "--json").data
     assert made["expires"] - made["created"] == pytest.approx(1.5 * 86_400, abs=5)
     assert "UTC" in run("keys", "ls").out
@@ -82,10 +82,10 @@ def test_a_key_may_end_by_itself(run: Run) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_person_is_shown_the_first_key_once(home: Path, project: Path) -> None:
+async def test_the_first_key_is_shown_once_on_a_terminal(home: Path, project: Path) -> None:
     project.mkdir()
     words, variables = ("serve", "--port", "0"), environment(home)
-    async with at_a_terminal(*words, cwd=project, variables=variables) as terminal:
+    async with open_terminal(*words, cwd=project, variables=variables) as terminal:
         await terminal.sees("#token=")
         terminal.types(CTRL_C)
         assert await terminal.ends() == 0
@@ -96,7 +96,7 @@ async def test_a_person_is_shown_the_first_key_once(home: Path, project: Path) -
         assert terminal.screen.index(key) < terminal.screen.index("Listening on http://127.0.0.1:")
 
 
-def test_a_scope_that_there_is_not_is_refused(run: Run, home: Path) -> None:
+def test_an_unknown_scope_is_rejected(run: Run, home: Path) -> None:
     done = run("keys", "create", "k", "--scope", "everything")
     assert done.code == 2
     assert "unknown scope: everything" in done.err
@@ -105,13 +105,13 @@ def test_a_scope_that_there_is_not_is_refused(run: Run, home: Path) -> None:
     assert run("keys", "create", "k", *every, "--json").data["scopes"] == list(SCOPES)
 
 
-def test_a_name_cannot_steer_the_terminal(run: Run) -> None:
+def test_escape_sequences_in_a_key_name_are_sanitized(run: Run) -> None:
     run("keys", "create", "a\x1b[2J\nb")
     assert "\x1b" not in run("keys", "ls").out
     assert json.loads(run("keys", "ls", "--json").out)["data"][0]["name"] == "a\x1b[2J\nb"
 
 
-def test_the_doctor_is_short_where_all_is_well(run: Run) -> None:
+def test_short_diagnostics_without_warnings_are_one_line(run: Run) -> None:
     whole, short = run("doctor", **HASH), run("doctor", "--short", **HASH)
     assert whole.code == short.code
     assert len(short.out.splitlines()) < len(whole.out.splitlines()) / 4

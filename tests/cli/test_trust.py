@@ -16,7 +16,7 @@ SCRIPT = "#!/usr/bin/env python3\nprint('ran')\n"
 
 @pytest.fixture
 def inside(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command line in this process, in a project of its own."""
+    """Run commands in this process, in an empty project."""
     project.mkdir()
     monkeypatch.chdir(project)
     return call
@@ -34,7 +34,7 @@ def _project_skill(project: Path, **fields: object) -> Path:
 
 
 @pytest.mark.needs("sandbox")
-def test_a_projects_skill_runs_only_after_it_was_approved(run: Run, project: Path) -> None:
+def test_a_project_skill_runs_only_after_approval(run: Run, project: Path) -> None:
     root = _project_skill(project)
     denied = run("run", "--json", "theirs")
     assert (denied.code, denied.error["code"]) == (5, "skill_untrusted")
@@ -46,7 +46,7 @@ def test_a_projects_skill_runs_only_after_it_was_approved(run: Run, project: Pat
     assert run("run", "--json", "theirs").error["code"] == "skill_untrusted"
 
 
-def test_trust_shows_what_a_skill_could_do_and_changes_nothing_unasked(
+def test_trust_prints_capabilities_and_changes_nothing_without_confirmation(
     inside: Run, project: Path
 ) -> None:
     _project_skill(project, hooks={"PreToolUse": [{"command": ["true"]}]})
@@ -63,7 +63,7 @@ def test_trust_shows_what_a_skill_could_do_and_changes_nothing_unasked(
     assert (skill["name"], skill["scripts"]) == ("theirs", ["scripts/main.py"])
 
 
-def test_approvals_can_be_taken_back(inside: Run, project: Path) -> None:
+def test_approvals_are_revoked(inside: Run, project: Path) -> None:
     _project_skill(project)
     assert inside("trust", "--all", "--yes").code == 0
     assert inside("trust").out == "No skills to approve or revoke.\n"
@@ -71,13 +71,13 @@ def test_approvals_can_be_taken_back(inside: Run, project: Path) -> None:
     assert [skill["name"] for skill in inside("trust", "--json").data["skills"]] == ["theirs"]
 
 
-def test_ones_own_skills_and_unknown_ones_are_no_matter_of_trust(inside: Run, home: Path) -> None:
+def test_user_skills_and_unknown_ones_need_no_approval(inside: Run, home: Path) -> None:
     make_skill(home / ".claude/skills", "mine")
     assert inside("trust", "mine", "--yes").out == "No skills to approve or revoke.\n"
     assert inside("trust", "nine", "--yes", "--json").code == 3
 
 
-def test_ls_tells_states_and_what_is_hidden(inside: Run, home: Path, project: Path) -> None:
+def test_ls_shows_states_and_shadowed_skills(inside: Run, home: Path, project: Path) -> None:
     _project_skill(project, paths="*.py")
     make_skill(project / ".claude/skills", "mine", description="theirs")
     make_skill(home / ".claude/skills", "mine", disable_model_invocation=True)
@@ -94,7 +94,9 @@ def test_ls_tells_states_and_what_is_hidden(inside: Run, home: Path, project: Pa
     assert hidden["states"] == ["shadowed", "untrusted"]
 
 
-def test_show_why_says_who_won_and_who_may_call(inside: Run, home: Path, project: Path) -> None:
+def test_show_why_explains_precedence_and_invocation(
+    inside: Run, home: Path, project: Path
+) -> None:
     for place in ("packages", ""):
         (project / place / ".claude").mkdir(parents=True, exist_ok=True)
     make_skill(home / ".claude/skills", "x")
@@ -118,9 +120,7 @@ def test_show_why_says_who_won_and_who_may_call(inside: Run, home: Path, project
     assert why["model_may_call"] is True
 
 
-def test_sources_tells_where_skills_come_from_in_order(
-    inside: Run, home: Path, project: Path
-) -> None:
+def test_sources_lists_sources_by_precedence(inside: Run, home: Path, project: Path) -> None:
     make_skill(home / ".claude/skills", "mine")
     _project_skill(project)
     (home / ".agents").mkdir()
@@ -139,7 +139,7 @@ def test_sources_tells_where_skills_come_from_in_order(
     assert "source_unreadable" in inside("sources").out
 
 
-def test_ls_budget_says_what_a_model_is_told(inside: Run, home: Path) -> None:
+def test_ls_budget_shows_the_listing_of_a_model(inside: Run, home: Path) -> None:
     for number in range(30):
         make_skill(home / ".claude/skills", f"s{number:02}", description="words " * 60)
     make_skill(home / ".claude/skills", "sleeper", paths="*.py")
@@ -154,7 +154,7 @@ def test_ls_budget_says_what_a_model_is_told(inside: Run, home: Path) -> None:
     assert "Not listed in full:" in said
 
 
-def test_ls_budget_puts_what_fits_the_request_first(inside: Run, home: Path) -> None:
+def test_ls_budget_ranks_by_the_request(inside: Run, home: Path) -> None:
     make_skill(home / ".claude/skills", "aaa", description="Grows tomatoes.")
     make_skill(home / ".claude/skills", "zzz", description="Converts videos to gif.")
     words = ("--set", "index.embedder=hash", "ls", "--budget", "--json")
@@ -166,7 +166,7 @@ def test_ls_budget_puts_what_fits_the_request_first(inside: Run, home: Path) -> 
     assert own == ["zzz", "aaa"]
 
 
-def test_chinese_readers_are_spoken_to_in_chinese(inside: Run, project: Path) -> None:
+def test_trust_output_in_chinese(inside: Run, project: Path) -> None:
     _project_skill(project)
     assert "等待批准" in inside("--lang", "zh", "ls").out
     assert "工具: Bash(git *)" in inside("--lang", "zh", "trust").out
@@ -181,7 +181,7 @@ def test_a_skill_that_is_named_twice_is_approved_once(inside: Run, project: Path
     assert [skill["name"] for skill in data["skills"]] == ["theirs"]
 
 
-def test_what_could_be_made_to_run_is_shown_before_it_is(inside: Run, project: Path) -> None:
+def test_scripts_without_the_executable_bit_are_listed(inside: Run, project: Path) -> None:
     root = _project_skill(project)
     (root / "scripts/main.py").chmod(0o644)
     (root / ".vectorized").mkdir()
@@ -193,7 +193,7 @@ def test_what_could_be_made_to_run_is_shown_before_it_is(inside: Run, project: P
     assert ".vectorized/x.py" in shown
 
 
-def test_a_skill_that_cannot_be_hashed_cannot_be_approved_and_it_is_said(
+def test_a_skill_that_cannot_be_hashed_cannot_be_approved(
     inside: Run, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _project_skill(project)
@@ -206,7 +206,7 @@ def test_a_skill_that_cannot_be_hashed_cannot_be_approved_and_it_is_said(
     assert [skill["name"] for skill in inside("trust", "--json").data["skills"]] == ["theirs"]
 
 
-def test_an_approval_can_be_taken_back_from_a_hidden_skill(
+def test_the_approval_of_a_shadowed_skill_is_revoked(
     inside: Run, home: Path, project: Path
 ) -> None:
     _project_skill(project)
@@ -217,7 +217,7 @@ def test_an_approval_can_be_taken_back_from_a_hidden_skill(
     assert [skill["name"] for skill in inside("trust", "--json").data["skills"]] == ["theirs"]
 
 
-def test_nobody_is_asked_about_what_is_not_shown(
+def test_quiet_asks_for_no_confirmation(
     inside: Run, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _project_skill(project)
@@ -230,16 +230,14 @@ def test_nobody_is_asked_about_what_is_not_shown(
     assert inside("trust", "--all").code == 0
 
 
-def test_a_model_may_call_what_nobody_approved_but_not_what_sleeps(
-    inside: Run, project: Path
-) -> None:
+def test_the_model_invokes_unapproved_but_not_inactive_skills(inside: Run, project: Path) -> None:
     _project_skill(project)
     make_skill(project / ".claude/skills", "sleeper", paths="*.py")
     may = [inside("show", name, "--json").data["why"] for name in ("theirs", "sleeper")]
     assert [why["model_may_call"] for why in may] == [True, False]
 
 
-def test_the_block_for_a_prompt_steers_no_terminal(inside: Run, home: Path) -> None:
+def test_escape_sequences_in_the_prompt_block_are_sanitized(inside: Run, home: Path) -> None:
     raw = b'---\nname: esc\ndescription: "a\\e[2Jb"\n---\nx\n'
     make_skill(home / ".claude/skills", "esc", raw=raw)
     said = inside("ls", "--xml").out
@@ -248,7 +246,7 @@ def test_the_block_for_a_prompt_steers_no_terminal(inside: Run, home: Path) -> N
 
 
 @pytest.mark.parametrize("window", ["1", "99", "1" + "0" * 30])
-def test_a_window_of_any_size_is_one(inside: Run, home: Path, window: str) -> None:
+def test_a_context_window_of_any_size_is_accepted(inside: Run, home: Path, window: str) -> None:
     make_skill(home / ".claude/skills", "mine")
     data = inside("ls", "--budget", "--window", window, "--json").data
     assert data["used"] <= data["budget"]

@@ -11,7 +11,7 @@ from tests.cli.in_process import call
 
 @pytest.fixture
 def inside(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command line in this process, in a project of its own."""
+    """Run commands in this process, in an empty project."""
     project.mkdir()
     monkeypatch.chdir(project)
     return call
@@ -24,7 +24,7 @@ def _zip(place: Path, version: str, text: str) -> str:
     return str(make_zip(place / version / "garden.zip", entries))
 
 
-def test_a_skill_is_updated_after_what_is_different_was_shown(inside: Run, tmp_path: Path) -> None:
+def test_update_prints_the_diff_first(inside: Run, tmp_path: Path) -> None:
     old, new = _zip(tmp_path, "1.0", "Grows."), _zip(tmp_path, "1.1", "Builds.")
     assert inside("update", old, "--yes", "--json").code == 3
     inside("add", old, "--yes")
@@ -43,7 +43,7 @@ def test_a_skill_is_updated_after_what_is_different_was_shown(inside: Run, tmp_p
     assert inside("update", str(tmp_path / "none.zip"), "--json").code == 3
 
 
-def test_versions_are_listed_compared_and_brought_back(inside: Run, tmp_path: Path) -> None:
+def test_versions_are_listed_compared_and_rolled_back(inside: Run, tmp_path: Path) -> None:
     inside("add", _zip(tmp_path, "1.0", "Grows."), "--yes")
     assert inside("diff", "garden", "--json").error["code"] == "version_unknown"
     inside("update", _zip(tmp_path, "1.1", "Builds."), "--yes")
@@ -61,7 +61,7 @@ def test_versions_are_listed_compared_and_brought_back(inside: Run, tmp_path: Pa
     assert inside("show", "garden", "--json").data["description"] == "Grows."
 
 
-def test_a_held_skill_says_so_until_it_is_let_go(inside: Run, tmp_path: Path) -> None:
+def test_a_pinned_skill_is_refused_until_it_is_unpinned(inside: Run, tmp_path: Path) -> None:
     inside("add", _zip(tmp_path, "1.0", "Grows."), "--yes")
     new = _zip(tmp_path, "1.1", "Builds.")
     assert inside("pin", "garden").out.startswith("Pinned garden to version 1.0")
@@ -75,7 +75,7 @@ def test_a_held_skill_says_so_until_it_is_let_go(inside: Run, tmp_path: Path) ->
     assert inside("update", new, "--yes").code == 0
 
 
-def test_an_edit_can_be_tried_without_changing_anything(inside: Run, tmp_path: Path) -> None:
+def test_edit_dry_run_changes_nothing(inside: Run, tmp_path: Path) -> None:
     inside("add", _zip(tmp_path, "1.0", "Grows tomatoes in a garden."), "--yes")
     tried = inside("edit-description", "garden", "Builds rockets.", "--dry-run", "--json")
     assert tried.code == 0
@@ -83,7 +83,7 @@ def test_an_edit_can_be_tried_without_changing_anything(inside: Run, tmp_path: P
     assert inside("show", "garden", "--json").data["description"] == "Grows tomatoes in a garden."
 
 
-def test_limits_and_levels_of_installs_are_settings(inside: Run, tmp_path: Path) -> None:
+def test_install_limits_and_block_level_are_settings(inside: Run, tmp_path: Path) -> None:
     archive = _zip(tmp_path, "1.0", "Grows.")
     few = inside("--set", "install.max_files=1", "add", archive, "--yes", "--json")
     assert (few.code, few.error["code"]) == (6, "zip_too_large")
@@ -96,9 +96,7 @@ def test_limits_and_levels_of_installs_are_settings(inside: Run, tmp_path: Path)
     assert (strict.code, strict.error["code"]) == (5, "skill_dangerous")
 
 
-def test_skills_are_listed_by_pages_with_version_size_and_findings(
-    inside: Run, tmp_path: Path
-) -> None:
+def test_long_listing_is_paginated(inside: Run, tmp_path: Path) -> None:
     inside("add", _zip(tmp_path, "1.0", "Grows 番茄."), "--yes")
     inside("pin", "garden")
     (only,) = inside("ls", "--long", "--filter", "番茄", "--json").data["skills"]

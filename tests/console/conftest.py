@@ -1,4 +1,4 @@
-"""One browser for all tests here, and one house for all tests of a module."""
+"""One browser for all console tests, and one server per module."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.console.console_server import House, furnish, house, launch
+from tests.console.console_server import ConsoleServer, add_sample_skills, console_server, launch
 
 
 @pytest.fixture(scope="package")
@@ -18,8 +18,8 @@ def browser() -> Generator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def at(tmp_path_factory: pytest.TempPathFactory) -> Generator[House]:
+def at(tmp_path_factory: pytest.TempPathFactory) -> Generator[ConsoleServer]:
     home: Path = tmp_path_factory.mktemp("console")
-    furnish(home)
-    with house(home, permissions={"ask": ["Bash"]}, index={"tags": False}) as running:
+    add_sample_skills(home)
+    with console_server(home, permissions={"ask": ["Bash"]}, index={"tags": False}) as running:
         yield running

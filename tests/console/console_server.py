@@ -1,4 +1,4 @@
-"""A whole server with its console, a model that says what was written down, and a browser."""
+"""Server with its console, a scripted model, and a browser."""
 
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -15,7 +15,7 @@ from apexbridge.models.retry import Timeouts
 from apexbridge.server.routes import ROUTES
 from apexbridge.settings import load
 from apexbridge.testing import ScriptedServer, make_skill
-from tests.server.live_server import Serving, serving
+from tests.server.live_server import LiveServer, live_server
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = (
@@ -28,7 +28,7 @@ document.addEventListener("securitypolicyviolation", (event) => {
   window.violations.push(`${event.violatedDirective} ${event.blockedURI}`);
 });
 """
-PATIENCE_MS = 10_000
+TIMEOUT_MS = 10_000
 GARDEN = """# Garden
 
 Plans a bed with **care**: look at the *soil*, then choose.
@@ -47,26 +47,26 @@ python scripts/main.py --check
 
 > Water in the morning. See [the almanac](https://example.org/almanac).
 """
-_Running = tuple[Serving, ScriptedServer]
+_Running = tuple[LiveServer, ScriptedServer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class House:
-    """A running server, and the model behind it."""
+class ConsoleServer:
+    """Running server, and its scripted model."""
 
-    serving: Serving
+    serving: LiveServer
     script: ScriptedServer
     portal: BlockingPortal
     home: Path
 
     @property
     def url(self) -> str:
-        """Where the console is."""
+        """URL of the console."""
         return f"{self.serving.url}/console/"
 
     def token(self) -> str:
-        """What opens it, once."""
-        return self.portal.call(self.serving.house.sessions.issue_token)
+        """Issue a one-time sign-in token."""
+        return self.portal.call(self.serving.state.sessions.issue_token)
 
 
 @asynccontextmanager
@@ -80,8 +80,8 @@ async def _running(home: Path, settings: Mapping[str, Any]) -> AsyncGenerator[_R
         model = {"base_url": script.base_url, "name": "scripted", "tools": "native"}
         flags = {"model": model, **settings}
         loaded = load(project=home / "project", environment=environment, flags=flags)
-        async with serving(loaded, ROUTES) as served:
-            chatting = served.house.runtime.chat_service
+        async with live_server(loaded, ROUTES) as served:
+            chatting = served.state.runtime.chat_service
             hurry = Timeouts(retry_seconds=0.1, first_byte_seconds=20, idle_seconds=20)
             client = OpenAiModel(script.base_url, timeouts=hurry)
             chatting.model = replace(chatting.model, client=client)
@@ -92,18 +92,18 @@ async def _running(home: Path, settings: Mapping[str, Any]) -> AsyncGenerator[_R
 
 
 @contextmanager
-def house(home: Path, **settings: Any) -> Generator[House]:
-    """Serve for the length of the block, in a thread of its own."""
+def console_server(home: Path, **settings: Any) -> Generator[ConsoleServer]:
+    """Serve in a background thread for the duration of the block."""
     (home / "project").mkdir(parents=True, exist_ok=True)
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(_running(home, settings)) as (served, script),
     ):
-        yield House(serving=served, script=script, portal=portal, home=home)
+        yield ConsoleServer(serving=served, script=script, portal=portal, home=home)
 
 
-def furnish(home: Path) -> None:
-    """A few skills in a home."""
+def add_sample_skills(home: Path) -> None:
+    """Add sample skills to a home folder."""
     skills = home / ".claude" / "skills"
     make_skill(
         skills,
@@ -116,42 +116,44 @@ def furnish(home: Path) -> None:
 
 
 @dataclass(slots=True, kw_only=True)
-class Visit:
-    """A browser at the console, and everything it should not have done."""
+class BrowserSession:
+    """Browser page on the console, with its recorded violations."""
 
     page: Page
     context: BrowserContext
-    house: House
+    server: ConsoleServer
     outside: list[str] = field(default_factory=list[str])
     blocked: list[str] = field(default_factory=list[str])
-    """What of it the page's own policy kept from being sent."""
+    """Requests that the Content-Security-Policy blocked."""
     faults: list[str] = field(default_factory=list[str])
 
     def go(self, screen: str) -> None:
-        """Open a screen by its address."""
-        self.page.goto(f"{self.house.url}#/{screen}")
+        """Open a screen by URL."""
+        self.page.goto(f"{self.server.url}#/{screen}")
 
     def enter(self, screen: str = "") -> None:
         """Sign in with a fresh token, as the link that the server prints does."""
-        self.page.goto(f"{self.house.url}#token={self.house.token()}")
+        self.page.goto(f"{self.server.url}#token={self.server.token()}")
         self.page.wait_for_selector("nav.nav")
         if screen:
             self.go(screen)
 
     def check(self) -> None:
-        """Nothing was asked of anybody else, and the policy was never broken."""
+        """Assert that no other host was contacted and no policy violated."""
         violations: list[str] = self.page.evaluate("window.violations ?? []")
         assert (self.outside, violations, self.faults) == ([], [], [])
 
 
 def launch(playwright: Playwright) -> Browser:
-    """The system's Chromium."""
+    """Launch the system's Chromium."""
     return playwright.chromium.launch(executable_path=str(CHROMIUM), args=list(FLAGS))
 
 
 @contextmanager
-def visit(browser: Browser, at: House, **options: Any) -> Generator[Visit]:
-    """A visitor of one's own: no cookie, no memory; `check` is made when it leaves."""
+def browser_session(
+    browser: Browser, at: ConsoleServer, **options: Any
+) -> Generator[BrowserSession]:
+    """New browser context without cookies; `check` runs at its end."""
     given: dict[str, Any] = {
         "base_url": at.serving.url,
         "viewport": {"width": 1280, "height": 800},
@@ -161,8 +163,8 @@ def visit(browser: Browser, at: House, **options: Any) -> Generator[Visit]:
     context = browser.new_context(**given)
     try:
         page = context.new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        made = Visit(page=page, context=context, house=at)
+        page.set_default_timeout(TIMEOUT_MS)
+        made = BrowserSession(page=page, context=context, server=at)
         page.add_init_script(_WATCH)
         own = urlsplit(at.url).netloc
         context.on("request", lambda r: _note(made.outside, r.url, own))
@@ -187,6 +189,6 @@ def _blocked(blocked: list[str], request: Request) -> None:
 
 
 def _complain(faults: list[str], kind: str, text: str) -> None:
-    """A refusal of the server is no fault of the page; whatever else it complains of is."""
+    """Record console errors, except failed requests that the server refused."""
     if kind == "error" and not text.startswith("Failed to load resource"):
         faults.append(text)

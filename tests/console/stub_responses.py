@@ -1,4 +1,4 @@
-"""Replies as the contract has them, for what a real server cannot be brought to say at will."""
+"""Stub responses for states that a real server cannot be put into on demand."""
 
 import time
 from collections.abc import Mapping
@@ -77,12 +77,12 @@ def turn(turn_id: str = "4be19c22d0a1") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def listed(*data: Any, **more: Any) -> dict[str, Any]:
+def list_response(*data: Any, **more: Any) -> dict[str, Any]:
     """A list."""
     return {"object": "list", "data": list(data), "has_more": False, **more}
 
 
-def refusal(message: str, hint: str = "") -> dict[str, Any]:
+def error_response(message: str, hint: str = "") -> dict[str, Any]:
     """What the server says where it cannot."""
     return {"error": {"message": message, "hint": hint, "code": "x", "type": "server_error"}}
 
@@ -115,15 +115,15 @@ _SESSION = {"id": "c-1a2b", "changed": _NOW - 60, "title": "Summarise sales.csv 
 _WHO = {"signed_in": True, "scopes": list(SCOPES), "version": "0.1.0", "language": "en"}
 
 
-def replies() -> dict[str, Any]:
-    """Every address and what is said there: a house in which much has happened."""
+def default_responses() -> dict[str, Any]:
+    """Every address and what is said there: a server in which much has happened."""
     return {
         "/v1/console/session": _WHO,
-        "/v1/approvals": listed(_APPROVAL),
-        "/v1/sessions": listed(_SESSION),
-        "/v1/turns": listed(turn()),
+        "/v1/approvals": list_response(_APPROVAL),
+        "/v1/sessions": list_response(_SESSION),
+        "/v1/turns": list_response(turn()),
         "/v1/turns/4be19c22d0a1": turn(),
-        "/v1/runs": listed(_RUN),
+        "/v1/runs": list_response(_RUN),
         "/v1/runs/run_01": _WHOLE_RUN,
-        "/v1/skills": listed(*_SKILLS, total=len(_SKILLS), first_id="a", last_id="b"),
+        "/v1/skills": list_response(*_SKILLS, total=len(_SKILLS), first_id="a", last_id="b"),
     }

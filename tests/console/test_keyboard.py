@@ -1,10 +1,10 @@
-"""The console without a mouse."""
+"""Keyboard operation of the console."""
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.console.console_server import House, visit
-from tests.server.chat_server import calls, says
+from tests.console.console_server import ConsoleServer, browser_session
+from tests.server.chat_server import text_reply, tool_reply
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.unmeasured]
 _MOST = 40
@@ -21,8 +21,8 @@ def _until(page: Page, key: str, selector: str) -> None:
     assert outline != "none"
 
 
-def test_a_whole_visit_works_by_keys_alone(browser: Browser, at: House) -> None:
-    with visit(browser, at, locale="en-GB") as here:
+def test_every_flow_works_by_keyboard(browser: Browser, at: ConsoleServer) -> None:
+    with browser_session(browser, at, locale="en-GB") as here:
         page = here.page
         page.goto(at.url)
         expect(page.locator("#token")).to_be_focused()
@@ -35,8 +35,8 @@ def test_a_whole_visit_works_by_keys_alone(browser: Browser, at: House) -> None:
         _sign_out(page)
 
 
-def _talk(page: Page, at: House) -> None:
-    at.script.play(calls(("Bash", '{"command": "echo keys"}')), says("Keys it is."))
+def _talk(page: Page, at: ConsoleServer) -> None:
+    at.script.play(tool_reply(("Bash", '{"command": "echo keys"}')), text_reply("Keys it is."))
     page.keyboard.type("first line")
     page.keyboard.press("Enter")
     page.keyboard.type("second line")
@@ -100,8 +100,10 @@ def _sign_out(page: Page) -> None:
     expect(page.locator("#token")).to_be_focused()
 
 
-def test_the_first_tab_offers_to_skip_what_is_on_every_screen(browser: Browser, at: House) -> None:
-    with visit(browser, at) as here:
+def test_the_first_tab_offers_to_skip_what_is_on_every_screen(
+    browser: Browser, at: ConsoleServer
+) -> None:
+    with browser_session(browser, at) as here:
         here.enter("doctor")
         expect(here.page.locator("h1")).to_be_visible()
         here.page.reload()

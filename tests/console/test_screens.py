@@ -1,4 +1,4 @@
-"""Every screen, in both languages and both themes: whole, named, readable; seen, if one asks."""
+"""Every screen in both languages and themes: labelled and readable; screenshots on request."""
 
 import re
 from collections.abc import Callable
@@ -9,12 +9,12 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.console import stub_responses
-from tests.console.console_server import House, Visit, visit
-from tests.server.chat_server import calls, says
+from tests.console.console_server import BrowserSession, ConsoleServer, browser_session
+from tests.server.chat_server import text_reply, tool_reply
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.unmeasured]
 PICTURES = Path(__file__).parents[2] / "build" / "screens"
-_Seen = Callable[[Visit, str], None]
+_Seen = Callable[[BrowserSession, str], None]
 _CHECKS = Path(__file__).with_name("checks.js")
 _THEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
 _LOCALES = {"en": "en-GB", "zh": "zh-CN"}
@@ -35,13 +35,15 @@ _ANSWER = """The **three beds** that need water first:
 
 
 @pytest.fixture(scope="module")
-def lived_in(at: House, browser: Browser) -> House:
-    """A house in which something was said, run and asked."""
-    with visit(browser, at) as here:
+def lived_in(at: ConsoleServer, browser: Browser) -> ConsoleServer:
+    """A server in which something was said, run and asked."""
+    with browser_session(browser, at) as here:
         here.enter("chat")
         for _ in range(2):
             run = ("SkillScript", '{"skill": "garden", "script": "scripts/main.py"}')
-            at.script.play(calls(("Skill", '{"skill": "garden"}')), calls(run), says(_ANSWER))
+            at.script.play(
+                tool_reply(("Skill", '{"skill": "garden"}')), tool_reply(run), text_reply(_ANSWER)
+            )
             here.page.fill(".composer textarea", "Which beds need water today?")
             here.page.keyboard.press("Control+Enter")
             expect(here.page.locator(".turn").last).to_contain_text("litres")
@@ -62,7 +64,7 @@ def _judged(page: Page) -> None:
     assert complaints == []
 
 
-def _first(here: Visit, screen: str) -> None:
+def _first(here: BrowserSession, screen: str) -> None:
     """Open a screen, and the first thing in its list."""
     here.go(screen)
     here.page.locator(".split-list .list a").first.click()
@@ -74,7 +76,7 @@ def seen(request: pytest.FixtureRequest) -> _Seen:
     """Look at a screen by day and by night; a picture takes longer than all checks of it."""
     has_pictures = bool(request.config.getoption("--pictures"))
 
-    def look(here: Visit, name: str) -> None:
+    def look(here: BrowserSession, name: str) -> None:
         _settled(here.page)
         for theme in _THEMES:
             here.page.emulate_media(color_scheme=theme)
@@ -87,9 +89,9 @@ def seen(request: pytest.FixtureRequest) -> _Seen:
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_screen_can_be_read(
-    browser: Browser, lived_in: House, seen: _Seen, language: str
+    browser: Browser, lived_in: ConsoleServer, seen: _Seen, language: str
 ) -> None:
-    with visit(browser, lived_in, locale=_LOCALES[language]) as here:
+    with browser_session(browser, lived_in, locale=_LOCALES[language]) as here:
         page, name = here.page, language
         page.goto(lived_in.url)
         expect(page.locator("#token")).to_be_visible()
@@ -138,16 +140,18 @@ def _told(route: Route, replies: stub_responses.Replies) -> None:
     else:
         route.fulfill(
             status=404,
-            json=stub_responses.refusal(f"No such route: {path}", "Look elsewhere."),
+            json=stub_responses.error_response(f"No such route: {path}", "Look elsewhere."),
         )
 
 
-def test_a_small_screen_shows_one_thing_at_a_time(browser: Browser, at: House, seen: _Seen) -> None:
-    """With a house in which more has happened than a test would wait for."""
+def test_a_small_screen_shows_one_thing_at_a_time(
+    browser: Browser, at: ConsoleServer, seen: _Seen
+) -> None:
+    """With a server in which more has happened than a test would wait for."""
     small = {"width": 390, "height": 760}
-    with visit(browser, at, viewport=small, locale="en-GB") as here:
+    with browser_session(browser, at, viewport=small, locale="en-GB") as here:
         page = here.page
-        replies = stub_responses.replies()
+        replies = stub_responses.default_responses()
         page.route(
             "**/v1/events", lambda route: route.fulfill(body="", content_type="text/event-stream")
         )
@@ -171,13 +175,13 @@ def test_a_small_screen_shows_one_thing_at_a_time(browser: Browser, at: House, s
         here.go("approvals")
         expect(page.locator(".question")).to_contain_text("git push --force")
         seen(here, "small-approvals")
-        replies["/v1/sessions"] = stub_responses.listed()
+        replies["/v1/sessions"] = stub_responses.list_response()
         here.go("chat/new")
         expect(page.locator(".thread .empty")).to_be_visible()
 
 
-def test_language_and_theme_are_chosen_and_remembered(browser: Browser, at: House) -> None:
-    with visit(browser, at, locale="fr-FR", color_scheme="light") as here:
+def test_language_and_theme_are_chosen_and_remembered(browser: Browser, at: ConsoleServer) -> None:
+    with browser_session(browser, at, locale="fr-FR", color_scheme="light") as here:
         here.enter("skills/garden")
         page = here.page
         expect(page.locator(".skill h2")).to_have_text("garden")

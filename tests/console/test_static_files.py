@@ -1,4 +1,4 @@
-"""The console's files as they are written: small, in two languages, with colours one can read."""
+"""Static checks of the console: file size, translations, contrast."""
 
 import itertools
 import re
@@ -25,7 +25,7 @@ def _ids(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=_ids)
-def test_a_script_is_small_says_what_it_is_for_and_makes_no_markup_of_text(path: Path) -> None:
+def test_a_script_is_small_documented_and_never_sets_html(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.count("\n") <= _MAX_LINES
     assert text.startswith("/* ")
@@ -45,7 +45,7 @@ def test_a_function_is_short(path: Path) -> None:
         assert next(ends) < _MAX_FUNCTION_LINES, lines[start]
 
 
-def test_the_page_holds_no_script_or_style_of_its_own() -> None:
+def test_the_page_has_no_inline_script_or_style() -> None:
     page = _read("index.html")
     assert not re.search(r"<style|\sstyle=|\son[a-z]+=|<script>", page)
     assert not re.search(r'(src|href)="(https?:|//|/)', page)
@@ -63,7 +63,7 @@ def _words(name: str) -> dict[str, str]:
     return dict(_WORD.findall(_read(f"js/{name}")))
 
 
-def test_both_languages_have_the_same_words_and_fill_in_the_same_things() -> None:
+def test_both_locales_have_the_same_keys_and_placeholders() -> None:
     english, chinese = _words("locale_en.js"), _words("locale_zh.js")
     assert list(english) == list(chinese)
     assert len(english) > 200
@@ -73,7 +73,7 @@ def test_both_languages_have_the_same_words_and_fill_in_the_same_things() -> Non
         assert chinese[key], key
 
 
-def test_every_word_that_is_asked_for_is_there_and_every_other_is_used() -> None:
+def test_every_used_message_exists_and_every_message_is_used() -> None:
     english = _words("locale_en.js")
     code = "\n".join(
         path.read_text(encoding="utf-8") for path in SCRIPTS if "locale_" not in path.name

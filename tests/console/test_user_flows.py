@@ -1,4 +1,4 @@
-"""What people do at the console, from beginning to end, in a real browser with a real server."""
+"""User flows of the console in a browser, with a real server."""
 
 import base64
 import re
@@ -9,8 +9,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from apexbridge.models.base import ModelDelta
 from apexbridge.testing import BrokenStream, make_zip, skill_md
-from tests.console.console_server import House, Visit, visit
-from tests.server.chat_server import calls, says
+from tests.console.console_server import BrowserSession, ConsoleServer, browser_session
+from tests.server.chat_server import text_reply, tool_reply
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.unmeasured]
 _BASH = ("Bash", '{"command": "echo hello from the shell"}')
@@ -21,9 +21,11 @@ def _say(page: Page, text: str) -> None:
     page.keyboard.press("Control+Enter")
 
 
-def test_a_printed_link_signs_in_once_and_leaves_the_address(browser: Browser, at: House) -> None:
+def test_a_printed_link_signs_in_once_and_leaves_the_address(
+    browser: Browser, at: ConsoleServer
+) -> None:
     token = at.token()
-    with visit(browser, at) as here:
+    with browser_session(browser, at) as here:
         here.page.goto(f"{at.url}#token={token}")
         expect(here.page.locator("nav.nav a")).to_have_count(7)
         assert "token" not in here.page.url
@@ -34,7 +36,7 @@ def test_a_printed_link_signs_in_once_and_leaves_the_address(browser: Browser, a
         expect(here.page.locator("#token")).to_be_focused()
         here.page.reload()
         expect(here.page.locator("#token")).to_be_visible()
-    with visit(browser, at) as other:
+    with browser_session(browser, at) as other:
         other.page.goto(f"{at.url}#token={token}")
         expect(other.page.locator(".problem")).to_be_visible()
         other.page.fill("#token", at.token())
@@ -42,9 +44,9 @@ def test_a_printed_link_signs_in_once_and_leaves_the_address(browser: Browser, a
         expect(other.page.locator("nav.nav")).to_be_visible()
 
 
-def test_a_key_that_may_little_sees_little(browser: Browser, at: House) -> None:
+def test_a_key_that_may_little_sees_little(browser: Browser, at: ConsoleServer) -> None:
     key = at.serving.key_for("skills:read")
-    with visit(browser, at) as here:
+    with browser_session(browser, at) as here:
         here.page.goto(f"{at.url}#token={key}")
         expect(here.page.locator("nav.nav a")).to_have_text(["Skills", "Playground"])
         here.go("skills/garden")
@@ -54,12 +56,12 @@ def test_a_key_that_may_little_sees_little(browser: Browser, at: House) -> None:
         expect(here.page.locator(".problem")).to_contain_text("admin")
 
 
-def test_who_signed_in_with_a_key_goes_on_with_conversations_of_that_key(
-    browser: Browser, at: House
+def test_a_key_session_continues_the_keys_conversations(
+    browser: Browser, at: ConsoleServer
 ) -> None:
     key = at.serving.key_for("chat")
-    at.script.play(says("First."), says("Second."))
-    with visit(browser, at) as here:
+    at.script.play(text_reply("First."), text_reply("Second."))
+    with browser_session(browser, at) as here:
         page = here.page
         page.goto(f"{at.url}#token={key}")
         _say(page, "One")
@@ -70,18 +72,18 @@ def test_who_signed_in_with_a_key_goes_on_with_conversations_of_that_key(
         _say(page, "Two")
         expect(page.locator(".prose").last).to_have_text("Second.")
         expect(page.locator(".sessions a")).to_have_count(1)
-    with visit(browser, at) as owner:
+    with browser_session(browser, at) as owner:
         owner.enter("chat")
         owner.page.locator(".sessions a", has_text="One").click()
         expect(owner.page.locator(".prose").first).to_have_text("First.")
         expect(owner.page.locator(".composer textarea")).to_be_disabled()
 
 
-def test_an_answer_streams_with_its_tools_and_can_be_taken_up_again(
-    browser: Browser, at: House
+def test_a_response_streams_with_its_tools_and_can_be_continued(
+    browser: Browser, at: ConsoleServer
 ) -> None:
-    at.script.play(calls(_BASH, text="Let me look."), says("It says **hello**."))
-    with visit(browser, at) as here:
+    at.script.play(tool_reply(_BASH, text="Let me look."), text_reply("It says **hello**."))
+    with browser_session(browser, at) as here:
         here.enter("chat")
         page = here.page
         _say(page, "What does the shell say?")
@@ -105,7 +107,7 @@ def test_an_answer_streams_with_its_tools_and_can_be_taken_up_again(
         page.reload()
         expect(page.locator(".said")).to_have_text("What does the shell say?")
         expect(page.locator(".prose strong")).to_have_text("hello")
-        at.script.play(says("Again: hello."))
+        at.script.play(text_reply("Again: hello."))
         _say(page, "And again?")
         expect(page.locator(".turn").last).to_contain_text("Again: hello.")
         assert page.url == session
@@ -116,24 +118,26 @@ def test_an_answer_streams_with_its_tools_and_can_be_taken_up_again(
 
 
 def test_a_running_answer_can_be_stopped_and_the_next_one_works(
-    browser: Browser, at: House
+    browser: Browser, at: ConsoleServer
 ) -> None:
     at.script.play(BrokenStream(deltas=[ModelDelta(text="It begins")], then="hang"))
-    with visit(browser, at) as here:
+    with browser_session(browser, at) as here:
         here.enter("chat/new")
         page = here.page
         _say(page, "Begin")
         expect(page.locator(".prose")).to_contain_text("It begins")
         page.click("button[aria-label=Stop]")
         expect(page.locator(".turn-foot")).to_contain_text("Stopped")
-        at.script.play(says("Done."))
+        at.script.play(text_reply("Done."))
         _say(page, "Go on")
         expect(page.locator(".turn").last).to_contain_text("Done.")
 
 
-def test_a_failed_answer_says_why_and_a_no_is_heard(browser: Browser, at: House) -> None:
-    at.script.play(calls(_BASH), says("Then not."))
-    with visit(browser, at) as here:
+def test_a_failed_response_shows_its_error_and_a_denial_is_reported(
+    browser: Browser, at: ConsoleServer
+) -> None:
+    at.script.play(tool_reply(_BASH), text_reply("Then not."))
+    with browser_session(browser, at) as here:
         here.enter("chat/new")
         page = here.page
         _say(page, "Try the shell")
@@ -149,9 +153,9 @@ def test_a_failed_answer_says_why_and_a_no_is_heard(browser: Browser, at: House)
         expect(page.locator(".turn .problem")).to_be_visible()
 
 
-def test_a_conversation_can_be_deleted(browser: Browser, at: House) -> None:
-    at.script.play(says("Forget me."))
-    with visit(browser, at) as here:
+def test_a_conversation_can_be_deleted(browser: Browser, at: ConsoleServer) -> None:
+    at.script.play(text_reply("Forget me."))
+    with browser_session(browser, at) as here:
         here.enter("chat/new")
         page = here.page
         _say(page, "A secret")
@@ -184,9 +188,9 @@ _DROP = """async ([selector, name, data]) => {
 
 
 def test_a_skill_is_installed_edited_switched_rolled_back_and_brought_back(
-    browser: Browser, at: House, tmp_path: Path
+    browser: Browser, at: ConsoleServer, tmp_path: Path
 ) -> None:
-    with visit(browser, at) as here:
+    with browser_session(browser, at) as here:
         here.enter("skills")
         _install(here.page, _zip(tmp_path, "1", "Draws flower beds."))
         _edit(here.page)
@@ -217,7 +221,7 @@ def _edit(page: Page) -> None:
     expect(page.locator(".skill .lead")).to_contain_text("herb spirals")
 
 
-def _update_by_drop(here: Visit, package: Path) -> None:
+def _update_by_drop(here: BrowserSession, package: Path) -> None:
     page = here.page
     data = package.read_bytes()
     page.evaluate(_DROP, [".split", package.name, _base64(data)])
@@ -259,8 +263,10 @@ def _remove_and_undo(page: Page) -> None:
     expect(page.locator(".skill h2")).to_have_text("beds")
 
 
-def test_searching_finds_by_name_and_by_meaning_as_one_types(browser: Browser, at: House) -> None:
-    with visit(browser, at) as here:
+def test_searching_finds_by_name_and_by_meaning_as_one_types(
+    browser: Browser, at: ConsoleServer
+) -> None:
+    with browser_session(browser, at) as here:
         here.enter("skills")
         page = here.page
         page.fill("[data-search]", "vegetable")
@@ -277,10 +283,12 @@ def test_searching_finds_by_name_and_by_meaning_as_one_types(browser: Browser, a
         assert "query=plan" in page.url
 
 
-def test_what_cannot_be_installed_says_why(browser: Browser, at: House, tmp_path: Path) -> None:
+def test_what_cannot_be_installed_says_why(
+    browser: Browser, at: ConsoleServer, tmp_path: Path
+) -> None:
     broken = tmp_path / "broken.zip"
     broken.write_bytes(b"this is no zip")
-    with visit(browser, at) as here:
+    with browser_session(browser, at) as here:
         here.enter("skills")
         here.page.click("text=Install")
         here.page.set_input_files("input[type=file]", str(broken))
@@ -289,8 +297,8 @@ def test_what_cannot_be_installed_says_why(browser: Browser, at: House, tmp_path
         expect(here.page.locator("dialog")).to_have_count(0)
 
 
-def test_a_server_that_is_gone_is_told_and_tried_again(browser: Browser, at: House) -> None:
-    with visit(browser, at) as here:
+def test_an_unreachable_server_is_reported_and_retried(browser: Browser, at: ConsoleServer) -> None:
+    with browser_session(browser, at) as here:
         here.enter("doctor")
         page = here.page
         expect(page.locator(".checks li").first).to_be_visible()

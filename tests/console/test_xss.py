@@ -1,4 +1,4 @@
-"""Texts of skills, models and tools that want to be more than text stay text."""
+"""XSS: text of skills, models and tools stays text."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from apexbridge.testing import make_skill
-from tests.console.console_server import House, visit
-from tests.server.chat_server import calls, says
+from tests.console.console_server import ConsoleServer, browser_session
+from tests.server.chat_server import text_reply, tool_reply
 
 pytestmark = [pytest.mark.needs("chromium"), pytest.mark.unmeasured]
 HOSTILE = """# Nice <script>window.taken = 1</script> title
@@ -66,12 +66,12 @@ def _is_inert(page: Page, place: str) -> None:
 
 
 @pytest.mark.promise("S15")
-def test_markup_of_a_skill_is_shown_and_does_nothing(browser: Browser, at: House) -> None:
+def test_markup_of_a_skill_is_shown_and_does_nothing(browser: Browser, at: ConsoleServer) -> None:
     skills = Path(at.home / ".claude" / "skills")
     description = "<img src=x onerror='window.taken=20'> [x](javascript:window.taken=21)"
     make_skill(skills, "trap", description=description, body=HOSTILE)
-    at.portal.call(at.serving.house.runtime.catalog.refresh)
-    with visit(browser, at) as here:
+    at.portal.call(at.serving.state.runtime.catalog.refresh)
+    with browser_session(browser, at) as here:
         here.enter("skills/trap")
         expect(here.page.locator(".skill .lead")).to_have_text(description)
         _is_inert(here.page, ".skill .prose")
@@ -84,12 +84,13 @@ def test_markup_of_a_skill_is_shown_and_does_nothing(browser: Browser, at: House
 
 @pytest.mark.promise("S15")
 def test_markup_of_an_answer_and_of_a_tool_is_shown_and_does_nothing(
-    browser: Browser, at: House
+    browser: Browser, at: ConsoleServer
 ) -> None:
     at.script.play(
-        calls(("Calculate", '{"expression": "<img src=x onerror=taken=1>"}')), says(HOSTILE)
+        tool_reply(("Calculate", '{"expression": "<img src=x onerror=taken=1>"}')),
+        text_reply(HOSTILE),
     )
-    with visit(browser, at) as here:
+    with browser_session(browser, at) as here:
         here.enter("chat/new")
         page = here.page
         page.fill(".composer textarea", "<script>window.taken = 30</script>")
@@ -104,9 +105,9 @@ def test_markup_of_an_answer_and_of_a_tool_is_shown_and_does_nothing(
 
 @pytest.mark.promise("S15")
 def test_markup_that_got_into_the_page_all_the_same_would_do_nothing(
-    browser: Browser, at: House
+    browser: Browser, at: ConsoleServer
 ) -> None:
-    with visit(browser, at) as here:
+    with browser_session(browser, at) as here:
         here.enter("doctor")
         expect(here.page.locator("h1")).to_be_visible()
         kept = [line for line in HOSTILE.splitlines() if "http-equiv" not in line]
@@ -142,10 +143,10 @@ _INJECT = """async (markup) => {
 }"""
 
 
-def test_unseen_signs_in_a_question_are_spelled_out(browser: Browser, at: House) -> None:
+def test_unseen_signs_in_a_question_are_spelled_out(browser: Browser, at: ConsoleServer) -> None:
     command = "echo safe \u202e # rm -rf \u200b~ \x1b[8m"
-    at.script.play(calls(("Bash", f'{{"command": {_quoted(command)}}}')), says("Well."))
-    with visit(browser, at) as here:
+    at.script.play(tool_reply(("Bash", f'{{"command": {_quoted(command)}}}')), text_reply("Well."))
+    with browser_session(browser, at) as here:
         here.enter("chat/new")
         here.page.fill(".composer textarea", "Do it")
         here.page.keyboard.press("Control+Enter")
@@ -173,8 +174,8 @@ _DEEP = {
 }
 
 
-def test_texts_made_to_take_long_are_drawn_soon(browser: Browser, at: House) -> None:
-    with visit(browser, at) as here:
+def test_texts_made_to_take_long_are_drawn_soon(browser: Browser, at: ConsoleServer) -> None:
+    with browser_session(browser, at) as here:
         here.page.goto(at.url)
         expect(here.page.locator("#token")).to_be_visible()
         draw = """async (texts) => {
@@ -194,8 +195,10 @@ def test_texts_made_to_take_long_are_drawn_soon(browser: Browser, at: House) -> 
         assert [name for name, each in made.items() if not each["length"]] == []
 
 
-def test_a_page_cannot_be_given_events_or_styles_by_name(browser: Browser, at: House) -> None:
-    with visit(browser, at) as here:
+def test_a_page_cannot_be_given_events_or_styles_by_name(
+    browser: Browser, at: ConsoleServer
+) -> None:
+    with browser_session(browser, at) as here:
         here.page.goto(at.url)
         refused = here.page.evaluate(
             """async () => {

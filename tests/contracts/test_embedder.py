@@ -1,4 +1,4 @@
-"""What every embedder promises, over every implementation."""
+"""Contract of every embedder, run over every implementation."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""What every model client promises, over every implementation."""
+"""Contract of every model client, run over every implementation."""
 
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -196,7 +196,7 @@ HISTORIES = {
     ),
     "nothing is in order": (
         AssistantMessage(text=" "),
-        ToolMessage(call_id="9", text="nobody asked"),
+        ToolMessage(call_id="9", text="unsolicited"),
         AssistantMessage(tool_calls=(replace(READ, arguments="{oh"),)),
         UserMessage(text="wait"),
         UserMessage(text=""),

@@ -1,4 +1,4 @@
-"""What every sandbox promises, over every implementation; `tests/hostile` has the attacks."""
+"""Contract of every sandbox, run over every implementation; `tests/hostile` has the attacks."""
 
 import asyncio
 import os

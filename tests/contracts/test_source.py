@@ -1,4 +1,4 @@
-"""What every source of skills promises, over every implementation."""
+"""Contract of every skill source, run over every implementation."""
 
 import re
 import zipfile

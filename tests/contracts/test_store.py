@@ -1,4 +1,4 @@
-"""What every vector store promises, over every implementation."""
+"""Contract of every vector store, run over every implementation."""
 
 import random
 from collections.abc import AsyncGenerator, Callable

@@ -1,4 +1,4 @@
-"""What every tool promises, over every implementation."""
+"""Contract of every tool, run over every implementation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,10 +47,10 @@ def greet(name: str) -> str:
 
 
 def _bash(place: Path) -> Tool:
-    async def workshop() -> ScriptExecutor:
+    async def executor() -> ScriptExecutor:
         return ScriptExecutor(RecordingSandbox(), Workspaces(place / "private"))
 
-    return BashTool(workshop)
+    return BashTool(executor)
 
 
 async def _isolation() -> str:

@@ -1,4 +1,4 @@
-"""The field that attacks are played on: a server with secrets, a skill, a workspace, listeners."""
+"""Targets for the attacks: a server with secrets, a skill, a workspace, listeners."""
 
 import ctypes
 import json
@@ -83,7 +83,7 @@ class WarmSandbox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """What is there to attack."""
+    """Targets of the attacks: secrets, a skill, a workspace, listeners."""
 
     backend: str
     """`bubblewrap`, `landlock`; the same with ` warm` where the interpreter waits beforehand."""

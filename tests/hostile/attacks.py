@@ -1,4 +1,4 @@
-"""The seventy attacks on the sandbox, by number, and those that a backend cannot be asked about."""
+"""The seventy numbered attacks on the sandbox, and those not applicable to a backend."""
 
 from collections.abc import Mapping
 
@@ -22,5 +22,5 @@ def row(*numbers: int, on: str = "") -> pytest.MarkDecorator:
 
 
 def kind_of(backend: str) -> str:
-    """What isolates, whether warm or not, and whoever runs it."""
+    """Return the backend's name without the variant (warm, own UID)."""
     return backend.partition(" ")[0]

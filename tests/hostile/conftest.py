@@ -1,4 +1,4 @@
-"""Every backend that isolates, cold and warm, each on a field of its own."""
+"""Every isolating backend, cold and warm, each with its own targets."""
 
 from collections.abc import Generator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Every attack is played on every backend, or counted apart with a reason."""
+"""Every attack runs on every backend, or is not applicable for a stated reason."""
 
 from collections.abc import Iterator
 from types import ModuleType

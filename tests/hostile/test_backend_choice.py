@@ -1,4 +1,4 @@
-"""Which sandbox is trusted, what its door lets through, odd names. Attacks 66 to 70."""
+"""Backend selection, the egress proxy and unusual file names. Attacks 66 to 70."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -90,7 +90,7 @@ async def test_67_without_namespaces_the_next_one_is_taken_and_it_is_said(
     ]
     assert "namespace" in choice.trials[0].reason
     assert (result.outcome, result.stdout, result.isolation) == ("ok", b"ran\n", "landlock")
-    assert "bubblewrap is there and does not isolate" in caplog.text
+    assert "Sandbox bubblewrap does not isolate" in caplog.text
 
 
 @row(69)

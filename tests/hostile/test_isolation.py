@@ -1,4 +1,4 @@
-"""What strangers' code tries to reach: files, processes, the kernel, the network. Attacks 1 to 52.
+"""Isolation of files, processes, the kernel and the network. Attacks 1 to 52.
 
 Each verdict is the error the attack got; what is expected of bubblewrap stands first, then what
 Landlock may answer instead.
@@ -94,7 +94,7 @@ for name in ("mem", "kmsg", "kvm", "vda", "fuse", "loop0", "net/tun", "vsock", "
     attack(name, lambda: read("/dev/" + name))
 """, "ENOENT ENXIO", "EACCES ENOENT"),
     "the kernel's settings": _deed((17,), """
-def knob(path):  # writing back what is there harms nobody if it should succeed
+def knob(path):  # writes the current value back: harmless if it succeeds
     with open(path, "r+b") as file:
         was = file.read()
         file.seek(0)
@@ -239,8 +239,8 @@ try:
     os.chmod("id", 0o6755)
 except OSError:
     pass
-told = subprocess.run(["./id", "-u"], capture_output=True, text=True).stdout.strip()
-print(told == str(os.getuid()), libc.prctl(39, 0, 0, 0, 0), bool(os.statvfs(".").f_flag & 2))
+uid = subprocess.run(["./id", "-u"], capture_output=True, text=True).stdout.strip()
+print(uid == str(os.getuid()), libc.prctl(39, 0, 0, 0, 0), bool(os.statvfs(".").f_flag & 2))
 """)
     same, no_new_privileges, no_suid = result.stdout.split()
     assert (same, no_new_privileges) == (b"True", b"1")

@@ -1,4 +1,4 @@
-"""How runs begin and end: input, output, exit codes, a server that is gone. Attacks 53 to 65."""
+"""Process lifecycle: stdin, output, exit codes, a killed server. Attacks 53 to 65."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Attacks and accidents beyond the seventy; each was once possible."""
+"""Regressions beyond the seventy attacks; each was once possible."""
 
 import os
 import time
@@ -92,7 +92,7 @@ def watch():
         raise OSError(ctypes.get_errno(), "inotify")
 attack("watch", watch)
 """)
-    # With bubblewrap the folder above the workspace is one of its own: nothing happens in it.
+    # With bubblewrap the parent directory is in another mount namespace: no event arrives.
     assert verdicts["watch"] == "EPERM" or kind_of(ground.backend) == "bubblewrap"
 
 
@@ -134,7 +134,7 @@ def _job(place: Path, source: str, **inputs: bytes) -> ScriptJob:
 
 @asynccontextmanager
 async def _counted(launcher: Launcher, place: Path) -> AsyncGenerator[ScriptExecutor]:
-    """A workshop with a pool, which must leave nothing when it is closed."""
+    """A executor with a pool, which must leave nothing when it is closed."""
     workspaces, backend = Workspaces(place / "w"), LandlockSandbox(launcher)
     await ScriptExecutor(backend, workspaces).run(_job(place, "true"))  # the zygote stays
     before = _descriptors()
@@ -148,10 +148,10 @@ async def _counted(launcher: Launcher, place: Path) -> AsyncGenerator[ScriptExec
 async def test_many_runs_leave_no_descriptor_and_no_folder(
     launcher: Launcher, tmp_path: Path
 ) -> None:
-    async with _counted(launcher, tmp_path) as workshop:
+    async with _counted(launcher, tmp_path) as executor:
         job = _job(tmp_path, "mkdir -p a/b c; echo x > a/b/made; exit 3")
         for _ in range(12):
-            assert (await workshop.run(job)).produced == {"a/b/made": b"x\n"}
+            assert (await executor.run(job)).produced == {"a/b/made": b"x\n"}
             await anyio.sleep(0.05)
 
 
@@ -159,21 +159,21 @@ async def test_many_runs_leave_no_descriptor_and_no_folder(
 async def test_inputs_that_contradict_each_other_lose_nothing(
     launcher: Launcher, tmp_path: Path
 ) -> None:
-    async with _counted(launcher, tmp_path) as workshop:
+    async with _counted(launcher, tmp_path) as executor:
         for _ in range(4):
             with pytest.raises(StorageError):
-                await workshop.run(_job(tmp_path, "true", a=b"1", a__b=b"2"))
+                await executor.run(_job(tmp_path, "true", a=b"1", a__b=b"2"))
             await anyio.sleep(0.3)
 
 
 @pytest.mark.needs("landlock")
 async def test_what_does_not_come_back_is_named(launcher: Launcher, tmp_path: Path) -> None:
-    workshop = ScriptExecutor(LandlockSandbox(launcher), Workspaces(tmp_path / "w"))
+    executor = ScriptExecutor(LandlockSandbox(launcher), Workspaces(tmp_path / "w"))
     deep = "/".join("abcdefghij")
-    many = await workshop.run(_job(tmp_path, "for i in $(seq 150); do echo > f$i; done"))
+    many = await executor.run(_job(tmp_path, "for i in $(seq 150); do echo > f$i; done"))
     assert len(many.produced) == 100
     assert "too many files" in many.not_taken.values()
-    few = await workshop.run(_job(tmp_path, f"ln -s / link; mkdir -p {deep}; chmod 0 ."))
+    few = await executor.run(_job(tmp_path, f"ln -s / link; mkdir -p {deep}; chmod 0 ."))
     assert few.not_taken == {"a/b/c/d/e/f/g/h/i": "too deep", "link": "a link"}
 
 
@@ -182,20 +182,20 @@ async def test_a_fork_does_not_share_what_waits(launcher: Launcher, tmp_path: Pa
     workspaces = Workspaces(tmp_path / "w")
     backend = LandlockSandbox(launcher)
     with closing(WarmPool(backend, workspaces)) as pool:
-        workshop = ScriptExecutor(backend, workspaces, pool)
-        await workshop.run(_job(tmp_path, "ls"))
+        executor = ScriptExecutor(backend, workspaces, pool)
+        await executor.run(_job(tmp_path, "ls"))
         with anyio.fail_after(10):
-            while not pool.waiting():
+            while not pool.idle_count():
                 await anyio.sleep(0.01)
         child = os.fork()
         if child == 0:
-            taken = [pool.take(mould) for mould in pool.moulds()]
+            taken = [pool.acquire(key) for key in pool.idle_keys()]
             pool.close()
             os._exit(0 if taken == [None] else 1)
         _, status = await anyio.to_thread.run_sync(os.waitpid, child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
-        assert pool.waiting() == 1
-        assert (await workshop.run(_job(tmp_path, "ls"))).outcome == "ok"
+        assert pool.idle_count() == 1
+        assert (await executor.run(_job(tmp_path, "ls"))).outcome == "ok"
 
 
 @pytest.mark.needs("sandbox")

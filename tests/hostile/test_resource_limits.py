@@ -1,4 +1,4 @@
-"""Hogs, floods and daemons: no run takes more than it was given. Attacks 23 to 37."""
+"""Resource limits: memory, output floods, fork bombs, daemons. Attacks 23 to 37."""
 
 import json
 import os
@@ -72,18 +72,18 @@ async def test_26_many_processes_share_one_limit(ground: Field, hog: str) -> Non
     if Cgroups.detect() is None:
         pytest.skip("without control groups memory is bounded for each process alone")
     source = f"""
-told, tell = os.pipe()
-os.set_blocking(told, False)
+reader, writer = os.pipe()
+os.set_blocking(reader, False)
 for _ in range(6):
     if os.fork() == 0:
         hog = {hog}
-        os.write(tell, b"x")
+        os.write(writer, b"x")
         time.sleep(60)
         os._exit(0)
 full = dead = 0
 while full < 6 and not dead:
     try:
-        full += len(os.read(told, 6))
+        full += len(os.read(reader, 6))
     except BlockingIOError:
         time.sleep(0.01)
     dead = os.waitpid(-1, os.WNOHANG)[0]
@@ -168,7 +168,7 @@ async def test_what_is_written_at_the_last_moment_counts_too(ground: Field) -> N
 
 @row(31)
 async def test_31_a_workspace_goes_whatever_was_left_in_it(ground: Field, tmp_path: Path) -> None:
-    with Workspaces(tmp_path / "w").lend() as place:
+    with Workspaces(tmp_path / "w").lease() as place:
         moved = replace(ground, workspace=place, is_metered=False)
         result = await moved.play(
             """

@@ -12,6 +12,7 @@ from apexbridge.lifecycle import background_tags, model_tags
 from apexbridge.lifecycle.background_tags import TagFailures, backoff_seconds
 from apexbridge.models.base import ModelDelta
 from apexbridge.runtime import Runtime
+from apexbridge.runtime.description_preview import preview_description
 from apexbridge.runtime.fsck import check_data_dir
 from apexbridge.settings import load
 from apexbridge.skills import tree
@@ -23,8 +24,8 @@ from apexbridge.testing import (
     make_zip,
     skill_md,
 )
-from tests.server.process import started
-from tests.server.raw_http import ask
+from tests.server.process import server_process
+from tests.server.raw_http import send_request
 
 pytestmark = pytest.mark.anyio
 
@@ -165,7 +166,7 @@ async def test_preview_save_and_enable_wait_for_no_model(home: Path, tmp_path: P
         await runtime.search("warm up")
         await runtime.manager.install(_zip(tmp_path))
         await _until(lambda: _is_idle(runtime, server, 1))
-        await runtime.index_service.preview_description("billing", "Writes invoices.")
+        await preview_description(runtime, "billing", "Writes invoices.")
         await runtime.manager.set_enabled("billing", enabled=False)
         await runtime.manager.set_enabled("billing", enabled=True)
         await _is_idle(runtime, server, 1)
@@ -207,9 +208,9 @@ async def test_a_server_is_ready_while_its_model_hangs(home: Path) -> None:
             "APEXBRIDGE_MODEL__BASE_URL": model.base_url,
             "APEXBRIDGE_MODEL__NAME": "scripted",
         }
-        async with started(home, **variables) as server:
+        async with server_process(home, **variables) as server:
             with anyio.fail_after(20):
-                while (await ask(server.url, "/readyz")).status != 200:
+                while (await send_request(server.url, "/readyz")).status != 200:
                     await anyio.sleep(0.02)
                 while not model.requests:
                     await anyio.sleep(0.02)

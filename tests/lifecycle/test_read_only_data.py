@@ -12,7 +12,7 @@ import pytest
 
 from apexbridge.lifecycle.skill_discovery import discover_skills
 from apexbridge.testing import make_skill, make_zip, skill_md
-from tests.cli.conftest import Done
+from tests.cli.conftest import CommandResult
 from tests.cli.in_process import call
 
 pytestmark = pytest.mark.unmeasured
@@ -22,7 +22,7 @@ RULED_BY_MODES = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "-
 """Root, but no longer above the modes of files."""
 READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
 
-Commands = Callable[[Sequence[Sequence[str]]], list[Done]]
+Commands = Callable[[Sequence[Sequence[str]]], list[CommandResult]]
 
 
 @pytest.fixture
@@ -46,7 +46,9 @@ def _fill(tmp_path: Path) -> None:
         assert call(*words).code == 0
 
 
-def _run(prefix: Sequence[str], project: Path, commands: Sequence[Sequence[str]]) -> list[Done]:
+def _run(
+    prefix: Sequence[str], project: Path, commands: Sequence[Sequence[str]]
+) -> list[CommandResult]:
     done = subprocess.run(
         [*prefix, sys.executable, "-m", "tests.lifecycle.cli_runner", str(project)],
         cwd=REPOSITORY,
@@ -57,7 +59,7 @@ def _run(prefix: Sequence[str], project: Path, commands: Sequence[Sequence[str]]
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    return [Done(*one) for one in json.loads(done.stdout)]
+    return [CommandResult(*one) for one in json.loads(done.stdout)]
 
 
 @contextmanager
@@ -91,7 +93,7 @@ def read_only(request: pytest.FixtureRequest, data: Path, tmp_path: Path) -> Gen
     if prefix and not _can(*prefix, "true"):
         pytest.skip("modes: root cannot be bound by them here")
 
-    def run(commands: Sequence[Sequence[str]]) -> list[Done]:
+    def run(commands: Sequence[Sequence[str]]) -> list[CommandResult]:
         with _without_write(data):
             return _run(prefix, tmp_path / "project", commands)
 

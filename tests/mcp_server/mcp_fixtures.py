@@ -1,4 +1,4 @@
-"""Skills in a home, and our MCP door before them: over HTTP in this process, and as a process."""
+"""MCP server over streamable HTTP in this process, or over stdio as a child process."""
 
 import os
 import socket
@@ -39,8 +39,10 @@ SLOW = "import time\nprint('begun', flush=True)\ntime.sleep(120)\n"
 _COVERED = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG", "PATH")
 
 
-def put(home: Path, name: str, text: str, files: Mapping[str, str | bytes] | None = None) -> Path:
-    """Put a user's skill into a home; what lies in `scripts` can be run."""
+def add_skill(
+    home: Path, name: str, text: str, files: Mapping[str, str | bytes] | None = None
+) -> Path:
+    """Add a user skill to a home folder; files in `scripts` are executable."""
     root = home / ".claude" / "skills" / name
     for path, data in {"SKILL.md": text, **(files or {})}.items():
         target = root / path
@@ -51,16 +53,16 @@ def put(home: Path, name: str, text: str, files: Mapping[str, str | bytes] | Non
     return root
 
 
-def words(
+def skill_text(
     name: str, description: str = "Does a thing", body: str = "Do it.", more: str = ""
 ) -> str:
-    """The text of a SKILL.md."""
+    """Text of a SKILL.md."""
     return f"---\nname: {name}\ndescription: {description}\n{more}---\n{body}\n"
 
 
-def furnish(home: Path) -> None:
-    """Two skills that most tests look at."""
-    put(
+def add_sample_skills(home: Path) -> None:
+    """Add the two skills that most tests use."""
+    add_skill(
         home,
         "greet",
         GREET,
@@ -70,11 +72,11 @@ def furnish(home: Path) -> None:
             "assets/dot.bin": b"\x00\xff\xfe",
         },
     )
-    put(home, "farewell", words("farewell", "Says goodbye in the evening"))
+    add_skill(home, "farewell", skill_text("farewell", "Says goodbye in the evening"))
 
 
 def is_running(script: str) -> bool:
-    """Whether a process runs a script; one that only waits for its next is none."""
+    """Return whether a process runs a script; idle warm sandboxes do not count."""
     for place in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             if place.read_bytes().endswith(f"/{script}\0".encode()):
@@ -85,8 +87,8 @@ def is_running(script: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
-    """A door over HTTP."""
+class McpEndpoint:
+    """MCP endpoint over streamable HTTP."""
 
     url: str
     runtime: Runtime
@@ -94,12 +96,12 @@ class Open:
     app: McpApp
 
     def key(self, *scopes: Scope) -> str:
-        """A key that may these things, or everything."""
+        """Create an API key for these scopes, or for all."""
         return self.keys.create("test", scopes or SCOPES)[0]
 
     @asynccontextmanager
     async def client(self, *scopes: Scope, **more: Any) -> AsyncGenerator[Client]:
-        """The official client, with a key of its own."""
+        """Official MCP client with a new API key."""
         headers = {"Authorization": f"Bearer {self.key(*scopes)}"}
         async with (
             httpx2.AsyncClient(headers=headers, timeout=30) as http,
@@ -111,8 +113,10 @@ class Open:
 
 
 @asynccontextmanager
-async def opened(home: Path, *, page_size: int = 50, **settings: Any) -> AsyncGenerator[Open]:
-    """The door of one home, behind the server's checks, on a real socket."""
+async def mcp_endpoint(
+    home: Path, *, page_size: int = 50, **settings: Any
+) -> AsyncGenerator[McpEndpoint]:
+    """MCP endpoint behind the server's middleware, on a loopback socket."""
     project = home / "project"
     project.mkdir(exist_ok=True)
     environment = {"HOME": str(home), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
@@ -122,7 +126,7 @@ async def opened(home: Path, *, page_size: int = 50, **settings: Any) -> AsyncGe
         mcp_mount(runtime, loaded.settings.server, page_size=page_size) as app,
     ):
         keys = ApiKeyStore(loaded.data / "keys.json")
-        house = AppState(
+        state = AppState(
             runtime=runtime,
             keys=keys,
             approvals=ApprovalQueue(),
@@ -130,7 +134,7 @@ async def opened(home: Path, *, page_size: int = 50, **settings: Any) -> AsyncGe
         )
         listener = socket.create_server(("127.0.0.1", 0))
         config = uvicorn.Config(
-            build_app(house, (), {"/mcp": app}), log_config=None, lifespan="off"
+            build_app(state, (), {"/mcp": app}), log_config=None, lifespan="off"
         )
         server = uvicorn.Server(config)
         async with anyio.create_task_group() as tasks:
@@ -139,12 +143,12 @@ async def opened(home: Path, *, page_size: int = 50, **settings: Any) -> AsyncGe
                 while not server.started:
                     await anyio.sleep(0.01)
             url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-            yield Open(url=url, runtime=runtime, keys=keys, app=app)
+            yield McpEndpoint(url=url, runtime=runtime, keys=keys, app=app)
             server.should_exit = True
 
 
-def process(home: Path, **variables: str) -> StdioServerParameters:
-    """Our door as a process that a client starts."""
+def stdio_parameters(home: Path, **variables: str) -> StdioServerParameters:
+    """Parameters to start the MCP server as a child process over stdio."""
     project = home / "project"
     project.mkdir(exist_ok=True)
     kept = {name: os.environ[name] for name in _COVERED if name in os.environ}

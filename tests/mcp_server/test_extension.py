@@ -1,4 +1,4 @@
-"""The skills extension, read by another implementation's client and by our own source."""
+"""Skills extension, read by another implementation's client and by our own source."""
 
 from pathlib import Path, PurePosixPath
 
@@ -10,7 +10,15 @@ from mcp import MCPError
 
 from apexbridge.skills.parser import read_skill
 from apexbridge.sources.mcp.source import McpSource, ServerAddress
-from tests.mcp_server.mcp_fixtures import GREET, Open, furnish, opened, process, put, words
+from tests.mcp_server.mcp_fixtures import (
+    GREET,
+    McpEndpoint,
+    add_sample_skills,
+    add_skill,
+    mcp_endpoint,
+    skill_text,
+    stdio_parameters,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -27,16 +35,16 @@ Body.
 """
 
 
-def others(door: Open) -> Client[StreamableHttpTransport]:
+def others(endpoint: McpEndpoint) -> Client[StreamableHttpTransport]:
     """The other implementation's client."""
-    transport = StreamableHttpTransport(door.url, auth=door.key("skills:read"))
+    transport = StreamableHttpTransport(endpoint.url, auth=endpoint.key("skills:read"))
     return Client(transport, extensions=[SkillsClientExtension()])
 
 
 async def test_fastmcp_lists_and_gets_skills_with_their_digests(home: Path) -> None:
-    furnish(home)
-    put(home, "listed", LISTED)
-    async with opened(home, page_size=2) as door, others(door) as client:
+    add_sample_skills(home)
+    add_skill(home, "listed", LISTED)
+    async with mcp_endpoint(home, page_size=2) as endpoint, others(endpoint) as client:
         skills = {skill.frontmatter.name: skill for skill in await client.list_skills()}
         assert {"greet", "farewell", "listed", "csv-report"} <= skills.keys()
         greet = skills["greet"]
@@ -62,28 +70,26 @@ async def test_fastmcp_lists_and_gets_skills_with_their_digests(home: Path) -> N
     "text",
     [
         "Only a body.\n",
-        words("other-name"),
-        words("odd", description="x" * 1_025),
-        words("odd", more="compatibility: [a]\n"),
-        words("odd", more="license: [MIT]\n"),
+        skill_text("other-name"),
+        skill_text("odd", description="x" * 1_025),
+        skill_text("odd", more="compatibility: [a]\n"),
+        skill_text("odd", more="license: [MIT]\n"),
         "---\ndescription: No name\n---\nBody\n",
     ],
     ids=["no-frontmatter", "other-name", "long", "compatibility", "license", "no-name"],
 )
-async def test_an_entry_that_clients_would_refuse_costs_nobody_the_page(
-    home: Path, text: str
-) -> None:
-    put(home, "odd", text)
-    put(home, "sound", words("sound"))
-    async with opened(home) as door, others(door) as client:
+async def test_an_entry_with_invalid_frontmatter_is_left_out(home: Path, text: str) -> None:
+    add_skill(home, "odd", text)
+    add_skill(home, "sound", skill_text("sound"))
+    async with mcp_endpoint(home) as endpoint, others(endpoint) as client:
         names = {skill.uri.split("/")[2] for skill in await client.list_skills()}
         assert "sound" in names
         assert "odd" not in names
 
 
 async def test_a_skill_with_too_many_files_is_not_listed_as_whole(home: Path) -> None:
-    put(home, "many", words("many"), {f"f/{number}.txt": "x" for number in range(513)})
-    async with opened(home) as door, others(door) as client:
+    add_skill(home, "many", skill_text("many"), {f"f/{number}.txt": "x" for number in range(513)})
+    async with mcp_endpoint(home) as endpoint, others(endpoint) as client:
         assert "many" not in {skill.frontmatter.name for skill in await client.list_skills()}
         with pytest.raises(MCPError, match="skill_not_found"):
             await client.get_skill("skill://many/SKILL.md")
@@ -93,11 +99,11 @@ async def test_a_skill_with_too_many_files_is_not_listed_as_whole(home: Path) ->
 
 
 async def test_an_edited_skill_is_listed_with_its_new_digest(home: Path) -> None:
-    furnish(home)
-    async with opened(home) as door, others(door) as client:
+    add_sample_skills(home)
+    async with mcp_endpoint(home) as endpoint, others(endpoint) as client:
         before = await client.get_skill("skill://greet/SKILL.md")
-        put(home, "greet", GREET.replace("politely", "loudly"))
-        await door.runtime.refresh()
+        add_skill(home, "greet", GREET.replace("politely", "loudly"))
+        await endpoint.runtime.refresh()
         after = await client.get_skill("skill://greet/SKILL.md")
         assert after.frontmatter.description == "Greets somebody loudly"
         assert after.resources != before.resources
@@ -105,13 +111,13 @@ async def test_an_edited_skill_is_listed_with_its_new_digest(home: Path) -> None
 
 @pytest.mark.parametrize("way", ["http", pytest.param("stdio", marks=pytest.mark.unmeasured)])
 async def test_our_own_source_reads_back_what_we_serve(home: Path, way: str) -> None:
-    furnish(home)
-    put(home, "listed", LISTED)
-    async with opened(home) as door:
+    add_sample_skills(home)
+    add_skill(home, "listed", LISTED)
+    async with mcp_endpoint(home) as endpoint:
         over_http = ServerAddress(
-            url=door.url, headers={"Authorization": f"Bearer {door.key('skills:read')}"}
+            url=endpoint.url, headers={"Authorization": f"Bearer {endpoint.key('skills:read')}"}
         )
-        started = process(home)
+        started = stdio_parameters(home)
         as_process = ServerAddress(
             command=started.command, args=tuple(started.args), env=started.env or {}
         )

@@ -1,4 +1,4 @@
-"""`apexbridge mcp` as clients start it: a process of its own, and its standard streams."""
+"""`apexbridge mcp` as a child process: MCP over stdio."""
 
 import json
 import os
@@ -12,7 +12,14 @@ import pytest
 from mcp import Client, types
 from mcp.client.context import ClientRequestContext
 
-from tests.mcp_server.mcp_fixtures import SLOW, furnish, is_running, process, put, words
+from tests.mcp_server.mcp_fixtures import (
+    SLOW,
+    add_sample_skills,
+    add_skill,
+    is_running,
+    skill_text,
+    stdio_parameters,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +28,7 @@ MODES = ["auto", pytest.param("legacy", marks=pytest.mark.unmeasured)]
 
 def start(home: Path, **variables: str) -> subprocess.Popen[str]:
     """The process with plain pipes."""
-    wanted = process(home, **variables)
+    wanted = stdio_parameters(home, **variables)
     return subprocess.Popen(
         [wanted.command, *wanted.args],
         cwd=wanted.cwd,
@@ -37,14 +44,16 @@ def start(home: Path, **variables: str) -> subprocess.Popen[str]:
 @pytest.mark.needs("sandbox")
 @pytest.mark.parametrize("mode", MODES)
 async def test_the_official_client_works_with_the_process(home: Path, mode: str) -> None:
-    furnish(home)
-    heard = anyio.Event()
+    add_sample_skills(home)
+    notified = anyio.Event()
 
-    async def hear(message: Any) -> None:
+    async def on_message(message: Any) -> None:
         if isinstance(message, types.PromptListChangedNotification):
-            heard.set()
+            notified.set()
 
-    async with Client(process(home), mode=mode, message_handler=hear, cache=None) as client:
+    async with Client(
+        stdio_parameters(home), mode=mode, message_handler=on_message, cache=None
+    ) as client:
         found = await client.call_tool("search_skills", {"query": "greet", "limit": 1})
         assert found.structured_content["hits"][0]["name"] == "greet"
         ran = await client.call_tool("run_skill", {"name": "greet", "arguments": ["you"]})
@@ -52,12 +61,12 @@ async def test_the_official_client_works_with_the_process(home: Path, mode: str)
         assert (await client.get_prompt("greet", {"who": "Ann"})).messages
         assert (await client.read_resource("skill://greet/SKILL.md")).contents
         with anyio.fail_after(30):
-            if mode == "legacy":  # such a client is told unasked
-                put(home, "new", words("new"))
-                await heard.wait()
+            if mode == "legacy":  # such a client is notified without a subscription
+                add_skill(home, "new", skill_text("new"))
+                await notified.wait()
             else:
                 async with client.listen(prompts_list_changed=True) as changes:
-                    put(home, "new", words("new"))
+                    add_skill(home, "new", skill_text("new"))
                     await anext(aiter(changes))
         assert "new" in [prompt.name for prompt in (await client.list_prompts()).prompts]
 
@@ -75,7 +84,7 @@ async def test_a_person_is_asked_through_the_client(home: Path, mode: str) -> No
         asked.append(params.message)
         return answers[len(asked) - 1]
 
-    started = process(home, APEXBRIDGE_PERMISSIONS__ASK="Calculate")
+    started = stdio_parameters(home, APEXBRIDGE_PERMISSIONS__ASK="Calculate")
     codes = list[str | None]()
     async with Client(started, mode=mode, elicitation_callback=ask, cache=None) as client:
         for _ in answers:  # a yes is for one call
@@ -88,8 +97,8 @@ async def test_a_person_is_asked_through_the_client(home: Path, mode: str) -> No
 
 @pytest.mark.unmeasured
 def test_nothing_but_the_protocol_is_on_standard_output(home: Path) -> None:
-    furnish(home)
-    put(home, "broken", "no frontmatter and \x00")
+    add_sample_skills(home)
+    add_skill(home, "broken", "no frontmatter and \x00")
     lines = [
         "this is no JSON",
         json.dumps({"jsonrpc": "2.0", "id": 1, "method": "nothing/here"}),
@@ -109,7 +118,7 @@ def test_nothing_but_the_protocol_is_on_standard_output(home: Path) -> None:
 
 
 @pytest.mark.unmeasured
-def test_settings_that_make_no_sense_are_told_on_standard_error(home: Path) -> None:
+def test_invalid_settings_are_reported_on_stderr(home: Path) -> None:
     done = start(home, APEXBRIDGE_SERVER__MCP_TOOLS="Nothing")
     out, err = done.communicate("", timeout=60)
     assert (done.returncode, out) == (2, "")
@@ -121,19 +130,22 @@ def test_settings_that_make_no_sense_are_told_on_standard_error(home: Path) -> N
 @pytest.mark.parametrize("end", ["leaves", "SIGTERM"])
 async def test_a_script_dies_with_the_process_or_its_client(home: Path, end: str) -> None:
     name = f"slow-{end.lower()}"
-    put(home, name, words(name), {"scripts/main.py": SLOW})
+    add_skill(home, name, skill_text(name), {"scripts/main.py": SLOW})
     begun = anyio.Event()
 
-    async def hear(progress: float, total: float | None, message: str | None) -> None:
+    async def on_message(progress: float, total: float | None, message: str | None) -> None:
         if message == "begun":
             begun.set()
 
     async def ask(client: Client) -> None:
-        await client.call_tool("run_skill", {"name": name}, progress_callback=hear)
+        await client.call_tool("run_skill", {"name": name}, progress_callback=on_message)
 
     script = f"{name}/scripts/main.py"
     with anyio.fail_after(60):
-        async with Client(process(home), cache=None) as client, anyio.create_task_group() as tasks:
+        async with (
+            Client(stdio_parameters(home), cache=None) as client,
+            anyio.create_task_group() as tasks,
+        ):
             tasks.start_soon(ask, client)
             await begun.wait()
             assert is_running(script)

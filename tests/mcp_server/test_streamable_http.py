@@ -1,4 +1,4 @@
-"""The official client against our door over HTTP, behind the server's checks."""
+"""Official MCP client over streamable HTTP, behind the server's middleware."""
 
 import hashlib
 from pathlib import Path
@@ -10,7 +10,14 @@ import pytest
 from mcp import Client, MCPError, types
 
 from apexbridge.errors import ConfigError
-from tests.mcp_server.mcp_fixtures import SLOW, furnish, is_running, opened, put, words
+from tests.mcp_server.mcp_fixtures import (
+    SLOW,
+    add_sample_skills,
+    add_skill,
+    is_running,
+    mcp_endpoint,
+    skill_text,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -51,8 +58,8 @@ def code_of(result: types.CallToolResult) -> str:
 
 
 async def test_a_client_finds_loads_and_runs_a_skill(home: Path) -> None:
-    furnish(home)
-    async with opened(home) as door, door.client() as client:
+    add_sample_skills(home)
+    async with mcp_endpoint(home) as endpoint, endpoint.client() as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert list(tools) == ["search_skills", "load_skill", "run_skill", "Calculate", "Now"]
         assert all(tools[name].output_schema for name in ("search_skills", "run_skill"))
@@ -73,21 +80,26 @@ async def test_a_client_finds_loads_and_runs_a_skill(home: Path) -> None:
 
 @pytest.mark.needs("sandbox")
 async def test_a_script_runs_with_progress_and_a_failing_one_says_so(home: Path) -> None:
-    furnish(home)
-    put(
-        home, "fails", words("fails"), {"scripts/main.py": "import sys\nprint('no')\nsys.exit(3)\n"}
+    add_sample_skills(home)
+    add_skill(
+        home,
+        "fails",
+        skill_text("fails"),
+        {"scripts/main.py": "import sys\nprint('no')\nsys.exit(3)\n"},
     )
-    told = list[str]()
+    messages = list[str]()
 
-    async def hear(progress: float, total: float | None, message: str | None) -> None:
-        told.append(message or "")
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        messages.append(message or "")
 
-    async with opened(home) as door, door.client() as client:
-        wish = {"name": "greet", "arguments": ["a b", "您"], "stdin": "in"}
-        ran = shape_of(await client.call_tool("run_skill", wish, progress_callback=hear))
+    async with mcp_endpoint(home) as endpoint, endpoint.client() as client:
+        arguments = {"name": "greet", "arguments": ["a b", "您"], "stdin": "in"}
+        ran = shape_of(
+            await client.call_tool("run_skill", arguments, progress_callback=on_progress)
+        )
         assert (ran["outcome"], ran["stdout"]) == ("ok", "hello a b 您 in\n")
         assert ran["isolation"] != "none"
-        assert told
+        assert messages
         failed = await client.call_tool("run_skill", {"name": "fails"})
         assert failed.is_error
         assert (failed.structured_content["exit_code"], "no" in text_of(failed)) == (3, True)
@@ -95,19 +107,19 @@ async def test_a_script_runs_with_progress_and_a_failing_one_says_so(home: Path)
 
 @pytest.mark.needs("sandbox")
 async def test_a_script_dies_with_the_client_that_went_away(home: Path) -> None:
-    put(home, "slow", words("slow"), {"scripts/main.py": SLOW})
-    async with opened(home) as door:
+    add_skill(home, "slow", skill_text("slow"), {"scripts/main.py": SLOW})
+    async with mcp_endpoint(home) as endpoint:
         begun = anyio.Event()
 
-        async def hear(progress: float, total: float | None, message: str | None) -> None:
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             if message == "begun":
                 begun.set()
 
         async def ask(client: Client) -> None:
-            await client.call_tool("run_skill", {"name": "slow"}, progress_callback=hear)
+            await client.call_tool("run_skill", {"name": "slow"}, progress_callback=on_progress)
 
         with anyio.fail_after(30):
-            async with door.client() as client, anyio.create_task_group() as tasks:
+            async with endpoint.client() as client, anyio.create_task_group() as tasks:
                 tasks.start_soon(ask, client)
                 await begun.wait()
                 assert is_running("slow/scripts/main.py")
@@ -116,9 +128,9 @@ async def test_a_script_dies_with_the_client_that_went_away(home: Path) -> None:
                 await anyio.sleep(0.02)
 
 
-async def test_what_a_call_cannot_do_is_told_with_a_code(home: Path) -> None:
-    furnish(home)
-    put(home, "by-hand", words("by-hand", more="disable-model-invocation: true\n"))
+async def test_a_failed_call_has_an_error_code(home: Path) -> None:
+    add_sample_skills(home)
+    add_skill(home, "by-hand", skill_text("by-hand", more="disable-model-invocation: true\n"))
     wrong: list[tuple[str, dict[str, Any], str]] = [
         ("load_skill", {"name": "gret"}, "skill_not_found"),
         ("load_skill", {"name": "greet", "file": "../farewell/SKILL.md"}, "tool_failed"),
@@ -131,7 +143,7 @@ async def test_what_a_call_cannot_do_is_told_with_a_code(home: Path) -> None:
         ("run_skill", {"name": "greet", "stdin": "x" * 1_200_000}, "tool_input_invalid"),
         ("Calculate", {"expression": "1 +"}, "tool_input_invalid"),
     ]
-    async with opened(home) as door, door.client() as client:
+    async with mcp_endpoint(home) as endpoint, endpoint.client() as client:
         for tool, arguments, code in wrong:
             assert code_of(await client.call_tool(tool, arguments)) == code, (tool, code)
         near = await client.call_tool("load_skill", {"name": "gret"})
@@ -144,7 +156,7 @@ async def test_what_a_call_cannot_do_is_told_with_a_code(home: Path) -> None:
 
 @pytest.mark.unmeasured
 async def test_calls_side_by_side_get_each_their_own_answer(home: Path) -> None:
-    async with opened(home) as door, door.client() as client:
+    async with mcp_endpoint(home) as endpoint, endpoint.client() as client:
         answers = dict[int, str]()
 
         async def ask(number: int) -> None:
@@ -158,10 +170,10 @@ async def test_calls_side_by_side_get_each_their_own_answer(home: Path) -> None:
 
 
 async def test_a_key_sees_and_does_only_what_its_scopes_allow(home: Path) -> None:
-    furnish(home)
-    put(home, "acts", words("acts", body="Now: !`date`"))
-    async with opened(home, server={"mcp_tools": "Calculate Platform"}) as door:
-        async with door.client("skills:read") as client:
+    add_sample_skills(home)
+    add_skill(home, "acts", skill_text("acts", body="Now: !`date`"))
+    async with mcp_endpoint(home, server={"mcp_tools": "Calculate Platform"}) as endpoint:
+        async with endpoint.client("skills:read") as client:
             names = [tool.name for tool in (await client.list_tools()).tools]
             assert names == ["search_skills", "load_skill", "Calculate"]
             for tool in ("run_skill", "Platform"):
@@ -170,7 +182,7 @@ async def test_a_key_sees_and_does_only_what_its_scopes_allow(home: Path) -> Non
             with pytest.raises(MCPError, match=r"scope_missing.*exec"):
                 await client.get_prompt("acts")
             assert (await client.get_prompt("greet", {"who": "Ann"})).messages
-        async with door.client("exec") as client:
+        async with endpoint.client("exec") as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == [
                 "run_skill",
                 "Platform",
@@ -183,25 +195,25 @@ async def test_a_key_sees_and_does_only_what_its_scopes_allow(home: Path) -> Non
 
 
 @pytest.mark.parametrize("key", ["none", "wrong", "chat"])
-async def test_nobody_gets_in_without_a_key_for_it(home: Path, key: str) -> None:
-    async with opened(home) as door, httpx2.AsyncClient() as http:
-        token = door.key("chat") if key == "chat" else "apx_nothing"
+async def test_a_key_with_a_scope_is_required(home: Path, key: str) -> None:
+    async with mcp_endpoint(home) as endpoint, httpx2.AsyncClient() as http:
+        token = endpoint.key("chat") if key == "chat" else "apx_nothing"
         headers = {"Authorization": f"Bearer {token}"} if key != "none" else {}
-        reply = await http.post(door.url, headers=headers, json={})
+        reply = await http.post(endpoint.url, headers=headers, json={})
         assert reply.status_code == (403 if key == "chat" else 401)
 
 
 async def test_a_page_of_another_origin_is_refused(home: Path) -> None:
-    async with opened(home) as door, httpx2.AsyncClient() as http:
-        headers = {"Authorization": f"Bearer {door.key()}", "Origin": "https://evil.example"}
-        reply = await http.post(door.url, headers=headers, json={})
+    async with mcp_endpoint(home) as endpoint, httpx2.AsyncClient() as http:
+        headers = {"Authorization": f"Bearer {endpoint.key()}", "Origin": "https://evil.example"}
+        reply = await http.post(endpoint.url, headers=headers, json={})
         assert reply.status_code == 403
 
 
 async def test_what_rules_forbid_is_not_there(home: Path) -> None:
-    furnish(home)
+    add_sample_skills(home)
     permissions = {"deny": "Skill(greet) SkillScript(farewell)"}
-    async with opened(home, permissions=permissions) as door, door.client() as client:
+    async with mcp_endpoint(home, permissions=permissions) as endpoint, endpoint.client() as client:
         assert code_of(await client.call_tool("load_skill", {"name": "greet"})) == "skill_not_found"
         refused = await client.call_tool("run_skill", {"name": "farewell"})
         assert code_of(refused) == "rule_denied"
@@ -212,10 +224,10 @@ async def test_what_rules_forbid_is_not_there(home: Path) -> None:
             await client.read_resource("skill://greet/SKILL.md")
 
 
-async def test_over_http_nobody_is_asked_so_the_answer_is_no(home: Path) -> None:
+async def test_over_http_approvals_are_denied(home: Path) -> None:
     async with (
-        opened(home, server={"mcp_tools": "Bash"}, permissions={"ask": "Bash"}) as door,
-        door.client() as client,
+        mcp_endpoint(home, server={"mcp_tools": "Bash"}, permissions={"ask": "Bash"}) as endpoint,
+        endpoint.client() as client,
     ):
         refused = await client.call_tool("Bash", {"command": "true"})
         assert code_of(refused) == "nobody_allowed"
@@ -224,14 +236,14 @@ async def test_over_http_nobody_is_asked_so_the_answer_is_no(home: Path) -> None
 @pytest.mark.parametrize("name", ["Nothing", "Skill"])
 async def test_a_setting_that_names_no_tool_is_refused(home: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=f"unknown tool '{name}'; known tools: Bash, Calculate"):
-        async with opened(home, server={"mcp_tools": name}):
+        async with mcp_endpoint(home, server={"mcp_tools": name}):
             pass  # pragma: no cover
 
 
 async def test_each_skill_that_a_user_may_call_is_a_prompt(home: Path) -> None:
-    furnish(home)
-    put(home, "inner", words("inner", more="user-invocable: false\n"))
-    async with opened(home, lang="zh") as door, door.client() as client:
+    add_sample_skills(home)
+    add_skill(home, "inner", skill_text("inner", more="user-invocable: false\n"))
+    async with mcp_endpoint(home, lang="zh") as endpoint, endpoint.client() as client:
         prompts = {prompt.name: prompt for prompt in (await client.list_prompts()).prompts}
         assert "inner" not in prompts
         given = [(a.name, a.required) for a in prompts["greet"].arguments or ()]
@@ -243,7 +255,7 @@ async def test_each_skill_that_a_user_may_call_is_a_prompt(home: Path) -> None:
         content = filled.messages[0].content
         assert isinstance(content, types.TextContent)
         assert "Greet Ann Lee, it's $who." in content.text
-        assert not door.runtime.chat_service.store.turn()  # nobody goes on with it
+        assert not endpoint.runtime.chat_service.store.turn()  # the session was temporary
         loose = await client.get_prompt("farewell", {"arguments": "to all"})
         assert "ARGUMENTS: to all" in loose.model_dump_json()
         wrong: list[tuple[str, dict[str, str], str]] = [
@@ -259,8 +271,8 @@ async def test_each_skill_that_a_user_may_call_is_a_prompt(home: Path) -> None:
 
 
 async def test_every_file_is_a_resource_with_its_digest(home: Path) -> None:
-    furnish(home)
-    async with opened(home) as door, door.client() as client:
+    add_sample_skills(home)
+    async with mcp_endpoint(home) as endpoint, endpoint.client() as client:
         listed = (await client.list_resources()).resources
         own = {r.uri: r for r in listed if r.uri.startswith("skill://greet/")}
         assert len(own) == 4
@@ -282,9 +294,9 @@ async def test_every_file_is_a_resource_with_its_digest(home: Path) -> None:
 
 
 async def test_tricks_in_addresses_lead_nowhere(home: Path) -> None:
-    furnish(home)
+    add_sample_skills(home)
     (home / ".claude/skills/greet/out").symlink_to("/etc/passwd")
-    async with opened(home) as door, door.client() as client:
+    async with mcp_endpoint(home) as endpoint, endpoint.client() as client:
         for uri in HOSTILE:
             with pytest.raises(MCPError, match=r"request_invalid|skill_not_found"):
                 await client.read_resource(uri)
@@ -292,8 +304,8 @@ async def test_tricks_in_addresses_lead_nowhere(home: Path) -> None:
 
 async def test_lists_come_in_pages_that_go_on_behind_a_name(home: Path) -> None:
     for number in range(5):
-        put(home, f"one-{number}", words(f"one-{number}"))
-    async with opened(home, page_size=2) as door, door.client() as client:
+        add_skill(home, f"one-{number}", skill_text(f"one-{number}"))
+    async with mcp_endpoint(home, page_size=2) as endpoint, endpoint.client() as client:
         names, cursor = list[str](), None
         while True:
             page = await client.list_prompts(cursor=cursor)
@@ -309,30 +321,30 @@ async def test_lists_come_in_pages_that_go_on_behind_a_name(home: Path) -> None:
                 await client.list_resources(cursor=bad)
 
 
-async def test_a_listening_client_hears_that_lists_changed(home: Path) -> None:
-    async with opened(home) as door, door.client() as client:
+async def test_a_subscribed_client_is_notified_of_list_changes(home: Path) -> None:
+    async with mcp_endpoint(home) as endpoint, endpoint.client() as client:
         with anyio.fail_after(20):
             async with client.listen(
                 prompts_list_changed=True, resources_list_changed=True
             ) as changes:
-                put(home, "new", words("new"))
-                await door.runtime.refresh()
-                heard = {type(await anext(aiter(changes))).__name__ for _ in range(2)}
-        assert heard == {"PromptsListChanged", "ResourcesListChanged"}
+                add_skill(home, "new", skill_text("new"))
+                await endpoint.runtime.refresh()
+                changed = {type(await anext(aiter(changes))).__name__ for _ in range(2)}
+        assert changed == {"PromptsListChanged", "ResourcesListChanged"}
         assert "new" in [prompt.name for prompt in (await client.list_prompts()).prompts]
 
 
 async def test_a_server_that_stops_ends_the_waiting_for_changes(home: Path) -> None:
-    async with opened(home) as door, door.client() as client:
+    async with mcp_endpoint(home) as endpoint, endpoint.client() as client:
         with anyio.fail_after(20):
             async with client.listen(prompts_list_changed=True) as changes:
-                door.app.close_subscriptions()
+                endpoint.app.close_subscriptions()
                 assert [change async for change in changes] == []
 
 
 async def test_a_client_of_the_older_kind_is_served_too(home: Path) -> None:
-    furnish(home)
-    async with opened(home) as door, door.client(mode="legacy") as client:
+    add_sample_skills(home)
+    async with mcp_endpoint(home) as endpoint, endpoint.client(mode="legacy") as client:
         assert client.protocol_version < "2026"
         loaded = shape_of(await client.call_tool("load_skill", {"name": "greet"}))
         assert loaded["name"] == "greet"

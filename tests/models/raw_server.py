@@ -1,4 +1,4 @@
-"""A server that speaks bytes by hand."""
+"""TCP server for tests that writes raw bytes."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Anthropic's Messages protocol: what is sent, what comes back, and what goes wrong."""
+"""Anthropic Messages API: requests, responses and errors."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -75,7 +75,7 @@ def _events(*events: object) -> RawResponse:
     return RawResponse(body=b"".join(f"data: {json.dumps(event)}\n\n".encode() for event in events))
 
 
-async def test_a_request_says_what_anthropic_asks_for() -> None:
+async def test_a_request_is_serialized_for_the_messages_api() -> None:
     other = ToolCall(id="functions.Read:0", name="Read", arguments="{oh")
     request = ModelRequest(
         model="claude",
@@ -194,12 +194,12 @@ async def test_text_thoughts_calls_and_usage_come_back(*, can_stream: bool) -> N
 
 
 @pytest.mark.parametrize("reason", ["stop", "length", "content_filter"])
-async def test_why_a_reply_ended_is_told(reason: Any) -> None:
+async def test_the_finish_reason_is_mapped(reason: Any) -> None:
     pieces, _ = await _asked([ModelDelta(text="a", finish_reason=reason)])
     assert pieces[-1].finish_reason == reason
 
 
-async def test_what_is_read_from_a_cache_counts_and_new_events_are_passed_over() -> None:
+async def test_cached_tokens_count_and_unknown_events_are_ignored() -> None:
     start = {"input_tokens": 1, "cache_read_input_tokens": 20, "cache_creation_input_tokens": 300}
     pieces, _ = await _asked(
         _events(
@@ -256,7 +256,7 @@ async def test_a_server_that_is_overloaded_is_asked_again(
 START = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "a"}}
 
 
-async def test_an_overload_after_the_first_word_is_told(pauses: list[float]) -> None:
+async def test_an_overload_after_the_first_delta_is_an_error(pauses: list[float]) -> None:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     with pytest.raises(ModelUnavailableError, match="gave up: Overloaded"):
         await _asked(_events(START, error), HELLO)

@@ -1,4 +1,4 @@
-"""A client from a provider's name, or from an address."""
+"""Client factory: from a preset or a base URL to a model client."""
 
 import pytest
 
@@ -32,7 +32,7 @@ async def _called(connection: ProviderConnection) -> list[str]:
         ("auto", [], [True]),
     ],
 )
-async def test_tools_are_offered_or_told_as_it_is_chosen(
+async def test_tool_calls_are_native_or_text_as_configured(
     tools: Tools, called: list[str], offered: list[bool]
 ) -> None:
     async with ScriptedServer([WRITTEN]) as server:

@@ -1,4 +1,4 @@
-"""The model that needs no key: what it replies, alone and in the whole house."""
+"""Embedded model: its replies, alone and end to end."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ def _did(tool: str, text: str, *, is_error: bool = False, **arguments: object) -
     ]
 
 
-async def test_a_plain_wish_becomes_a_call_and_its_result_the_answer() -> None:
+async def test_a_detected_intent_becomes_a_tool_call_and_its_result_the_answer() -> None:
     asked: list[Message] = [SystemMessage(text="x"), UserMessage(text="What is 2 + 3?")]
     assert await _call(asked) == ("Calculate", {"expression": "2 + 3"})
     done = [*asked, *_did("Calculate", "2 + 3 = 5", expression="2 + 3")]
@@ -97,7 +97,9 @@ async def test_a_tool_that_is_not_there_is_not_called() -> None:
         ("删除 /etc 里的所有东西", "没有删除任何东西"),
     ],
 )
-async def test_it_says_what_it_is_and_does_no_harm(text: str, said: str) -> None:
+async def test_it_says_that_it_is_no_language_model_and_refuses_destruction(
+    text: str, said: str
+) -> None:
     reply = await _reply([UserMessage(text=text)])
     assert isinstance(reply, str)
     assert said in reply
@@ -129,7 +131,7 @@ async def test_an_offer_is_taken_where_it_is_clearly_best(offers: str, taken: st
     assert await _call(asked) == expected
 
 
-async def test_a_skill_chosen_by_hand_goes_before_everything() -> None:
+async def test_an_explicitly_invoked_skill_has_precedence() -> None:
     text = "<reminder>\nThe user wants these skills used: my.skill, other.\n</reminder>"
     asked = [UserMessage(text=text, kind="reminder"), UserMessage(text="What is 2 + 3?")]
     assert await _call(asked) == ("Skill", {"skill": "my.skill", "arguments": "What is 2 + 3?"})
@@ -212,7 +214,7 @@ async def test_skills_that_have_nothing_to_do_with_the_request_are_not_named() -
 
 
 @pytest.mark.parametrize("way", ["/csv-report sales.csv", "Summarise sales.csv"])
-async def test_a_skill_whose_text_stands_above_is_run_again(way: str) -> None:
+async def test_a_skill_already_in_the_conversation_is_run_again(way: str) -> None:
     text = SKILL.format("scripts/main.py")
     messages: list[Message] = [
         UserMessage(text=way),
@@ -234,7 +236,7 @@ async def test_a_skill_as_a_task_of_its_own_needs_a_model() -> None:
     assert "The skill csv-report matches" in reply
 
 
-async def test_a_failure_is_told() -> None:
+async def test_a_failed_tool_call_is_reported() -> None:
     messages = [
         UserMessage(text="read /etc/shadow"),
         *_did("Read", "[permission_denied] no", is_error=True, file_path="/etc/shadow"),
@@ -242,7 +244,7 @@ async def test_a_failure_is_told() -> None:
     assert "Read failed: [permission_denied] no" in str(await _reply(messages))
 
 
-async def test_what_belongs_to_no_call_is_passed_over() -> None:
+async def test_a_result_without_a_call_is_ignored() -> None:
     asked = [UserMessage(text="What is 2 + 3?"), ToolMessage(call_id="lost", text="9")]
     assert (await _call(asked))[0] == "Calculate"
     assert "fixed rules" in str(await _reply([SystemMessage(text="x")]))
@@ -281,9 +283,7 @@ async def _chat(
 
 @pytest.mark.unmeasured
 @pytest.mark.needs("sandbox")
-async def test_requests_in_both_languages_go_through_the_whole_house(
-    home: Path, project: Path
-) -> None:
+async def test_requests_in_both_languages_run_end_to_end(home: Path, project: Path) -> None:
     loaded = load(project=project, environment={"HOME": str(home)})
     by_model = ["csv-report", "Skill", "SkillScript"]
     async with Runtime.open(loaded) as runtime:

@@ -1,4 +1,4 @@
-"""Requests in English and Chinese, and what each of them plainly asks for, if anything."""
+"""Intent detection in English and Chinese requests."""
 
 import os
 import resource
@@ -214,13 +214,13 @@ async def test_a_request_that_is_a_sum_is_calculated(request_: str, place: Path)
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("request_", NOW)
-async def test_a_request_for_the_time_is_told_it(request_: str, place: Path) -> None:
+async def test_a_request_for_the_time_is_detected(request_: str, place: Path) -> None:
     zone = NOW[request_]
     assert "20" in await _answer(request_, "Now", {"timezone": zone} if zone else {}, place)
 
 
 @pytest.mark.parametrize("request_", PLATFORM)
-def test_a_request_about_this_machine_is_told_of_it(request_: str) -> None:
+def test_a_request_about_the_platform_is_detected(request_: str) -> None:
     wish = detect_intent(request_)
     assert wish is not None
     assert (wish.tool, wish.arguments) == ("Platform", {})
@@ -250,7 +250,7 @@ async def test_a_request_for_words_in_files_finds_them_as_they_are_written(
 
 
 @pytest.mark.parametrize("request_", NOTHING_PLAIN)
-def test_what_is_not_plain_is_left_to_skills(request_: str) -> None:
+def test_ambiguous_requests_are_left_to_skills(request_: str) -> None:
     assert detect_intent(request_) is None
 
 
@@ -275,7 +275,7 @@ def test_small_talk_is_known(text: str) -> None:
     ["Hello world in Rust", "thank-you letter to a customer", "help me with my CV",
      "你好世界程序怎么写", ""],
 )  # fmt: skip
-def test_what_only_begins_like_small_talk_is_none(text: str) -> None:
+def test_a_task_that_begins_like_small_talk_is_no_small_talk(text: str) -> None:
     assert not is_small_talk(text)
 
 
@@ -297,7 +297,7 @@ def test_destruction_is_known(text: str) -> None:
     ["Remove duplicate rows from data.csv", "delete the second paragraph", "format this JSON",
      "删除重复的行", "清洗数据", ""],
 )  # fmt: skip
-def test_what_skills_may_remove_is_no_destruction(text: str) -> None:
+def test_removing_rows_or_words_is_not_destructive(text: str) -> None:
     assert not is_destructive_request(text)
 
 
@@ -332,12 +332,12 @@ def test_files_are_found_in_a_request(text: str, names: list[str]) -> None:
      ("用 python 写一个 hello world 程序", True), ("Translate 你好", True),
      ("Say 你 in English", False)],
 )  # fmt: skip
-def test_the_language_of_a_request_is_told(text: str, expected: bool) -> None:
+def test_the_language_of_a_request_is_detected(text: str, expected: bool) -> None:
     assert is_chinese(text) is expected
 
 
 @given(st.text(max_size=400))
-def test_any_text_is_judged_alike_each_time(text: str) -> None:
+def test_detection_is_deterministic_for_any_text(text: str) -> None:
     assert detect_intent(text) == detect_intent(text)
     for name in extract_file_names(text):
         assert is_file_name(name)

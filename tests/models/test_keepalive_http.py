@@ -1,4 +1,4 @@
-"""The short way to a model over plain HTTP: the ways an answer comes, and those it does not."""
+"""Keep-alive HTTP client: message framing, connection reuse and errors, with raw bytes."""
 
 import gzip
 from collections.abc import AsyncGenerator
@@ -116,7 +116,7 @@ async def test_a_request_is_posted_as_it_should_be() -> None:
     ],
     ids=["sized", "continue", "hints", "until the end", "1.0", "in pieces", "identity"],
 )
-async def test_however_an_answer_ends_it_is_whole(said: bytes, closes: bool) -> None:
+async def test_all_message_framings_are_supported(said: bytes, closes: bool) -> None:
     assert await _answer(said, closes=closes) == HttpResponse(200, BODY, "")
 
 
@@ -166,7 +166,7 @@ async def _connections_for_two(*says: bytes) -> int:
     return server.connections
 
 
-async def test_what_says_it_will_close_is_not_used_again() -> None:
+async def test_connection_close_is_respected() -> None:
     said = SIZED.replace(b"OK\r\n", b"OK\r\nConnection: close\r\n") + BODY
     assert await _connections_for_two(said, said) == 2
 
@@ -177,7 +177,7 @@ async def test_one_that_was_idle_for_long_is_not_tried(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("more", [SIZED + b"x" * len(BODY), SIZED, SIZED[:9]])
-async def test_what_nobody_asked_for_is_not_taken_for_the_next_answer(more: bytes) -> None:
+async def test_unsolicited_bytes_are_not_taken_for_the_next_response(more: bytes) -> None:
     assert await _connections_for_two(SIZED + BODY + more, SIZED + BODY) == 2
 
 
@@ -208,14 +208,14 @@ async def test_what_nobody_asked_for_is_not_taken_for_the_next_answer(more: byte
     ],
     ids=["babble", "noise", "silence", "cut", "half a head", "long", "longer", "head", "packed"],
 )
-async def test_what_is_no_answer_is_told(
+async def test_malformed_responses_raise_errors(
     said: bytes, closes: bool, error: type[keepalive_http.HttpClientError]
 ) -> None:
     with pytest.raises(error):
         await _answer(said, closes=closes)
 
 
-async def test_who_hangs_up_in_the_middle_is_told_apart_from_who_says_nothing() -> None:
+async def test_a_truncated_response_differs_from_an_empty_one() -> None:
     for said, is_begun in ((b"", False), (SIZED + BODY[:5], True)):
         with pytest.raises(keepalive_http.IncompleteResponseError) as caught:
             await _answer(said, closes=True)
@@ -241,7 +241,7 @@ async def test_no_answer_in_time_ends_the_connection(begun: bytes) -> None:
             await is_closed.wait()
 
 
-async def test_who_no_longer_waits_hangs_up() -> None:
+async def test_cancellation_closes_the_connection() -> None:
     is_asked, is_closed = anyio.Event(), anyio.Event()
 
     async def talk(stream: SocketStream) -> None:
@@ -259,7 +259,7 @@ async def test_who_no_longer_waits_hangs_up() -> None:
             await is_closed.wait()
 
 
-async def test_where_nobody_listens_it_says_so() -> None:
+async def test_a_refused_connection_is_an_error() -> None:
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         port = listener.extra(SocketAttribute.local_port)
     with pytest.raises(keepalive_http.ConnectError, match="refused"):
@@ -325,7 +325,7 @@ async def test_a_packed_answer_is_asked_for_again_by_the_other_way() -> None:
     ],
     ids=["moved", "a page", "broken", "too long", "nothing", "half"],
 )
-async def test_what_goes_wrong_is_told_as_by_the_other_way(
+async def test_errors_have_the_same_texts_as_with_aiohttp(
     said: bytes, error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):

@@ -30,7 +30,7 @@ _messages = st.lists(
 
 
 @given(_messages)
-def test_a_mended_conversation_is_in_order_whatever_it_was(messages: list[Message]) -> None:
+def test_a_normalized_conversation_is_in_order(messages: list[Message]) -> None:
     ordered = normalize_messages(messages)
     assert normalize_messages(ordered) == ordered
     assert not any(isinstance(message, SystemMessage) for message in ordered[1:])
@@ -57,7 +57,7 @@ def test_no_word_of_people_or_models_is_lost(messages: list[Message]) -> None:
     assert words(list(normalize_messages(messages))) == words(messages)
 
 
-def test_results_move_up_to_their_calls_and_a_missing_one_is_told() -> None:
+def test_results_follow_their_calls_and_missing_ones_are_filled_in() -> None:
     assert normalize_messages(
         [
             UserMessage(text="go"),

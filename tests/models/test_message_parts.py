@@ -1,4 +1,4 @@
-"""Messages that are more than text, at both wire edges."""
+"""Content parts (images) in both wire formats."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Names that skills have for models."""
+"""Model aliases in skills."""
 
 import pytest
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
         ("qwen-plus", "qwen-plus"),
     ],
 )
-async def test_a_name_is_asked_for_as_what_it_stands_for(asked: str, reached: str) -> None:
+async def test_an_alias_is_resolved(asked: str, reached: str) -> None:
     inner = ScriptedModel([[ModelDelta(text="hello")]])
     model = ModelAliases(inner, "qwen-plus", {"opus": "qwen-max"})
     async with model.stream(ModelRequest(model=asked, messages=())) as deltas:

@@ -1,4 +1,4 @@
-"""Chat servers, the honest with their quirks and the broken with their faults."""
+"""OpenAI-compatible servers: requests, streams, quirks, retries and errors."""
 
 import json
 import socket
@@ -109,7 +109,7 @@ def _call(**fields: object) -> dict[str, object]:
     return {"tool_calls": [{**fields, "function": function}]}
 
 
-async def test_a_request_says_what_openai_asks_for() -> None:
+async def test_a_request_is_serialized_for_openai() -> None:
     call = ToolCall(id="c1", name="Read", arguments='{"path": "猫"}')
     request = ModelRequest(
         model="tiny",
@@ -228,7 +228,7 @@ async def test_a_json_answer_may_be_spread_over_lines_and_called_anything() -> N
     assert await _said(RawResponse(body=f"\n {body}\n".encode())) == "hello"
 
 
-async def test_what_a_model_thinks_comes_beside_and_what_is_null_is_left_out() -> None:
+async def test_reasoning_is_separate_and_nulls_are_ignored() -> None:
     answer = _events(
         {"role": "assistant", "content": None, "reasoning_content": "h"},
         {"reasoning": "m", "content": ""},
@@ -254,7 +254,7 @@ async def test_what_a_model_thinks_comes_beside_and_what_is_null_is_left_out() -
         ({"usage": {"prompt_tokens": -5, "completion_tokens": 6}}, Usage(output_tokens=6)),
     ],
 )
-async def test_the_last_piece_carries_a_usage_even_if_none_was_told(
+async def test_the_last_delta_has_a_usage_even_if_the_server_sent_none(
     told: dict[str, object], usage: Usage
 ) -> None:
     answer = RawResponse(body=_event({"choices": [], **told}) + _event({"choices": None}) + DONE)
@@ -389,7 +389,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("body", "words"), ERRORS)
-async def test_an_error_told_inside_an_answer_is_tried_again_if_nothing_was_said(
+async def test_an_error_inside_a_response_is_retried_before_the_first_delta(
     body: bytes, words: str, pauses: list[float]
 ) -> None:
     assert await _said(RawResponse(body=body), HELLO) == "hello"
@@ -406,14 +406,14 @@ async def test_an_error_after_the_first_words_is_not_tried_again(pauses: list[fl
     assert pauses == []
 
 
-async def test_a_refusal_told_inside_an_answer_is_one() -> None:
+async def test_a_rejection_inside_a_response_is_one() -> None:
     said = {"error": {"message": "no credit", "code": 402}}
     with pytest.raises(ModelRejectedError, match="gave up: no credit"):
         await _asked(RawResponse(body=_event(said)), HELLO)
 
 
 @pytest.mark.parametrize("then", ["cut", "reset"])
-async def test_a_stream_that_is_cut_gives_what_came_and_an_error(
+async def test_a_truncated_stream_yields_its_deltas_and_an_error(
     pauses: list[float], then: Literal["cut", "reset"]
 ) -> None:
     async with (
@@ -482,7 +482,7 @@ async def test_a_server_that_is_busy_for_ever_is_asked_six_times(pauses: list[fl
     assert pauses == [1.0, 2.0, 4.0, 8.0, 8.0]
 
 
-async def test_a_pause_longer_than_the_patience_is_told_and_not_waited_for(
+async def test_a_retry_after_beyond_the_deadline_is_reported(
     pauses: list[float],
 ) -> None:
     with pytest.raises(ModelUnavailableError, match="slow down; Retry-After is 31 s"):
@@ -542,7 +542,7 @@ async def test_a_redirect_is_not_followed() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500])
 @pytest.mark.parametrize("echo", [KEY, KEY[-8:], f"Bearer {KEY}", f"{KEY[:4]}****{KEY[-4:]}"])
-async def test_the_key_is_never_told(
+async def test_the_api_key_is_in_no_error_message(
     pauses: list[float], status: int, echo: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     refusal = RawResponse(
@@ -624,7 +624,7 @@ async def test_giving_up_closes_the_connection(begun: bytes) -> None:
             await is_closed.wait()
 
 
-async def test_a_connection_is_used_again_after_a_whole_reply() -> None:
+async def test_a_connection_is_reused_after_a_complete_response() -> None:
     opened: list[int] = []
     said = FINISHED + DONE
 
@@ -695,7 +695,7 @@ async def test_a_server_that_knows_no_stream_options_is_asked_without() -> None:
         ("http://127.0.0.1:1", "bad\nkey", "its key has characters"),
     ],
 )
-async def test_settings_that_cannot_work_are_told(address: str, key: str, words: str) -> None:
+async def test_invalid_settings_are_reported(address: str, key: str, words: str) -> None:
     model = OpenAiModel(address, api_key=key)
     with pytest.raises(ModelRejectedError, match=words) as caught:
         async with model.stream(REQUEST):
@@ -724,7 +724,7 @@ async def test_a_model_that_was_closed_opens_again() -> None:
         ("sensitive", "content_filter"),
     ],
 )
-async def test_why_a_reply_ended_is_told(told: str, reason: str) -> None:
+async def test_the_finish_reason_is_mapped(told: str, reason: str) -> None:
     pieces, _ = await _asked(RawResponse(body=_finished(told) + DONE))
     assert pieces[-1].finish_reason == reason
 
@@ -739,7 +739,7 @@ async def test_calls_are_the_reason_even_where_the_server_says_stop() -> None:
     assert pieces[-1].finish_reason == "length"
 
 
-async def test_two_calls_with_one_id_are_told_apart() -> None:
+async def test_two_calls_with_one_id_get_distinct_ids() -> None:
     calls = await _calls(
         _call(index=0, id="0", name="Read"), _call(index=1, id="0", name="Send", arguments="{}")
     )
@@ -748,7 +748,7 @@ async def test_two_calls_with_one_id_are_told_apart() -> None:
     assert calls[1].id not in {"", "0"}
 
 
-async def test_every_other_wish_is_sent_and_more_fields_win() -> None:
+async def test_all_parameters_are_sent_and_extra_fields_override() -> None:
     request = ModelRequest(
         model="tiny",
         messages=REQUEST.messages,
@@ -811,7 +811,7 @@ async def test_a_field_that_a_model_does_not_take_is_left_out_for_it_from_then_o
     assert [field in sent for sent in server.requests] == [True, False, False, True]
 
 
-async def test_what_did_not_help_is_not_remembered() -> None:
+async def test_a_quirk_that_did_not_help_is_not_cached() -> None:
     refusal = RawResponse(status=400, body=b'{"error": "no model temperature-7b"}')
     request = ModelRequest(model="tiny", messages=REQUEST.messages, temperature=0.5)
     replies = [refusal, refusal, HELLO]
@@ -846,7 +846,7 @@ async def test_a_server_that_knows_no_parallel_calls_gets_them_one_by_one() -> N
     assert [len(call.get("tool_calls", [])) for call in calls] == [1, 0, 1, 0]
 
 
-async def test_thoughts_before_calls_go_back_to_a_server_that_told_them() -> None:
+async def test_reasoning_before_calls_is_sent_back() -> None:
     thinking = [ModelDelta(reasoning="hm, "), ModelDelta(reasoning="so", tool_calls=(READ,))]
     asked = (SystemMessage(text="one"), UserMessage(text="hi"))
     after = (AssistantMessage(tool_calls=(READ,)), ToolMessage(call_id="a", text="1"))
@@ -913,7 +913,7 @@ async def test_each_silence_has_its_own_limit(pauses: list[float]) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a full queue takes one more")
-async def test_a_server_that_takes_no_connection_is_told() -> None:
+async def test_a_connect_timeout_is_reported() -> None:
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)

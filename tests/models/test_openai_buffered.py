@@ -1,4 +1,4 @@
-"""Answers in one piece: asked for as such, tried again while nobody has heard of them."""
+"""Completions that are not streamed: parsing and retries."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,7 +34,7 @@ async def _asked(*replies: ScriptedReply) -> tuple[list[ModelDelta], ScriptedSer
             await model.close()
 
 
-async def test_an_answer_in_one_piece_is_asked_for_and_told() -> None:
+async def test_a_buffered_completion_is_requested_and_returned() -> None:
     told, server = await _asked(HELLO)
     assert "".join(piece.text for piece in told) == "hello"
     assert told[-1].usage == Usage(input_tokens=3)
@@ -50,7 +50,7 @@ async def test_calls_of_one_piece_stay_apart() -> None:
 
 
 @pytest.mark.parametrize("then", ["cut", "reset"])
-async def test_what_breaks_off_is_asked_for_again(then: str) -> None:
+async def test_a_truncated_response_is_retried(then: str) -> None:
     broken = BrokenStream(deltas=HELLO, then="cut" if then == "cut" else "reset")
     told, server = await _asked(broken, HELLO)
     assert "".join(piece.text for piece in told) == "hello"
@@ -73,7 +73,7 @@ async def test_a_stream_that_comes_all_the_same_is_understood() -> None:
     ],
     ids=["a page", "nothing", "silence"],
 )
-async def test_what_is_no_answer_is_an_error(
+async def test_a_malformed_response_is_an_error(
     replies: Sequence[ScriptedReply], error: type[Exception]
 ) -> None:
     with pytest.raises(error):

@@ -1,4 +1,4 @@
-"""Providers by name."""
+"""Provider presets."""
 
 from urllib.parse import urlsplit
 
@@ -41,11 +41,11 @@ def test_the_promised_providers_are_there() -> None:
         ("claude", "anthropic"),
     ],
 )
-def test_a_provider_is_found_by_what_people_call_it(written: str, name: str) -> None:
+def test_a_preset_is_found_by_its_aliases(written: str, name: str) -> None:
     assert preset(written).name == name
 
 
-def test_a_name_that_is_not_known_says_what_is_near() -> None:
+def test_an_unknown_name_gets_suggestions() -> None:
     with pytest.raises(ConfigError, match="no provider is named 'deepseak'; try deepseek"):
         preset("deepseak")
     with pytest.raises(ConfigError, match="try anthropic, dashscope, "):

@@ -1,4 +1,4 @@
-"""Options that a request plainly asks a skill's script for."""
+"""Script options in requests."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_an_option_that_the_request_names_is_passed(
         "",
     ],
 )
-def test_what_only_sounds_like_an_option_is_none(request_text: str) -> None:
+def test_words_that_resemble_an_option_are_no_option(request_text: str) -> None:
     assert script_options(request_text, DOCUMENTED, ["sales.csv"]) == ()
 
 

@@ -1,4 +1,4 @@
-"""How a model is asked, as settings have it."""
+"""Model requests as configured by settings."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Replies in words: read strictly, however they are torn into pieces."""
+"""Text tool call parser: strict, and independent of chunk boundaries."""
 
 import json
 from itertools import pairwise
@@ -59,7 +59,7 @@ def test_a_call_is_read_however_it_is_dressed(said: str) -> None:
         assert parsed.problem == ""
 
 
-def test_what_is_thought_before_a_call_is_no_text() -> None:
+def test_reasoning_before_a_call_is_no_text() -> None:
     said = 'Thought: look first\nAction: {"tool": "Now", "arguments": {}}'
     assert _streamed(said)[:2] == ("", "look first")
     assert _letter_by_letter("<think>hm, so</think>\nIt is a cat.")[:2] == (
@@ -138,7 +138,7 @@ def test_an_answer_is_shown_while_it_comes() -> None:
         ('So: {"tool": "Read", "arguments": {"path": }}', "it is not valid JSON"),
     ],
 )
-def test_what_is_wrong_is_told_and_nothing_is_lost(said: str, problem: str) -> None:
+def test_a_parse_error_is_reported_with_the_whole_text(said: str, problem: str) -> None:
     text, _, parsed = _streamed(said)
     assert parsed.problem.startswith(problem)
     assert parsed.tool == ""
@@ -154,7 +154,7 @@ def test_a_call_without_arguments_has_none() -> None:
         assert parse_reply(said, NAMES) == ParsedReply(tool="Now", arguments="{}")
 
 
-def test_a_model_without_tools_is_told_that_there_are_none() -> None:
+def test_a_request_without_tools_has_no_tool_rules() -> None:
     assert parse_reply('{"tool": "Now"}', frozenset()).problem == (
         "there is no tool 'Now'; the tools are none"
     )

@@ -1,4 +1,4 @@
-"""Models without tool calls: what they are told, and how their replies become calls."""
+"""Text tool calls: prompts, parsing and corrections."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -160,7 +160,7 @@ async def test_a_server_that_enforces_a_schema_is_given_one() -> None:
     }
 
 
-def test_what_makers_of_grammars_do_not_know_is_left_out_of_a_schema() -> None:
+def test_unsupported_schema_keywords_are_removed() -> None:
     deep: dict[str, Any] = {"type": "string"}
     for _ in range(12):
         deep = {"type": "array", "items": deep}
@@ -179,7 +179,7 @@ def test_what_makers_of_grammars_do_not_know_is_left_out_of_a_schema() -> None:
     assert json.dumps(fields["deep"]).count("array") == 7
 
 
-async def test_a_format_that_the_caller_wants_is_told_in_words() -> None:
+async def test_a_requested_format_becomes_a_rule_in_the_prompt() -> None:
     inner = _script('{"answer": "{}"}')
     pieces = await _asked(inner, replace(REQUEST, response_format={"type": "json_object"}))
     assert _text(pieces) == "{}"
@@ -203,7 +203,7 @@ HISTORY: tuple[Message, ...] = (
 )
 
 
-def test_history_is_told_as_the_model_would_have_written_it() -> None:
+def test_history_is_formatted_as_text_tool_calls() -> None:
     told = to_text_prompt(HISTORY, (READ,), examples=0)[1:]
     assert [(type(message), message.text) for message in told] == [
         (UserMessage, "Read both."),
@@ -274,7 +274,7 @@ def test_examples_speak_both_languages_where_chinese_is_spoken() -> None:
     )
 
 
-def test_an_example_is_made_up_from_a_schema_that_nobody_knows() -> None:
+def test_an_example_is_generated_from_an_unknown_schema() -> None:
     turns = _examples((UserMessage(text="hi"),), (WEATHER,))
     (at,) = [at for at, turn in enumerate(turns) if turn.text.startswith("Use Weather")]
     assert turns[at].text.startswith('Use Weather (Tells the weather) with city "Paris", unit "C"')
@@ -292,7 +292,7 @@ def test_an_example_is_made_up_from_a_schema_that_nobody_knows() -> None:
     }
 
 
-def test_a_tool_is_told_with_its_choices_on_one_line() -> None:
+def test_a_tool_is_described_on_one_line_with_its_choices() -> None:
     tool = ToolSpec(
         name="Odd",
         description="Many\nlines. " + "x" * 1000,
@@ -372,7 +372,7 @@ async def test_any_other_error_is_passed_on() -> None:
     assert len(server.requests) == 2
 
 
-async def test_a_fault_while_mending_is_told() -> None:
+async def test_a_fault_during_the_correction_is_raised() -> None:
     replies = [[ModelDelta(text='{"tool": "Rm"}')], RawResponse(status=400)]
     async with ScriptedServer(replies) as server:
         inner = OpenAiModel(server.base_url)

@@ -1,4 +1,4 @@
-"""An `always` is kept: for a skill by its state, for a tool as a rule of the project."""
+"""The approval store: an `always` is stored as a skill's hash, or as a rule of the project."""
 
 import logging
 from pathlib import Path

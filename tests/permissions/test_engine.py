@@ -1,4 +1,4 @@
-"""The strictest answer wins, for tools and for skills."""
+"""The permission engine: the strictest effect wins, for tools and for skills."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from apexbridge.permissions.rules import (
 from apexbridge.permissions.wildcards import PathRoots
 
 PROJECT, HOME = Path("/srv/project"), Path("/home/me")
-STANDING = PermissionContext(roots=PathRoots(project=PROJECT, home=HOME))
+CONTEXT = PermissionContext(roots=PathRoots(project=PROJECT, home=HOME))
 
 
 def rules(*lines: str) -> list[Rule]:
@@ -52,7 +52,7 @@ def patterns(*texts: str) -> list[ToolPattern]:
         ([], PermissionRequest(tool="Skill", argument="pdf", is_managed=True), "allow", "managed"),
         ([], PermissionRequest(tool="Skill", argument="x", sha256="one"), "allow", "approval"),
         (["allow Skill(pdf)"], PermissionRequest(tool="Skill", argument="pdf"), "allow", "rule"),
-        ([], PermissionRequest(tool="Skill", argument="lent"), "allow", "grant"),
+        ([], PermissionRequest(tool="Skill", argument="allowed"), "allow", "grant"),
         (
             ["deny Skill(pdf)", "allow Skill"],
             PermissionRequest(tool="Skill", argument="pdf", is_managed=True, harmless=True),
@@ -65,25 +65,30 @@ def patterns(*texts: str) -> list[ToolPattern]:
             "ask",
             "rule",
         ),
-        (["ask Skill(lent)"], PermissionRequest(tool="Skill", argument="lent"), "ask", "rule"),
+        (
+            ["ask Skill(allowed)"],
+            PermissionRequest(tool="Skill", argument="allowed"),
+            "ask",
+            "rule",
+        ),
     ],
 )
 def test_a_skill_is_judged_layer_by_layer(
     lines: list[str], request_: PermissionRequest, effect: Effect, why: DecisionReason
 ) -> None:
-    standing = PermissionContext(approved=frozenset({"one"}))
-    decision = decide(request_, rules(*lines), patterns("Skill(lent)"), standing)
+    context = PermissionContext(approved=frozenset({"one"}))
+    decision = decide(request_, rules(*lines), patterns("Skill(allowed)"), context)
     assert (decision.effect, decision.why) == (effect, why)
 
 
 @pytest.mark.promise("G13")
 def test_an_approval_is_for_one_state_of_a_skill() -> None:
-    standing = PermissionContext(approved=frozenset({"old"}))
+    context = PermissionContext(approved=frozenset({"old"}))
     before = PermissionRequest(tool="Skill", argument="pdf", sha256="old")
     after = PermissionRequest(tool="Skill", argument="pdf", sha256="new")
-    assert decide(before, [], (), standing).effect == "allow"
-    assert decide(after, [], (), standing).effect == "ask"
-    assert decide(PermissionRequest(tool="Skill", argument="pdf"), [], (), standing).effect == "ask"
+    assert decide(before, [], (), context).effect == "allow"
+    assert decide(after, [], (), context).effect == "ask"
+    assert decide(PermissionRequest(tool="Skill", argument="pdf"), [], (), context).effect == "ask"
 
 
 @pytest.mark.promise("G08")
@@ -148,9 +153,9 @@ def test_path_patterns_read_like_a_gitignore(
     line: str, tool: str, path: str, effect: Effect
 ) -> None:
     request = PermissionRequest(tool=tool, argument="as asked", path=Path(path))
-    assert decide(request, rules(line), (), STANDING).effect == effect
+    assert decide(request, rules(line), (), CONTEXT).effect == effect
     named = PermissionRequest(tool=tool, argument=path)
-    assert decide(named, rules(line), (), STANDING).effect == effect
+    assert decide(named, rules(line), (), CONTEXT).effect == effect
 
 
 @pytest.mark.parametrize(
@@ -160,7 +165,7 @@ def test_a_path_nobody_can_place_is_refused_rather_than_allowed(
     lines: list[str], effect: Effect
 ) -> None:
     nowhere = PermissionRequest(tool="Read", argument="x")
-    assert decide(nowhere, rules(*lines), (), STANDING).effect == effect
+    assert decide(nowhere, rules(*lines), (), CONTEXT).effect == effect
     groundless = PermissionRequest(tool="Read", path=Path("/srv/project/other"))
     assert decide(groundless, rules(*lines)).effect == effect
     assert decide(nowhere, rules("allow Read")).effect == "allow"
@@ -169,23 +174,23 @@ def test_a_path_nobody_can_place_is_refused_rather_than_allowed(
 def test_a_pattern_full_of_stars_takes_no_time() -> None:
     request = PermissionRequest(tool="Read", path=PROJECT / ("a" * 4000) / "x")
     slow = [f"allow Read({'*a' * 100}b)", f"allow Read({'**/a*/' * 100}b)"]
-    assert decide(request, rules(*slow), (), STANDING).effect == "ask"
+    assert decide(request, rules(*slow), (), CONTEXT).effect == "ask"
     text = PermissionRequest(tool="mcp__x", argument="a" * 20_000)
     assert decide(text, rules(f"allow mcp__x({'*a' * 100}b)")).effect == "ask"
 
 
 def test_a_question_about_a_path_comes_with_the_file_and_its_folder() -> None:
     request = PermissionRequest(tool="Write", path=PROJECT / "a*b" / "c")
-    first, second = decide(request, [], (), STANDING).suggestions
+    first, second = decide(request, [], (), CONTEXT).suggestions
     assert (str(first.pattern), str(second.pattern)) == (
         "Write(//srv/project/a\\*b/c)",
         "Write(//srv/project/a\\*b/**)",
     )
     other = PermissionRequest(tool="Write", path=PROJECT / "axb" / "c")
     for rule in (first, second):
-        assert decide(request, [rule], (), STANDING).effect == "allow"
-        assert decide(other, [rule], (), STANDING).effect == "ask"
-    top = decide(PermissionRequest(tool="Write", path=Path("/x")), [], (), STANDING)
+        assert decide(request, [rule], (), CONTEXT).effect == "allow"
+        assert decide(other, [rule], (), CONTEXT).effect == "ask"
+    top = decide(PermissionRequest(tool="Write", path=Path("/x")), [], (), CONTEXT)
     assert [str(rule.pattern) for rule in top.suggestions] == ["Write(//x)"]
 
 
@@ -197,9 +202,9 @@ def test_a_refusal_follows_the_links_in_its_path(tmp_path: Path) -> None:
     followed = resolve_symlinks(written, ground)
     assert len(followed) == len(written) + 1
     request = PermissionRequest(tool="Read", path=ground.project / "real" / "a.env")
-    standing = PermissionContext(roots=ground)
-    assert decide(request, written, (), standing).effect == "ask"
-    assert decide(request, followed, (), standing).effect == "deny"
+    context = PermissionContext(roots=ground)
+    assert decide(request, written, (), context).effect == "ask"
+    assert decide(request, followed, (), context).effect == "deny"
 
 
 @pytest.mark.promise("G09")
@@ -228,10 +233,10 @@ def test_a_tool_outside_of_allowed_tools_is_refused_and_told_why(
     granted, bound = skill_grants("writer", patterns(*tools), "restrict")
     assert granted == ()
     assert bound is not None
-    standing = PermissionContext(roots=STANDING.roots, restrictions=(bound,))
+    context = PermissionContext(roots=CONTEXT.roots, restrictions=(bound,))
     everything = rules("allow *")
-    assert decide(request_, everything, (), STANDING).effect == "allow"
-    decision = decide(request_, everything, (), standing)
+    assert decide(request_, everything, (), CONTEXT).effect == "allow"
+    decision = decide(request_, everything, (), context)
     assert decision.effect == effect
     if effect == "deny":
         assert (decision.why, decision.about) == ("restricted", "writer")
@@ -257,8 +262,8 @@ def test_a_restriction_allows_nothing_by_itself_and_several_hold_together() -> N
 def test_allowed_tools_lend_bind_or_only_advise(
     mode: ToolsMode, granted: int, is_bound: bool
 ) -> None:
-    lent, bound = skill_grants("a", patterns("Read"), mode)
-    assert (len(lent), bound is not None) == (granted, is_bound)
+    allowed, bound = skill_grants("a", patterns("Read"), mode)
+    assert (len(allowed), bound is not None) == (granted, is_bound)
     assert skill_grants("a", (), mode) == ((), None)
 
 
@@ -292,11 +297,11 @@ def test_a_rules_reason_is_told() -> None:
 def test_a_suggested_rule_for_a_file_means_no_other(name: str, other: str) -> None:
     path = PROJECT / name.replace("/", "_").replace("\0", "_")
     request = PermissionRequest(tool="Write", path=path)
-    exact = decide(request, [], (), STANDING).suggestions[0]
-    assert decide(request, [exact], (), STANDING).effect == "allow"
+    exact = decide(request, [], (), CONTEXT).suggestions[0]
+    assert decide(request, [exact], (), CONTEXT).effect == "allow"
     elsewhere = PROJECT / other.replace("/", "_").replace("\0", "_")
     same = elsewhere.is_relative_to(path)
-    effect = decide(PermissionRequest(tool="Write", path=elsewhere), [exact], (), STANDING).effect
+    effect = decide(PermissionRequest(tool="Write", path=elsewhere), [exact], (), CONTEXT).effect
     assert (effect == "allow") is same
 
 

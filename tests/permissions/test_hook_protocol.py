@@ -1,4 +1,4 @@
-"""A hook's answer, and whom its matcher means."""
+"""The hook protocol: JSON output and matchers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Permission patterns and the verdicts they give."""
+"""Permission rules: parsing and matching of tool patterns."""
 
 import pytest
 from hypothesis import given

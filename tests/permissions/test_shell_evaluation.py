@@ -1,4 +1,4 @@
-"""A shell command is allowed only if every part of it is."""
+"""A shell command is allowed only if every simple command in it is."""
 
 from pathlib import Path
 
@@ -15,13 +15,13 @@ from apexbridge.permissions.wildcards import PathRoots
 from tests.permissions.test_engine import rules
 
 PROJECT = Path("/srv/project")
-STANDING = PermissionContext(roots=PathRoots(project=PROJECT, home=Path("/home/me")))
+CONTEXT = PermissionContext(roots=PathRoots(project=PROJECT, home=Path("/home/me")))
 
 
 def judged(command: str, *lines: str, granted: str = "") -> Decision:
     request = PermissionRequest(tool="Bash", argument=command, cwd=PROJECT)
-    lent = [ToolPattern.parse(granted)] if granted else []
-    return decide(request, rules(*lines), lent, STANDING)
+    allowed = [ToolPattern.parse(granted)] if granted else []
+    return decide(request, rules(*lines), allowed, CONTEXT)
 
 
 GIT = "allow Bash(git *)"
@@ -148,11 +148,11 @@ def test_a_redirection_through_links_counts_where_it_leads(tmp_path: Path) -> No
     place = tmp_path.resolve()
     (place / "out").symlink_to("/etc")
     (place / "round").symlink_to("round")
-    standing = PermissionContext(roots=PathRoots(project=place, home=place))
+    context = PermissionContext(roots=PathRoots(project=place, home=place))
     allowed = rules("allow Bash(echo *)", "allow Write(**)")
     for target, effect in (("x", "allow"), ("out/x", "ask"), ("round/x", "ask")):
         request = PermissionRequest(tool="Bash", argument=f"echo > {target}", cwd=place)
-        assert decide(request, allowed, (), standing).effect == effect
+        assert decide(request, allowed, (), context).effect == effect
 
 
 def test_one_command_falls_under_every_pattern_for_any() -> None:

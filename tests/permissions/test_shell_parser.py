@@ -1,4 +1,4 @@
-"""Shell text is taken apart as bash would, or not at all."""
+"""The shell parser agrees with bash, or refuses to parse."""
 
 import contextlib
 import os

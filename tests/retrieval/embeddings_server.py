@@ -1,4 +1,4 @@
-"""A server on a real socket that answers `/embeddings` as it is told, or honestly."""
+"""Scripted `/embeddings` server on a loopback socket."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager

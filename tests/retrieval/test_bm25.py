@@ -1,4 +1,4 @@
-"""Word search is BM25, whatever was added, removed and merged before."""
+"""BM25 index: scores after any sequence of additions, deletions and merges."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -91,7 +91,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_whatever_was_done_the_scores_are_those_of_a_fresh_one(
+def test_scores_equal_those_of_a_rebuilt_index(
     steps: list[tuple[str, list[list[str]] | int]],
 ) -> None:
     index, plain, size = Bm25Index(), Plain(), 0
@@ -153,7 +153,7 @@ def test_rows_too_far_apart_for_one_segment_are_kept_in_several(
         _expect_equal(index.compacted(), swept, len(swept.texts))
 
 
-def test_more_rows_than_two_bytes_can_tell_are_told_apart() -> None:
+def test_more_rows_than_16_bits_are_split_into_segments() -> None:
     size = 70_000
     index = Bm25Index()
     terms, counts = count_terms(["all"])
@@ -176,7 +176,7 @@ def test_nothing_matches_nothing() -> None:
     assert index.match(["a"]).matched_words([]) == []
 
 
-def test_a_text_without_words_is_never_found_and_disturbs_nobody() -> None:
+def test_a_document_without_terms_is_never_found() -> None:
     for texts in (("", "a", ""), ("", "")):
         scores = _filled(*texts).match(["a"]).scores
         assert [score > 0 for score in scores] == [bool(text) for text in texts]

@@ -1,4 +1,4 @@
-"""The default embedder: only the files that were measured are loaded, and nobody waits in vain."""
+"""Default embedder: verified files, threads and cancellation."""
 
 import hashlib
 import sys
@@ -82,7 +82,7 @@ async def test_the_same_said_in_two_languages_is_nearest() -> None:
     await embedder.close()
 
 
-async def test_what_reads_requests_and_what_reads_documents_see_the_same_space() -> None:
+async def test_query_and_document_encoders_share_one_space() -> None:
     embedder = DefaultEmbedder()
     texts = [text for pair in PAIRS for text in pair]
     asked, found = [await embedder.embed(texts, kind=kind) for kind in ("query", "document")]
@@ -157,7 +157,7 @@ async def test_files_other_than_those_measured_are_refused(tiny: Tiny, name: str
     await _refused(DefaultEmbedder(), name, EmbedderUnavailableError)
 
 
-async def test_once_mended_it_is_loaded_and_once_closed_it_is_loaded_again(tiny: Tiny) -> None:
+async def test_a_repaired_model_is_loaded_and_reloaded_after_close(tiny: Tiny) -> None:
     path = tiny.folder / "tokenizer.json"
     right = path.read_bytes()
     path.write_bytes(b"")
@@ -169,12 +169,12 @@ async def test_once_mended_it_is_loaded_and_once_closed_it_is_loaded_again(tiny:
     assert np.array_equal(await embedder.embed(["read pdf"], kind="query"), before)
 
 
-async def test_what_the_model_gives_is_checked(tiny: Tiny) -> None:
+async def test_the_output_of_the_model_is_validated(tiny: Tiny) -> None:
     tiny.write("endless")
     await _refused(DefaultEmbedder(), "NaN", EmbedderOutputError)
 
 
-async def test_what_the_model_raises_is_told_by_itself(tiny: Tiny) -> None:
+async def test_errors_of_the_model_are_not_wrapped_in_a_group(tiny: Tiny) -> None:
     path = tiny.folder / "tokenizer.json"
     text = path.read_text(encoding="utf-8")
     path.write_text(
@@ -227,7 +227,7 @@ class _Watched(Sequence[str]):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-async def test_one_who_no_longer_waits_is_let_go_between_batches(tiny: Tiny, threads: int) -> None:
+async def test_cancellation_takes_effect_between_batches(tiny: Tiny, threads: int) -> None:
     assert tiny.folder.is_dir()
     scope = anyio.CancelScope()
     texts = _Watched(MANY * 100, scope)

@@ -1,4 +1,4 @@
-"""Each embedder has numbers that were fitted to it; others have the general ones."""
+"""Embedder profiles: fitted ones, and the generic one."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ from apexbridge.testing import HashEmbedder
 pytestmark = pytest.mark.anyio
 
 
-def test_an_embedder_is_known_by_what_its_id_begins_with() -> None:
+def test_a_profile_is_found_by_the_prefix_of_the_id() -> None:
     assert profile_for(DefaultEmbedder().id) is DEFAULT_PROFILE
     assert (
         profile_for(UseEmbedder().id)
@@ -76,7 +76,7 @@ async def test_an_index_has_as_many_views_as_its_embedder_is_worth(
     assert counts == {"few": 3, "other": 7}
 
 
-async def test_what_calibration_weighs_is_what_the_confidence_takes() -> None:
+async def test_score_all_returns_the_input_of_the_confidence() -> None:
     index = SkillIndex(HashEmbedder(), MemoryStore(HashEmbedder().id))
 
     async def read() -> SkillText:

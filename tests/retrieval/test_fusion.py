@@ -1,4 +1,4 @@
-"""From scores to one number, and to how sure one can be."""
+"""Score fusion and confidence calibration."""
 
 import math
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ def standardise(scores: Matrix, given: _Given, language: float) -> Matrix:
     return ZScoreScale.fit(scores, given.sample, language).standardize(scores, given.is_chinese)
 
 
-def test_scores_are_told_in_standard_deviations() -> None:
+def test_scores_become_z_scores() -> None:
     scores, background = _row(0.1, 0.5, 0.9), _row(0.2, 0.4)
     found = standardise(scores, _sample(scores, background=background), 0)
     every = [0.1, 0.5, 0.9, 0.2, 0.4]
@@ -69,7 +69,7 @@ def test_scores_are_told_in_standard_deviations() -> None:
     assert found.dtype == np.float32
 
 
-def test_by_language_each_is_judged_among_its_own() -> None:
+def test_z_scores_are_computed_within_each_language() -> None:
     scores = _row(0.5, 0.7, 0.1, 0.3)
     sample = _sample(scores, chinese=(2, 3), background=_row(0.6, 0.2), background_chinese=(1,))
     found = standardise(scores, sample, 1)
@@ -172,6 +172,6 @@ def test_a_hit_must_be_for_something_to_do_and_the_one_to_do_it() -> None:
     assert certain.confidence(1, 0, 10) == pytest.approx(1)
 
 
-def test_usage_weighs_less_than_what_parts_a_good_match_from_a_bad_one() -> None:
+def test_usage_never_outweighs_a_better_match() -> None:
     fusion = FusionWeights()
     assert 0 < fusion.usage < min(fusion.dense, fusion.lexical)

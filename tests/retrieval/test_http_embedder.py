@@ -1,4 +1,4 @@
-"""Servers that do not behave: what they give is refused, and the key stays secret."""
+"""HTTP embedder: faulty servers, retries and key redaction."""
 
 import base64
 import traceback
@@ -240,7 +240,7 @@ async def test_the_server_says_why_it_refuses() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 500])
 @pytest.mark.parametrize("echo", [KEY, KEY[-8:], f"Bearer {KEY}"])
-async def test_the_key_is_never_told(
+async def test_the_api_key_is_in_no_error_message(
     pauses: list[float], status: int, echo: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     refusing = _fixed({"error": {"message": f"bad key {echo}"}}, status)
@@ -280,7 +280,7 @@ async def test_the_key_is_not_in_anything_that_an_error_carries(pauses: list[flo
     assert len(pauses) == 2
 
 
-async def test_a_request_says_what_openai_asks_for() -> None:
+async def test_a_request_is_serialized_for_openai() -> None:
     seen: list[tuple[str | None, dict[str, Any]]] = []
 
     async def noting(request: web.Request) -> web.StreamResponse:
@@ -334,7 +334,7 @@ def test_the_id_names_all_that_changes_the_vectors() -> None:
         ("http://127.0.0.1:1", "bad\nkey", "its key has characters"),
     ],
 )
-async def test_settings_that_cannot_work_are_told(address: str, key: str, words: str) -> None:
+async def test_invalid_settings_are_reported(address: str, key: str, words: str) -> None:
     with pytest.raises(EmbedderUnavailableError, match=words) as caught:
         await HttpEmbedder(address, "tiny", api_key=key).embed(["a"], kind="query")
     assert key not in caught.value.message

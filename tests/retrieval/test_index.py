@@ -1,4 +1,4 @@
-"""Searching: what is found, why it is said to be, and what happens when something is missing."""
+"""Skill index: search results, explanations, caches and missing parts."""
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -128,7 +128,7 @@ async def test_hits_come_best_first_and_within_the_limit() -> None:
         ("pdf-forms", "pdf-forms"),
     ],
 )
-async def test_what_is_asked_for_is_found(query: str, name: str) -> None:
+async def test_the_right_skill_is_found(query: str, name: str) -> None:
     assert _names(await (await _index()).search(query, limit=1)) == [name]
 
 
@@ -314,7 +314,7 @@ async def test_without_a_sensible_answer_words_decide_and_it_is_said() -> None:
         embedder.is_mad = True
 
 
-async def test_a_model_changed_behind_its_name_is_not_compared_with_what_is_stored() -> None:
+async def test_a_model_replaced_under_its_name_is_a_mismatch() -> None:
     index = SkillIndex(HashEmbedder(32), MemoryStore("same"))
     await index.store.upsert([await _entry(skill) for skill in SKILLS])
     found = await index.search("fill in PDF forms")
@@ -340,7 +340,7 @@ async def test_skills_that_only_words_find_are_searched_when_the_embedder_comes(
     assert whole.hits[0].parts.dense > 0
 
 
-async def test_what_another_store_object_changed_is_seen_by_the_next_search(
+async def test_changes_of_another_store_object_are_seen_by_the_next_search(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "index.db"
@@ -361,7 +361,7 @@ async def test_what_another_store_object_changed_is_seen_by_the_next_search(
     await other.close()
 
 
-async def test_what_another_process_changed_is_seen_by_the_next_search(tmp_path: Path) -> None:
+async def test_changes_of_another_process_are_seen_by_the_next_search(tmp_path: Path) -> None:
     store = opened("sqlite", tmp_path)
     index = SkillIndex(HashEmbedder(), store)
     assert (await index.search("anything")).searched == 0
@@ -382,7 +382,7 @@ async def test_a_skill_that_is_gone_is_not_found() -> None:
     assert await index.search("fill in PDF forms") == SearchResults()
 
 
-async def test_a_shelf_emptied_while_the_request_is_embedded_is_empty() -> None:
+async def test_an_index_emptied_while_the_query_is_embedded_is_empty() -> None:
     embedder = MoodyEmbedder()
     index = await _index(embedder=embedder)
 
@@ -394,7 +394,7 @@ async def test_a_shelf_emptied_while_the_request_is_embedded_is_empty() -> None:
     assert (await index.search("fill in PDF forms")).hits == ()
 
 
-async def test_a_search_given_up_loses_nothing_of_what_was_told() -> None:
+async def test_a_cancelled_search_loses_no_changes() -> None:
     class Interrupted(MemoryStore):
         scope: anyio.CancelScope | None = None
 
@@ -468,7 +468,7 @@ async def test_a_search_in_the_middle_of_a_rebuild_is_answered() -> None:
     assert (await index.search("fill in PDF forms")).hits == found.hits
 
 
-async def test_a_large_shelf_is_walked_over_elsewhere_with_the_same_result(
+async def test_a_large_index_is_scanned_on_a_thread_with_the_same_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     index = await _index()
@@ -486,7 +486,7 @@ async def test_weights_can_be_given_for_one_search() -> None:
     assert (await index.search("PDF", limit=50)).hits != found.hits
 
 
-async def test_what_is_tried_on_a_copy_stays_there() -> None:
+async def test_a_preview_copy_does_not_change_the_index() -> None:
     index = await _index()
     before = await index.search("bake bread", limit=50)
     copy = await index.with_entry(await _entry(SkillText(name="bread", summary="Bake bread.")))
@@ -497,7 +497,7 @@ async def test_what_is_tried_on_a_copy_stays_there() -> None:
     assert "bread" not in await index.store.fingerprints()
 
 
-async def test_languages_are_judged_apart_only_when_the_request_has_one() -> None:
+async def test_languages_are_scored_separately_for_monolingual_queries_only() -> None:
     index = await _index()
     apart = await index.search("report", limit=50)
     together = await index.search("report", limit=50, fusion=FusionWeights(language=0.0))

@@ -1,4 +1,4 @@
-"""What the Lance store promises beyond the seam: files kept few, damage, full disks, words."""
+"""LanceDB store beyond the contract: compaction, corruption, full disks, full text."""
 
 import logging
 import resource
@@ -125,7 +125,7 @@ def _garble_versions(table: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_cut_rows, _remove_rows, _garble_rows, _garble_versions])
-async def test_a_table_that_cannot_be_read_is_set_aside_and_begun_anew(
+async def test_a_corrupt_table_is_moved_aside_and_recreated(
     place: Path,
     open_store: Open,
     damage: Callable[[Path], None],
@@ -143,7 +143,7 @@ async def test_a_table_that_cannot_be_read_is_set_aside_and_begun_anew(
     assert await open_store().fingerprints() == {"new": "1"}
 
 
-async def test_a_write_into_a_broken_table_begins_it_anew(place: Path, open_store: Open) -> None:
+async def test_a_write_into_a_corrupt_table_recreates_it(place: Path, open_store: Open) -> None:
     _garble_rows(place)
     place.with_suffix(".broken").mkdir()
     store = open_store()
@@ -161,7 +161,7 @@ async def test_a_broken_table_that_cannot_be_set_aside_is_a_storage_error(
         await open_store().changes()
 
 
-async def test_who_holds_a_removed_folder_goes_on_in_a_new_one(
+async def test_an_open_store_survives_the_removal_of_its_folder(
     place: Path, open_store: Open
 ) -> None:
     store = open_store()
@@ -218,9 +218,7 @@ async def test_a_full_disk_is_a_storage_error_and_takes_nothing_away(
     assert not store.was_broken
 
 
-async def test_a_note_of_embedders_that_cannot_be_read_is_written_anew(
-    place: Path, open_store: Open
-) -> None:
+async def test_an_unreadable_embedder_file_is_rewritten(place: Path, open_store: Open) -> None:
     for content in ("{half", "7", ""):
         (place.parent / "embedders.json").write_text(content, encoding="utf-8")
         assert len(await open_store().fingerprints()) == len(NAMES)

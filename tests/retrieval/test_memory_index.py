@@ -1,4 +1,4 @@
-"""The memory is the same whatever was put on it and taken off before."""
+"""In-memory index: equal to a rebuilt one after any operations."""
 
 import hashlib
 from collections.abc import Sequence
@@ -106,7 +106,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_whatever_was_done_the_shelf_is_as_a_fresh_one(
+def test_the_index_equals_a_rebuilt_one_after_any_operations(
     steps: list[tuple[str, list[tuple[str, int]]]],
 ) -> None:
     memory, held = MemoryIndex(), dict[str, IndexEntry]()
@@ -124,7 +124,7 @@ def test_whatever_was_done_the_shelf_is_as_a_fresh_one(
     _expect_same(memory, held)
 
 
-def test_an_empty_shelf_answers_everything() -> None:
+def test_an_empty_index_answers_every_query() -> None:
     for memory in (MemoryIndex(), MemoryIndex().compacted()):
         memory.put([])
         memory.drop(["never"])
@@ -140,7 +140,7 @@ def test_of_one_name_put_twice_at_once_the_last_is_kept() -> None:
     _expect_same(memory, {"a": _entry("a", 2), "b": _entry("b")})
 
 
-def test_what_is_scored_is_the_whole_and_the_best_of_whole_and_views() -> None:
+def test_scores_are_of_the_main_text_and_the_best_text() -> None:
     vectors = np.array([[1, 0], [0, 1], [0.6, 0.8]], np.float32)
     entry = replace(_entry("a"), texts=("whole", "north", "between"), vectors=vectors)
     memory = _filled([entry, replace(_entry("b"), texts=("b",), vectors=vectors[:1])])

@@ -1,4 +1,4 @@
-"""What grows is the same as if it had been there at once, and is given back when let go."""
+"""mmap columns and compressed texts."""
 
 import gc
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from apexbridge.retrieval.mmap_arrays import MmapColumn, mmap_array
 
 
-def test_a_room_is_zeros_that_can_be_written_to() -> None:
+def test_an_mmap_array_is_writable_zeros() -> None:
     numbers = mmap_array(1_000, np.float32)
     assert (numbers.dtype, numbers.shape, numbers.any()) == (np.float32, (1_000,), np.False_)
     numbers[:] = 7
@@ -18,7 +18,7 @@ def test_a_room_is_zeros_that_can_be_written_to() -> None:
 
 
 @pytest.mark.parametrize("sizes", [[0], [1, 0, 2], [5, 500, 50_000, 1]])
-def test_what_is_added_stands_after_what_was_there(sizes: list[int]) -> None:
+def test_extend_appends(sizes: list[int]) -> None:
     column, expected = MmapColumn(np.int64), list[int]()
     for size in sizes:
         part = np.arange(len(expected), len(expected) + size)
@@ -28,7 +28,7 @@ def test_what_is_added_stands_after_what_was_there(sizes: list[int]) -> None:
         assert len(column) == len(expected)
 
 
-def test_an_older_answer_stays_what_it_was() -> None:
+def test_an_older_view_does_not_change() -> None:
     column = MmapColumn(np.uint8)
     column.extend([np.ones(3, np.uint8)])
     before = column.values
@@ -43,7 +43,7 @@ def test_rows_of_a_table_are_added_flat() -> None:
     assert column.values.tolist() == [1] * 6
 
 
-def test_room_that_is_not_used_takes_no_memory_and_what_is_let_go_is_given_back() -> None:
+def test_unused_pages_take_no_memory_and_freed_memory_returns_to_the_os() -> None:
     gc.collect()
     before = _resident()
     numbers = mmap_array(64 * 1024 * 1024, np.uint8)

@@ -1,4 +1,4 @@
-"""An encoder from a folder: what it finds there, how it reads texts, and what goes wrong."""
+"""ONNX embedder: files, tokenization and errors."""
 
 import json
 import shutil
@@ -177,7 +177,7 @@ def _asking_for_pixels(folder: Path) -> object:
         pytest.param(_asking_for_pixels, "it asks for pixels", id="strange input"),
     ],
 )
-async def test_what_is_missing_or_broken_is_named(tmp_path: Path, spoil: Spoil, words: str) -> None:
+async def test_missing_or_corrupt_files_are_named(tmp_path: Path, spoil: Spoil, words: str) -> None:
     folder = write_tiny(tmp_path / "mine")
     spoil(folder)
     with pytest.raises(EmbedderUnavailableError) as caught:
@@ -201,7 +201,7 @@ async def test_a_missing_package_says_how_to_get_it(
     assert f"{package} cannot be imported: pip install 'apexbridge[onnx]'" in caught.value.message
 
 
-async def test_what_a_model_raises_while_it_runs_is_told(tmp_path: Path) -> None:
+async def test_runtime_errors_of_a_model_are_reported(tmp_path: Path) -> None:
     folder = write_tiny(tmp_path)
     tokenizer = json.loads((folder / "tokenizer.json").read_bytes())
     tokenizer["model"]["vocab"]["outside"] = 999  # beyond the model's table

@@ -1,4 +1,4 @@
-"""Vectors in two bytes a number: near enough, and never off by more than they say."""
+"""Quantized vectors: accuracy within the stated error bound."""
 
 from unittest.mock import patch
 
@@ -28,7 +28,7 @@ def _held(rows: Matrix) -> QuantizedVectors:
 
 
 @given(seed=SEEDS, size=SIZES, peak=st.sampled_from([0.0, 3.0, 300.0]))
-def test_what_is_read_back_is_what_was_put_in(seed: int, size: int, peak: float) -> None:
+def test_texts_round_trip(seed: int, size: int, peak: float) -> None:
     rows = _unit(np.random.default_rng(seed), 20, size, peak=peak)
     largest = np.abs(rows).max(axis=1, keepdims=True)
     off = np.abs(_held(rows)[:] - rows)
@@ -92,7 +92,7 @@ def test_zeros_lie_nowhere() -> None:
     assert vectors.scan(np.zeros(3, np.float32))[1] == 0
 
 
-def test_very_small_and_very_large_numbers_are_told_too() -> None:
+def test_very_small_and_very_large_components_are_quantized() -> None:
     rows = np.array([[1e-30, -1e-30], [3e10, 1e10]], np.float32)
     vectors = _held(rows)
     assert vectors[:] == pytest.approx(rows, rel=1e-4)

@@ -1,4 +1,4 @@
-"""What of a skill is indexed, whoever wrote it."""
+"""Indexed document of a skill."""
 
 import pytest
 from hypothesis import given
@@ -39,7 +39,7 @@ def test_a_name_is_spoken_as_words() -> None:
     assert name_as_words("数据-分析") == "数据 分析"
 
 
-def test_the_whole_is_name_and_summary_within_bounds() -> None:
+def test_the_main_text_is_name_and_summary_within_bounds() -> None:
     assert main_text(SkillText(name="pdf-tools", summary="Read PDF.")) == "pdf tools. Read PDF."
     assert len(main_text(SkillText(name="x", summary="y" * 9_999))) == 1_600
     assert main_text(SkillText(name="", summary="")) == ". "
@@ -55,7 +55,7 @@ def test_the_whole_is_name_and_summary_within_bounds() -> None:
         ("当用户说“把两个文件合并”时使用。", "把两个文件合并"),
     ],
 )
-def test_what_the_author_quotes_is_a_view(summary: str, expected: str) -> None:
+def test_quoted_triggers_are_views(summary: str, expected: str) -> None:
     assert expected in _views(summary)
 
 

@@ -1,4 +1,4 @@
-"""What the SQLite store promises beyond the seam: damage, locks, full disks, cheap looks."""
+"""SQLite store beyond the contract: corruption, locks, full disks, change detection."""
 
 import logging
 import os
@@ -94,7 +94,7 @@ def _foreign(path: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [_garbage, _cut, _zero_first_page, _zero_pages, _no_database, _foreign]
 )
-async def test_a_file_that_cannot_be_read_is_set_aside_and_begun_anew(
+async def test_a_corrupt_file_is_moved_aside_and_recreated(
     filled: Path,
     open_store: Open,
     damage: Callable[[Path], None],
@@ -131,7 +131,7 @@ async def test_a_broken_file_that_cannot_be_set_aside_is_a_storage_error(
         await open_store().fingerprints()
 
 
-async def test_whatever_byte_is_damaged_nothing_wrong_is_served(
+async def test_no_corrupt_entry_is_served_whichever_byte_is_damaged(
     filled: Path, open_store: Open
 ) -> None:
     sound, random = filled.read_bytes(), np.random.default_rng(3)
@@ -201,7 +201,7 @@ async def test_an_entry_with_one_changed_byte_is_dropped(filled: Path, open_stor
     assert not store.was_broken
 
 
-async def test_a_file_of_another_schema_is_begun_anew(filled: Path, open_store: Open) -> None:
+async def test_a_file_of_another_schema_is_recreated(filled: Path, open_store: Open) -> None:
     _execute(filled, "PRAGMA user_version = 99")
     store = open_store()
     assert await store.fingerprints() == {}
@@ -211,7 +211,7 @@ async def test_a_file_of_another_schema_is_begun_anew(filled: Path, open_store: 
     assert await open_store().fingerprints() == {"a": "1"}
 
 
-async def test_a_garbled_log_costs_at_most_what_was_in_it(filled: Path, open_store: Open) -> None:
+async def test_a_corrupt_wal_loses_only_its_own_content(filled: Path, open_store: Open) -> None:
     filled.with_name(filled.name + "-wal").write_bytes(np.random.default_rng(2).bytes(9000))
     found = (await open_store().changes()).entries
     assert (len(found), all(is_whole(entry) for entry in found)) == (len(NAMES), True)
@@ -306,7 +306,7 @@ async def test_a_read_only_place_is_a_storage_error_to_write() -> None:
         assert not late.was_broken
 
 
-async def test_who_holds_a_removed_file_goes_on_in_a_new_one(
+async def test_an_open_store_survives_the_removal_of_its_file(
     filled: Path, open_store: Open
 ) -> None:
     store = open_store()
@@ -319,9 +319,7 @@ async def test_who_holds_a_removed_file_goes_on_in_a_new_one(
     assert await open_store().fingerprints() == {"a": "1"}
 
 
-async def test_who_holds_a_file_that_another_set_aside_goes_on_in_the_new_one(
-    filled: Path, open_store: Open
-) -> None:
+async def test_an_open_store_follows_a_replaced_file(filled: Path, open_store: Open) -> None:
     holding, other = open_store(), open_store()
     await holding.changes()
     _overwrite(filled, PAGE, bytes(filled.stat().st_size - PAGE))
@@ -337,7 +335,9 @@ async def test_who_holds_a_file_that_another_set_aside_goes_on_in_the_new_one(
     assert await open_store().fingerprints() == {"b": "1", "c": "1"}
 
 
-async def test_of_many_who_notice_damage_one_sets_aside(filled: Path, open_store: Open) -> None:
+async def test_of_concurrent_recoveries_exactly_one_moves_the_file(
+    filled: Path, open_store: Open
+) -> None:
     stores = [open_store() for _ in range(4)]
     for store in stores:
         await store.fingerprints()
@@ -365,7 +365,7 @@ async def test_half_precision_takes_half_the_place_and_mixes_with_full(
     assert sizes == {"full": 4 * 64 * 4, "half": 4 * 64 * 2}
 
 
-async def test_many_deletes_are_forgotten_and_all_is_told_again(
+async def test_pruned_tombstones_cause_a_full_reload(
     open_store: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("apexbridge.retrieval.stores.sqlite._MAX_TOMBSTONES", 5)

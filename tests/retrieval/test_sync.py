@@ -1,4 +1,4 @@
-"""Bringing an index up to date, whatever goes wrong on the way."""
+"""Index synchronization, with failures at every step."""
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -138,7 +138,7 @@ async def test_each_is_kept_added_redone_or_dropped(
     await store.close()
 
 
-async def test_what_was_stored_is_kept_by_the_next_process(tmp_path: Path) -> None:
+async def test_stored_entries_are_kept_by_the_next_process(tmp_path: Path) -> None:
     for state in ("added", "kept"):
         store = SqliteStore(tmp_path / "index.db", ID)
         index = _index(store)
@@ -148,7 +148,7 @@ async def test_what_was_stored_is_kept_by_the_next_process(tmp_path: Path) -> No
         await store.close()
 
 
-async def test_what_is_unchanged_is_read_by_the_first_search_alone(tmp_path: Path) -> None:
+async def test_an_unchanged_index_is_loaded_by_the_first_search_only(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "index.db", ID)
     await sync(_index(store), _items("alpha bravo charlie"))
     mine, theirs = (SqliteStore(tmp_path / "index.db", ID) for _ in range(2))
@@ -162,7 +162,7 @@ async def test_what_is_unchanged_is_read_by_the_first_search_alone(tmp_path: Pat
     assert (index.is_loaded, len(index)) == (True, 2)
 
 
-async def test_an_index_nobody_has_searched_keeps_what_waits_for_its_embedder(
+async def test_an_unsearched_index_keeps_pending_skills(
     tmp_path: Path,
 ) -> None:
     await sync(_index(SqliteStore(tmp_path / "index.db", ID)), _items("alpha bravo"))
@@ -181,7 +181,7 @@ async def test_of_one_name_given_twice_the_last_counts() -> None:
 
 
 @pytest.mark.usefixtures("two_a_batch")
-async def test_what_cannot_be_read_is_told_and_keeps_nobody_else_out() -> None:
+async def test_an_unreadable_skill_is_reported_and_others_are_indexed() -> None:
     index = _index()
     await sync(index, [_item("once")])
     items = [_unreadable("x"), _item("alpha"), _unreadable("y"), _unreadable("z"), _item("bravo")]
@@ -265,7 +265,7 @@ async def test_a_pending_skill_that_is_gone_is_found_no_more() -> None:
     assert len(index) == 0
 
 
-async def test_a_skill_changed_back_while_the_embedder_was_down_is_whole_again() -> None:
+async def test_a_skill_reverted_while_the_embedder_was_down_is_complete_again() -> None:
     embedder = LimitedEmbedder()
     index = _index(embedder=embedder)
     old, new = _item("alpha", "1", "about apples"), _item("alpha", "2", "about bananas")
@@ -304,7 +304,7 @@ async def test_skills_without_vectors_do_not_stand_in_the_way_of_those_with() ->
 
 
 @pytest.mark.usefixtures("two_a_batch")
-async def test_a_model_changed_behind_its_name_is_told_and_a_rebuild_mends_it(
+async def test_a_model_replaced_under_its_name_is_reported_and_repaired_by_a_rebuild(
     tmp_path: Path,
 ) -> None:
     before, store = (SqliteStore(tmp_path / "index.db", ID) for _ in range(2))
@@ -327,7 +327,7 @@ async def test_a_model_changed_behind_its_name_is_told_and_a_rebuild_mends_it(
 
 
 @pytest.mark.usefixtures("two_a_batch")
-async def test_progress_reaches_its_total_and_what_is_told_stored_is_durable() -> None:
+async def test_progress_reaches_its_total_and_reported_batches_are_durable() -> None:
     index = _index()
     seen, told = list[SyncProgress](), list[list[str]]()
 
@@ -346,7 +346,7 @@ async def test_progress_reaches_its_total_and_what_is_told_stored_is_durable() -
 
 @pytest.mark.usefixtures("two_a_batch")
 @pytest.mark.parametrize("writes", [0, 1])
-async def test_a_store_that_cannot_be_written_is_told_plainly(writes: int) -> None:
+async def test_a_store_that_cannot_be_written_is_a_storage_error(writes: int) -> None:
     index = _index(FailingStore(writes))
     with pytest.raises(StorageError, match="disk is full"):
         await sync(index, _items("alpha bravo charlie delta echo foxtrot golf"))
@@ -355,7 +355,7 @@ async def test_a_store_that_cannot_be_written_is_told_plainly(writes: int) -> No
 
 
 @pytest.mark.usefixtures("two_a_batch")
-async def test_a_marker_that_cannot_be_written_is_told_plainly() -> None:
+async def test_a_marker_that_cannot_be_written_is_a_storage_error() -> None:
     async def mark(_: Sequence[str]) -> None:
         raise StorageError("read-only")
 
@@ -368,7 +368,7 @@ async def test_a_marker_that_cannot_be_written_is_told_plainly() -> None:
     assert (await sync(index, _items("alpha bravo charlie"))).added == ("charlie",)
 
 
-async def test_a_store_that_cannot_be_opened_is_told_plainly(tmp_path: Path) -> None:
+async def test_a_store_that_cannot_be_opened_is_a_storage_error(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "index.db", ID)
     await store.close()
     with pytest.raises(StorageError):
@@ -433,7 +433,7 @@ class _Stopping(LimitedEmbedder):
 
 @pytest.mark.parametrize("batch", [1, 7, 192, 1_000, 1_001])
 @pytest.mark.unmeasured
-async def test_a_thousand_are_stored_whatever_a_batch_holds(
+async def test_a_thousand_skills_are_stored_with_any_batch_size(
     monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
     monkeypatch.setattr(sync_module, "BATCH_SIZE", batch)
@@ -501,7 +501,7 @@ def _unreadable_at_once(name: str) -> IndexItem:
 
 
 @pytest.mark.usefixtures("two_a_batch")
-async def test_what_lies_at_hand_is_read_at_once_and_the_rest_is_waited_for() -> None:
+async def test_synchronous_reads_come_first_and_the_rest_is_awaited() -> None:
     index = _index()
     items = [_at_once("alpha"), _item("bravo"), _unreadable_at_once("charlie"), _at_once("delta")]
     seen = list[SyncProgress]()
@@ -526,7 +526,7 @@ async def test_threads_take_turns_as_before_once_all_is_done_or_failed() -> None
     assert sys.getswitchinterval() == usual
 
 
-def test_of_several_that_want_short_turns_the_last_brings_back_what_was_usual() -> None:
+def test_the_last_user_restores_the_gil_switch_interval() -> None:
     usual = sys.getswitchinterval()
     first, second = shortened_gil_switch_interval(), shortened_gil_switch_interval()
     first.__enter__()

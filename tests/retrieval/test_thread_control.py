@@ -1,4 +1,4 @@
-"""The limit on threads holds while anyone needs it, and is lifted afterwards."""
+"""BLAS thread limit and GIL switch interval."""
 
 import json
 from threading import Barrier, Thread
@@ -25,7 +25,7 @@ def test_the_limit_holds_inside_and_only_there() -> None:
     assert _threads() == before
 
 
-def test_whoever_leaves_first_lifts_it_for_nobody_else() -> None:
+def test_the_limit_holds_until_the_last_user_leaves() -> None:
     before = _threads()
     both_in, first_out = Barrier(2), Barrier(2)
     seen = list[set[int]]()

@@ -1,4 +1,4 @@
-"""Words as search compares them: whoever writes them, and however."""
+"""Tokenizer: stems, CJK bigrams and stop words."""
 
 import sys
 import threading
@@ -116,7 +116,7 @@ def test_emoji_and_signs_are_no_words() -> None:
     assert _query("read\ud800pdf") == ["read", "pdf"]
 
 
-def test_japanese_and_korean_are_found_by_what_they_are_written_with() -> None:
+def test_japanese_and_korean_are_tokenized() -> None:
     assert set(_query("翻訳")) <= set(_document("文書を翻訳する"))
     assert set(_query("カメラ")) <= set(_document("カメラ"))
     assert _query("ｶﾒﾗ") == _query("カメラ")
@@ -131,7 +131,7 @@ def test_a_word_of_any_length_is_cut_the_same_on_both_sides() -> None:
     assert len(_query("字" * 10_000)) == 9_999
 
 
-def test_what_everyone_says_is_left_out_of_a_request_unless_there_is_nothing_else() -> None:
+def test_stop_words_are_removed_unless_there_are_no_others() -> None:
     assert _query("can you please help me with the invoices") == ["invoic"]
     assert _query("帮我做一个报表") == ["我做", "做一", "个报", "报表"]
     assert _query("what is it") == ["what", "is", "it"]
@@ -158,7 +158,7 @@ def test_what_everyone_says_is_left_out_of_a_request_unless_there_is_nothing_els
         ("\ud800", False),
     ],
 )
-def test_chinese_is_told_from_the_rest(text: str, expected: bool) -> None:
+def test_chinese_is_detected(text: str, expected: bool) -> None:
     assert is_chinese(text) is expected
 
 
@@ -262,7 +262,7 @@ def test_threads_that_read_at_once_get_the_right_words() -> None:
 
 
 @pytest.mark.unmeasured
-def test_what_is_read_once_is_not_kept_for_ever() -> None:
+def test_the_stem_cache_is_bounded() -> None:
     texts = [chr(0x4E00 + number) * 2_000 for number in range(100)]
     tracemalloc.start()
     try:
@@ -276,7 +276,7 @@ def test_what_is_read_once_is_not_kept_for_ever() -> None:
 
 
 @pytest.mark.unmeasured
-def test_what_is_counted_once_is_not_kept_for_ever() -> None:
+def test_the_term_cache_is_bounded() -> None:
     runs = [chr(0x4E00 + number) * 2_000 for number in range(100)]
     runs += [f"{number:03}" * 10_000 for number in range(100)]
     tracemalloc.start()

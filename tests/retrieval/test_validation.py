@@ -1,4 +1,4 @@
-"""Vectors that cannot be right are refused, whoever made them."""
+"""Validation of embedder output."""
 
 from collections.abc import Sequence
 
@@ -70,7 +70,7 @@ class Nameless(Strange):
         pytest.param(None, "instead of numbers", id="nothing at all"),
     ],
 )
-async def test_what_cannot_be_right_is_refused(rows: ArrayLike, words: str) -> None:
+async def test_invalid_vectors_are_refused(rows: ArrayLike, words: str) -> None:
     with pytest.raises(EmbedderOutputError) as caught:
         await embed_validated(Strange(rows), ["a", "b"], kind="document")
     assert words in caught.value.message
@@ -109,7 +109,7 @@ async def test_unit_rows_pass_bit_for_bit() -> None:
     assert np.array_equal(await embed_validated(Strange(once), ["a"] * 50, kind="query"), once)
 
 
-async def test_no_texts_ask_nobody() -> None:
+async def test_no_texts_need_no_embedder_call() -> None:
     strange = Strange(raises=RuntimeError("called"))
     assert (await embed_validated(strange, [], kind="query")).shape == (0, 2)
     assert strange.calls == 0
@@ -119,7 +119,7 @@ async def test_no_texts_ask_nobody() -> None:
 @pytest.mark.parametrize(
     ("error", "words"), [(RuntimeError("out of luck"), "out of luck"), (KeyError(), "KeyError")]
 )
-async def test_whatever_an_embedder_raises_becomes_one_error(error: Exception, words: str) -> None:
+async def test_any_exception_of_an_embedder_becomes_one_error(error: Exception, words: str) -> None:
     with pytest.raises(EmbedderUnavailableError) as caught:
         await embed_validated(Strange(raises=error), ["a"], kind="query")
     assert caught.value.details == {"detail": words, "name": "strange"}

@@ -1,4 +1,4 @@
-"""A real encoder, but a tiny one: random vectors for a few words, in ONNX, with its tokenizer."""
+"""Tiny ONNX encoder with random vectors and a tokenizer, for tests."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A sandbox is believed only when its canary fails at everything it must fail at."""
+"""Backend selection: a backend passes only if its canary is denied everything it must be."""
 
 import json
 

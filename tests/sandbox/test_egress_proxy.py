@@ -1,4 +1,4 @@
-"""The door to named hosts: what may pass, what may not, and that nothing else is there."""
+"""The egress proxy: the host allow-list, the SSRF guard, and no other network."""
 
 import socket
 from collections.abc import AsyncGenerator
@@ -68,11 +68,11 @@ async def test_only_names_can_be_granted(text: str) -> None:
 @asynccontextmanager
 async def _upstream() -> AsyncGenerator[tuple[int, list[bytes]]]:
     """A server that notes what it gets and says hello."""
-    heard = list[bytes]()
+    received = list[bytes]()
 
     async def greet(client: ByteStream) -> None:
         async with client:
-            heard.append(await client.receive())
+            received.append(await client.receive())
             await client.send(
                 b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
             )
@@ -81,7 +81,7 @@ async def _upstream() -> AsyncGenerator[tuple[int, list[bytes]]]:
     port = listener.extra(SocketAttribute.local_port)
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, greet)
-        yield port, heard
+        yield port, received
         tasks.cancel_scope.cancel()
 
 
@@ -94,7 +94,7 @@ async def _ask(path: Path, request: bytes) -> bytes:
 
 @pytest.mark.promise("X10")
 async def test_a_granted_host_is_reached_by_both_ways(tmp_path: Path) -> None:
-    async with _upstream() as (port, heard):
+    async with _upstream() as (port, received):
         proxy = AllowListProxy([f"localhost:{port}"], is_allowed=lambda _: True)
         with proxy.serve(tmp_path / "s"):
             request = (
@@ -108,7 +108,7 @@ async def test_a_granted_host_is_reached_by_both_ways(tmp_path: Path) -> None:
                 assert (await stream.receive()).startswith(b"HTTP/1.1 200 ")
                 await stream.send(b"anything")
                 assert (await stream.receive()).endswith(b"hello")
-    first, second = heard
+    first, second = received
     assert first.startswith(f"GET /a?b HTTP/1.1\r\nHost: localhost:{port}\r\n".encode())
     assert b"evil.net" not in first
     assert b"Proxy-" not in first
@@ -164,8 +164,8 @@ async def test_a_name_that_nobody_knows_is_told(
         raise socket.gaierror(-2, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    with AllowListProxy(["nobody.example"]).serve(tmp_path / "s"):
-        answer = await _ask(tmp_path / "s", b"CONNECT nobody.example:443 HTTP/1.1\r\n\r\n")
+    with AllowListProxy(["unknown.example"]).serve(tmp_path / "s"):
+        answer = await _ask(tmp_path / "s", b"CONNECT unknown.example:443 HTTP/1.1\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 502 Host not found")
 
 

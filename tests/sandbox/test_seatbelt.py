@@ -1,4 +1,4 @@
-"""The profile for macOS, as text: nothing here runs it."""
+"""The macOS seatbelt profile, checked as text only."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The call filter, run on paper: every path of it ends, and ends as it should."""
+"""The seccomp filter, run in a BPF interpreter: every path ends in the right verdict."""
 
 import errno
 import struct

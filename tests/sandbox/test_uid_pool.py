@@ -1,4 +1,4 @@
-"""Runs of root's are other users' where that can be, and nobody's files change hands."""
+"""The UID pool: root's runs get an unprivileged UID, and only workspaces change owner."""
 
 import os
 import tempfile
@@ -26,7 +26,7 @@ KINDS = [
 
 @pytest.fixture
 def place() -> Generator[Path]:
-    """A folder that anybody can get to; those of tests are private."""
+    """A world-accessible directory; those of pytest are private."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as made:
         Path(made).chmod(0o711)
         yield Path(made)
@@ -35,7 +35,7 @@ def place() -> Generator[Path]:
 @pytest.fixture(params=KINDS)
 def sandbox(request: pytest.FixtureRequest) -> Generator[Sandbox]:
     kind: Callable[[Launcher], Sandbox] = request.param
-    with closing(Launcher(users=UidPool.detect())) as launcher:  # no control groups on purpose
+    with closing(Launcher(uids=UidPool.detect())) as launcher:  # no control groups on purpose
         yield kind(launcher)
 
 
@@ -54,7 +54,7 @@ async def test_each_run_is_a_user_of_its_own(sandbox: Sandbox, place: Path) -> N
     owners = set[int]()
 
     async def run() -> None:
-        with Workspaces(place / "w").lend() as workspace:
+        with Workspaces(place / "w").lease() as workspace:
             write_inputs(workspace, {"sub/in": b"1"})
             script = "echo 2 >> sub/in; cat sub/in > out; sleep 0.3; id -u"
             result = await sandbox.run(_shell(workspace, script))
@@ -72,7 +72,7 @@ async def test_each_run_is_a_user_of_its_own(sandbox: Sandbox, place: Path) -> N
 async def test_its_processes_are_counted_without_a_control_group(
     sandbox: Sandbox, place: Path
 ) -> None:
-    with Workspaces(place / "w").lend() as workspace:
+    with Workspaces(place / "w").lease() as workspace:
         request = _shell(workspace, "i=0; while [ $i -lt 60 ]; do sleep 5 & i=$((i+1)); done")
         request = replace(request, limits=SandboxLimits(wall_seconds=20, processes=20))
         with anyio.fail_after(15):
@@ -84,7 +84,7 @@ async def test_what_a_user_cannot_reach_stays_with_us(sandbox: Sandbox, place: P
     hidden = place / "hidden"
     hidden.mkdir(mode=0o700)
     (hidden / "a").write_text("seen", encoding="utf-8")
-    with Workspaces(place / "w").lend() as workspace:
+    with Workspaces(place / "w").lease() as workspace:
         request = _shell(workspace, f"cat {hidden}/a; touch made")
         access = Access(read=(hidden,), write=(workspace,))
         result = await sandbox.run(replace(request, access=access))
@@ -102,21 +102,21 @@ async def test_a_folder_that_is_not_the_runs_own_keeps_its_owner(
 
 async def test_two_servers_never_have_the_same_user(tmp_path: Path) -> None:
     one, other = UidPool(tmp_path / "locks"), UidPool(tmp_path / "locks")
-    held = [users.lend((Path("/usr"),), None) for users in (one, other, one, other)]
+    held = [users.lease((Path("/usr"),), None) for users in (one, other, one, other)]
     assert None not in held
     assert len({slot.number for slot in held if slot}) == 4
     for slot in held:
         if slot is not None:
             slot.close()
     assert (tmp_path / "locks").stat().st_mode & 0o777 == 0o700
-    many = [one.lend((), None) for _ in range(256)]
+    many = [one.lease((), None) for _ in range(256)]
     with pytest.raises(OSError, match="taken"):
-        one.lend((), None)
+        one.lease((), None)
     for slot in many:
         if slot is not None:
             slot.close()
     one.is_enabled = False
-    assert one.lend((), None) is None
+    assert one.lease((), None) is None
 
 
 async def test_giving_does_not_follow_links(place: Path) -> None:

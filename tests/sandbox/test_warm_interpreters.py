@@ -1,4 +1,4 @@
-"""An interpreter that waited does what a fresh one would have done."""
+"""A warm interpreter behaves like a fresh one."""
 
 import subprocess
 import zipfile

@@ -1,4 +1,4 @@
-"""Sandboxes that wait: used once, for what they were made for only, and gone when not needed."""
+"""The warm pool: each sandbox is used once, for its key only, and expires when idle."""
 
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ LIMITS = SandboxLimits(wall_seconds=20)
 
 @dataclass(slots=True)
 class Bench:
-    """A backend that counts what it starts, with a pool and a workshop on it."""
+    """A backend that counts what it starts, with a pool and a executor on it."""
 
     backend: Backend
     home: Path
@@ -41,7 +41,7 @@ class Bench:
         return self.backend.start(request, has_stdin=has_stdin)
 
     async def run(self, request: ExecRequest) -> ExecutionResult:
-        raise AssertionError("a workshop starts its runs itself")
+        raise AssertionError("a executor starts its runs itself")
 
     def places(self) -> list[Path]:
         return [path for path in self.home.glob("*") if path.is_dir()]
@@ -59,7 +59,7 @@ def bench(request: pytest.FixtureRequest, launcher: Launcher, tmp_path: Path) ->
 
 async def _ready(pool: WarmPool, count: int = 1) -> None:
     with anyio.fail_after(10):
-        while pool.waiting() != count:
+        while pool.idle_count() != count:
             await anyio.sleep(0.01)
 
 
@@ -90,13 +90,13 @@ async def test_a_second_run_finds_a_sandbox_waiting_and_does_the_same(
 ) -> None:
     workspaces = Workspaces(bench.home)
     with closing(WarmPool(bench, workspaces)) as pool:
-        workshop = ScriptExecutor(bench, workspaces, pool)
+        executor = ScriptExecutor(bench, workspaces, pool)
         job = _job(tmp_path, source, name, arguments=("a b", "é"), stdin=b"given")
         job = replace(job, inputs={"in": b"put"})
-        cold = await workshop.run(job)
+        cold = await executor.run(job)
         await _ready(pool)
         (place,) = bench.places()
-        warm = await workshop.run(job)
+        warm = await executor.run(job)
         assert (cold.outcome, warm.outcome) == ("ok", "ok"), (cold, warm)
         assert warm.produced == {"out": str(place).encode()}
         before = cold.produced["out"]
@@ -111,98 +111,98 @@ async def test_a_second_run_finds_a_sandbox_waiting_and_does_the_same(
 async def test_a_sandbox_is_used_once(bench: Bench, tmp_path: Path) -> None:
     workspaces = Workspaces(bench.home)
     with closing(WarmPool(bench, workspaces)) as pool:
-        workshop = ScriptExecutor(bench, workspaces, pool)
+        executor = ScriptExecutor(bench, workspaces, pool)
         job = _job(tmp_path, "import os; print(os.listdir('.')); open('left', 'w').close()")
         for _ in range(3):
-            assert (await workshop.run(job)).stdout == b"[]\n"
+            assert (await executor.run(job)).stdout == b"[]\n"
             await _ready(pool)
 
 
 async def test_only_what_it_was_made_for_gets_it(bench: Bench, tmp_path: Path) -> None:
     workspaces = Workspaces(bench.home)
     with closing(WarmPool(bench, workspaces)) as pool:
-        workshop = ScriptExecutor(bench, workspaces, pool)
+        executor = ScriptExecutor(bench, workspaces, pool)
         job = _job(tmp_path, "print(open('/'.join(__import__('sys').argv[1:])).read())")
-        await workshop.run(job)
+        await executor.run(job)
         await _ready(pool)
         other = tmp_path.parent / f"{tmp_path.name}-other"
         other.mkdir()
         (other / "a").write_text("granted", encoding="utf-8")
         granted = replace(job, read=(tmp_path, other), arguments=(str(other), "a"))
         started = bench.started
-        assert (await workshop.run(granted)).stdout == b"granted\n"
+        assert (await executor.run(granted)).stdout == b"granted\n"
         assert bench.started > started  # a new one, with the grant
         await _ready(pool, 2)
         refused = replace(job, arguments=(str(other), "a"))
-        assert (await workshop.run(refused)).outcome == "failed"
+        assert (await executor.run(refused)).outcome == "failed"
 
 
 async def test_a_folder_that_was_replaced_is_seen_anew(bench: Bench, tmp_path: Path) -> None:
     workspaces, skill = Workspaces(bench.home), tmp_path / "skill"
     skill.mkdir()
     with closing(WarmPool(bench, workspaces)) as pool:
-        workshop = ScriptExecutor(bench, workspaces, pool)
-        assert (await workshop.run(_job(skill, "print('old')"))).stdout == b"old\n"
+        executor = ScriptExecutor(bench, workspaces, pool)
+        assert (await executor.run(_job(skill, "print('old')"))).stdout == b"old\n"
         await _ready(pool)
         skill.rename(tmp_path / "before")
         skill.mkdir()
-        assert (await workshop.run(_job(skill, "print('new')"))).stdout == b"new\n"
+        assert (await executor.run(_job(skill, "print('new')"))).stdout == b"new\n"
         await _ready(pool, 2)
         edited = _job(skill, "print('edited')")
-        assert (await workshop.run(edited)).stdout == b"edited\n"
+        assert (await executor.run(edited)).stdout == b"edited\n"
 
 
 async def test_limits_hold_and_a_cancelled_run_leaves_nothing(bench: Bench, tmp_path: Path) -> None:
     workspaces = Workspaces(bench.home)
     with closing(WarmPool(bench, workspaces)) as pool:
-        workshop = ScriptExecutor(bench, workspaces, pool)
+        executor = ScriptExecutor(bench, workspaces, pool)
         limits = SandboxLimits(wall_seconds=1, workspace_bytes=1_000_000)
         job = replace(_job(tmp_path, "import time; time.sleep(60)"), limits=limits)
-        await workshop.run(replace(job, script=_job(tmp_path, "0").script))
+        await executor.run(replace(job, script=_job(tmp_path, "0").script))
         await _ready(pool)
         job = replace(_job(tmp_path, "import time; time.sleep(60)"), limits=limits)
-        assert (await workshop.run(job)).outcome == "timeout"
+        assert (await executor.run(job)).outcome == "timeout"
         await _ready(pool)
         with anyio.move_on_after(0.3) as scope:
-            await workshop.run(job)
+            await executor.run(job)
         assert scope.cancelled_caught
         await _ready(pool)
         _job(tmp_path, "open('big', 'wb').write(bytes(3_000_000))")
-        assert (await workshop.run(job)).outcome == "workspace_limit"
+        assert (await executor.run(job)).outcome == "workspace_limit"
     assert bench.places() == []
 
 
 async def test_one_that_died_is_not_handed_out(bench: Bench, tmp_path: Path) -> None:
     workspaces = Workspaces(bench.home)
     with closing(WarmPool(bench, workspaces)) as pool:
-        workshop = ScriptExecutor(bench, workspaces, pool)
+        executor = ScriptExecutor(bench, workspaces, pool)
         job = _job(tmp_path, "print('ran')")
-        await workshop.run(job)
+        await executor.run(job)
         await _ready(pool)
-        (station,) = (s for shelf in pool._shelves.values() for s in shelf.waiting)  # pyright: ignore[reportPrivateUsage]
-        assert station.started is not None
-        station.started.kill()
+        (lease,) = (idle for entry in pool._entries.values() for idle in entry.idle)  # pyright: ignore[reportPrivateUsage]
+        assert lease.started is not None
+        lease.started.kill()
         with anyio.fail_after(5):
-            while station.is_alive():
+            while lease.is_alive():
                 await anyio.sleep(0.01)
-        assert (await workshop.run(job)).stdout == b"ran\n"
+        assert (await executor.run(job)).stdout == b"ran\n"
 
 
 async def test_there_are_never_more_than_there_is_room_for(bench: Bench, tmp_path: Path) -> None:
     workspaces = Workspaces(bench.home)
-    with closing(WarmPool(bench, workspaces, room=2)) as pool:
-        moulds = [_mould(tmp_path, number) for number in range(4)]
-        for mould in moulds:
-            assert pool.take(mould) is None
+    with closing(WarmPool(bench, workspaces, capacity=2)) as pool:
+        keys = [_key(tmp_path, number) for number in range(4)]
+        for key in keys:
+            assert pool.acquire(key) is None
             await anyio.sleep(0.01)
         most = 0
         with anyio.fail_after(20):
-            while pool.moulds() != moulds[2:]:  # the older ones make room
-                most = max(most, pool.waiting(), len(bench.places()))
+            while pool.idle_keys() != keys[2:]:  # older ones are evicted
+                most = max(most, pool.idle_count(), len(bench.places()))
                 await anyio.sleep(0.005)
         assert most <= 3  # one on its way out
         await anyio.sleep(0.2)
-        assert (pool.moulds(), len(bench.places())) == (moulds[2:], 2)
+        assert (pool.idle_keys(), len(bench.places())) == (keys[2:], 2)
 
 
 async def test_what_nobody_asks_for_is_dropped_and_the_thread_ends(
@@ -210,7 +210,7 @@ async def test_what_nobody_asks_for_is_dropped_and_the_thread_ends(
 ) -> None:
     workspaces = Workspaces(bench.home)
     with closing(WarmPool(bench, workspaces, idle_seconds=0.8)) as pool:
-        pool.take(_mould(tmp_path))
+        pool.acquire(_key(tmp_path))
         await _ready(pool)
         assert len(bench.places()) == 1
         await _ready(pool, 0)
@@ -233,9 +233,9 @@ async def test_what_cannot_be_started_is_not_tried_again_and_again(
 
     broken = Broken()
     with closing(WarmPool(broken, Workspaces(tmp_path / "w"))) as pool:
-        pool.take(_mould(tmp_path))
+        pool.acquire(_key(tmp_path))
         await anyio.sleep(0.6)
-        assert (broken.tried, pool.waiting()) == (1, 0)
+        assert (broken.tried, pool.idle_count()) == (1, 0)
     assert [path for path in (tmp_path / "w").iterdir() if path.is_dir()] == []
 
 
@@ -251,8 +251,8 @@ async def test_a_sandbox_of_another_kind_runs_jobs_too(tmp_path: Path) -> None:
     assert list((tmp_path / "w").iterdir()) == []
 
 
-def _mould(place: Path, number: int = 0) -> PoolKey:
+def _key(place: Path, number: int = 0) -> PoolKey:
     found = interpreters.find("python")
     assert found is not None
     waiter = WarmInterpreter(kind="python", program=str(found.program))
-    return PoolKey.of(waiter, (place, *found.prefix), {"N": str(number)}, LIMITS)
+    return PoolKey.create(waiter, (place, *found.prefix), {"N": str(number)}, LIMITS)

@@ -1,4 +1,4 @@
-"""Workspaces come, are harvested, and go."""
+"""Workspaces: lease, collect outputs, remove, sweep after a crash."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from apexbridge.sandbox.workspace import Workspaces, collect_outputs, write_inpu
 
 def test_a_workspace_is_private_holds_its_inputs_and_is_gone_afterwards(tmp_path: Path) -> None:
     workspaces = Workspaces(tmp_path / "w")
-    with workspaces.lend() as place:
+    with workspaces.lease() as place:
         write_inputs(place, {"a.csv": b"1", "sub/b.txt": "二".encode()})
         assert place.stat().st_mode & 0o777 == 0o700
         assert (place / "sub/b.txt").read_text(encoding="utf-8") == "二"
@@ -22,7 +22,7 @@ def test_a_workspace_is_private_holds_its_inputs_and_is_gone_afterwards(tmp_path
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", ""])
 def test_an_input_cannot_be_put_elsewhere(tmp_path: Path, name: str) -> None:
-    with pytest.raises(StorageError), Workspaces(tmp_path / "w").lend() as place:
+    with pytest.raises(StorageError), Workspaces(tmp_path / "w").lease() as place:
         write_inputs(place, {name: b""})
     assert list((tmp_path / "w").iterdir()) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["w"]
@@ -35,11 +35,11 @@ def test_what_a_killed_process_left_is_swept_and_what_is_in_use_is_not(tmp_path:
     code = (
         "import os, sys\nfrom pathlib import Path\n"
         "from apexbridge.sandbox.workspace import Workspaces\n"
-        "with Workspaces(Path(sys.argv[1])).lend():\n    os.kill(os.getpid(), 9)\n"
+        "with Workspaces(Path(sys.argv[1])).lease():\n    os.kill(os.getpid(), 9)\n"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "w")], check=False)
     assert len(list((tmp_path / "w").iterdir())) == 2
-    with workspaces.lend() as mine:
+    with workspaces.lease() as mine:
         assert workspaces.sweep() == 1
         assert mine.is_dir()
     assert list((tmp_path / "w").iterdir()) == []

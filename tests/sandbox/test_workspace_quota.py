@@ -1,4 +1,4 @@
-"""How much is in a workspace, whatever was done to hide it."""
+"""The workspace quota counts everything, whatever a run does to hide it."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ def test_what_fits_fits(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/a").write_bytes(bytes(50_000))
     (tmp_path / "sparse").touch()
-    os.truncate(tmp_path / "sparse", 10_000_000)  # takes no room
+    os.truncate(tmp_path / "sparse", 10_000_000)  # allocates nothing
     (tmp_path / "away").symlink_to("/")
     assert not WorkspaceQuota(tmp_path, LIMITS).is_exceeded()
 

@@ -1,4 +1,4 @@
-"""A server with chat and records, and a model that does what it is told in JSON."""
+"""Server with the chat and admin routes, and a model that calls the tool named in its prompt."""
 
 import json
 from collections.abc import AsyncGenerator, Sequence
@@ -18,14 +18,14 @@ from apexbridge.server.admin import events, history, operations
 from apexbridge.server.chat import completions
 from apexbridge.settings import Config, load
 from tests.agent.agent_fixture import FunctionModel, calls
-from tests.server.live_server import Serving, serving
+from tests.server.live_server import LiveServer, live_server
 
 TIMEOUT_SECONDS = 60
 USAGE = Usage(input_tokens=10, output_tokens=5)
 
 
-def wants(tool: str, **arguments: Any) -> str:
-    """A request that makes the model call a tool."""
+def tool_request(tool: str, **arguments: Any) -> str:
+    """Prompt that makes the model call a tool."""
     return json.dumps({"tool": tool, "arguments": arguments})
 
 
@@ -44,29 +44,29 @@ def _reply(request: ModelRequest) -> Sequence[ModelDelta]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
-    """A server, and how it is asked."""
+class AdminServer:
+    """Running server, and an HTTP client for it."""
 
-    serving: Serving
+    serving: LiveServer
     http: httpx.AsyncClient
 
     @property
     def runtime(self) -> Runtime:
-        return self.serving.open_agent.runtime
+        return self.serving.state.runtime
 
     def key_for(self, *scopes: Scope) -> dict[str, str]:
-        """What a client that may just this sends along."""
+        """Headers with an API key for these scopes."""
         return {"Authorization": f"Bearer {self.serving.key_for(*scopes)}"}
 
     async def get(self, path: str, headers: dict[str, str] | None = None, **query: Any) -> Any:
-        """What stands at an address."""
+        """GET a path; it must succeed."""
         with anyio.fail_after(TIMEOUT_SECONDS):
             found = await self.http.get(path, params=query, headers=headers or self.serving.headers)
         assert found.status_code == 200, found.text
         return found.json()
 
     async def refused(self, path: str, headers: dict[str, str] | None = None, **query: Any) -> Any:
-        """How an address is refused: the status and the code."""
+        """GET a path that fails: status and error code."""
         with anyio.fail_after(TIMEOUT_SECONDS):
             found = await self.http.get(path, params=query, headers=headers or self.serving.headers)
         return found.status_code, found.json()["error"]["code"]
@@ -74,20 +74,20 @@ class Recording:
     async def ask(
         self, text: str, *, session: str = "", headers: dict[str, str] | None = None, **ours: Any
     ) -> Any:
-        """One turn; what comes back is ours of the reply, with its text."""
-        told = {**(headers or self.serving.headers)}
+        """Run a turn: the `apexbridge` extension of the completion, and its text."""
+        sent_headers = {**(headers or self.serving.headers)}
         if session:
-            told["X-ApexBridge-Session"] = session
+            sent_headers["X-ApexBridge-Session"] = session
         body = {"messages": [{"role": "user", "content": text}], "model": "m", "apexbridge": ours}
         with anyio.fail_after(TIMEOUT_SECONDS):
-            found = await self.http.post("/v1/chat/completions", json=body, headers=told)
+            found = await self.http.post("/v1/chat/completions", json=body, headers=sent_headers)
         assert found.status_code == 200, found.text
         reply = found.json()
         return {**reply["apexbridge"], "text": reply["choices"][0]["message"]["content"]}
 
 
-def loaded_for(home: Path, **settings: dict[str, Any]) -> Config:
-    """Settings of a project in a home of its own."""
+def make_config(home: Path, **settings: dict[str, Any]) -> Config:
+    """Load the settings of an isolated project."""
     project = home / "project"
     project.mkdir(parents=True, exist_ok=True)
     environment = {"HOME": str(home), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
@@ -96,12 +96,12 @@ def loaded_for(home: Path, **settings: dict[str, Any]) -> Config:
 
 
 @asynccontextmanager
-async def recording(home: Path, **settings: dict[str, Any]) -> AsyncGenerator[Recording]:
-    """Serve chat and records for the length of the block."""
+async def admin_server(home: Path, **settings: dict[str, Any]) -> AsyncGenerator[AdminServer]:
+    """Serve chat and admin routes for the duration of the block."""
     admin_routes = (*history.ROUTES, *operations.ROUTES, *events.ROUTES)
     served_routes = (*completions.ROUTES, *admin_routes)
-    async with serving(loaded_for(home, **settings), served_routes) as served:
-        chatting = served.open_agent.runtime.chat_service
+    async with live_server(make_config(home, **settings), served_routes) as served:
+        chatting = served.state.runtime.chat_service
         chatting.model = replace(chatting.model, client=FunctionModel(_reply))
         async with httpx.AsyncClient(base_url=served.url, timeout=60) as http:
-            yield Recording(serving=served, http=http)
+            yield AdminServer(serving=served, http=http)

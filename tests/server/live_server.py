@@ -1,4 +1,4 @@
-"""A real server on a real socket, with a key for everything, in this process."""
+"""Server on a loopback socket in this process, with an API key for all scopes."""
 
 import socket
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -18,38 +18,38 @@ from apexbridge.settings import Config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
-    """Where it listens, and what opens it."""
+class LiveServer:
+    """Running server: its URL, an API key and its state."""
 
     url: str
     key: str
-    house: AppState
+    state: AppState
 
     def key_for(self, *scopes: Scope) -> str:
-        """Another key, which may less."""
-        return self.house.keys.create("test", scopes)[0]
+        """Create an API key with these scopes."""
+        return self.state.keys.create("test", scopes)[0]
 
     @property
     def headers(self) -> dict[str, str]:
-        """What a client that may everything sends along."""
+        """Headers with the API key for all scopes."""
         return {"Authorization": f"Bearer {self.key}"}
 
 
 @asynccontextmanager
-async def serving(
+async def live_server(
     loaded: Config, routes: Sequence[Route], *, mounts: Mapping[str, ASGIApp] | None = None
-) -> AsyncGenerator[Serving]:
-    """Serve routes of one project for the length of the block."""
+) -> AsyncGenerator[LiveServer]:
+    """Serve routes for the duration of the block."""
     async with Runtime.open(loaded, is_server=True) as runtime:
         keys = ApiKeyStore(loaded.data / "keys.json")
-        house = AppState(
+        state = AppState(
             runtime=runtime,
             keys=keys,
             approvals=ApprovalQueue(loaded.settings.server.approval_seconds),
             settings=loaded.settings.server,
         )
         listener = socket.create_server(("127.0.0.1", 0))
-        config = uvicorn.Config(build_app(house, routes, mounts), log_config=None, lifespan="off")
+        config = uvicorn.Config(build_app(state, routes, mounts), log_config=None, lifespan="off")
         server = uvicorn.Server(config)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server._serve, [listener])  # pyright: ignore[reportPrivateUsage]  # no signals
@@ -57,5 +57,5 @@ async def serving(
                 while not server.started:
                     await anyio.sleep(0.01)
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            yield Serving(url=url, key=keys.create("all", SCOPES)[0], house=house)
+            yield LiveServer(url=url, key=keys.create("all", SCOPES)[0], state=state)
             server.should_exit = True

@@ -1,4 +1,4 @@
-"""`apexbridge serve` as people start it: a process of its own."""
+"""`apexbridge serve` as a child process."""
 
 import json
 import os
@@ -12,15 +12,15 @@ from signal import Signals
 import anyio
 from anyio.abc import Process
 
-from tests.server.raw_http import Answer, ask
+from tests.server.raw_http import HttpResponse, send_request
 
 _KEPT = ("PATH", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
-MOST_SECONDS = 120
+TIMEOUT_SECONDS = 120
 
 
 @dataclass(slots=True, kw_only=True)
-class Started:
-    """A server that runs, and what it said."""
+class ServerProcess:
+    """Running server process, and its log."""
 
     url: str
     token: str
@@ -33,27 +33,31 @@ class Started:
     def auth(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.key}"}
 
-    async def chat(self, text: str = "hello", **more: object) -> Answer:
+    async def chat(self, text: str = "hello", **more: object) -> HttpResponse:
         body = json.dumps({"messages": [{"role": "user", "content": text}], **more}).encode()
-        told = {**self.auth, "Content-Type": "application/json"}
-        return await ask(self.url, "/v1/chat/completions", method="POST", headers=told, body=body)
+        sent_headers = {**self.auth, "Content-Type": "application/json"}
+        return await send_request(
+            self.url, "/v1/chat/completions", method="POST", headers=sent_headers, body=body
+        )
 
     async def ends(self, *signals: Signals) -> int:
-        """Send signals, and wait until it is gone; gives its exit code."""
+        """Send signals and return the exit code."""
         for number in signals:
             self.process.send_signal(number)
-        with anyio.fail_after(MOST_SECONDS):
+        with anyio.fail_after(TIMEOUT_SECONDS):
             return await self.process.wait()
 
     @property
     def lines(self) -> list[dict[str, object]]:
-        """Its log so far; each line is JSON."""
+        """Log lines so far, parsed."""
         return [json.loads(line) for line in self.log.decode("ascii").splitlines()]
 
 
 @asynccontextmanager
-async def started(home: Path, *words: str, **variables: str) -> AsyncGenerator[Started]:
-    """Start a server, and wait until it listens; it is killed if it did not end by itself."""
+async def server_process(
+    home: Path, *words: str, **variables: str
+) -> AsyncGenerator[ServerProcess]:
+    """Start a server and wait until it listens; it is killed after the block."""
     project = home / "project"
     project.mkdir(exist_ok=True, parents=True)
     env = {
@@ -69,11 +73,11 @@ async def started(home: Path, *words: str, **variables: str) -> AsyncGenerator[S
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_collect, process, log)
-            told = await _first_line(process, log)
+            announced = await _first_line(process, log)
             data = home / ".local/share/apexbridge"
             key = (data / "first-key").read_text(encoding="ascii").strip()
-            url, _, token = told["console"].partition("/console/#token=")
-            yield Started(url=url, token=token, key=key, data=data, process=process, log=log)
+            url, _, token = announced["console"].partition("/console/#token=")
+            yield ServerProcess(url=url, token=token, key=key, data=data, process=process, log=log)
             if process.returncode is None:
                 process.kill()
     finally:
@@ -86,7 +90,7 @@ async def started(home: Path, *words: str, **variables: str) -> AsyncGenerator[S
 async def _first_line(process: Process, log: bytearray) -> dict[str, str]:
     assert process.stdout is not None
     line = b""
-    with anyio.move_on_after(MOST_SECONDS):
+    with anyio.move_on_after(TIMEOUT_SECONDS):
         while b"\n" not in line:
             try:
                 line += await process.stdout.receive()

@@ -1,4 +1,4 @@
-"""Requests byte by byte, as no well-behaved client would send them."""
+"""Raw HTTP requests over a socket, malformed ones included."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping
@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 import anyio
 from anyio.abc import SocketStream
 
-MOST_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back."""
+class HttpResponse:
+    """Parsed HTTP response."""
 
     status: int
     headers: Mapping[str, str]
@@ -23,7 +23,7 @@ class Answer:
 
     @property
     def code(self) -> str:
-        """The error's code."""
+        """Error code of the body."""
         return json.loads(self.body)["error"]["code"]
 
     @property
@@ -31,14 +31,14 @@ class Answer:
         return json.loads(self.body)
 
 
-def parse(data: bytes) -> Answer:
-    """An answer from its bytes; chunks are joined."""
+def parse_response(data: bytes) -> HttpResponse:
+    """Parse a response; chunked bodies are joined."""
     head, _, body = data.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     headers = {n.lower(): v.strip() for n, _, v in (line.partition(":") for line in lines)}
     if headers.get("transfer-encoding") == "chunked":
         body = _joined(body)
-    return Answer(int(first.split()[1]), headers, body)
+    return HttpResponse(int(first.split()[1]), headers, body)
 
 
 def _joined(data: bytes) -> bytes:
@@ -53,16 +53,16 @@ def _joined(data: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncGenerator[SocketStream]:
-    """A connection, for the length of the block."""
+async def open_connection(url: str) -> AsyncGenerator[SocketStream]:
+    """TCP connection for the duration of the block."""
     parts = urlsplit(url)
-    with anyio.fail_after(MOST_SECONDS):
+    with anyio.fail_after(TIMEOUT_SECONDS):
         async with await anyio.connect_tcp(parts.hostname or "", parts.port or 80) as stream:
             yield stream
 
 
-async def rest_of(stream: SocketStream) -> bytes:
-    """All that comes until the other side closes, however it does."""
+async def read_all(stream: SocketStream) -> bytes:
+    """Read until the peer closes or resets the connection."""
     data = b""
     try:
         while True:
@@ -71,37 +71,37 @@ async def rest_of(stream: SocketStream) -> bytes:
         return data
 
 
-async def answer_of(stream: SocketStream) -> Answer:
-    """One answer that says how long it is, on a connection that stays open."""
+async def read_response(stream: SocketStream) -> HttpResponse:
+    """Read one response with a Content-Length on a keep-alive connection."""
     data = b""
     while b"\r\n\r\n" not in data:
         data += await stream.receive()
-    answer = parse(data)
+    answer = parse_response(data)
     while len(answer.body) < int(answer.headers["content-length"]):
         data += await stream.receive()
-        answer = parse(data)
+        answer = parse_response(data)
     return answer
 
 
-def head(url: str, method: str, path: str, headers: Mapping[str, str]) -> bytes:
-    """A request's head; `Host` is the server's own unless it is given."""
-    told = {"Host": urlsplit(url).netloc, "Connection": "close", **headers}
-    lines = [f"{method} {path} HTTP/1.1", *(f"{n}: {v}" for n, v in told.items() if v)]
+def request_head(url: str, method: str, path: str, headers: Mapping[str, str]) -> bytes:
+    """Request line and headers; `Host` is the server's unless given."""
+    sent_headers = {"Host": urlsplit(url).netloc, "Connection": "close", **headers}
+    lines = [f"{method} {path} HTTP/1.1", *(f"{n}: {v}" for n, v in sent_headers.items() if v)]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-async def ask(
+async def send_request(
     url: str,
     path: str = "/",
     *,
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
-) -> Answer:
-    """One request on a connection of its own."""
-    told = dict(headers or {})
+) -> HttpResponse:
+    """Send one request on a new connection."""
+    sent_headers = dict(headers or {})
     if body is not None:
-        told.setdefault("Content-Length", str(len(body)))
-    async with connected(url) as stream:
-        await stream.send(head(url, method, path, told) + (body or b""))
-        return parse(await rest_of(stream))
+        sent_headers.setdefault("Content-Length", str(len(body)))
+    async with open_connection(url) as stream:
+        await stream.send(request_head(url, method, path, sent_headers) + (body or b""))
+        return parse_response(await read_all(stream))

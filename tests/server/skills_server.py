@@ -1,4 +1,4 @@
-"""A server of skills in a thread of its own, for tests that use clients which block."""
+"""Server with the skills routes in a background thread, for blocking clients."""
 
 import io
 import socket
@@ -19,15 +19,15 @@ from apexbridge.server.routing import Route
 from apexbridge.server.skills import routes, well_known
 from apexbridge.settings import Config, load
 from apexbridge.testing import skill_md
-from tests.server.live_server import Serving, serving
+from tests.server.live_server import LiveServer, live_server
 
 _SKILLS = (*routes.ROUTES, *well_known.ROUTES)
 ROUTES: tuple[Route, ...] = (*_SKILLS, openapi_route(_SKILLS))
 FORM_TYPE = "application/octet-stream"
 
 
-def loaded_in(place: Path, **flags: Mapping[str, object]) -> Config:
-    """Settings of a project in an empty folder, with an embedder that costs nothing."""
+def make_config(place: Path, **flags: Mapping[str, object]) -> Config:
+    """Load the settings of an isolated project, with the hash embedder."""
     for name in ("project", "home"):
         (place / name).mkdir(exist_ok=True)
     environment = {
@@ -39,10 +39,10 @@ def loaded_in(place: Path, **flags: Mapping[str, object]) -> Config:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """A running server, and a client that may do everything."""
+class SkillsServer:
+    """Running server, and a client with all scopes."""
 
-    serving: Serving
+    serving: LiveServer
     portal: BlockingPortal
     client: httpx2.Client
 
@@ -52,7 +52,7 @@ class Served:
 
     @property
     def runtime(self) -> Runtime:
-        return self.serving.house.runtime
+        return self.serving.state.runtime
 
     @property
     def data(self) -> Path:
@@ -65,37 +65,37 @@ class Served:
         return self.client.post(path, json=body, params=query)
 
     def send(self, path: str, *files: tuple[str, bytes], **query: str | int) -> httpx2.Response:
-        """Send files as a form; one without a folder goes as `files`, others as `files[]`."""
+        """Upload files as a multipart form: one as `files`, several as `files[]`."""
         field = "files" if len(files) == 1 else "files[]"
         parts = [(field, (name, data, FORM_TYPE)) for name, data in files]
         return self.client.post(path, files=parts, params=query)
 
     def install(self, name: str, description: str = "Grows tomatoes.", **files: bytes) -> Any:
-        """Install a skill; it must go well."""
-        reply = self.send("/v1/skills", ("a.zip", zipped(name, description, files)))
+        """Install a skill; it must succeed."""
+        reply = self.send("/v1/skills", ("a.zip", skill_zip(name, description, files)))
         assert reply.status_code == 201, reply.text
         return reply.json()
 
 
 @contextmanager
-def served(loaded: Config, routes: Sequence[Route] = ROUTES) -> Generator[Served]:
-    """Serve for the length of the block."""
+def skills_server(loaded: Config, routes: Sequence[Route] = ROUTES) -> Generator[SkillsServer]:
+    """Serve for the duration of the block."""
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(serving(loaded, routes)) as running,
+        portal.wrap_async_context_manager(live_server(loaded, routes)) as running,
         httpx2.Client(base_url=running.url, headers=running.headers, timeout=60) as client,
     ):
-        yield Served(serving=running, portal=portal, client=client)
+        yield SkillsServer(serving=running, portal=portal, client=client)
 
 
-def zipped(
+def skill_zip(
     name: str,
     description: str = "Grows tomatoes.",
     files: Mapping[str, bytes] | None = None,
     **fields: object,
 ) -> bytes:
-    """A skill as the bytes of a zip."""
-    return zip_of(
+    """Zip archive of a skill."""
+    return make_zip(
         {
             f"{name}/SKILL.md": skill_md(name, description, **fields),  # pyright: ignore[reportArgumentType]
             **{f"{name}/{path}": data for path, data in (files or {}).items()},
@@ -103,8 +103,8 @@ def zipped(
     )
 
 
-def zip_of(entries: Mapping[str, bytes]) -> bytes:
-    """A zip of exactly these entries."""
+def make_zip(entries: Mapping[str, bytes]) -> bytes:
+    """Zip archive with exactly these entries."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, data in entries.items():
@@ -114,22 +114,22 @@ def zip_of(entries: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def names_in(data: bytes) -> list[str]:
-    """The names in a zip."""
+def zip_names(data: bytes) -> list[str]:
+    """Names of the entries of a zip archive."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return sorted(archive.namelist())
 
 
-def code_of(reply: httpx2.Response) -> tuple[int, str]:
-    """The status of a refusal, and its code."""
+def error_code(reply: httpx2.Response) -> tuple[int, str]:
+    """HTTP status and error code of a response."""
     return reply.status_code, reply.json()["error"]["code"]
 
 
-def status_of(house: Served, method: str, path: str, body: bytes = b"") -> int:
-    """Ask for an address as it is written: no client mends it on the way."""
-    host, _, port = house.url.removeprefix("http://").partition(":")
+def raw_status(server: SkillsServer, method: str, path: str, body: bytes = b"") -> int:
+    """Request a path without the normalization that HTTP clients do."""
+    host, _, port = server.url.removeprefix("http://").partition(":")
     head = f"{method} {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n"
-    head += f"Authorization: Bearer {house.serving.key}\r\n"
+    head += f"Authorization: Bearer {server.serving.key}\r\n"
     if body:
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
     with socket.create_connection((host, int(port)), timeout=30) as client:
@@ -139,7 +139,7 @@ def status_of(house: Served, method: str, path: str, body: bytes = b"") -> int:
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    """Wait for something, and not for ever."""
+    """Poll a condition, with a timeout."""
 
     async def watch() -> None:
         with anyio.fail_after(30):

@@ -1,4 +1,4 @@
-"""The doctor, the settings and the audit over HTTP say what the terminal says."""
+"""Diagnostics, settings and audit log over HTTP equal those of the command line."""
 
 from collections.abc import AsyncGenerator
 from functools import partial
@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from apexbridge.cli.main import app
 from apexbridge.runtime.diagnostics import effective_settings
 from apexbridge.settings import load
-from tests.server.admin_server import Recording, recording
+from tests.server.admin_server import AdminServer, admin_server
 
 pytestmark = pytest.mark.anyio
 SECRETS: dict[str, Any] = {
@@ -37,13 +37,13 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 async def at(
     anyio_backend: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncGenerator[Recording]:
-    async with recording(tmp_path_factory.mktemp("home")) as opened:
+) -> AsyncGenerator[AdminServer]:
+    async with admin_server(tmp_path_factory.mktemp("home")) as opened:
         yield opened
 
 
 async def test_the_doctor_tells_what_it_tells_at_the_terminal(
-    at: Recording, monkeypatch: pytest.MonkeyPatch
+    at: AdminServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = at.runtime.config
     monkeypatch.chdir(loaded.project)
@@ -57,26 +57,26 @@ async def test_the_doctor_tells_what_it_tells_at_the_terminal(
     assert [check["name"] for check in found["checks"]] == [c["name"] for c in data["checks"]]
     for name in ("Python", "Data folder", "Extensions", "Limits of scripts", "YAML parser"):
         here, there = (
-            next(check for check in told["checks"] if check["name"] == name)
-            for told in (found, data)
+            next(check for check in report["checks"] if check["name"] == name)
+            for report in (found, data)
         )
         assert here == there
     assert found["version"] == data["version"]
     differing = {
         key
-        for key, told in found["settings"].items()
-        if told["value"] != data["settings"][key]["value"]
+        for key, report in found["settings"].items()
+        if report["value"] != data["settings"][key]["value"]
     }
     assert differing == set()
 
 
-async def test_the_doctor_speaks_the_language_of_whoever_asks(at: Recording) -> None:
+async def test_diagnostics_use_the_accept_language_header(at: AdminServer) -> None:
     headers = {**at.serving.headers, "Accept-Language": "zh-CN"}
     names = [check["name"] for check in (await at.get("/v1/doctor", headers))["checks"]]
     assert "数据文件夹" in names
 
 
-async def test_settings_come_with_their_origins(at: Recording) -> None:
+async def test_settings_come_with_their_origins(at: AdminServer) -> None:
     found = (await at.get("/v1/settings"))["data"]
     assert found["model.name"] == {"value": "m", "origin": "flag"}
     assert found["index.embedder"] == {"value": "hash", "origin": "environment"}
@@ -95,7 +95,7 @@ def test_no_secret_is_among_the_settings(home: Path) -> None:
 
 
 async def test_the_audit_tells_what_was_changed_and_whether_the_chain_holds(
-    at: Recording,
+    at: AdminServer,
 ) -> None:
     for number in range(3):
         at.runtime.audit.record("trial", number=number)
@@ -115,6 +115,6 @@ async def test_the_audit_tells_what_was_changed_and_whether_the_chain_holds(
 
 
 @pytest.mark.parametrize("path", ["/v1/doctor", "/v1/settings", "/v1/audit"])
-async def test_only_admin_may_look(at: Recording, path: str) -> None:
+async def test_only_admin_may_look(at: AdminServer, path: str) -> None:
     headers = at.key_for("chat", "exec", "skills:read", "skills:write")
     assert await at.refused(path, headers) == (403, "scope_missing")

@@ -1,4 +1,4 @@
-"""Whoever runs the server hears what happens, and nothing of what is said."""
+"""Event stream (SSE) for operators, without the content of conversations."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
@@ -20,20 +20,20 @@ from apexbridge.events import (
 )
 from apexbridge.server.admin.events import EventSubscriber, to_sse
 from apexbridge.testing import make_skill
-from tests.server.admin_server import MOST_SECONDS, Recording, recording, wants
+from tests.server.admin_server import TIMEOUT_SECONDS, AdminServer, admin_server, tool_request
 
 pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def _listening(at: Recording) -> AsyncGenerator[AsyncGenerator[dict[str, Any]]]:
+async def _listening(at: AdminServer) -> AsyncGenerator[AsyncGenerator[dict[str, Any]]]:
     """The events of a stream, from the moment on in which it is open."""
     url = "/v1/events"
     async with at.http.stream("GET", url, headers=at.serving.headers) as stream:
         assert stream.status_code == 200
         assert stream.headers["content-type"].startswith("text/event-stream")
         lines = stream.aiter_lines()
-        with anyio.fail_after(MOST_SECONDS):
+        with anyio.fail_after(TIMEOUT_SECONDS):
             assert await anext(lines) == ": listening"
 
         async def events() -> AsyncGenerator[dict[str, Any]]:
@@ -42,9 +42,9 @@ async def _listening(at: Recording) -> AsyncGenerator[AsyncGenerator[dict[str, A
                 if line.startswith("event: "):
                     name = line.removeprefix("event: ")
                 if line.startswith("data: "):
-                    told = orjson.loads(line.removeprefix("data: "))
-                    assert told["event"] == name
-                    yield told
+                    event_data = orjson.loads(line.removeprefix("data: "))
+                    assert event_data["event"] == name
+                    yield event_data
 
         async with aclosing(events()) as found:
             yield found
@@ -52,7 +52,7 @@ async def _listening(at: Recording) -> AsyncGenerator[AsyncGenerator[dict[str, A
 
 async def _until(events: AsyncGenerator[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     seen = list[dict[str, Any]]()
-    with anyio.fail_after(MOST_SECONDS):
+    with anyio.fail_after(TIMEOUT_SECONDS):
         async for event in events:
             seen.append(event)
             if event["event"] == name:
@@ -60,11 +60,11 @@ async def _until(events: AsyncGenerator[dict[str, Any]], name: str) -> list[dict
     return seen
 
 
-async def test_a_listener_hears_turns_tools_questions_and_changes(home: Path) -> None:
+async def test_a_subscriber_receives_turns_tools_approvals_and_changes(home: Path) -> None:
     settings = {"server": {"approval_seconds": 0.05}}
-    async with recording(home, **settings) as at, _listening(at) as events:
+    async with admin_server(home, **settings) as at, _listening(at) as events:
         place = at.runtime.config.project / "secret-name"
-        text = wants("Write", file_path=str(place), content="secret-content")
+        text = tool_request("Write", file_path=str(place), content="secret-content")
         reply = await at.ask(text, session="s", approvals="wait")
         seen = await _until(events, "turn_finished")
         names = [event["event"] for event in seen]
@@ -83,30 +83,30 @@ async def test_a_listener_hears_turns_tools_questions_and_changes(home: Path) ->
         assert (change["added"], change["cause"]) == (["new"], "refresh")
 
 
-async def test_a_listener_that_leaves_is_forgotten(home: Path) -> None:
-    async with recording(home) as at:
+async def test_a_subscriber_that_disconnects_is_removed(home: Path) -> None:
+    async with admin_server(home) as at:
         sinks: list[Any] = at.runtime.events._sinks  # pyright: ignore[reportPrivateUsage]
         before = len(sinks)
         async with _listening(at):
             assert len(sinks) == before + 1
-        with anyio.fail_after(MOST_SECONDS):
+        with anyio.fail_after(TIMEOUT_SECONDS):
             while len(sinks) > before:
                 await anyio.sleep(0.01)
 
 
 async def test_only_admin_may_listen(home: Path) -> None:
-    async with recording(home) as at:
+    async with admin_server(home) as at:
         headers = at.key_for("chat", "exec", "skills:read", "skills:write")
         assert await at.refused("/v1/events", headers) == (403, "scope_missing")
 
 
-async def test_a_question_that_was_left_is_heard_of(home: Path) -> None:
-    async with recording(home) as at, _listening(at) as events:
-        text = wants("Write", file_path=str(at.runtime.config.project / "x"), content="")
+async def test_a_withdrawn_approval_is_streamed(home: Path) -> None:
+    async with admin_server(home) as at, _listening(at) as events:
+        text = tool_request("Write", file_path=str(at.runtime.config.project / "x"), content="")
 
         async def ask() -> None:
             async with httpx.AsyncClient(base_url=at.serving.url) as http:
-                await Recording(serving=at.serving, http=http).ask(text, approvals="wait")
+                await AdminServer(serving=at.serving, http=http).ask(text, approvals="wait")
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
@@ -116,12 +116,12 @@ async def test_a_question_that_was_left_is_heard_of(home: Path) -> None:
         assert settled["answer"] == "withdrawn"
 
 
-async def test_of_too_many_events_the_oldest_are_dropped_and_that_is_told() -> None:
+async def test_beyond_the_queue_limit_the_oldest_events_are_dropped_and_counted() -> None:
     listener = EventSubscriber(max_queued=3)
     for number in range(5):
         listener.on_event(CatalogChanged(added=(f"s{number}",), cause="disk"))
     async with aclosing(listener.stream(keep_alive=0.01)) as pieces:
-        with anyio.fail_after(MOST_SECONDS):
+        with anyio.fail_after(TIMEOUT_SECONDS):
             assert await anext(pieces) == b": listening\n\n"
             assert b'"event":"dropped"' in (dropped := await anext(pieces))
             assert b'"count":2' in dropped
@@ -132,7 +132,7 @@ async def test_of_too_many_events_the_oldest_are_dropped_and_that_is_told() -> N
             assert b"s5" in await anext(pieces)
 
 
-async def test_words_of_people_models_and_tools_are_not_told() -> None:
+async def test_content_of_people_models_and_tools_is_not_streamed() -> None:
     listener = EventSubscriber()
     for event in (TextDelta(session_id="s", text="x"), ReasoningDelta(session_id="s", text="x")):
         listener.on_event(event)

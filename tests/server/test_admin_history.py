@@ -1,4 +1,4 @@
-"""Turns and sessions over HTTP: all that is known of them, for whom they belong to."""
+"""Traces of turns and stored sessions over HTTP, visible to their owners."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -15,7 +15,7 @@ from apexbridge.messages import (
 )
 from apexbridge.server.admin.history import to_message_schemas
 from apexbridge.testing import make_skill
-from tests.server.admin_server import Recording, recording, wants
+from tests.server.admin_server import AdminServer, admin_server, tool_request
 
 pytestmark = pytest.mark.anyio
 PATH = "/v1/sessions/a%2Fb%3Fc"
@@ -29,10 +29,10 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 async def at(
     anyio_backend: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncGenerator[Recording]:
+) -> AsyncGenerator[AdminServer]:
     home = tmp_path_factory.mktemp("home")
     make_skill(home / ".claude/skills", "greeting", description="Greets people kindly.")
-    async with recording(home) as opened:
+    async with admin_server(home) as opened:
         yield opened
 
 
@@ -40,8 +40,8 @@ def _kinds(turn: dict[str, Any]) -> list[tuple[str, str]]:
     return [(span["kind"], span["name"]) for span in turn["spans"]]
 
 
-async def test_a_turn_is_listed_and_shown_with_its_spans(at: Recording) -> None:
-    reply = await at.ask(wants("Glob", pattern="*"), session="spans")
+async def test_a_turn_is_listed_and_shown_with_its_spans(at: AdminServer) -> None:
+    reply = await at.ask(tool_request("Glob", pattern="*"), session="spans")
     (line,) = (await at.get("/v1/turns", limit=1))["data"]
     assert line["id"] == reply["turn"]
     assert line["session"].endswith(":spans")
@@ -72,24 +72,24 @@ async def test_a_turn_is_listed_and_shown_with_its_spans(at: Recording) -> None:
     assert await at.get("/v1/explain/last") == turn
 
 
-async def test_a_skill_that_was_invoked_and_a_call_that_failed_are_told(at: Recording) -> None:
-    reply = await at.ask(wants("Skill", skill="greeting"), session="skill")
+async def test_a_trace_has_invoked_skills_and_failed_calls(at: AdminServer) -> None:
+    reply = await at.ask(tool_request("Skill", skill="greeting"), session="skill")
     turn = await at.get(f"/v1/turns/{reply['turn']}")
     assert (turn["skills"], turn["tools"]) == (["greeting"], ["Skill"])
-    reply = await at.ask(wants("Nothing"), session="skill")
+    reply = await at.ask(tool_request("Nothing"), session="skill")
     turn = await at.get(f"/v1/turns/{reply['turn']}")
     (span,) = (span for span in turn["spans"] if span["kind"] == "tool")
     assert span["is_error"]
     assert (turn["skills"], turn["calls"][0]["code"]) == ([], "tool_not_found")
 
 
-async def test_a_question_to_a_person_is_a_span_of_its_own(at: Recording) -> None:
-    text = wants("Write", file_path=str(at.runtime.config.project / "x"), content="")
-    at.serving.house.approvals._timeout, kept = 0.02, at.serving.house.approvals._timeout  # pyright: ignore[reportPrivateUsage]
+async def test_an_approval_is_a_separate_span(at: AdminServer) -> None:
+    text = tool_request("Write", file_path=str(at.runtime.config.project / "x"), content="")
+    at.serving.state.approvals._timeout, kept = 0.02, at.serving.state.approvals._timeout  # pyright: ignore[reportPrivateUsage]
     try:
         reply = await at.ask(text, session="asked", approvals="wait")
     finally:
-        at.serving.house.approvals._timeout = kept  # pyright: ignore[reportPrivateUsage]
+        at.serving.state.approvals._timeout = kept  # pyright: ignore[reportPrivateUsage]
     turn = await at.get(f"/v1/turns/{reply['turn']}")
     (asked,) = (span for span in turn["spans"] if span["kind"] == "approval")
     (tool,) = (span for span in turn["spans"] if span["kind"] == "tool")
@@ -98,7 +98,7 @@ async def test_a_question_to_a_person_is_a_span_of_its_own(at: Recording) -> Non
     assert asked["seconds"] <= tool["seconds"]
 
 
-async def test_turns_are_turned_page_by_page(at: Recording) -> None:
+async def test_turns_are_turned_page_by_page(at: AdminServer) -> None:
     ids = [(await at.ask("Hi", session="pages"))["turn"] for _ in range(5)]
     session = (await at.get("/v1/turns", limit=1))["data"][0]["session"]
     seen, before, page = list[str](), "", dict[str, Any]()
@@ -114,7 +114,7 @@ async def test_turns_are_turned_page_by_page(at: Recording) -> None:
     assert await at.refused("/v1/turns/nothing") == (404, "record_unknown")
 
 
-async def test_a_caller_sees_its_own_turns_and_sessions_and_no_others(at: Recording) -> None:
+async def test_a_caller_sees_its_own_turns_and_sessions_and_no_others(at: AdminServer) -> None:
     mine, theirs = at.key_for("chat"), at.key_for("chat")
     assert await at.refused("/v1/turns/last", mine) == (404, "record_unknown")
     first = await at.ask("Mine", session="same", headers=mine)
@@ -136,9 +136,9 @@ async def test_a_caller_sees_its_own_turns_and_sessions_and_no_others(at: Record
     assert await at.refused("/v1/turns", at.key_for("exec")) == (403, "scope_missing")
 
 
-async def test_a_session_is_shown_with_its_messages_and_can_be_forgotten(at: Recording) -> None:
+async def test_a_session_is_shown_with_its_messages_and_can_be_forgotten(at: AdminServer) -> None:
     mine = at.key_for("chat")
-    await at.ask(wants("Glob", pattern="*"), session="a/b?c", headers=mine)
+    await at.ask(tool_request("Glob", pattern="*"), session="a/b?c", headers=mine)
     shown = await at.get(PATH, mine)
     roles = [(m["role"], m["kind"]) for m in shown["messages"] if m["kind"] != "reminder"]
     assert roles == [
@@ -159,7 +159,7 @@ async def test_a_session_is_shown_with_its_messages_and_can_be_forgotten(at: Rec
     assert (await at.get(PATH, mine))["turns"] == 1
 
 
-async def test_a_record_of_an_earlier_version_is_shown_all_the_same(at: Recording) -> None:
+async def test_a_record_of_an_earlier_version_is_shown_all_the_same(at: AdminServer) -> None:
     reply = await at.ask("Hi", session="old")
     store = at.runtime.chat_service.store
     with store._transaction() as connection:  # pyright: ignore[reportPrivateUsage]
@@ -172,7 +172,7 @@ async def test_a_record_of_an_earlier_version_is_shown_all_the_same(at: Recordin
     assert (turn["spans"], turn["skills"], turn["spans_dropped"]) == ([], [], 0)
 
 
-async def test_half_a_character_in_a_record_does_no_harm(at: Recording) -> None:
+async def test_half_a_character_in_a_record_does_no_harm(at: AdminServer) -> None:
     record = TurnRecord.new("x:y")
     record.refusals.append("\ud800")
     at.runtime.chat_service.store.put(record)

@@ -1,11 +1,11 @@
-"""Runs of scripts over HTTP, for whoever runs the server."""
+"""Script runs over HTTP, for operators."""
 
 from pathlib import Path
 
 import pytest
 
 from apexbridge.testing import make_skill
-from tests.server.admin_server import recording, wants
+from tests.server.admin_server import admin_server, tool_request
 
 pytestmark = pytest.mark.anyio
 
@@ -14,10 +14,10 @@ pytestmark = pytest.mark.anyio
 async def test_runs_are_listed_and_shown_whichever_way_they_came_in(home: Path) -> None:
     script = "import sys; print('hi', len(sys.argv)); open('a.txt', 'w').write('x')"
     make_skill(home / ".claude/skills", "runner", files={"scripts/main.py": script})
-    async with recording(home) as at:
+    async with admin_server(home) as at:
         assert (await at.get("/v1/runs")) == {"object": "list", "data": [], "has_more": False}
         await at.runtime.execute_skill("runner", ["secret"])
-        reply = await at.ask(wants("SkillScript", skill="runner", arguments=[]), session="s")
+        reply = await at.ask(tool_request("SkillScript", skill="runner", arguments=[]), session="s")
         assert "hi 1" in reply["text"]
         page = await at.get("/v1/runs", limit=1)
         assert page["has_more"]
@@ -36,8 +36,8 @@ async def test_runs_are_listed_and_shown_whichever_way_they_came_in(home: Path) 
         assert run["sha256"] == skill.fingerprint.sha256
 
 
-async def test_unknown_runs_and_callers_who_may_not_look_are_refused(home: Path) -> None:
-    async with recording(home) as at:
+async def test_unknown_runs_and_callers_without_scope_are_refused(home: Path) -> None:
+    async with admin_server(home) as at:
         assert await at.refused("/v1/runs/nothing") == (404, "record_unknown")
         assert await at.refused("/v1/runs", before="nothing") == (404, "record_unknown")
         assert await at.refused("/v1/runs", limit=201) == (400, "request_invalid")
@@ -46,7 +46,7 @@ async def test_unknown_runs_and_callers_who_may_not_look_are_refused(home: Path)
 
 
 async def test_a_store_that_cannot_be_read_is_an_error_and_the_server_goes_on(home: Path) -> None:
-    async with recording(home) as at:
+    async with admin_server(home) as at:
         (at.runtime.config.data / "runs.db").mkdir()
         assert await at.refused("/v1/runs") == (500, "storage_failed")
         assert (await at.get("/v1/turns"))["data"] == []
@@ -54,7 +54,7 @@ async def test_a_store_that_cannot_be_read_is_an_error_and_the_server_goes_on(ho
 
 @pytest.mark.needs("bubblewrap")
 async def test_the_doctor_tries_every_sandbox_also_after_scripts_have_run(home: Path) -> None:
-    async with recording(home) as opened:
+    async with admin_server(home) as opened:
         chosen = await opened.runtime.script_runner.select_sandbox()
         checks = (await opened.get("/v1/doctor"))["checks"]
         names = [check["name"] for check in checks if check["name"].startswith("Sandbox: ")]

@@ -1,4 +1,4 @@
-"""A turn that needs a person waits for an answer, and not for ever."""
+"""Human-in-the-loop approvals: a turn waits for an answer until a deadline."""
 
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from apexbridge.server.approvals import (
     ApprovalQueue,
     PendingApproval,
 )
-from tests.server.admin_server import MOST_SECONDS, Recording, recording, wants
+from tests.server.admin_server import TIMEOUT_SECONDS, AdminServer, admin_server, tool_request
 
 pytestmark = pytest.mark.anyio
 ASKS = {"ask": ["Bash(echo *)"]}
@@ -30,18 +30,18 @@ class _Turn:
         self.reply: dict[str, Any] = {}
         self.ended = anyio.Event()
 
-    async def run(self, at: Recording, text: str, session: str) -> None:
+    async def run(self, at: AdminServer, text: str, session: str) -> None:
         self.reply = await at.ask(text, session=session, approvals="wait")
         self.ended.set()
 
     async def end(self) -> dict[str, Any]:
-        with anyio.fail_after(MOST_SECONDS):
+        with anyio.fail_after(TIMEOUT_SECONDS):
             await self.ended.wait()
         return self.reply
 
 
-async def _pending(at: Recording, count: int = 1) -> list[dict[str, Any]]:
-    with anyio.fail_after(MOST_SECONDS):
+async def _pending(at: AdminServer, count: int = 1) -> list[dict[str, Any]]:
+    with anyio.fail_after(TIMEOUT_SECONDS):
         while True:
             found = (await at.get("/v1/approvals"))["data"]
             if len(found) == count:
@@ -49,7 +49,7 @@ async def _pending(at: Recording, count: int = 1) -> list[dict[str, Any]]:
             await anyio.sleep(0.01)
 
 
-async def _answer(at: Recording, approval_id: str, answer: str) -> tuple[int, Any]:
+async def _answer(at: AdminServer, approval_id: str, answer: str) -> tuple[int, Any]:
     found = await at.http.post(
         f"/v1/approvals/{approval_id}", json={"answer": answer}, headers=at.serving.headers
     )
@@ -58,21 +58,21 @@ async def _answer(at: Recording, approval_id: str, answer: str) -> tuple[int, An
 
 @pytest.mark.needs("bubblewrap")
 async def test_a_command_that_a_rule_asks_about_runs_after_a_yes(home: Path) -> None:
-    async with recording(home, permissions=ASKS) as at, anyio.create_task_group() as tasks:
+    async with admin_server(home, permissions=ASKS) as at, anyio.create_task_group() as tasks:
         turn = _Turn()
-        tasks.start_soon(turn.run, at, wants("Bash", command="echo hi"), "s")
+        tasks.start_soon(turn.run, at, tool_request("Bash", command="echo hi"), "s")
         (question,) = await _pending(at)
         assert (question["tool"], question["argument"]) == ("Bash", "echo hi")
         assert question["session"].endswith(":s")
         assert question["reason"] == "ask: Bash(echo *)"
         assert question["choices"] == ["once", "no"]
         assert question["deadline"] == question["asked"] + 120
-        code, told = await _answer(at, question["id"], "once")
-        assert (code, told) == (200, {"id": question["id"], "answer": "once"})
+        code, reply_json = await _answer(at, question["id"], "once")
+        assert (code, reply_json) == (200, {"id": question["id"], "answer": "once"})
         assert "hi" in (await turn.end())["text"]
         assert await _pending(at, 0) == []
-        code, told = await _answer(at, question["id"], "no")
-        assert (code, told["error"]["code"]) == (409, "approval_settled")
+        code, reply_json = await _answer(at, question["id"], "no")
+        assert (code, reply_json["error"]["code"]) == (409, "approval_settled")
         (record,) = at.runtime.audit.latest(1)
         assert (record.action, record.facts["answer"], record.facts["argument"]) == (
             "approval",
@@ -81,11 +81,13 @@ async def test_a_command_that_a_rule_asks_about_runs_after_a_yes(home: Path) -> 
         )
 
 
-async def test_a_no_is_told_to_the_model_and_nothing_is_written(home: Path) -> None:
-    async with recording(home) as at, anyio.create_task_group() as tasks:
+async def test_a_denial_reaches_the_model_and_nothing_is_written(home: Path) -> None:
+    async with admin_server(home) as at, anyio.create_task_group() as tasks:
         turn = _Turn()
         place = at.runtime.config.project / "a.txt"
-        tasks.start_soon(turn.run, at, wants("Write", file_path=str(place), content="x"), "s")
+        tasks.start_soon(
+            turn.run, at, tool_request("Write", file_path=str(place), content="x"), "s"
+        )
         (question,) = await _pending(at)
         await _answer(at, question["id"], "no")
         assert "person_denied" in (await turn.end())["text"]
@@ -93,9 +95,9 @@ async def test_a_no_is_told_to_the_model_and_nothing_is_written(home: Path) -> N
 
 
 async def test_an_always_is_asked_no_second_time(home: Path) -> None:
-    async with recording(home) as at, anyio.create_task_group() as tasks:
+    async with admin_server(home) as at, anyio.create_task_group() as tasks:
         place = at.runtime.config.project / "a.txt"
-        text = wants("Write", file_path=str(place), content="x")
+        text = tool_request("Write", file_path=str(place), content="x")
         first, second = _Turn(), _Turn()
         tasks.start_soon(first.run, at, text, "s")
         (question,) = await _pending(at)
@@ -110,11 +112,11 @@ async def test_an_always_is_asked_no_second_time(home: Path) -> None:
         assert place.read_text("utf-8") == "x"
 
 
-async def test_nobody_answers_in_time_and_that_is_a_no(home: Path) -> None:
-    async with recording(home, server={"approval_seconds": 0.05}) as at:
+async def test_an_approval_without_an_answer_times_out_as_denied(home: Path) -> None:
+    async with admin_server(home, server={"approval_seconds": 0.05}) as at:
         place = at.runtime.config.project / "a.txt"
         reply = await at.ask(
-            wants("Write", file_path=str(place), content="x"), session="s", approvals="wait"
+            tool_request("Write", file_path=str(place), content="x"), session="s", approvals="wait"
         )
         assert "person_denied" in reply["text"]
         assert not place.exists()
@@ -122,11 +124,11 @@ async def test_nobody_answers_in_time_and_that_is_a_no(home: Path) -> None:
 
 
 async def test_questions_of_two_sessions_do_not_wait_for_each_other(home: Path) -> None:
-    async with recording(home) as at, anyio.create_task_group() as tasks:
+    async with admin_server(home) as at, anyio.create_task_group() as tasks:
         turns = {name: _Turn() for name in ("one", "two")}
         for name, turn in turns.items():
             place = at.runtime.config.project / name
-            text = wants("Write", file_path=str(place), content=name)
+            text = tool_request("Write", file_path=str(place), content=name)
             tasks.start_soon(turn.run, at, text, name)
         found = await _pending(at, 2)
         by_session = {question["session"].partition(":")[2]: question for question in found}
@@ -139,38 +141,38 @@ async def test_questions_of_two_sessions_do_not_wait_for_each_other(home: Path) 
         assert not (at.runtime.config.project / "one").exists()
 
 
-async def test_a_client_that_leaves_withdraws_its_question(home: Path) -> None:
-    async with recording(home) as at:
+async def test_a_disconnecting_client_withdraws_its_approval(home: Path) -> None:
+    async with admin_server(home) as at:
         place = at.runtime.config.project / "a.txt"
-        text, turn = wants("Write", file_path=str(place), content="x"), _Turn()
+        text, turn = tool_request("Write", file_path=str(place), content="x"), _Turn()
         question = dict[str, Any]()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(turn.run, at, text, "s")
             (question,) = await _pending(at)
             tasks.cancel_scope.cancel()
         assert await _pending(at, 0) == []
-        code, told = await _answer(at, question["id"], "once")
-        assert (code, told["error"]["code"]) == (409, "approval_settled")
-        code, told = await _answer(at, "approval_0", "once")
-        assert (code, told["error"]["code"]) == (404, "record_unknown")
+        code, reply_json = await _answer(at, question["id"], "once")
+        assert (code, reply_json["error"]["code"]) == (409, "approval_settled")
+        code, reply_json = await _answer(at, "approval_0", "once")
+        assert (code, reply_json["error"]["code"]) == (404, "record_unknown")
         assert not place.exists()
 
 
-async def test_what_is_no_answer_and_who_may_not_answer_are_refused(home: Path) -> None:
-    async with recording(home) as at:
-        code, told = await _answer(at, "x", "maybe")
-        assert (code, told["error"]["param"]) == (400, "answer")
+async def test_invalid_answers_and_callers_without_scope_are_refused(home: Path) -> None:
+    async with admin_server(home) as at:
+        code, reply_json = await _answer(at, "x", "maybe")
+        assert (code, reply_json["error"]["param"]) == (400, "answer")
         headers = at.key_for("chat", "exec", "skills:read", "skills:write")
         assert await at.refused("/v1/approvals", headers) == (403, "scope_missing")
         assert await at.refused("/v1/approvals", {"x": "y"}) == (401, "key_missing")
 
 
-async def test_whoever_leaves_while_asked_is_told_to_listeners() -> None:
-    approvals, heard, mine = ApprovalQueue(60), list[Event](), list[Event]()
+async def test_subscribers_receive_a_withdrawn_approval() -> None:
+    approvals, events, mine = ApprovalQueue(60), list[Event](), list[Event]()
     asker = approvals.approver_for("k:s", mine.append)
     request = PermissionRequest(tool="Bash", argument="x" * (MAX_ARGUMENT_CHARS + 1))
     found = list[PendingApproval]()
-    with approvals.subscribe(heard.append):
+    with approvals.subscribe(events.append):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(partial(asker, request, UNSETTLED))
             await anyio.wait_all_tasks_blocked()
@@ -184,11 +186,11 @@ async def test_whoever_leaves_while_asked_is_told_to_listeners() -> None:
     assert approvals.pending() == ()
     assert not approvals.answer(pending.id, "once")
     assert approvals.is_settled(pending.id)
-    asked, settled = heard
+    asked, settled = events
     assert isinstance(asked, ApprovalAsked)
     assert (len(asked.argument), asked.seconds) == (MAX_EVENT_CHARS, 60)
     assert settled == ApprovalSettled(session_id="k:s", approval_id=pending.id, answer="withdrawn")
-    assert mine == heard
+    assert mine == events
 
 
 @pytest.mark.parametrize(
@@ -221,15 +223,15 @@ async def test_always_is_a_choice_only_where_it_can_be_kept(
     assert answers == ["once"]
 
 
-async def test_a_listener_that_fails_keeps_nobody_from_the_answer(
+async def test_a_failing_subscriber_does_not_block_the_answer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    approvals, heard, answers = ApprovalQueue(60), list[Event](), list[Answer]()
+    approvals, events, answers = ApprovalQueue(60), list[Event](), list[Answer]()
 
     def fail(event: Event) -> None:
         raise RuntimeError(type(event).__name__)
 
-    asker = approvals.approver_for("s", heard.append)
+    asker = approvals.approver_for("s", events.append)
 
     async def ask() -> None:
         answers.append(await asker(PermissionRequest(tool="X"), UNSETTLED))
@@ -240,5 +242,5 @@ async def test_a_listener_that_fails_keeps_nobody_from_the_answer(
             await anyio.wait_all_tasks_blocked()
             approvals.answer(approvals.pending()[0].id, "always")
     assert answers == ["always"]
-    assert [type(event) for event in heard] == [ApprovalAsked, ApprovalSettled]
+    assert [type(event) for event in events] == [ApprovalAsked, ApprovalSettled]
     assert caplog.text.count("An event subscriber failed") == 2

@@ -1,4 +1,4 @@
-"""Clients that people already use, unchanged, against a real server."""
+"""Unmodified OpenAI-compatible clients against the server."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -19,12 +19,12 @@ from pydantic import SecretStr
 from apexbridge.models.base import ModelDelta
 from apexbridge.testing import BrokenStream, RawResponse, rate_limited
 from apexbridge.testing.model_server import ScriptedReply
-from tests.server.chat_server import MODEL, Talk, calls, says, talking
+from tests.server.chat_server import MODEL, ChatServer, chat_server, text_reply, tool_reply
 
 pytestmark = pytest.mark.anyio
 
 _HI: list[Said] = [{"role": "user", "content": "Six times seven?"}]
-_SUM = calls(("Calculate", '{"expression": "6*7"}'))
+_SUM = tool_reply(("Calculate", '{"expression": "6*7"}'))
 _WEATHER: Tool = {
     "type": "function",
     "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}},
@@ -39,20 +39,20 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def talk(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Talk]:
-    async with talking(tmp_path_factory.mktemp("clients")) as opened:
+async def talk(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ChatServer]:
+    async with chat_server(tmp_path_factory.mktemp("clients")) as opened:
         yield opened
 
 
 @pytest.fixture
-async def client(talk: Talk) -> AsyncGenerator[AsyncOpenAI]:
+async def client(talk: ChatServer) -> AsyncGenerator[AsyncOpenAI]:
     talk.forget()
     async with talk.client() as opened:
         yield opened
 
 
-async def test_openai_asks_and_is_answered(talk: Talk, client: AsyncOpenAI) -> None:
-    talk.script.play(_SUM, says("42"))
+async def test_openai_asks_and_is_answered(talk: ChatServer, client: AsyncOpenAI) -> None:
+    talk.script.play(_SUM, text_reply("42"))
     reply = await client.chat.completions.create(model=MODEL, messages=_HI)
     assert reply.choices[0].message.content == "42"
     assert reply.choices[0].message.tool_calls is None
@@ -63,9 +63,9 @@ async def test_openai_asks_and_is_answered(talk: Talk, client: AsyncOpenAI) -> N
 
 
 async def test_openai_streams_with_usage_and_without_our_calls(
-    talk: Talk, client: AsyncOpenAI
+    talk: ChatServer, client: AsyncOpenAI
 ) -> None:
-    talk.script.play(_SUM, says("4", "2"))
+    talk.script.play(_SUM, text_reply("4", "2"))
     async with client.chat.completions.stream(
         model=MODEL, messages=_HI, stream_options={"include_usage": True}
     ) as stream:
@@ -82,16 +82,16 @@ async def test_openai_streams_with_usage_and_without_our_calls(
 
 
 async def test_openais_own_tools_go_there_and_back_beside_ours(
-    talk: Talk, client: AsyncOpenAI
+    talk: ChatServer, client: AsyncOpenAI
 ) -> None:
-    talk.script.play(calls(("Calculate", '{"expression": "1+1"}'), ("weather", '{"a": 1}')))
+    talk.script.play(tool_reply(("Calculate", '{"expression": "1+1"}'), ("weather", '{"a": 1}')))
     async with client.chat.completions.stream(
         model=MODEL, messages=_HI, tools=[_WEATHER]
     ) as stream:
         message = (await stream.get_final_completion()).choices[0].message
     (call,) = message.tool_calls or []
     assert (call.function.name, call.function.arguments) == ("weather", '{"a": 1}')
-    talk.script.play(says("Sunny."))
+    talk.script.play(text_reply("Sunny."))
     called: FunctionCall = FunctionCall.model_validate(
         call.model_dump(include={"id", "type"})
         | {"function": {"name": call.function.name, "arguments": call.function.arguments}}
@@ -123,7 +123,7 @@ _REFUSALS: list[tuple[ScriptedReply, type[openai.APIStatusError]]] = [
     ("fault", "kind"), _REFUSALS, ids=["bad-request", "not-found", "rate-limit", "server"]
 )
 async def test_openai_raises_the_error_that_fits(
-    talk: Talk, client: AsyncOpenAI, fault: ScriptedReply, kind: type[openai.APIStatusError]
+    talk: ChatServer, client: AsyncOpenAI, fault: ScriptedReply, kind: type[openai.APIStatusError]
 ) -> None:
     talk.script.play(fault)
     with pytest.raises(kind) as caught:
@@ -132,7 +132,7 @@ async def test_openai_raises_the_error_that_fits(
     assert caught.value.body is not None
 
 
-async def test_openai_raises_for_a_key_and_for_a_scope(talk: Talk) -> None:
+async def test_openai_raises_for_a_key_and_for_a_scope(talk: ChatServer) -> None:
     async with talk.client() as client:
         client.api_key = "apx_nobody"
         with pytest.raises(openai.AuthenticationError):
@@ -142,7 +142,9 @@ async def test_openai_raises_for_a_key_and_for_a_scope(talk: Talk) -> None:
             await client.chat.completions.create(model=MODEL, messages=_HI)
 
 
-async def test_openai_raises_where_a_stream_breaks_off(talk: Talk, client: AsyncOpenAI) -> None:
+async def test_openai_raises_where_a_stream_breaks_off(
+    talk: ChatServer, client: AsyncOpenAI
+) -> None:
     talk.script.play(BrokenStream(deltas=[ModelDelta(text="Once")]))
     stream = await client.chat.completions.create(model=MODEL, messages=_HI, stream=True)
     said = list[str]()
@@ -156,14 +158,14 @@ async def test_openai_raises_where_a_stream_breaks_off(talk: Talk, client: Async
     assert "".join(said) == "Once"
 
 
-async def test_openai_raises_where_nobody_answers() -> None:
+async def test_openai_raises_when_the_server_is_down() -> None:
     async with AsyncOpenAI(api_key="x", base_url="http://127.0.0.1:9/v1", max_retries=0) as client:
         with pytest.raises(openai.APIConnectionError):
             await client.models.list()
 
 
-async def test_langchain_streams_an_answer_and_sees_none_of_our_calls(talk: Talk) -> None:
-    talk.script.play(_SUM, says("It is ", "42."))
+async def test_langchain_streams_an_answer_and_sees_none_of_our_calls(talk: ChatServer) -> None:
+    talk.script.play(_SUM, text_reply("It is ", "42."))
     model = ChatOpenAI(
         model=MODEL,
         api_key=SecretStr(talk.serving.key),
@@ -184,9 +186,9 @@ async def test_langchain_streams_an_answer_and_sees_none_of_our_calls(talk: Talk
     not (_NPM / "node_modules/openai").is_dir(), reason="scripts/node-packages got no packages"
 )
 async def test_openais_javascript_client_streams_an_answer_and_sees_none_of_our_calls(
-    talk: Talk,
+    talk: ChatServer,
 ) -> None:
-    talk.script.play(_SUM, says("It is ", "42."))
+    talk.script.play(_SUM, text_reply("It is ", "42."))
     node = Path(ROOT_DIR) / "bin/node"
     command = [str(node), str(_SCRIPT), str(_NPM), f"{talk.serving.url}/v1", talk.serving.key]
     with anyio.fail_after(60):

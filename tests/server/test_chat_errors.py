@@ -1,4 +1,4 @@
-"""What goes wrong before, behind and in the middle of a reply, and how a client hears of it."""
+"""Errors before, during and after a chat completion, as a client receives them."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -17,7 +17,14 @@ from apexbridge.server.chat import stream
 from apexbridge.testing import BrokenStream, RawResponse, StaticTool, html_page, rate_limited
 from apexbridge.testing.model_server import ScriptedReply
 from apexbridge.tools.base import ToolContext, ToolResult
-from tests.server.chat_server import Talk, calls, chunks_of, says, talking, text_of
+from tests.server.chat_server import (
+    ChatServer,
+    chat_server,
+    join_text,
+    parse_chunks,
+    text_reply,
+    tool_reply,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -31,15 +38,15 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def talk(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Talk]:
+async def talk(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ChatServer]:
     permissions = {"allow": ["Waits"]}
     home = tmp_path_factory.mktemp("faults")
-    async with talking(home, timeouts=_SHORT_TIMEOUTS, permissions=permissions) as opened:
+    async with chat_server(home, timeouts=_SHORT_TIMEOUTS, permissions=permissions) as opened:
         yield opened
 
 
 @pytest.fixture(autouse=True)
-def _anew(talk: Talk) -> None:
+def _anew(talk: ChatServer) -> None:
     talk.forget()
 
 
@@ -75,7 +82,7 @@ _MESSAGES = b'"messages": [{"role": "user", "content": "x"}]'
     ],
 )  # fmt: skip
 async def test_a_body_that_is_no_sound_json_is_refused_in_openais_shape(
-    talk: Talk, body: bytes
+    talk: ChatServer, body: bytes
 ) -> None:
     headers = {**talk.serving.headers, "Content-Type": "application/json"}
     reply = await talk.http.post(_CHAT, content=body, headers=headers)
@@ -111,7 +118,7 @@ _WRONG: list[tuple[dict[str, Any], str]] = [
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_a_field_that_is_wrong_is_named(
-    talk: Talk, wrong: dict[str, Any], param: str
+    talk: ChatServer, wrong: dict[str, Any], param: str
 ) -> None:
     reply = await talk.post("Go", **wrong)
     assert reply.status_code == 400
@@ -119,7 +126,7 @@ async def test_a_field_that_is_wrong_is_named(
     assert talk.script.requests == []
 
 
-async def test_an_error_is_told_in_the_readers_language(talk: Talk) -> None:
+async def test_an_error_uses_the_accept_language_header(talk: ChatServer) -> None:
     reply = await talk.post("Go", n=2, headers={"Accept-Language": "zh-CN"})
     error = reply.json()["error"]
     assert error["code"] == "request_invalid"
@@ -154,8 +161,8 @@ def _refused(status: int, said: str = "no") -> RawResponse:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-async def test_what_fails_behind_before_the_first_word_is_told_by_the_status(
-    talk: Talk, fault: ScriptedReply, status: int, code: str, stream: bool
+async def test_an_upstream_error_before_the_first_chunk_sets_the_status(
+    talk: ChatServer, fault: ScriptedReply, status: int, code: str, stream: bool
 ) -> None:
     reply = await talk.post("Go", fault, fault, stream=stream)
     assert (reply.status_code, reply.json()["error"]["code"]) == (status, code)
@@ -165,9 +172,9 @@ async def test_what_fails_behind_before_the_first_word_is_told_by_the_status(
 
 
 @pytest.mark.promise("S10")
-async def test_a_passing_fault_is_tried_again_and_nobody_hears_of_it(talk: Talk) -> None:
+async def test_a_transient_error_is_retried_unnoticed(talk: ChatServer) -> None:
     async with _asking(talk, OpenAiModel(talk.script.base_url)):  # however busy the machine is
-        reply = await talk.post("Go", _refused(500), says("Well"))
+        reply = await talk.post("Go", _refused(500), text_reply("Well"))
     assert reply.json()["choices"][0]["message"]["content"] == "Well"
     assert len(talk.script.requests) == 2
 
@@ -175,13 +182,13 @@ async def test_a_passing_fault_is_tried_again_and_nobody_hears_of_it(talk: Talk)
 @pytest.mark.promise("S10")
 @pytest.mark.parametrize("then", ["cut", "reset", "hang"])
 async def test_what_fails_in_the_middle_ends_the_stream_with_an_error(
-    talk: Talk, then: Any
+    talk: ChatServer, then: Any
 ) -> None:
     broken = BrokenStream(deltas=[ModelDelta(text="Once upon")], then=then)
     reply = await talk.post("Go", broken, stream=True)
     assert reply.status_code == 200
-    chunks = chunks_of(reply.text)  # which ends with [DONE]
-    assert text_of(chunks[:-1]) == "Once upon"
+    chunks = parse_chunks(reply.text)  # which ends with [DONE]
+    assert join_text(chunks[:-1]) == "Once upon"
     assert chunks[-1]["error"]["code"] in {"model_unavailable", "model_output_invalid"}
     assert chunks[-1]["error"]["type"] == "server_error"
     whole = await talk.post("Go", broken, broken, broken)
@@ -189,16 +196,16 @@ async def test_what_fails_in_the_middle_ends_the_stream_with_an_error(
     talk.script._replies.clear()  # pyright: ignore[reportPrivateUsage]  # what no second try took
 
 
-async def test_a_model_server_that_is_not_there_is_told(talk: Talk) -> None:
+async def test_an_unreachable_model_server_is_reported(talk: ChatServer) -> None:
     async with _asking(talk, OpenAiModel("http://127.0.0.1:9", timeouts=_SHORT_TIMEOUTS)):
         reply = await talk.post("Go")
     assert reply.status_code == 503
 
 
 @asynccontextmanager
-async def _asking(talk: Talk, model: OpenAiModel) -> AsyncGenerator[None]:
+async def _asking(talk: ChatServer, model: OpenAiModel) -> AsyncGenerator[None]:
     """Another model is asked for a while."""
-    chatting = talk.serving.house.runtime.chat_service
+    chatting = talk.serving.state.runtime.chat_service
     before, chatting.model = chatting.model, replace(chatting.model, client=model)
     try:
         yield
@@ -208,14 +215,14 @@ async def _asking(talk: Talk, model: OpenAiModel) -> AsyncGenerator[None]:
 
 
 async def test_silence_is_broken_by_comments_and_a_late_fault_ends_the_stream(
-    talk: Talk, monkeypatch: pytest.MonkeyPatch
+    talk: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "KEEP_ALIVE_SECONDS", 0.1)
     hangs = BrokenStream(then="hang")
     reply = await talk.post("Go", hangs, hangs, stream=True)
     assert reply.status_code == 200
     assert ": keep-alive\n\n" in reply.text
-    chunks = chunks_of(reply.text)
+    chunks = parse_chunks(reply.text)
     assert chunks[0]["choices"][0]["delta"]["role"] == "assistant"
     assert chunks[-1]["error"]["code"] == "model_unavailable"
     talk.script._replies.clear()  # pyright: ignore[reportPrivateUsage]
@@ -242,10 +249,10 @@ async def test_a_client_that_goes_away_ends_its_turn_and_the_tools_in_it(
     home: Path, stream: bool
 ) -> None:
     tool = _Waits()
-    async with talking(home, permissions={"allow": ["Waits"]}) as talk:
-        chatting = talk.serving.house.runtime.chat_service
+    async with chat_server(home, permissions={"allow": ["Waits"]}) as talk:
+        chatting = talk.serving.state.runtime.chat_service
         chatting.registry.add(tool)
-        talk.script.play(calls(("Waits", "{}"), text="I wait."))
+        talk.script.play(tool_reply(("Waits", "{}"), text="I wait."))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: talk.post("Go", stream=stream))
             with anyio.fail_after(30):
@@ -253,6 +260,6 @@ async def test_a_client_that_goes_away_ends_its_turn_and_the_tools_in_it(
             tasks.cancel_scope.cancel()
         with anyio.fail_after(30):
             await tool.ended.wait()
-        await talk.post("Next", says("Here"))  # the turn before was put down by then
+        await talk.post("Next", text_reply("Here"))  # the turn before was put down by then
         turns = await anyio.to_thread.run_sync(chatting.store.turns)
         assert [turn.record["finish"] for turn in turns] == ["stop", "cancelled"]

@@ -1,4 +1,4 @@
-"""Connections that are too many, or whose clients take nothing."""
+"""Connection limit, write stalls and coalesced writes (Slowloris protection)."""
 
 import socket
 from collections.abc import AsyncGenerator, Callable
@@ -12,7 +12,13 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from apexbridge.server.connections import CoalescingTransport, GuardedHttpProtocol, close_stalled
-from tests.server.raw_http import ask, connected, head, parse, rest_of
+from tests.server.raw_http import (
+    open_connection,
+    parse_response,
+    read_all,
+    request_head,
+    send_request,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -38,23 +44,23 @@ async def _serving(app: ASGIApp) -> AsyncGenerator[tuple[str, uvicorn.Server]]:
 
 
 @pytest.mark.promise("S09")
-async def test_one_connection_too_many_is_told_to_come_back() -> None:
+async def test_beyond_the_connection_limit_the_answer_is_503() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await Response(b"hello")(scope, receive, send)
 
     async with _serving(app) as (url, server):
-        async with connected(url), connected(url):
+        async with open_connection(url), open_connection(url):
             with anyio.fail_after(10):
                 while len(server.server_state.connections) < 2:
                     await anyio.sleep(0.01)
-            async with connected(url) as third:
-                answer = parse(await rest_of(third))
+            async with open_connection(url) as third:
+                answer = parse_response(await read_all(third))
             assert (answer.status, answer.code) == (503, "server_busy")
             assert answer.headers["retry-after"] == "1"
         with anyio.fail_after(10):
             while server.server_state.connections:
                 await anyio.sleep(0.01)
-        assert (await ask(url)).body == b"hello"
+        assert (await send_request(url)).body == b"hello"
 
 
 async def test_a_client_that_takes_nothing_is_left_after_a_while() -> None:
@@ -71,8 +77,8 @@ async def test_a_client_that_takes_nothing_is_left_after_a_while() -> None:
         finally:
             ended.set()
 
-    async with _serving(app) as (url, server), connected(url) as stream:
-        await stream.send(head(url, "GET", "/", {}))
+    async with _serving(app) as (url, server), open_connection(url) as stream:
+        await stream.send(request_head(url, "GET", "/", {}))
         (connection,) = server.server_state.connections
         with anyio.fail_after(20):
             while not connection.flow.write_paused:  # pyright: ignore[reportAttributeAccessIssue,reportUnknownMemberType]

@@ -1,4 +1,4 @@
-"""The console's files on the wire: open to all, held to a policy, and nothing else beside them."""
+"""Static files of the console: public, with a Content-Security-Policy, without path traversal."""
 
 import socket
 from collections.abc import Generator
@@ -11,7 +11,7 @@ from anyio.from_thread import start_blocking_portal
 
 from apexbridge.server.console.routes import CONTENT_SECURITY_POLICY, ROUTES
 from apexbridge.settings import Config, load
-from tests.server.live_server import serving
+from tests.server.live_server import live_server
 
 CONSOLE = Path(__file__).parents[2] / "src" / "apexbridge" / "server" / "console" / "static"
 FILES = sorted(str(path.relative_to(CONSOLE)) for path in CONSOLE.rglob("*") if path.is_file())
@@ -28,7 +28,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Generator[httpx.Client]:
     loaded = _loaded(tmp_path_factory.mktemp("files"))
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(serving(loaded, ROUTES)) as served,
+        portal.wrap_async_context_manager(live_server(loaded, ROUTES)) as served,
         httpx.Client(base_url=served.url) as made,
     ):
         yield made
@@ -126,7 +126,7 @@ def test_a_server_without_a_console_has_none(tmp_path: Path) -> None:
     loaded = _loaded(tmp_path, console=False)
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(serving(loaded, ROUTES)) as served,
+        portal.wrap_async_context_manager(live_server(loaded, ROUTES)) as served,
         httpx.Client(base_url=served.url) as client,
     ):
         for path in ("/", "/console/", "/console/js/main.js"):

@@ -1,4 +1,4 @@
-"""Signing in at the console: a token that works once, and a cookie from then on."""
+"""Console sign-in: one-time token, API key and session cookie."""
 
 import time
 from collections.abc import AsyncGenerator
@@ -13,8 +13,8 @@ from apexbridge.server.auth import SESSION_SECONDS, TOKEN_SECONDS, ConsoleSessio
 from apexbridge.server.console import routes as console
 from apexbridge.server.routing import RequestContext, Route
 from apexbridge.settings import load
-from tests.server.live_server import Serving, serving
-from tests.server.raw_http import Answer, ask
+from tests.server.live_server import LiveServer, live_server
+from tests.server.raw_http import HttpResponse, send_request
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ def test_a_token_works_once_and_not_for_long() -> None:
     assert found.scopes == set(SCOPES)
 
 
-def test_a_session_ends_after_its_time_or_when_somebody_leaves() -> None:
+def test_a_session_ends_on_expiry_or_sign_out() -> None:
     clock = Clock()
     sessions = ConsoleSessions(clock)
     one, other = (sessions.sign_in(sessions.issue_token()) for _ in range(2))
@@ -86,22 +86,24 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 async def server(
     anyio_backend: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncGenerator[Serving]:
+) -> AsyncGenerator[LiveServer]:
     home: Path = tmp_path_factory.mktemp("home")
     (home / "project").mkdir()
     environment = {"HOME": str(home), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
     loaded = load(project=home / "project", environment=environment)
-    async with serving(loaded, ROUTES) as made:
+    async with live_server(loaded, ROUTES) as made:
         yield made
 
 
-async def _sign_in(server: Serving, token: str, **headers: str) -> Answer:
+async def _sign_in(server: LiveServer, token: str, **headers: str) -> HttpResponse:
     body = b'{"token": "%s"}' % token.encode()
-    return await ask(server.url, PATH, method="POST", headers={**JSON, **headers}, body=body)
+    return await send_request(
+        server.url, PATH, method="POST", headers={**JSON, **headers}, body=body
+    )
 
 
-async def test_who_has_the_token_is_signed_in(server: Serving) -> None:
-    nobody = await ask(server.url, PATH)
+async def test_the_one_time_token_signs_in(server: LiveServer) -> None:
+    nobody = await send_request(server.url, PATH)
     assert nobody.json == {
         "signed_in": False,
         "id": "",
@@ -109,7 +111,7 @@ async def test_who_has_the_token_is_signed_in(server: Serving) -> None:
         "version": "0.1.0",
         "language": "en",
     }
-    token = server.house.sessions.issue_token()
+    token = server.state.sessions.issue_token()
     answer = await _sign_in(server, token)
     assert answer.status == 200
     assert answer.json["scopes"] == list(SCOPES)
@@ -123,51 +125,51 @@ async def test_who_has_the_token_is_signed_in(server: Serving) -> None:
     assert (again.status, again.code) == (401, "token_invalid")
 
     mine = {"Cookie": f"other=1; {cookie.partition(';')[0]}"}
-    assert (await ask(server.url, PATH, headers=mine)).json["signed_in"] is True
-    assert (await ask(server.url, "/hello", headers=mine)).body == b"console"
+    assert (await send_request(server.url, PATH, headers=mine)).json["signed_in"] is True
+    assert (await send_request(server.url, "/hello", headers=mine)).body == b"console"
     # A page at another port of this machine is of the same site, and has the cookie sent.
     page = {**mine, "Sec-Fetch-Site": "same-site", "Origin": server.url}
-    assert (await ask(server.url, "/hello", headers=page)).status == 401
+    assert (await send_request(server.url, "/hello", headers=page)).status == 401
 
-    left = await ask(server.url, PATH, method="DELETE", headers=mine)
+    left = await send_request(server.url, PATH, method="DELETE", headers=mine)
     assert left.json == {"signed_in": False}
     assert "Max-Age=0" in left.headers["set-cookie"]
-    assert (await ask(server.url, "/hello", headers=mine)).status == 401
+    assert (await send_request(server.url, "/hello", headers=mine)).status == 401
 
 
-async def test_a_key_signs_in_too_and_its_end_ends_the_session(server: Serving) -> None:
-    text, key = server.house.keys.create("person", ["skills:write"])
+async def test_a_key_signs_in_too_and_its_end_ends_the_session(server: LiveServer) -> None:
+    text, key = server.state.keys.create("person", ["skills:write"])
     answer = await _sign_in(server, text)
     assert answer.json["scopes"] == ["skills:write"]
     mine = {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
-    assert (await ask(server.url, "/hello", headers=mine)).body == key.id.encode()
-    server.house.keys.revoke(key.id)
-    assert (await ask(server.url, "/hello", headers=mine)).status == 401
+    assert (await send_request(server.url, "/hello", headers=mine)).body == key.id.encode()
+    server.state.keys.revoke(key.id)
+    assert (await send_request(server.url, "/hello", headers=mine)).status == 401
     assert (await _sign_in(server, text)).status == 401
 
 
-async def test_behind_tls_the_cookie_stays_there(server: Serving) -> None:
+async def test_behind_tls_the_cookie_stays_there(server: LiveServer) -> None:
     host = server.url.removeprefix("http://")
-    told = {"Origin": f"http://{host}"}
-    token = server.house.sessions.issue_token()
-    answer = await _sign_in(server, token, **told)
+    sent_headers = {"Origin": f"http://{host}"}
+    token = server.state.sessions.issue_token()
+    answer = await _sign_in(server, token, **sent_headers)
     assert "Secure" not in answer.headers["set-cookie"]
 
 
 @pytest.mark.parametrize("cookie", ["", "apexbridge_session", "apexbridge_session=", "a=b; ;;"])
-async def test_a_cookie_that_says_nothing_is_nobodys(server: Serving, cookie: str) -> None:
-    assert (await ask(server.url, "/hello", headers={"Cookie": cookie})).status == 401
+async def test_an_unknown_cookie_is_anonymous(server: LiveServer, cookie: str) -> None:
+    assert (await send_request(server.url, "/hello", headers={"Cookie": cookie})).status == 401
 
 
 @pytest.mark.promise("S16")
-async def test_a_clock_that_jumps_signs_nobody_out_and_ends_nothing(
-    server: Serving, monkeypatch: pytest.MonkeyPatch
+async def test_a_wall_clock_jump_does_not_end_sessions(
+    server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = await _sign_in(server, server.house.sessions.issue_token())
+    answer = await _sign_in(server, server.state.sessions.issue_token())
     mine = {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
     real = time.time
     for jump in (-3e8, 3e8):
         monkeypatch.setattr(time, "time", lambda by=jump: real() + by)
         with anyio.fail_after(30):
-            assert (await ask(server.url, "/hello", headers=mine)).status == 200
-            assert (await ask(server.url, "/hello", headers=server.headers)).status == 200
+            assert (await send_request(server.url, "/hello", headers=mine)).status == 200
+            assert (await send_request(server.url, "/hello", headers=server.headers)).status == 200

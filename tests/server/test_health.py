@@ -1,4 +1,4 @@
-"""Whether it lives, whether it is ready; and what it counts, which names nobody."""
+"""Liveness, readiness and Prometheus metrics."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -10,46 +10,46 @@ from apexbridge.server import health
 from apexbridge.server.metrics import Metrics
 from apexbridge.settings import load
 from apexbridge.testing import make_skill
-from tests.server.live_server import Serving, serving
-from tests.server.raw_http import ask
+from tests.server.live_server import LiveServer, live_server
+from tests.server.raw_http import send_request
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncGenerator[Serving]:
+async def server(tmp_path: Path) -> AsyncGenerator[LiveServer]:
     (tmp_path / "project").mkdir()
     make_skill(tmp_path / ".claude/skills", "very-private")
     environment = {"HOME": str(tmp_path), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
     loaded = load(project=tmp_path / "project", environment=environment)
-    async with serving(loaded, health.ROUTES) as made:
+    async with live_server(loaded, health.ROUTES) as made:
         yield made
 
 
-async def test_it_lives_and_is_ready_unless_it_begins_or_ends(server: Serving) -> None:
+async def test_it_lives_and_is_ready_unless_it_begins_or_ends(server: LiveServer) -> None:
     async def said(path: str) -> tuple[int, str]:
-        answer = await ask(server.url, path)
+        answer = await send_request(server.url, path)
         return answer.status, answer.json["status"]
 
     assert await said("/healthz") == (200, "ok")
     assert await said("/readyz") == (200, "ready")
-    server.house.concurrency.is_starting = True
+    server.state.concurrency.is_starting = True
     assert await said("/readyz") == (503, "starting")
-    server.house.concurrency.stop()
+    server.state.concurrency.stop()
     assert await said("/readyz") == (503, "stopping")
     assert await said("/healthz") == (200, "ok")
-    refused = await ask(server.url, "/v1/models")
+    refused = await send_request(server.url, "/v1/models")
     assert (refused.status, refused.code) == (503, "server_stopping")
 
 
-async def test_what_is_counted_names_no_skill_and_no_address_that_somebody_made_up(
-    server: Serving,
+async def test_metric_labels_have_no_skill_names_and_no_client_made_paths(
+    server: LiveServer,
 ) -> None:
-    await server.house.runtime.search("anything")
-    await ask(server.url, "/healthz")
-    await ask(server.url, "/secret-address")
-    await ask(server.url, "/healthz", method="BREW")
-    answer = await ask(server.url, "/metrics")
+    await server.state.runtime.search("anything")
+    await send_request(server.url, "/healthz")
+    await send_request(server.url, "/secret-address")
+    await send_request(server.url, "/healthz", method="BREW")
+    answer = await send_request(server.url, "/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     text = answer.body.decode()
     assert 'apexbridge_requests_total{method="GET",route="/healthz",status="200"} 1.0' in text
@@ -57,19 +57,19 @@ async def test_what_is_counted_names_no_skill_and_no_address_that_somebody_made_
     assert 'apexbridge_request_seconds_count{route="/healthz"}' in text
     assert "apexbridge_requests_going 1.0" in text
     assert "process_resident_memory_bytes" in text
-    skills = len(server.house.runtime.catalog.skills)
+    skills = len(server.state.runtime.catalog.skills)
     assert f"apexbridge_skills {float(skills)}" in text
     assert f"apexbridge_index_entries {float(skills)}" in text
     for private in ("very-private", "secret-address", "BREW"):
         assert private not in text
 
 
-async def test_the_sandbox_is_told_once_it_is_known(server: Serving) -> None:
-    assert "apexbridge_sandbox{" not in (await ask(server.url, "/metrics")).body.decode()
-    choice = await server.house.runtime.script_runner.select_sandbox()
+async def test_the_sandbox_gauge_is_set_once_selected(server: LiveServer) -> None:
+    assert "apexbridge_sandbox{" not in (await send_request(server.url, "/metrics")).body.decode()
+    choice = await server.state.runtime.script_runner.select_sandbox()
     kind = choice.sandbox.name if choice.sandbox else "none"
-    told = (await ask(server.url, "/metrics")).body.decode()
-    assert f'apexbridge_sandbox{{kind="{kind}"}} 1.0' in told
+    metrics_text = (await send_request(server.url, "/metrics")).body.decode()
+    assert f'apexbridge_sandbox{{kind="{kind}"}} 1.0' in metrics_text
 
 
 def test_turns_tools_tokens_and_runs_are_counted() -> None:

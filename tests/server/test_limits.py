@@ -1,4 +1,4 @@
-"""Rates, and how a server comes to rest."""
+"""Rate limiter, concurrency limiter and draining."""
 
 import anyio
 import pytest
@@ -10,7 +10,7 @@ from tests.server.test_console_sign_in import Clock
 pytestmark = pytest.mark.anyio
 
 
-def test_a_key_may_ask_so_often_in_a_minute() -> None:
+def test_the_token_bucket_limits_requests_per_minute() -> None:
     clock = Clock()
     limiter = RateLimiter(60, clock)
     for _ in range(60):
@@ -30,7 +30,7 @@ def test_a_key_may_ask_so_often_in_a_minute() -> None:
         limiter.acquire("a")
 
 
-def test_who_may_ask_seldom_is_told_to_wait_long() -> None:
+def test_retry_after_is_long_at_a_low_rate() -> None:
     limiter = RateLimiter(1, Clock())
     limiter.acquire("a")
     with pytest.raises(RequestError) as refused:
@@ -38,13 +38,13 @@ def test_who_may_ask_seldom_is_told_to_wait_long() -> None:
     assert refused.value.details["retry_after"] == 60
 
 
-def test_without_a_rate_nothing_is_counted() -> None:
+def test_rate_zero_disables_the_rate_limiter() -> None:
     limiter = RateLimiter(0, Clock())
     for _ in range(1_000):
         limiter.acquire("a")
 
 
-async def test_no_more_are_worked_on_than_may_be() -> None:
+async def test_the_concurrency_limit_refuses_with_server_busy() -> None:
     limiter = ConcurrencyLimiter()
     one = limiter.acquire(2)
     limiter.acquire(2)
@@ -57,7 +57,7 @@ async def test_no_more_are_worked_on_than_may_be() -> None:
     assert len(limiter) == 2
 
 
-async def test_rest_comes_when_the_last_has_left() -> None:
+async def test_drain_ends_with_the_last_request() -> None:
     limiter = ConcurrencyLimiter()
     request, listener = limiter.acquire(None), limiter.acquire(None)
     limiter.mark_event_stream(listener)

@@ -1,4 +1,4 @@
-"""Lines of the log: one each, without secrets, whatever is in them."""
+"""JSON log lines: one per record, secrets redacted."""
 
 import io
 import json
@@ -66,7 +66,7 @@ def test_a_line_is_one_line_of_plain_letters() -> None:
     assert (read["level"], read["path"], read["message"]) == ("info", hostile, hostile)
 
 
-def test_a_failure_is_told_without_its_secrets() -> None:
+def test_a_traceback_is_redacted() -> None:
     record, error = _record("It failed"), ValueError(f"no such key: {KEY}")
     record.exc_info = (type(error), error, None)
     token = REQUEST_ID.set("r1")
@@ -80,9 +80,12 @@ def test_a_failure_is_told_without_its_secrets() -> None:
 def test_times_are_universal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Asia/Shanghai")
     record = _record("x")
-    for created, told in ((0.25, "1970-01-01T00:00:00.250Z"), (-1.5, "1969-12-31T23:59:59.500Z")):
+    for created, expected in (
+        (0.25, "1970-01-01T00:00:00.250Z"),
+        (-1.5, "1969-12-31T23:59:59.500Z"),
+    ):
         record.created = created
-        assert json.loads(JsonFormatter().format(record))["at"] == told
+        assert json.loads(JsonFormatter().format(record))["at"] == expected
 
 
 @pytest.fixture
@@ -110,7 +113,7 @@ def test_lines_wait_a_moment_and_warnings_do_not(root: logging.Logger) -> None:
     assert len(stream.getvalue().splitlines()) == 67
 
 
-def test_nobody_reading_the_log_ends_nothing() -> None:
+def test_a_closed_log_stream_is_ignored() -> None:
     stream = io.StringIO()
     lines = BatchedHandler(stream)
     stream.close()

@@ -1,4 +1,4 @@
-"""The document that tells what the server takes and gives is true: every route is held to it."""
+"""The OpenAPI document matches the routes: every response validates against it."""
 
 import functools
 import json
@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from apexbridge.server.openapi import build_document
 from apexbridge.server.routes import ROUTES
 from apexbridge.server.routing import Route
-from tests.server.skills_server import Served, loaded_in, served
+from tests.server.skills_server import SkillsServer, make_config, skills_server
 
-with warnings.catch_warnings():  # it opens a file of its own without an encoding
+with warnings.catch_warnings():  # it opens its file without an encoding
     warnings.simplefilter("ignore", EncodingWarning)
     import schemathesis
     from schemathesis import GenerationMode
@@ -37,16 +37,16 @@ _CHECKS: list[Any] = [
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
-    with served(loaded_in(tmp_path_factory.mktemp("openapi")), ROUTES) as running:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[SkillsServer]:
+    with skills_server(make_config(tmp_path_factory.mktemp("openapi")), ROUTES) as running:
         running.install("garden")
         yield running
 
 
 @pytest.fixture(scope="module")
-def session(house: Served) -> Generator[requests.Session]:
+def session(server: SkillsServer) -> Generator[requests.Session]:
     with requests.Session() as client:
-        client.headers.update(house.serving.headers)
+        client.headers.update(server.serving.headers)
         client.trust_env = False
         yield client
 
@@ -55,25 +55,25 @@ def _path(route: Route) -> str:
     return route.path.replace(":path}", "}")
 
 
-def test_the_document_is_open_and_tells_every_route(house: Served) -> None:
-    reply = requests.get(f"{house.url}/openapi.json", timeout=30)
+def test_the_document_is_open_and_tells_every_route(server: SkillsServer) -> None:
+    reply = requests.get(f"{server.url}/openapi.json", timeout=30)
     assert reply.headers["content-type"] == "application/json"
-    told = reply.json()
-    assert told["openapi"] == "3.1.0"
-    operations = {(path, method) for path, each in told["paths"].items() for method in each}
+    document = reply.json()
+    assert document["openapi"] == "3.1.0"
+    operations = {(path, method) for path, each in document["paths"].items() for method in each}
     assert operations == {(_path(route), route.method.lower()) for route in ROUTES}
-    names = [each["operationId"] for path in told["paths"].values() for each in path.values()]
+    names = [each["operationId"] for path in document["paths"].values() for each in path.values()]
     assert len(set(names)) == len(names)
 
 
 def test_every_reference_of_the_document_leads_somewhere() -> None:
-    told = build_document(ROUTES)
-    written = json.dumps(told)
-    schemas = told["components"]["schemas"]
+    document = build_document(ROUTES)
+    written = json.dumps(document)
+    schemas = document["components"]["schemas"]
     for name in {each.split('"')[0] for each in written.split("#/components/schemas/")[1:]}:
         assert name in schemas
     for schema in schemas.values():
-        jsonschema_rs.Draft202012Validator({**schema, "components": told["components"]})
+        jsonschema_rs.Draft202012Validator({**schema, "components": document["components"]})
 
 
 @functools.cache
@@ -92,7 +92,7 @@ def _tries() -> Iterator[Any]:
 @pytest.mark.unmeasured
 @pytest.mark.parametrize(("route", "mode"), list(_tries()))
 def test_a_route_answers_as_the_document_says(
-    house: Served, session: requests.Session, route: Route, mode: str
+    server: SkillsServer, session: requests.Session, route: Route, mode: str
 ) -> None:
     chosen = GenerationMode(mode)
     operation = _schema()[_path(route)][route.method]
@@ -109,7 +109,7 @@ def test_a_route_answers_as_the_document_says(
     def hold(case: Any, *, is_known: bool) -> None:
         if is_known and "id" in (case.path_parameters or {}) and route.method != "DELETE":
             case.path_parameters["id"] = "garden"
-        reply = case.call(base_url=house.url, session=session, timeout=30, allow_redirects=False)
+        reply = case.call(base_url=server.url, session=session, timeout=30, allow_redirects=False)
         case.validate_response(reply, checks=_CHECKS)
 
     hold()

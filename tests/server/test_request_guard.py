@@ -1,4 +1,4 @@
-"""By which names a server may be called."""
+"""Host allow-list of the request guard (DNS rebinding)."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_an_address_is_known_for_what_it_is(host: str, loopback: bool, everywher
 
 
 @pytest.mark.promise("S02")
-def test_who_listens_everywhere_answers_for_few_names() -> None:
+def test_all_interfaces_do_not_allow_all_host_names() -> None:
     names = HostPolicy(ServerSettings(host="0.0.0.0", allowed_hosts=("box.example.org",)))
     assert names.allows_host(b"127.0.0.1:8484", 8484)
     assert names.allows_host(b"[::1]:8484", 8484)

@@ -1,4 +1,4 @@
-"""Many clients at once, a full disk, names that are paths, and skills that go while they run."""
+"""Skills API under concurrent clients, a full disk, path traversal and removals during runs."""
 
 import random
 from collections import Counter
@@ -11,45 +11,45 @@ import pytest
 
 from apexbridge.lifecycle.vectorized_marker import read_marker
 from tests.server.skills_server import (
-    Served,
-    code_of,
-    loaded_in,
-    served,
-    status_of,
+    SkillsServer,
+    error_code,
+    make_config,
+    raw_status,
+    skill_zip,
+    skills_server,
     wait_until,
-    zipped,
 )
 
 ACTIONS = ("install", "install", "uninstall", "edit", "edit", "search", "undo", "version", "show")
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
-    with served(loaded_in(tmp_path_factory.mktemp("at-once"))) as running:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[SkillsServer]:
+    with skills_server(make_config(tmp_path_factory.mktemp("at-once"))) as running:
         yield running
 
 
-def _staged(house: Served) -> list[str]:
-    return [path.name for path in (house.data / "skills/.staging").iterdir()]
+def _staged(server: SkillsServer) -> list[str]:
+    return [path.name for path in (server.data / "skills/.staging").iterdir()]
 
 
 @pytest.mark.promise("L01")
-def test_a_taken_name_is_a_conflict_and_the_one_there_stays(house: Served) -> None:
-    made = house.install("first", "The first.")
-    reply = house.send("/v1/skills", ("a.zip", zipped("first", "The second.")))
-    assert code_of(reply) == (409, "skill_exists")
+def test_a_duplicate_name_is_a_conflict_and_changes_nothing(server: SkillsServer) -> None:
+    made = server.install("first", "The first.")
+    reply = server.send("/v1/skills", ("a.zip", skill_zip("first", "The second.")))
+    assert error_code(reply) == (409, "skill_exists")
     assert reply.json()["error"]["hint"]
-    assert house.get("/v1/skills/first").json() == {
+    assert server.get("/v1/skills/first").json() == {
         key: value for key, value in made.items() if key != "change"
     }
-    assert _staged(house) == [".lock"]
+    assert _staged(server) == [".lock"]
 
 
 @pytest.mark.unmeasured
 @pytest.mark.promise("L02")
-def test_of_fifty_clients_that_install_one_name_one_wins(house: Served) -> None:
+def test_of_fifty_clients_that_install_one_name_one_wins(server: SkillsServer) -> None:
     def install(at: int) -> httpx2.Response:
-        return house.send("/v1/skills", ("a.zip", zipped("race", f"Number {at}.")))
+        return server.send("/v1/skills", ("a.zip", skill_zip("race", f"Number {at}.")))
 
     with ThreadPoolExecutor(50) as pool:
         replies = list(
@@ -61,16 +61,18 @@ def test_of_fifty_clients_that_install_one_name_one_wins(house: Served) -> None:
     statuses = Counter(reply.status_code for reply in replies)
     assert statuses == {201: 1, 409: 49}
     (winner,) = [reply.json() for reply in replies if reply.status_code == 201]
-    assert house.get("/v1/skills/race").json()["description"] == winner["description"]
-    assert _staged(house) == [".lock"]
+    assert server.get("/v1/skills/race").json()["description"] == winner["description"]
+    assert _staged(server) == [".lock"]
 
 
 @pytest.mark.unmeasured
 @pytest.mark.promise("L03")
-def test_clients_that_change_one_skill_at_once_take_turns(house: Served) -> None:
+def test_clients_that_change_one_skill_at_once_take_turns(server: SkillsServer) -> None:
     def take_part(seed: int) -> Counter[int]:
         chance, statuses = random.Random(seed), Counter[int]()  # noqa: S311  # no secret
-        with httpx2.Client(base_url=house.url, headers=house.serving.headers, timeout=60) as client:
+        with httpx2.Client(
+            base_url=server.url, headers=server.serving.headers, timeout=60
+        ) as client:
             for number in range(8):
                 statuses[_do(client, chance.choice(ACTIONS), f"{seed}-{number}")] += 1
         return statuses
@@ -79,21 +81,21 @@ def test_clients_that_change_one_skill_at_once_take_turns(house: Served) -> None
         statuses = sum(pool.map(take_part, range(6)), Counter[int]())
     assert statuses.keys() <= {200, 201, 404, 409}, statuses
     assert statuses[200] + statuses[201]
-    house.portal.call(house.runtime.index_service.index)
-    root = house.data / "skills/shared"
-    assert (house.get("/v1/skills/shared").status_code == 200) is root.is_dir()
+    server.portal.call(server.runtime.index_service.index)
+    root = server.data / "skills/shared"
+    assert (server.get("/v1/skills/shared").status_code == 200) is root.is_dir()
     if root.is_dir():
         marker = read_marker(root)
         assert marker is not None
-        assert marker.sha256 == house.get("/v1/skills/shared").json()["sha256"]
-    status = house.portal.call(house.runtime.index_service.status)
+        assert marker.sha256 == server.get("/v1/skills/shared").json()["sha256"]
+    status = server.portal.call(server.runtime.index_service.status)
     assert status.is_sound, status
-    assert _staged(house) == [".lock"]
-    assert house.runtime.audit.verify()
+    assert _staged(server) == [".lock"]
+    assert server.runtime.audit.verify()
 
 
 def _do(client: httpx2.Client, action: str, text: str) -> int:
-    one, form = "/v1/skills/shared", {"files": ("a.zip", zipped("shared", f"Grows {text}."))}
+    one, form = "/v1/skills/shared", {"files": ("a.zip", skill_zip("shared", f"Grows {text}."))}
     match action:
         case "install":
             reply = client.post("/v1/skills", files=form)
@@ -113,56 +115,56 @@ def _do(client: httpx2.Client, action: str, text: str) -> int:
 
 
 @pytest.mark.promise("L05")
-def test_a_full_disk_is_told_and_changes_nothing(
-    house: Served, monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_is_reported_and_changes_nothing(
+    server: SkillsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house.install("safe", "Before.")
+    server.install("safe", "Before.")
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr("apexbridge.paths.fsync_file", full)
-        new = house.send("/v1/skills", ("a.zip", zipped("new")))
+        new = server.send("/v1/skills", ("a.zip", skill_zip("new")))
         patch.setattr("apexbridge.lifecycle.store.create_bytes", full)
-        edited = house.client.patch("/v1/skills/safe", json={"description": "After."})
-        gone = house.client.delete("/v1/skills/safe")
+        edited = server.client.patch("/v1/skills/safe", json={"description": "After."})
+        gone = server.client.delete("/v1/skills/safe")
         patch.setattr("apexbridge.lifecycle.version_store.exchange_dirs", full)
-        changed = house.send("/v1/skills/safe/versions", ("a.zip", zipped("safe", "After.")))
+        changed = server.send("/v1/skills/safe/versions", ("a.zip", skill_zip("safe", "After.")))
         for reply in (new, edited, gone, changed):
-            assert code_of(reply) == (507, "storage_failed")
+            assert error_code(reply) == (507, "storage_failed")
     with monkeypatch.context() as patch:
         patch.setattr("apexbridge.server.skills.uploads.pack_files", full)
         folder = (("new/SKILL.md", b"x"), ("new/a", b"x"))
-        assert code_of(house.send("/v1/skills", *folder)) == (507, "storage_failed")
-    assert house.get("/v1/skills/safe").json()["description"] == "Before."
-    assert house.get("/v1/skills/new").status_code == 404
-    assert _staged(house) == [".lock"]
+        assert error_code(server.send("/v1/skills", *folder)) == (507, "storage_failed")
+    assert server.get("/v1/skills/safe").json()["description"] == "Before."
+    assert server.get("/v1/skills/new").status_code == 404
+    assert _staged(server) == [".lock"]
 
 
 @pytest.mark.promise("L13")
-def test_what_is_unknown_or_not_ours_cannot_be_removed(house: Served) -> None:
-    (bundled, *_) = house.get("/v1/skills", origin="bundled").json()["data"]
-    assert code_of(house.client.delete("/v1/skills/nowhere")) == (404, "skill_not_found")
-    refused = house.client.delete(f"/v1/skills/{bundled['id']}")
-    assert code_of(refused) == (403, "skill_read_only")
-    assert house.get(f"/v1/skills/{bundled['id']}").status_code == 200
+def test_what_is_unknown_or_not_ours_cannot_be_removed(server: SkillsServer) -> None:
+    (bundled, *_) = server.get("/v1/skills", origin="bundled").json()["data"]
+    assert error_code(server.client.delete("/v1/skills/nowhere")) == (404, "skill_not_found")
+    refused = server.client.delete(f"/v1/skills/{bundled['id']}")
+    assert error_code(refused) == (403, "skill_read_only")
+    assert server.get(f"/v1/skills/{bundled['id']}").status_code == 200
 
 
 @pytest.mark.promise("L13")
 @pytest.mark.needs("sandbox")
-def test_a_run_goes_on_to_its_end_when_its_skill_is_removed(house: Served) -> None:
+def test_a_run_goes_on_to_its_end_when_its_skill_is_removed(server: SkillsServer) -> None:
     script = b"import time\nopen('began', 'w').close()\ntime.sleep(1)\nprint('whole')\n"
     files = {"scripts/main.py": script}
-    house.send("/v1/skills", ("a.zip", zipped("busy", "Is busy.", files)))
+    server.send("/v1/skills", ("a.zip", skill_zip("busy", "Is busy.", files)))
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(house.post, "/v1/skills/busy/run", {})
-        workspaces = house.runtime.config.workspaces
+        running = pool.submit(server.post, "/v1/skills/busy/run", {})
+        workspaces = server.runtime.config.workspaces
         wait_until(lambda: any(workspaces.rglob("began")))
-        assert house.client.delete("/v1/skills/busy").status_code == 200
+        assert server.client.delete("/v1/skills/busy").status_code == 200
         result = running.result(timeout=60).json()
     assert (result["outcome"], result["stdout"]) == ("ok", "whole\n")
-    assert code_of(house.post("/v1/skills/busy/run", {})) == (404, "skill_not_found")
+    assert error_code(server.post("/v1/skills/busy/run", {})) == (404, "skill_not_found")
 
 
 def _everything(place: Path) -> set[str]:
@@ -196,10 +198,10 @@ def _everything(place: Path) -> set[str]:
         "x" * 300,
     ],
 )
-def test_a_path_instead_of_a_name_finds_nothing(house: Served, name: str) -> None:
-    if house.get("/v1/skills/victim").status_code == 404:
-        house.install("victim", "Stays.")
-    before = _everything(house.data)
+def test_a_path_instead_of_a_name_finds_nothing(server: SkillsServer, name: str) -> None:
+    if server.get("/v1/skills/victim").status_code == 404:
+        server.install("victim", "Stays.")
+    before = _everything(server.data)
     for method, tail, body in (
         ("GET", "", b""),
         ("GET", "/text", b""),
@@ -211,12 +213,12 @@ def test_a_path_instead_of_a_name_finds_nothing(house: Served, name: str) -> Non
         ("POST", "/disable", b""),
         ("POST", "/run", b"{}"),
     ):
-        assert status_of(house, method, f"/v1/skills/{name}{tail}", body) in {404, 405}
-    assert _everything(house.data) == before
-    assert house.get("/v1/skills/victim").json()["description"] == "Stays."
+        assert raw_status(server, method, f"/v1/skills/{name}{tail}", body) in {404, 405}
+    assert _everything(server.data) == before
+    assert server.get("/v1/skills/victim").json()["description"] == "Stays."
 
 
 @pytest.mark.promise("S13")
-def test_an_endless_name_is_too_long(house: Served) -> None:
-    assert status_of(house, "GET", "/v1/skills/" + "x" * 9_000, b"") == 414
-    assert status_of(house, "DELETE", "/v1/skills/" + "%2e" * 3_000, b"") == 414
+def test_an_endless_name_is_too_long(server: SkillsServer) -> None:
+    assert raw_status(server, "GET", "/v1/skills/" + "x" * 9_000, b"") == 414
+    assert raw_status(server, "DELETE", "/v1/skills/" + "%2e" * 3_000, b"") == 414

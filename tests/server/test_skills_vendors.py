@@ -1,4 +1,4 @@
-"""Two vendors' official clients, unchanged, against our skills."""
+"""OpenAI's and Anthropic's SDKs, unmodified, against the skills API."""
 
 import io
 import zipfile
@@ -9,27 +9,33 @@ import openai
 import pytest
 
 from apexbridge.testing import skill_md
-from tests.server.skills_server import Served, loaded_in, names_in, served, zipped
+from tests.server.skills_server import (
+    SkillsServer,
+    make_config,
+    skill_zip,
+    skills_server,
+    zip_names,
+)
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
-    with served(loaded_in(tmp_path_factory.mktemp("vendors"))) as running:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[SkillsServer]:
+    with skills_server(make_config(tmp_path_factory.mktemp("vendors"))) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def theirs(house: Served) -> Generator[openai.OpenAI]:
+def theirs(server: SkillsServer) -> Generator[openai.OpenAI]:
     with openai.OpenAI(
-        base_url=f"{house.url}/v1", api_key=house.serving.key, max_retries=0
+        base_url=f"{server.url}/v1", api_key=server.serving.key, max_retries=0
     ) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
-def others(house: Served) -> Generator[anthropic.Anthropic]:
+def others(server: SkillsServer) -> Generator[anthropic.Anthropic]:
     with anthropic.Anthropic(
-        base_url=house.url, api_key=house.serving.key, max_retries=0
+        base_url=server.url, api_key=server.serving.key, max_retries=0
     ) as client:
         yield client
 
@@ -45,7 +51,7 @@ def _refuse_gaps(shown: openai.BaseModel | anthropic.BaseModel) -> None:
 
 
 def test_openai_takes_a_skill_from_a_zip_through_its_whole_life(theirs: openai.OpenAI) -> None:
-    made = theirs.skills.create(files=("garden.zip", zipped("garden", version="1.0")))
+    made = theirs.skills.create(files=("garden.zip", skill_zip("garden", version="1.0")))
     _refuse_gaps(made)
     assert (made.name, made.object) == ("garden", "skill")
     assert made.default_version == made.latest_version
@@ -55,7 +61,9 @@ def test_openai_takes_a_skill_from_a_zip_through_its_whole_life(theirs: openai.O
     assert theirs.skills.retrieve("garden") == got
 
     second = theirs.skills.versions.create(
-        made.id, files=("g.zip", zipped("garden", "Grows pumpkins.", version="2.0")), default=False
+        made.id,
+        files=("g.zip", skill_zip("garden", "Grows pumpkins.", version="2.0")),
+        default=False,
     )
     _refuse_gaps(second)
     beside = theirs.skills.retrieve(made.id)
@@ -75,7 +83,7 @@ def test_openai_takes_a_skill_from_a_zip_through_its_whole_life(theirs: openai.O
     first = theirs.skills.versions.retrieve(made.latest_version, skill_id=made.id)
     assert (first.description, first.skill_id) == ("Grows tomatoes.", made.id)
 
-    assert names_in(theirs.skills.content.retrieve(made.id).read()) == ["garden/SKILL.md"]
+    assert zip_names(theirs.skills.content.retrieve(made.id).read()) == ["garden/SKILL.md"]
     old = theirs.skills.versions.content.retrieve(made.latest_version, skill_id=made.id).read()
     assert b"Grows tomatoes." in _skill_md(old, "garden")
     with pytest.raises(openai.ConflictError, match="in use"):
@@ -105,7 +113,7 @@ def test_openai_sends_a_folder_and_pages_through_the_list(theirs: openai.OpenAI)
             ]
         )
         assert made.name == name
-        assert names_in(theirs.skills.content.retrieve(name).read()) == [
+        assert zip_names(theirs.skills.content.retrieve(name).read()) == [
             f"{name}/SKILL.md",
             f"{name}/scripts/count.py",
         ]
@@ -119,10 +127,10 @@ def test_openai_sends_a_folder_and_pages_through_the_list(theirs: openai.OpenAI)
         theirs.skills.delete(name)
 
 
-def test_openai_meets_its_own_error_classes(theirs: openai.OpenAI, house: Served) -> None:
-    theirs.skills.create(files=("g.zip", zipped("errors")))
+def test_openai_meets_its_own_error_classes(theirs: openai.OpenAI, server: SkillsServer) -> None:
+    theirs.skills.create(files=("g.zip", skill_zip("errors")))
     with pytest.raises(openai.ConflictError) as exists:
-        theirs.skills.create(files=("g.zip", zipped("errors")))
+        theirs.skills.create(files=("g.zip", skill_zip("errors")))
     assert (exists.value.code, exists.value.status_code) == ("skill_exists", 409)
     with pytest.raises(openai.UnprocessableEntityError) as broken:
         theirs.skills.create(files=("g.zip", b"no zip at all"))
@@ -134,7 +142,7 @@ def test_openai_meets_its_own_error_classes(theirs: openai.OpenAI, house: Served
         theirs.skills.update("errors", default_version="nothing")
     with pytest.raises(openai.AuthenticationError):
         theirs.with_options(api_key="apx_unknown").skills.list()
-    reader = theirs.with_options(api_key=house.serving.key_for("skills:read"))
+    reader = theirs.with_options(api_key=server.serving.key_for("skills:read"))
     assert reader.skills.retrieve("errors").name == "errors"
     with pytest.raises(openai.PermissionDeniedError) as refused:
         reader.skills.delete("errors")
@@ -156,7 +164,7 @@ def test_anthropic_takes_a_skill_through_its_whole_life(others: anthropic.Anthro
     assert got.updated_at >= got.created_at
 
     version = others.beta.skills.versions.create(
-        made.id, files=[("roses.zip", zipped("roses", "Grows white roses."))]
+        made.id, files=[("roses.zip", skill_zip("roses", "Grows white roses."))]
     )
     _refuse_gaps(version)
     assert (version.type, version.skill_id) == ("skill_version", made.id)
@@ -166,7 +174,7 @@ def test_anthropic_takes_a_skill_through_its_whole_life(others: anthropic.Anthro
     first = others.beta.skills.versions.retrieve(made.latest_version_id, skill_id=made.id)
     assert first.description == "Grows roses."
     packed = others.beta.skills.versions.download(first.id, skill_id=made.id).read()
-    assert names_in(packed) == ["roses/SKILL.md", "roses/references/soil.md"]
+    assert zip_names(packed) == ["roses/SKILL.md", "roses/references/soil.md"]
     gone = others.beta.skills.versions.delete(first.id, skill_id=made.id)
     _refuse_gaps(gone)
     assert (gone.id, gone.type) == (first.id, "skill_version_deleted")
@@ -179,7 +187,7 @@ def test_anthropic_takes_a_skill_through_its_whole_life(others: anthropic.Anthro
 
 def test_anthropic_pages_and_asks_by_source(others: anthropic.Anthropic) -> None:
     for name in ("ant", "bee", "cat"):
-        others.beta.skills.create(files=[("a.zip", zipped(name))])
+        others.beta.skills.create(files=[("a.zip", skill_zip(name))])
     names = [skill.display_name for skill in others.beta.skills.list(limit=1, source="custom")]
     assert names == sorted(names)
     assert {"ant", "bee", "cat"} <= set(names)
@@ -188,18 +196,20 @@ def test_anthropic_pages_and_asks_by_source(others: anthropic.Anthropic) -> None
         others.beta.skills.delete(name)
 
 
-def test_anthropic_meets_its_own_error_classes(others: anthropic.Anthropic, house: Served) -> None:
+def test_anthropic_meets_its_own_error_classes(
+    others: anthropic.Anthropic, server: SkillsServer
+) -> None:
     with pytest.raises(anthropic.NotFoundError) as unknown:
         others.beta.skills.retrieve("nowhere")
     assert "nowhere" in unknown.value.message
-    others.beta.skills.create(files=[("a.zip", zipped("taken"))])
+    others.beta.skills.create(files=[("a.zip", skill_zip("taken"))])
     with pytest.raises(anthropic.ConflictError):
-        others.beta.skills.create(files=[("a.zip", zipped("taken"))])
+        others.beta.skills.create(files=[("a.zip", skill_zip("taken"))])
     with pytest.raises(anthropic.UnprocessableEntityError):
-        others.beta.skills.versions.create("taken", files=[("a.zip", zipped("else"))])
+        others.beta.skills.versions.create("taken", files=[("a.zip", skill_zip("else"))])
     with pytest.raises(anthropic.AuthenticationError):
         others.with_options(api_key="apx_unknown").beta.skills.list()
-    reader = others.with_options(api_key=house.serving.key_for("skills:read"))
+    reader = others.with_options(api_key=server.serving.key_for("skills:read"))
     with pytest.raises(anthropic.PermissionDeniedError):
         reader.beta.skills.delete("taken")
     others.beta.skills.delete("taken")

@@ -1,4 +1,4 @@
-"""The index by which other hosts find the skills of this one; our own source reads it."""
+"""Well-known skill index, read by our own discovery source."""
 
 from collections.abc import Generator, Sequence
 from pathlib import PurePosixPath
@@ -11,30 +11,37 @@ from apexbridge.runtime import Runtime
 from apexbridge.skills.model import Skill
 from apexbridge.sources.remote.discovery import WELL_KNOWN, parse_index
 from apexbridge.testing import skill_md
-from tests.server.skills_server import Served, code_of, loaded_in, served, status_of, zipped
+from tests.server.skills_server import (
+    SkillsServer,
+    error_code,
+    make_config,
+    raw_status,
+    skill_zip,
+    skills_server,
+)
 
 FILES = {"references/soil.md": b"Loam.\n", "scripts/main.py": b"print(1)\n", "图.md": b"x\n"}
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
-    loaded = loaded_in(tmp_path_factory.mktemp("open"), server={"open_index": True})
-    with served(loaded) as running:
-        running.send("/v1/skills", ("a.zip", zipped("garden", "Grows tomatoes.", FILES)))
+def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[SkillsServer]:
+    loaded = make_config(tmp_path_factory.mktemp("open"), server={"open_index": True})
+    with skills_server(loaded) as running:
+        running.send("/v1/skills", ("a.zip", skill_zip("garden", "Grows tomatoes.", FILES)))
         running.install("技能", "种番茄。")
         yield running
 
 
-def test_the_index_lists_every_skill_with_its_digests(house: Served) -> None:
-    reply = httpx2.get(f"{house.url}{WELL_KNOWN}")
+def test_the_index_lists_every_skill_with_its_digests(server: SkillsServer) -> None:
+    reply = httpx2.get(f"{server.url}{WELL_KNOWN}")
     assert reply.status_code == 200
     listing = parse_index(reply.content, str(reply.url), may_be_private=True)
     assert listing.problems == ()
     names = [wanted.name for wanted in listing.entries]
-    assert names == [skill.name for skill in house.runtime.catalog.snapshot.skills]
+    assert names == [skill.name for skill in server.runtime.catalog.snapshot.skills]
     garden = listing.entries[names.index("garden")]
     assert sorted(garden.files) == ["references/soil.md", "scripts/main.py"]  # plain names only
-    for wanted in (garden, garden.beside("references/soil.md", "")):
+    for wanted in (garden, garden.sibling("references/soil.md", "")):
         assert httpx2.get(wanted.url).status_code == 200
     text = httpx2.get(garden.url)
     assert text.content == skill_md("garden", "Grows tomatoes.")
@@ -42,10 +49,10 @@ def test_the_index_lists_every_skill_with_its_digests(house: Served) -> None:
 
 
 def test_our_own_source_finds_and_reads_what_another_server_gives(
-    house: Served, tmp_path_factory: pytest.TempPathFactory
+    server: SkillsServer, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    remote = {"indexes": [house.url], "allow_networks": ["127.0.0.0/8"]}
-    loaded = loaded_in(tmp_path_factory.mktemp("reader"), remote=remote)
+    remote = {"indexes": [server.url], "allow_networks": ["127.0.0.0/8"]}
+    loaded = make_config(tmp_path_factory.mktemp("reader"), remote=remote)
 
     async def read() -> tuple[Sequence[Skill], bytes, bytes]:
         async with Runtime.open(loaded) as runtime:
@@ -59,29 +66,29 @@ def test_our_own_source_finds_and_reads_what_another_server_gives(
     skills, text, file = anyio.run(read)
     names = {skill.name for skill in skills}
     assert {"_canonical_garden", "_canonical_技能"} <= names
-    assert len(names) == len(house.runtime.catalog.snapshot.skills)
+    assert len(names) == len(server.runtime.catalog.snapshot.skills)
     assert (text, file) == (skill_md("garden", "Grows tomatoes."), b"Loam.\n")
 
 
 def test_skills_of_another_host_are_shown_and_stay_that_hosts(
-    house: Served, tmp_path_factory: pytest.TempPathFactory
+    server: SkillsServer, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    remote = {"indexes": [house.url], "allow_networks": ["127.0.0.0/8"]}
-    with served(loaded_in(tmp_path_factory.mktemp("second"), remote=remote)) as second:
+    remote = {"indexes": [server.url], "allow_networks": ["127.0.0.0/8"]}
+    with skills_server(make_config(tmp_path_factory.mktemp("second"), remote=remote)) as second:
         one = "/v1/skills/_canonical_garden"
         shown = second.get(one).json()
         assert (shown["origin"], shown["writable"], shown["trusted"]) == ("remote", False, False)
         assert (shown["has_script"], shown["created_at"]) == (False, 0)
         text = second.get(f"{one}/text").json()
         assert (text["text"].encode(), text["files"]) == (skill_md("garden", "Grows tomatoes."), [])
-        assert code_of(second.get(f"{one}/content")) == (404, "skill_not_found")
+        assert error_code(second.get(f"{one}/content")) == (404, "skill_not_found")
         (version,) = second.get(f"{one}/versions").json()["data"]
         assert version["current"]
         tried = second.client.patch(
             one, json={"description": "Grows peas."}, params={"dry_run": "true"}
         )
         assert tried.json()["preview"]["queries"]
-        assert code_of(second.post(f"{one}/run", {})) == (403, "skill_untrusted")
+        assert error_code(second.post(f"{one}/run", {})) == (403, "skill_untrusted")
         listed = second.get(WELL_KNOWN).json()["skills"]
         assert not any(skill["name"].startswith("_canonical_") for skill in listed)
 
@@ -101,42 +108,42 @@ def test_skills_of_another_host_are_shown_and_stay_that_hosts(
         "%2e%2e/SKILL.md",
     ],
 )
-def test_only_what_is_listed_is_given(house: Served, path: str) -> None:
-    assert status_of(house, "GET", WELL_KNOWN.removesuffix("index.json") + path) == 404
+def test_only_listed_files_are_served(server: SkillsServer, path: str) -> None:
+    assert raw_status(server, "GET", WELL_KNOWN.removesuffix("index.json") + path) == 404
 
 
-def test_a_file_that_changed_since_the_index_is_not_given(house: Served) -> None:
-    house.send("/v1/skills", ("a.zip", zipped("moving", files={"a.md": b"one"})))
-    url = f"{house.url}{WELL_KNOWN.removesuffix('index.json')}moving/a.md"
+def test_a_file_that_changed_since_the_index_is_not_served(server: SkillsServer) -> None:
+    server.send("/v1/skills", ("a.zip", skill_zip("moving", files={"a.md": b"one"})))
+    url = f"{server.url}{WELL_KNOWN.removesuffix('index.json')}moving/a.md"
     assert httpx2.get(url).content == b"one"
-    (house.data / "skills/moving/a.md").write_bytes(b"two")
+    (server.data / "skills/moving/a.md").write_bytes(b"two")
     assert httpx2.get(url).status_code == 404
-    (house.data / "skills/moving/a.md").unlink()
+    (server.data / "skills/moving/a.md").unlink()
     assert httpx2.get(url).status_code == 404
-    house.client.delete("/v1/skills/moving")
+    server.client.delete("/v1/skills/moving")
 
 
-def test_a_skill_that_is_switched_off_is_not_listed(house: Served) -> None:
-    house.post("/v1/skills/技能/disable")
-    listed = httpx2.get(f"{house.url}{WELL_KNOWN}").json()["skills"]
-    house.post("/v1/skills/技能/enable")
+def test_a_skill_that_is_switched_off_is_not_listed(server: SkillsServer) -> None:
+    server.post("/v1/skills/技能/disable")
+    listed = httpx2.get(f"{server.url}{WELL_KNOWN}").json()["skills"]
+    server.post("/v1/skills/技能/enable")
     names = {skill["name"] for skill in listed}
     assert "garden" in names
     assert "技能" not in names
 
 
-def test_strangers_see_nothing_unless_settings_say_so(
+def test_the_index_needs_a_key_unless_it_is_public(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    with served(loaded_in(tmp_path_factory.mktemp("closed"))) as closed:
+    with skills_server(make_config(tmp_path_factory.mktemp("closed"))) as closed:
         made = closed.install("secret")
         one = f"{WELL_KNOWN.removesuffix('index.json')}secret/SKILL.md"
         for path in (WELL_KNOWN, one):
             stranger = httpx2.get(f"{closed.url}{path}")
-            assert code_of(stranger) == (401, "key_missing")
+            assert error_code(stranger) == (401, "key_missing")
             chatter = {"Authorization": f"Bearer {closed.serving.key_for('chat')}"}
             refused = httpx2.get(f"{closed.url}{path}", headers=chatter)
-            assert code_of(refused) == (403, "scope_missing")
+            assert error_code(refused) == (403, "scope_missing")
             reader = {"Authorization": f"Bearer {closed.serving.key_for('skills:read')}"}
             assert httpx2.get(f"{closed.url}{path}", headers=reader).status_code == 200
         assert made["name"] in closed.get(WELL_KNOWN).text

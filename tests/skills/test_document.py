@@ -1,4 +1,4 @@
-"""Encodings, and where the frontmatter ends."""
+"""Decoding of SKILL.md and the end of the frontmatter."""
 
 import pytest
 from hypothesis import given

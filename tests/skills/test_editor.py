@@ -1,4 +1,4 @@
-"""Only the description's bytes change."""
+"""Description editor: no other byte changes."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""YAML within bounds."""
+"""Frontmatter parser: YAML within limits, and repair of missing quotes."""
 
 import time
 from pathlib import Path
@@ -120,7 +120,7 @@ def test_frontmatter_beyond_its_bounds_is_refused_at_once(text: str, code: str) 
 
 @pytest.mark.promise("M06")
 @pytest.mark.parametrize("text", ["name: a\nname: b\n", "m:\n  k: 1\n  k: 2\n", "{a: 1, a: 2}"])
-def test_a_key_that_stands_twice_is_refused(text: str) -> None:
+def test_a_duplicate_key_is_rejected(text: str) -> None:
     assert _refusal(text) == "duplicate_key"
 
 
@@ -143,7 +143,7 @@ def test_other_broken_frontmatter_says_what_is_wrong(text: str, code: str) -> No
 
 
 @pytest.mark.promise("M02")
-def test_an_unquoted_colon_is_read_as_text_and_told() -> None:
+def test_an_unquoted_colon_is_parsed_as_text_and_reported() -> None:
     outcome = read("name: a\ndescription: Build for AWS: ECS, and don't stop\n")
     assert isinstance(outcome, Frontmatter)
     assert outcome.values["description"] == "Build for AWS: ECS, and don't stop"
@@ -171,7 +171,7 @@ def test_text_that_only_looks_like_a_list_is_read_as_text(value: str) -> None:
     assert _values(f"name: x\ndescription: {value}\n")["description"] == value
 
 
-def test_what_repair_cannot_mend_reports_the_first_error() -> None:
+def test_a_failed_repair_reports_the_first_error() -> None:
     problem = read("description: a: b\nname: [c\n")
     assert isinstance(problem, Problem)
     assert (problem.code, problem.where) == ("yaml_invalid", "SKILL.md:2")
@@ -235,7 +235,7 @@ def test_what_authors_really_write_is_read_as_they_meant_it(line: str, value: ob
     }
 
 
-def test_a_sound_value_beside_a_broken_one_stays_as_it_is() -> None:
+def test_a_valid_value_beside_a_broken_one_stays_as_it_is() -> None:
     text = "name: a # the tool: pdf\ndescription: Build for AWS: ECS\nlicense: MIT # see: LICENSE\n"
     assert _values(text) == {"name": "a", "description": "Build for AWS: ECS", "license": "MIT"}
 
@@ -251,7 +251,7 @@ def test_repair_leaves_the_structure_of_lists_alone() -> None:
 
 
 @pytest.mark.parametrize("mark", ["\x85", "\u2028", "\u2029"])
-def test_an_odd_line_separator_hides_no_key(mark: str) -> None:
+def test_a_unicode_line_break_hides_no_key(mark: str) -> None:
     outcome = read(f"description: line{mark}sep: x\nname: a\n")
     assert isinstance(outcome, Frontmatter)
     assert outcome.values == {"description": "line sep: x", "name": "a"}

@@ -1,4 +1,4 @@
-"""Names, by every rule."""
+"""Skill name rules and slugs."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ def _broken(name: str) -> list[str]:
 @pytest.mark.parametrize(
     "name", ["a", "pdf-tools", "技能", "мой-навык", "cafe\u0301", "x" * 64, "3d"]
 )
-def test_a_sound_name_breaks_no_rule(name: str) -> None:
+def test_a_valid_name_breaks_no_rule(name: str) -> None:
     assert _broken(name) == []
 
 
@@ -37,7 +37,7 @@ def test_a_sound_name_breaks_no_rule(name: str) -> None:
         ("-A--", ["name_not_lowercase", "name_edge_hyphen", "name_double_hyphen"]),
     ],
 )
-def test_every_broken_rule_of_a_name_is_told_at_once(name: str, codes: list[str]) -> None:
+def test_every_violation_of_a_name_is_reported_at_once(name: str, codes: list[str]) -> None:
     assert _broken(name) == codes
 
 
@@ -49,6 +49,6 @@ def test_names_of_devices_and_vendors_are_reserved(name: str) -> None:
 
 
 @given(st.text(max_size=200))
-def test_what_a_slug_makes_is_empty_or_sound(text: str) -> None:
+def test_what_a_slug_makes_is_empty_or_valid(text: str) -> None:
     made = slug(text)
     assert made == "" or _broken(made) == []

@@ -1,4 +1,4 @@
-"""From a folder to a skill, whatever lies in it."""
+"""Skill parser: from a folder to a skill, whatever the folder contains."""
 
 import os
 from pathlib import Path
@@ -29,7 +29,7 @@ def _codes(reading: ParseResult) -> list[str]:
     return [problem.code for problem in reading.problems]
 
 
-def test_a_sound_folder_becomes_a_skill(tmp_path: Path) -> None:
+def test_a_valid_folder_becomes_a_skill(tmp_path: Path) -> None:
     root = make_skill(tmp_path, "pdf", description="Reads PDF.", when_to_use="On PDFs.")
     reading = read_skill(root, USER)
     assert reading.problems == ()
@@ -54,7 +54,7 @@ def test_a_sound_folder_becomes_a_skill(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.promise("M07", "M08")
-def test_a_skill_is_known_by_a_sound_name(
+def test_a_skill_is_known_by_a_valid_name(
     declared: str, folder: str, name: str, codes: list[str]
 ) -> None:
     reading = _parse(f"---\nname: {declared}\ndescription: d\n---\n", folder)
@@ -118,7 +118,7 @@ def test_a_huge_skill_md_is_refused_unread(tmp_path: Path) -> None:
     assert _codes(read_skill(root, USER)) == ["skill_md_too_large"]
 
 
-def test_other_letter_case_is_read_and_told(tmp_path: Path) -> None:
+def test_other_letter_case_is_read_and_reported(tmp_path: Path) -> None:
     root = make_skill(tmp_path)
     (root / "SKILL.md").rename(root / "skill.md")
     reading = read_skill(root, USER)
@@ -132,7 +132,7 @@ def test_the_exact_name_wins_over_a_variant(tmp_path: Path) -> None:
     assert _codes(read_skill(root, USER)) == []
 
 
-def test_a_folder_without_the_file_or_without_itself_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_or_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert _codes(read_skill(tmp_path / "empty", USER)) == ["skill_md_missing"]
     assert _codes(read_skill(tmp_path / "gone", USER)) == ["folder_unreadable"]
@@ -156,7 +156,7 @@ def test_a_link_below_a_skill_does_not_hide_it(tmp_path: Path) -> None:
         ("```\ncode\n```\n\nText *here*\nand there", "Text *here* and there"),
     ],
 )
-def test_the_first_words_of_a_body_stand_for_it(body: str, words: str) -> None:
+def test_the_first_paragraph_of_a_body_describes_it(body: str, words: str) -> None:
     assert first_paragraph(body) == words
 
 

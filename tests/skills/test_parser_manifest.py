@@ -1,4 +1,4 @@
-"""What the fields mean, in every spelling, and what is told of those that mean nothing."""
+"""Manifest fields in every spelling, and problems of invalid ones."""
 
 import pytest
 
@@ -93,7 +93,7 @@ def test_tools_are_read_in_every_spelling(key: str, value: str) -> None:
     assert _declared(f"{key}: {value}\n").tools == (ToolPattern("Read"), ToolPattern("Grep"))
 
 
-def test_two_spellings_of_one_field_are_told_and_the_proper_one_wins() -> None:
+def test_two_spellings_of_one_field_are_reported_and_the_canonical_one_wins() -> None:
     declared = _declared("allowedTools: Write\nallowed-tools: Read\nallowed_tools: Edit\n")
     assert declared.manifest.allowed_tools == ("Read",)
     assert [p.code for p in declared.problems] == ["alias_shadowed", "alias_shadowed"]
@@ -104,7 +104,7 @@ def test_unknown_keys_are_kept() -> None:
     assert _manifest("name: a\nauthor: b\nx: [1]\n").model_extra == {"author": "b", "x": ["1"]}
 
 
-def test_fields_outside_the_format_can_stand_in_metadata() -> None:
+def test_fields_outside_the_format_can_be_in_metadata() -> None:
     manifest = _manifest(
         "metadata:\n  apexbridge.context: fork\n  apexbridge.paths: '*.py, *.pyi'\n"
         "  apexbridge.userInvocable: 'false'\n  apexbridge.nothing: x\n  other: y\n"
@@ -129,7 +129,7 @@ def test_a_hint_in_brackets_is_text(written: str, hint: str) -> None:
     assert _manifest(f"argument-hint: {written}\n").argument_hint == hint
 
 
-def test_odd_line_separators_are_told() -> None:
+def test_unicode_line_breaks_are_reported() -> None:
     assert _codes("name: a\u2028b\n") == [("frontmatter_line_breaks", "SKILL.md")]
 
 
@@ -173,7 +173,7 @@ def test_a_shell_in_a_list_of_one_is_that_shell() -> None:
         ("paths: '!'", "path_pattern_invalid"),
     ],
 )
-def test_a_field_that_makes_no_sense_is_left_out_and_told(text: str, code: str | None) -> None:
+def test_an_invalid_field_is_left_out_and_reported(text: str, code: str | None) -> None:
     assert _codes(f"name: a\n{text}\n") == ([(code, "SKILL.md:3")] if code else [])
     assert _declared(f"name: a\n{text}\n").manifest.name == "a"
 

@@ -1,4 +1,4 @@
-"""The fingerprint of a skill's files."""
+"""Content hash and stat digest of a skill's files."""
 
 import os
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_our_own_marker_is_no_part_of_the_skill(tmp_path: Path) -> None:
     assert before.files == 2
 
 
-def test_pipes_are_told_and_never_opened(tmp_path: Path) -> None:
+def test_pipes_are_reported_and_never_opened(tmp_path: Path) -> None:
     root = make_skill(tmp_path)
     os.mkfifo(root / "pipe")
     assert _mark(root).files == 2

@@ -1,4 +1,4 @@
-"""Every broken rule at once, at both levels."""
+"""Validator: every violation at once, at both levels."""
 
 import os
 from pathlib import Path, PurePosixPath
@@ -25,11 +25,11 @@ GOOD = "---\nname: pdf\ndescription: Reads PDF files.\n---\nDo it.\n"
 
 
 @pytest.mark.parametrize("level", ["spec", "compat"])
-def test_a_sound_skill_breaks_no_rule(level: Level) -> None:
+def test_a_valid_skill_breaks_no_rule(level: Level) -> None:
     assert _check(GOOD, level) == []
 
 
-def test_every_problem_is_told_at_once_in_the_order_of_the_file() -> None:
+def test_every_violation_is_reported_at_once_in_the_order_of_the_file() -> None:
     text = (
         "---\nname: PDF_x\ndescription: ''\ncompatibility: " + "x" * 501 + "\n"
         "context: never\nallowed-tools: Bash(\nunknown: 1\n---\nSee [a](b.md).\n"
@@ -81,7 +81,7 @@ def test_reserved_names_are_refused_by_us_alone() -> None:
 
 
 @pytest.mark.promise("M08")
-def test_a_missing_name_breaks_the_format_and_is_told_by_us() -> None:
+def test_a_missing_name_violates_the_format_and_is_reported() -> None:
     text = "---\ndescription: d\n---\nDo it.\n"
     assert _check(text, "spec") == ["name_missing@1"]
     assert _check(text, "compat") == ["?name_missing@1"]
@@ -165,17 +165,17 @@ def _with_parents(name: str) -> list[PurePosixPath]:
     return [path, *path.parents]
 
 
-def test_a_body_of_nothing_but_references_is_looked_at_in_part() -> None:
+def test_references_of_a_body_are_checked_up_to_a_limit() -> None:
     body = "".join(f"[x](f{number}.md)\n" for number in range(3_000))
     package = Package(folder="pdf", skill_md=skill_md("pdf", body=body))
     assert len(validate(package)) == 1_000
 
 
-def test_a_body_without_instructions_is_told() -> None:
+def test_an_empty_body_is_reported() -> None:
     assert _check("---\nname: pdf\ndescription: d\n---\n \n") == ["?body_empty@"]
 
 
-def test_the_scaffolds_description_is_told() -> None:
+def test_the_placeholder_description_is_reported() -> None:
     text = "---\nname: pdf\ndescription: Say here what this skill does, please\n---\nDo it.\n"
     assert _check(text) == ["?description_placeholder@3"]
 

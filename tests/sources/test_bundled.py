@@ -1,4 +1,4 @@
-"""The skills of the package: listed and read in place, written out where they must be."""
+"""Bundled skills: listed and read in place, extracted from a zip file."""
 
 import os
 import re
@@ -49,7 +49,7 @@ async def _tidy(source: BundledSource) -> Skill:
     return skill
 
 
-async def test_the_packages_own_skills_are_sound_and_trusted() -> None:
+async def test_the_packages_own_skills_are_valid_and_trusted() -> None:
     source = bundled_source()
     scan = await source.scan()
     assert scan.problems == ()
@@ -83,7 +83,7 @@ async def test_a_packed_package_is_listed_and_read_without_a_folder(
     assert not _place(tmp_path).exists()
 
 
-async def test_a_skill_is_written_out_when_its_folder_is_asked_for(
+async def test_a_skill_is_extracted_when_its_folder_is_requested(
     tmp_path: Path, packed: zipfile.Path
 ) -> None:
     source = BundledSource(_place(tmp_path), packed)
@@ -125,9 +125,7 @@ async def test_many_who_ask_share_one_extraction(tmp_path: Path, packed: zipfile
     assert len(set(found)) == 1
 
 
-async def test_what_was_written_out_before_is_used_again(
-    tmp_path: Path, packed: zipfile.Path
-) -> None:
+async def test_an_earlier_extraction_is_reused(tmp_path: Path, packed: zipfile.Path) -> None:
     first = BundledSource(_place(tmp_path), packed)
     folder = await first.folder(await _tidy(first))
     inode = folder.stat().st_ino
@@ -225,7 +223,7 @@ async def test_a_folder_of_someone_else_is_not_used(tmp_path: Path, packed: zipf
     assert folder.stat().st_uid == os.geteuid()
 
 
-async def test_the_slower_of_two_uses_what_the_faster_made(
+async def test_the_slower_of_two_processes_uses_the_extraction_of_the_faster(
     tmp_path: Path, packed: zipfile.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = BundledSource(_place(tmp_path), packed)
@@ -259,7 +257,7 @@ async def test_a_disk_that_fills_up_leaves_nothing_behind(
     assert list(_place(tmp_path).rglob("*")) == [_place(tmp_path) / ".staging"]
 
 
-async def test_a_folder_that_never_becomes_sound_is_an_error(
+async def test_a_folder_that_never_becomes_intact_is_an_error(
     tmp_path: Path, packed: zipfile.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = BundledSource(_place(tmp_path), packed)
@@ -366,7 +364,7 @@ def _start(archive: Path, place: Path) -> "subprocess.Popen[str]":
     )
 
 
-def test_processes_that_import_from_a_zip_race_for_one_sound_folder(tmp_path: Path) -> None:
+def test_processes_that_import_from_a_zip_race_for_one_intact_folder(tmp_path: Path) -> None:
     source = Path(apexbridge.__file__).parent
     archive = tmp_path / "apexbridge.zip"
     with zipfile.ZipFile(archive, "w") as out:

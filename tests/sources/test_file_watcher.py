@@ -1,4 +1,4 @@
-"""Changed skills are noticed, whatever way they change and whatever the system allows."""
+"""File watcher: every kind of change is detected, with inotify events and by polling."""
 
 import os
 import shutil
@@ -171,7 +171,7 @@ async def test_a_file_written_before_its_folder_is_watched_is_not_lost(root: Pat
         assert await watching.until(new) == {new}
 
 
-async def test_what_happens_while_a_batch_is_worked_on_is_told_next(root: Path) -> None:
+async def test_changes_during_a_batch_are_in_the_next_one(root: Path) -> None:
     one, two = make_skill(root, "one"), make_skill(root, "two")
     batches = watch(lambda: {one, two}, stop=anyio.Event(), debounce_ms=60)
     with anyio.fail_after(10):
@@ -184,7 +184,7 @@ async def test_what_happens_while_a_batch_is_worked_on_is_told_next(root: Path) 
     await batches.aclose()
 
 
-async def test_a_folder_that_was_gone_while_it_was_read_is_told_of_again(root: Path) -> None:
+async def test_a_folder_that_was_missing_during_a_scan_is_yielded_again(root: Path) -> None:
     pdf, last = root / "pdf", make_skill(root, "last")
     pdf.mkdir()
     inode = pdf.stat().st_ino
@@ -266,7 +266,7 @@ async def test_a_file_in_the_place_of_a_root_is_no_root_until_it_is_a_folder(
         assert await watching.batch() == {root}
 
 
-async def test_other_files_and_closed_folders_are_not_told_of(root: Path) -> None:
+async def test_other_files_and_skipped_folders_are_not_yielded(root: Path) -> None:
     pdf, last = make_skill(root, "pdf"), make_skill(root, "last")
     async with _watching(root, pdf, last) as watching:
         for name in (".vectorized", "notes.md", "SKILL.md.swp", "SKILL.md~"):
@@ -281,7 +281,7 @@ async def test_other_files_and_closed_folders_are_not_told_of(root: Path) -> Non
         assert await watching.rest() == []
 
 
-async def test_what_lies_deeper_is_not_watched(root: Path) -> None:
+async def test_deeper_folders_are_not_watched(root: Path) -> None:
     pdf, last = make_skill(root, "pdf"), make_skill(root, "last")
     (pdf / "node_modules/x").mkdir(parents=True)
     async with _watching(root, pdf, last) as watching:
@@ -305,7 +305,7 @@ async def test_mass_changes_come_in_few_batches(root: Path) -> None:
         assert count < 50
 
 
-async def test_folders_beyond_the_bound_are_looked_at_and_that_is_said_once(
+async def test_folders_beyond_the_limit_are_polled_and_that_is_logged_once(
     root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     skills = [make_skill(root, f"s{number}") for number in range(6)]
@@ -319,7 +319,7 @@ async def test_folders_beyond_the_bound_are_looked_at_and_that_is_said_once(
     ]
 
 
-async def test_one_folder_by_two_names_is_told_of_by_both(root: Path) -> None:
+async def test_one_folder_with_two_paths_is_yielded_under_both(root: Path) -> None:
     pdf = make_skill(root, "pdf")
     (root / "link").symlink_to(pdf)
     async with _watching(pdf, root / "link") as watching:
@@ -394,7 +394,7 @@ async def test_without_folders_it_waits_for_some(root: Path) -> None:
         assert await watching.batch() == {root}
 
 
-async def test_it_stops_when_told_and_when_cancelled(root: Path) -> None:
+async def test_it_stops_on_the_event_and_on_cancellation(root: Path) -> None:
     stop = anyio.Event()
     stop.set()
     with anyio.fail_after(5):
@@ -451,7 +451,7 @@ anyio.run(main)
 
 
 @pytest.mark.parametrize("is_poor_from_the_start", [True, False], ids=["before", "later"])
-async def test_without_descriptors_folders_are_looked_at_and_that_is_said_once(
+async def test_without_file_descriptors_folders_are_polled_and_that_is_logged_once(
     root: Path, is_poor_from_the_start: bool
 ) -> None:
     pdf = make_skill(root, "pdf")

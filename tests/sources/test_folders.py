@@ -1,4 +1,4 @@
-"""Skills below a root, whatever the root looks like."""
+"""Folder source: scans, limits, symlinks and unreadable folders."""
 
 import os
 from pathlib import Path, PurePosixPath
@@ -134,14 +134,14 @@ async def test_what_a_project_brings_is_not_trusted(
     assert (not provenance.needs_trust, provenance.writable) == (trusted, writable)
 
 
-async def test_the_bundled_skills_are_sound(tmp_path: Path) -> None:
+async def test_the_bundled_skills_are_valid(tmp_path: Path) -> None:
     scan = await bundled_source().scan()
     names = {skill.name for skill in scan.skills}
     assert {"skill-creator", "csv-report", "git-commit", "changelog", "test-guide"} <= names
     assert scan.problems == ()
 
 
-async def test_a_strangers_bad_edit_ends_the_approval_of_the_version_in_use(tmp_path: Path) -> None:
+async def test_an_invalid_edit_of_an_untrusted_skill_voids_its_approval(tmp_path: Path) -> None:
     root = make_skill(tmp_path, "x", files={"hook.sh": "harmless"})
     source = FolderSource(tmp_path, Origin.PROJECT)
     (before,) = (await source.scan()).skills
@@ -153,7 +153,7 @@ async def test_a_strangers_bad_edit_ends_the_approval_of_the_version_in_use(tmp_
 
 
 @pytest.mark.parametrize("origin", [Origin.PROJECT, Origin.USER])
-async def test_what_bears_our_markers_name_counts_in_a_strangers_skill(
+async def test_the_index_marker_of_an_untrusted_skill_is_hashed(
     tmp_path: Path, origin: Origin
 ) -> None:
     root = make_skill(tmp_path, "x", files={".vectorized/run.py": "harmless"})

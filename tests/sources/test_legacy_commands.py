@@ -1,4 +1,4 @@
-"""Commands of older clients: single files and folders below one root."""
+"""Legacy slash commands: single Markdown files and folders below one root."""
 
 import hashlib
 import os
@@ -90,7 +90,7 @@ async def test_the_first_of_two_files_with_one_name_wins_and_it_is_said(tmp_path
     assert [(p.code, p.details["winner"]) for p in scan.problems] == [("skill_shadowed", "a b.md")]
 
 
-async def test_folders_with_a_skill_are_skills_and_not_looked_into(tmp_path: Path) -> None:
+async def test_skill_folders_are_skills_and_not_searched(tmp_path: Path) -> None:
     folder = make_skill(tmp_path / "group", "tidy", files={"references/more.md": "more"})
     _write(tmp_path, group__note="a note")
     source = LegacySource(tmp_path)
@@ -184,7 +184,7 @@ async def test_a_file_that_cannot_be_read_is_a_problem_beside_the_others(
     assert problems == [(where, code)]
 
 
-async def test_a_pipe_is_no_command_and_holds_nobody_up(tmp_path: Path) -> None:
+async def test_a_pipe_is_not_a_command_and_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.md")
     assert await _scan(tmp_path) == ([], [])
     _write(tmp_path, a="x")
@@ -196,7 +196,7 @@ async def test_a_pipe_is_no_command_and_holds_nobody_up(tmp_path: Path) -> None:
         await source.content(skill)
 
 
-async def test_odd_values_are_told_with_the_commands_own_lines(tmp_path: Path) -> None:
+async def test_invalid_values_are_reported_with_the_line_of_the_command(tmp_path: Path) -> None:
     _write(tmp_path, sub__a=f"---\ndescription: {'x' * 1025}\ncontext: no\n---\nx")
     skills, problems = await _scan(tmp_path)
     assert len(skills) == 1

@@ -1,4 +1,4 @@
-"""A source whose skills carry a prefix, and what parts of names become."""
+"""Namespaced sources, and slugs of name parts."""
 
 from pathlib import Path, PurePosixPath
 
@@ -34,7 +34,7 @@ async def test_all_but_the_names_is_the_inner_sources(tmp_path: Path) -> None:
     await source.close()
 
 
-async def test_a_namespace_stands_between_prefix_and_name() -> None:
+async def test_a_namespace_is_inserted_between_prefix_and_name() -> None:
     source = NamespacedSource(MemorySource(FILES), "office", lambda _: "a:b")
     (skill,) = (await source.scan()).skills
     assert skill.name == "office:a:b:pdf"
@@ -76,5 +76,5 @@ async def test_a_name_without_the_prefix_is_not_known() -> None:
     ],
     ids=range(12),
 )
-async def test_a_part_of_a_name_is_kept_if_it_can_be_typed(written: str, used: str) -> None:
+async def test_a_valid_part_of_a_name_is_unchanged(written: str, used: str) -> None:
     assert name_part(written) == used

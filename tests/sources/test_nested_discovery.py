@@ -1,4 +1,4 @@
-"""Skill folders deeper in a project are found from the files near them, and only from those."""
+"""Nested discovery: skill folders of a project, found from touched files; not gitignored ones."""
 
 import shutil
 import subprocess
@@ -34,7 +34,7 @@ def test_each_root_says_whose_files_it_is_about(tmp_path: Path) -> None:
     assert root.home == tmp_path / "a"
 
 
-def test_a_root_is_told_once(tmp_path: Path) -> None:
+def test_a_root_is_reported_once(tmp_path: Path) -> None:
     _make(tmp_path, "a/.claude/skills")
     nesting = NestedDiscovery(tmp_path, PLACES)
     assert len(nesting.discover([tmp_path / "a/x.py", tmp_path / "a/y.py"])) == 1

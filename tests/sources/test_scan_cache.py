@@ -1,4 +1,4 @@
-"""Folders that nobody touched are not read again, in one process and in the next."""
+"""Scan cache: unchanged folders are not parsed again, in this process and the next."""
 
 import os
 import sqlite3
@@ -38,7 +38,7 @@ def _source(tmp_path: Path) -> FolderSource:
     return FolderSource(tmp_path / "skills", Origin.USER, cache=ScanCache(tmp_path / "scans.db"))
 
 
-async def test_what_nobody_touched_is_not_read_again(tmp_path: Path, reads: list[str]) -> None:
+async def test_unchanged_folders_are_not_parsed_again(tmp_path: Path, reads: list[str]) -> None:
     for name in ("a", "b", "c"):
         make_skill(tmp_path / "skills", name, files={"references/x.md": "x"})
     source = _source(tmp_path)
@@ -159,7 +159,7 @@ async def test_a_skill_that_is_removed_is_gone_whatever_it_was(tmp_path: Path) -
     assert (await source.scan()).skills == ()
 
 
-async def test_the_text_of_another_version_never_stands_in_for_the_last_good_one(
+async def test_the_last_good_text_is_never_that_of_another_version(
     tmp_path: Path,
 ) -> None:
     root = make_skill(tmp_path / "skills", "a", description="one", body="First")

@@ -1,4 +1,4 @@
-"""What was read of a skill comes back from its bytes as it was."""
+"""Scan cache: serialization of parse results is lossless."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -84,7 +84,7 @@ def test_a_detail_that_is_no_json_is_not_written(tmp_path: Path) -> None:
     ],
     ids=range(9),
 )  # fmt: skip
-def test_bytes_that_make_no_sense_are_no_reading(tmp_path: Path, data: bytes) -> None:
+def test_invalid_bytes_are_not_deserialized(tmp_path: Path, data: bytes) -> None:
     assert deserialize(data, root=tmp_path, provenance=OURS) is None
 
 

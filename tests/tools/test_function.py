@@ -44,7 +44,7 @@ def distance(
         end (Point): Where it ends.
 
     Returns:
-        Not told to the model.
+        Not sent to the model.
     """
     return {"far": abs(start.x - end.x) + abs(start.y - end.y), "unit": unit, "tags": tags}
 

@@ -1,4 +1,4 @@
-"""What tools give the model is capped, and the cap is told."""
+"""Tool output is truncated for the model, with a notice."""
 
 import pytest
 from hypothesis import given

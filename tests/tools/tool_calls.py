@@ -1,4 +1,4 @@
-"""A tool called as the agent calls it, in a workspace of its own."""
+"""Call a tool as the agent does, in a temporary workspace."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -9,8 +9,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +17,7 @@ import anyio
 from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from apexbridge.catalog.catalog import Catalog
 from apexbridge.errors import (
     ApexBridgeError,
     ModelError,
@@ -26,7 +26,8 @@ from apexbridge.errors import (
     ModelUnavailableError,
     StorageError,
 )
-from apexbridge.lifecycle.indexer import ReadContent, TagPolicy
+from apexbridge.lifecycle.index_updates import TagRound
+from apexbridge.lifecycle.indexer import TagPolicy
 from apexbridge.lifecycle.model_tags import ModelTagger
 from apexbridge.paths import replace_bytes
 from apexbridge.skills.model import Skill
@@ -104,15 +105,6 @@ class TagFailures:
             log.warning("Failed tag requests are not stored: %s", error)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TagRound:
-    """Result of one pass over all untagged skills."""
-
-    tagged: tuple[str, ...]
-    left: int
-    error: ModelError | None = None
-
-
 class BackgroundTagger:
     """Tags installed skills that the language model has not tagged yet, one request at a time."""
 
@@ -122,15 +114,13 @@ class BackgroundTagger:
         policy: TagPolicy,
         failures: TagFailures,
         *,
-        skills: Callable[[], Sequence[Skill]],
-        read: ReadContent,
+        catalog: Catalog,
         reindex: Callable[[Collection[str]], Awaitable[object]],
     ) -> None:
         self._tagger = tagger
         self._policy = policy
         self._failures = failures
-        self._skills = skills
-        self._read = read
+        self._catalog = catalog
         self._reindex = reindex
         self._woken = anyio.Event()
         self._tried: dict[str, int] = {}
@@ -175,7 +165,7 @@ class BackgroundTagger:
         return TagRound(tagged=tuple(tagged), left=len(missing) - len(tagged))
 
     def _missing(self) -> list[Skill]:
-        return [skill for skill in self._skills() if self._policy.is_missing(skill)]
+        return [skill for skill in self._catalog.skills if self._policy.is_missing(skill)]
 
     def _due(self) -> tuple[list[Skill], float]:
         """Return the skills to send now, the least tried first, and when the next one is due."""
@@ -201,7 +191,7 @@ class BackgroundTagger:
         self._tried[sha256] = self._tried.get(sha256, 0) + 1
         try:
             async with self._lock:
-                body = (await self._read(skill)).body
+                body = (await self._catalog.content(skill)).body
                 tags = await self._tagger.tags(name=skill.name, summary=skill.summary, body=body)
             if self._policy.store is not None:
                 await to_thread.run_sync(self._policy.store.put, sha256, tags)

@@ -3,28 +3,43 @@
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from apexbridge.catalog.catalog import Catalog
-from apexbridge.errors import RetrievalError, SkillInvalidError, StorageError
+from apexbridge.errors import ModelError, RetrievalError, SkillInvalidError, StorageError
 from apexbridge.events import ChangeCause
 from apexbridge.skills.model import Origin, Problem, Skill
 from apexbridge.skills.parser import parse_document, read_skill_file
 
-if TYPE_CHECKING:
-    from apexbridge.retrieval.base import IndexEntry
-
 log = logging.getLogger(__name__)
+
+
+class PreparedRow(Protocol):
+    """A row that is ready to be stored. Its vectors stay opaque here, to import no numpy."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the skill state that the row stands for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TagRound:
+    """Result of one explicit pass over all untagged skills."""
+
+    tagged: tuple[str, ...]
+    left: int
+    error: ModelError | None = None
 
 
 class SkillIndexer(Protocol):
     """Embeds a skill and writes its row; implemented by the runtime's index service."""
 
-    async def make_entry(self, skill: Skill, body: str) -> "IndexEntry":
+    async def make_entry(self, skill: Skill, body: str) -> PreparedRow:
         """Embed a skill with this body, without storing it; raises RetrievalError."""
         ...
 
-    async def update(self, name: str, entry: "IndexEntry | None") -> None:
+    async def update(self, name: str, entry: PreparedRow | None) -> None:
         """Store the entry of the skill that now has the name, or sync that name without one."""
         ...
 
@@ -33,7 +48,7 @@ class SkillIndexer(Protocol):
 class PreparedEntry:
     """An index entry made before the commit; without one, the error that the embedder raised."""
 
-    entry: "IndexEntry | None" = None
+    entry: PreparedRow | None = None
     error: RetrievalError | None = None
 
 

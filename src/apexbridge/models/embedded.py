@@ -228,9 +228,9 @@ def _reusable_skill(turn: _Turn, last: _Step | None) -> UserMessage | None:
 
 
 def _first_step(turn: _Turn) -> str | ToolCall:
-    wish = intent_rules.detect_intent(turn.request)
-    if wish is not None and wish.tool in turn.tools and not turn.chosen:
-        return _call(turn, wish.tool, wish.arguments)
+    intent = intent_rules.detect_intent(turn.request)
+    if intent is not None and intent.tool in turn.tools and not turn.chosen:
+        return _call(turn, intent.tool, intent.arguments)
     if intent_rules.is_small_talk(turn.request):
         return _render("no_model", turn.request)
     if intent_rules.is_destructive_request(turn.request):

@@ -274,8 +274,8 @@ def truncate_output(text: str) -> str:
 
 def _to_verdict(answer: _HookOutput) -> HookVerdict:
     specific = answer.specific
-    wishes = {answer.decision, specific.permission_decision}
-    is_blocked = not answer.goes_on or bool(wishes & {"block", "deny"})
+    effects = {answer.decision, specific.permission_decision}
+    is_blocked = not answer.goes_on or bool(effects & {"block", "deny"})
     reasons = (
         None if answer.goes_on else answer.stop_reason,
         specific.reason,
@@ -287,7 +287,7 @@ def _to_verdict(answer: _HookOutput) -> HookVerdict:
         outcome="block" if is_blocked else "continue",
         reason=truncate_output(next(filter(None, reasons), "")),
         context=truncate_output("\n".join(filter(None, (specific.context, answer.context)))),
-        asks="ask" in wishes and not is_blocked,
+        asks="ask" in effects and not is_blocked,
         stops=not answer.goes_on,
         changed=None if is_blocked else updated,
     )

@@ -177,7 +177,7 @@ class EmbedderProfile:
     fusion: FusionWeights
     calibration: ConfidenceCalibration
     views: int = MAX_VIEWS
-    """Views with a vector of their own: each costs as much as a short document."""
+    """Number of views that are embedded: each costs as much as a short document."""
 
 
 GENERIC_PROFILE = EmbedderProfile(fusion=FusionWeights(), calibration=ConfidenceCalibration())

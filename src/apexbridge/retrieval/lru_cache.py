@@ -10,8 +10,8 @@ CachedValue = TypeVar("CachedValue")
 class LruCache(Generic[CachedValue]):
     """Mapping that evicts the least recently used entry."""
 
-    def __init__(self, room: int) -> None:
-        self._room = room
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
         self._kept = OrderedDict[Hashable, CachedValue]()
 
     def get(self, key: Hashable) -> CachedValue | None:
@@ -24,7 +24,7 @@ class LruCache(Generic[CachedValue]):
     def put(self, key: Hashable, value: CachedValue) -> None:
         """Insert a value, and evict the oldest beyond the capacity."""
         self._kept[key] = value
-        if len(self._kept) > self._room:
+        if len(self._kept) > self._capacity:
             self._kept.popitem(last=False)
 
     def clear(self) -> None:

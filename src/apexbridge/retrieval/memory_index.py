@@ -90,12 +90,12 @@ class MemoryIndex:
 
     @property
     def is_chinese(self) -> NDArray[np.bool_]:
-        """Whether the main text of each row is Chinese."""
+        """Flags of the rows whose main text is Chinese."""
         return self._is_chinese.values
 
     @property
     def is_alive(self) -> NDArray[np.bool_]:
-        """Whether each row is not deleted."""
+        """Flags of the rows that are not deleted."""
         return self._is_alive.values
 
     @property

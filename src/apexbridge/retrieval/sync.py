@@ -49,7 +49,7 @@ class _SyncState:
     pending: list[str] = field(default_factory=list[str])
     failed: list[str] = field(default_factory=list[str])
     outdated: list[str] = field(default_factory=list[str])
-    """Entries that may be deleted first, because all skills are embedded anew."""
+    """Entries that may be deleted first, because all skills are re-embedded."""
     problem: RetrievalError | None = None
     refused: int = 0
     last_refusal: RetrievalError | None = None
@@ -302,7 +302,7 @@ async def _store_batch(
 
 
 async def _upsert(index: SkillIndex, entries: list[IndexEntry], tally: _SyncState) -> None:
-    """Upsert; if all skills are embedded anew, vectors of another size replace the stored ones."""
+    """Upsert; if all skills are re-embedded, vectors of another size replace the stored ones."""
     try:
         await index.store.upsert(entries)
     except IndexMismatchError:

@@ -232,7 +232,7 @@ class ScriptRunner:
         pool_size = self._config.settings.sandbox.warm_pool_size
         if not pool_size or not isinstance(sandbox, Backend):
             return ScriptExecutor(sandbox, self._workspaces)
-        pool = WarmPool(sandbox, self._workspaces, room=pool_size)
+        pool = WarmPool(sandbox, self._workspaces, capacity=pool_size)
         return ScriptExecutor(sandbox, self._workspaces, self._stack.enter_context(closing(pool)))
 
 

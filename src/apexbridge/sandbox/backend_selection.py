@@ -1,8 +1,8 @@
-"""Which sandbox works here: found out by running a canary in each, strongest first.
+"""Backend selection: run a canary in each sandbox backend, strongest first, and take what isolates.
 
-A canary must be able to start Python and write its workspace, and must fail at everything a skill
-must not do. A backend that is installed but not enforced is worse than none, so nothing is believed
-that was not tried; where nothing passes, nothing runs.
+The canary must start Python and write its workspace, and must fail at everything that a skill is
+denied. A backend that is installed but not enforced is worse than none, so only a passed canary
+counts; if none passes, nothing runs.
 """
 
 import itertools
@@ -63,7 +63,7 @@ _LIMITS = SandboxLimits(wall_seconds=10, output_bytes=10_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryResult:
-    """One backend's canary: whether it passed, and if not, why."""
+    """Result of one backend's canary, with the reason of a failure."""
 
     name: str
     passed: bool
@@ -72,13 +72,13 @@ class CanaryResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSelection:
-    """The sandbox that was chosen, if any, and every trial."""
+    """The selected sandbox, if any, and every canary result."""
 
     sandbox: Sandbox | None
     trials: tuple[CanaryResult, ...]
 
     def require(self) -> Sandbox:
-        """The sandbox.
+        """Return the sandbox.
 
         Raises:
             SandboxUnavailableError: If none passed; it says what each one lacked.
@@ -89,7 +89,7 @@ class SandboxSelection:
         return self.sandbox
 
     def failed(self) -> tuple[CanaryResult, ...]:
-        """Backends that are there and should have been taken, but do not isolate."""
+        """Return backends that are present but do not isolate."""
         tried = itertools.takewhile(lambda trial: not trial.passed, self.trials)
         return tuple(trial for trial in tried if trial.reason != _ABSENT)
 
@@ -97,7 +97,7 @@ class SandboxSelection:
 async def select_backend(
     candidates: Sequence[Sandbox], *, tries_all: bool = False
 ) -> SandboxSelection:
-    """Try the candidates in order; the first that passes is taken, the others only if asked for."""
+    """Select the first candidate whose canary passes; `tries_all` runs the others too."""
     trials, chosen = list[CanaryResult](), None
     for candidate in candidates:
         trial = await run_canary(candidate)
@@ -134,13 +134,13 @@ async def run_canary(candidate: Sandbox) -> CanaryResult:
 
 
 async def is_runnable(candidate: Sandbox) -> bool:
-    """Say whether a command that needs nothing runs at all."""
+    """Return True if a trivial command runs at all."""
     request = ExecRequest(argv=("/bin/true",), cwd=Path("/"), limits=_LIMITS)
     return (await candidate.run(request)).outcome == "ok"
 
 
 def _outside_tmp() -> str | None:
-    """A backend may hide /tmp anyway: the canary's secret must lie where hiding is its merit."""
+    """Return a directory outside /tmp: a backend that hides /tmp anyway proves nothing there."""
     return "/var/tmp" if os.access("/var/tmp", os.W_OK) else None
 
 
@@ -154,10 +154,10 @@ def _prepare_canary(base: Path, port: int) -> list[str]:
 
 
 def _canary_failure(result: ExecutionResult) -> str:
-    """Why the canary failed; empty when all is as it must be."""
+    """Return why the canary failed; empty if it passed."""
     if result.outcome != "ok":
-        told = result.stderr.decode("utf-8", "replace").strip().splitlines()
-        return result.error or (told[-1] if told else f"exit code {result.exit_code}")
+        lines = result.stderr.decode("utf-8", "replace").strip().splitlines()
+        return result.error or (lines[-1] if lines else f"exit code {result.exit_code}")
     try:
         could: dict[str, Any] = json.loads(result.stdout)
     except ValueError:

@@ -1,4 +1,10 @@
-"""No isolation: limits and a process group only. Off unless an operator switches it on."""
+"""Sandbox backends: bubblewrap, Landlock, macOS seatbelt, and none (limits only).
+
+Bubblewrap has every namespace, a mount namespace with only what was granted, and a seccomp filter.
+Landlock with seccomp works where user namespaces are forbidden; it does not hide that files exist,
+and cannot stop a script from changing mode or times of files it may only read. Seatbelt is written
+from its documentation and tested as text only. Unsandboxed is off unless an operator enables it.
+"""
 
 import errno
 import json
@@ -6,6 +12,7 @@ import os
 import platform
 import shutil
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -27,33 +34,42 @@ ulimit -c 0; ulimit -d "$1"; ulimit -f "$2"; ulimit -t "$3"; ulimit -n "$4"
 
 
 def ulimit_argv(limits: SandboxLimits) -> list[str]:
-    """Words that bound what follows them, on every system with a shell."""
+    """Build an argv prefix that sets ulimits, on every system with a POSIX shell."""
     counts = (
         limits.memory_bytes // 1024,
         limits.file_bytes // 512,
         limits.cpu_seconds,
         limits.open_files,
-        limits.processes + ProcessCounter().take() if Path("/proc/self/task").is_dir() else "none",
+        limits.processes + ProcessCounter().count() if Path("/proc/self/task").is_dir() else "none",
     )
     return ["/bin/sh", "-c", _ULIMIT_SCRIPT, "sh", *map(str, counts)]
 
 
-class UnsandboxedBackend:
-    """Runs commands with the rights of this process."""
-
-    name = "plain"
+class _ProcessBackend(ABC):
+    name: str
 
     async def run(self, request: ExecRequest) -> ExecutionResult:
-        """Run one command to its end, or to its limits."""
+        """Run one command to its end or its limits."""
         return await run_backend(self, request)
 
+    @abstractmethod
     def start(self, request: ExecRequest, *, has_stdin: bool) -> RunningProcess:
-        """Start the command; whoever asked watches it, and feeds it if it has an stdin.
+        """Start the command. The caller watches the process.
 
         Raises:
             OSError: If it cannot be started.
         """
-        # A shell would hide why a program cannot be started: that is found out without it.
+        ...
+
+
+class UnsandboxedBackend(_ProcessBackend):
+    """Run commands with the privileges of this process: rlimits and a process group only."""
+
+    name = "plain"
+
+    def start(self, request: ExecRequest, *, has_stdin: bool) -> RunningProcess:
+        """Start the command."""
+        # The shell would hide the errno of a failed exec: a missing program is started without it.
         can_start = shutil.which(request.argv[0], path=request.env.get("PATH")) is not None
         words = ulimit_argv(request.limits) if can_start else []
         return child_process.start(
@@ -69,25 +85,17 @@ class UnsandboxedBackend:
 NO_EGRESS = "network_unavailable: this sandbox cannot let single hosts through"
 
 
-class LandlockSandbox:
-    """Runs commands under Landlock."""
+class LandlockSandbox(_ProcessBackend):
+    """Landlock and a strict seccomp filter, applied by the launcher in pure Python."""
 
     name = "landlock"
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
 
-    async def run(self, request: ExecRequest) -> ExecutionResult:
-        """Run one command to its end, or to its limits."""
-        return await run_backend(self, request)
-
     def start(self, request: ExecRequest, *, has_stdin: bool) -> RunningProcess:
-        """Start the command; whoever asked watches it, and feeds it if it has an stdin.
-
-        Raises:
-            OSError: If it cannot be started.
-        """
-        if request.access.hosts:  # without a network of its own there is no door to put in it
+        """Start the command."""
+        if request.access.hosts:  # without a network namespace there is no proxy bridge
             raise OSError(NO_EGRESS)
         launch = Launch(
             argv=request.argv,
@@ -105,7 +113,6 @@ class LandlockSandbox:
 
 
 SEATBELT_PROGRAM = "/usr/bin/sandbox-exec"
-SEATBELT_NO_EGRESS = "network_unavailable: this sandbox cannot let single hosts through"
 
 _SEATBELT_BASE = """\
 (version 1)
@@ -129,29 +136,21 @@ _SEATBELT_WRITE = '(allow file-read* file-write* (subpath (param "WRITE_{number}
 
 
 def seatbelt_profile(reads: int, writes: int) -> str:
-    """The profile for so many readable and writable paths; what they are is said beside it."""
+    """Build the seatbelt profile; paths are parameters (`-D`), so that none can inject syntax."""
     grants = [_SEATBELT_READ.format(number=number) for number in range(reads)]
     grants += [_SEATBELT_WRITE.format(number=number) for number in range(writes)]
     return _SEATBELT_BASE + "".join(grants)
 
 
-class SeatbeltSandbox:
-    """Runs commands under a seatbelt profile."""
+class SeatbeltSandbox(_ProcessBackend):
+    """macOS seatbelt: a profile that denies what it does not name."""
 
     name = "seatbelt"
 
-    async def run(self, request: ExecRequest) -> ExecutionResult:
-        """Run one command to its end, or to its limits."""
-        return await run_backend(self, request)
-
     def start(self, request: ExecRequest, *, has_stdin: bool) -> RunningProcess:
-        """Start the command; whoever asked watches it, and feeds it if it has an stdin.
-
-        Raises:
-            OSError: If it cannot be started.
-        """
+        """Start the command."""
         if request.access.hosts:
-            raise OSError(SEATBELT_NO_EGRESS)
+            raise OSError(NO_EGRESS)
         return child_process.start(
             SpawnCommand(
                 argv=[*ulimit_argv(request.limits), *seatbelt_argv(request), *request.argv],
@@ -163,7 +162,7 @@ class SeatbeltSandbox:
 
 
 def seatbelt_argv(request: ExecRequest) -> list[str]:
-    """Words that confine what follows them."""
+    """Build the argv prefix that applies the seatbelt profile."""
     reads, writes = (_resolved(paths) for paths in (request.access.read, request.access.write))
     words = [SEATBELT_PROGRAM, "-p", seatbelt_profile(len(reads), len(writes))]
     for kind, paths in (("READ", reads), ("WRITE", writes)):
@@ -173,14 +172,14 @@ def seatbelt_argv(request: ExecRequest) -> list[str]:
 
 
 def _resolved(paths: tuple[Path, ...]) -> list[Path]:
-    """The kernel asks about real paths: `/tmp` is a link there."""
+    """Resolve symlinks: seatbelt checks real paths, and `/tmp` is a symlink on macOS."""
     return [path.resolve() for path in paths]
 
 
 _SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/localtime")
 _SYSTEM_PATHS = ("/etc/alternatives", "/etc/ld.so.cache")
 _TLS_PATHS = ("/etc/ssl/certs", "/etc/ssl/openssl.cnf")
-"""Of use only to who can reach anyone; every mount takes its time."""
+"""Mounted only with network access; every mount costs time."""
 _DEVICES = ("null", "zero", "urandom")
 _DEVICE_LINKS = {
     "random": "urandom",
@@ -193,8 +192,8 @@ _DEVICE_LINKS = {
 _ERRNO_BY_MESSAGE = {os.strerror(code): name for code, name in errno.errorcode.items()}
 
 
-class BubblewrapSandbox:
-    """Runs commands in bubblewrap."""
+class BubblewrapSandbox(_ProcessBackend):
+    """Bubblewrap: Linux namespaces, a minimal mount namespace and a seccomp filter."""
 
     name = "bubblewrap"
 
@@ -204,16 +203,8 @@ class BubblewrapSandbox:
         machine = seccomp.SYSCALL_TABLES.get(platform.machine())
         self._filter = seccomp.build_filter(machine) if machine else None
 
-    async def run(self, request: ExecRequest) -> ExecutionResult:
-        """Run one command to its end, or to its limits."""
-        return await run_backend(self, request)
-
     def start(self, request: ExecRequest, *, has_stdin: bool) -> RunningProcess:
-        """Start the command; whoever asked watches it, and feeds it if it has an stdin.
-
-        Raises:
-            OSError: If it cannot be started.
-        """
+        """Start the command."""
         with ExitStack() as held, ExitStack() as sent:
             if request.access.hosts:
                 request = _with_egress_proxy(request, held)
@@ -249,14 +240,14 @@ class BubblewrapSandbox:
 
 
 def _with_egress_proxy(request: ExecRequest, held: ExitStack) -> ExecRequest:
-    """The command behind a doorkeeper, which sees the socket of a proxy of its own."""
-    place = Path(held.enter_context(TemporaryDirectory(prefix="apexbridge-door-")))
+    """Wrap the command in the proxy bridge, connected to an egress proxy for this run."""
+    place = Path(held.enter_context(TemporaryDirectory(prefix="apexbridge-egress-")))
     held.enter_context(AllowListProxy(request.access.hosts).serve(place / "proxy"))
     python = interpreters.find("python")
     program = str(python.program) if python else "python3"
-    keeper = Path(proxy_bridge.__file__)
-    words = (program, "-I", "-S", str(place / "keeper.py"), str(place / "proxy"))
-    shutil.copyfile(keeper, place / "keeper.py")
+    bridge = place / "proxy_bridge.py"
+    words = (program, "-I", "-S", str(bridge), str(place / "proxy"))
+    shutil.copyfile(proxy_bridge.__file__, bridge)
     place.chmod(0o755)
     prefix = python.prefix if python else ()
     access = replace(request.access, read=(*request.access.read, *prefix, place))
@@ -273,7 +264,7 @@ def _mount_arguments(request: ExecRequest) -> Iterator[str]:
             yield from ("--ro-bind", name, name)
     for name in (*_SYSTEM_PATHS, *(_TLS_PATHS if request.access.hosts else ())):
         yield from ("--ro-bind-try", name, name)
-    # Read-only, for root may write what /proc/sys holds: its owner is inside when root runs this.
+    # Read-only: if root runs this, the owner of /proc/sys is inside the sandbox and could write it.
     yield from ("--proc", "/proc", "--remount-ro", "/proc", "--dir", "/dev")
     for name in _DEVICES:
         yield from ("--dev-bind-try", f"/dev/{name}", f"/dev/{name}")
@@ -302,7 +293,7 @@ def _read_all(descriptor: int) -> bytes:
 
 
 def _with_bwrap_status(started: RunningProcess, status: int, held: ExitStack) -> RunningProcess:
-    """The same, with what bubblewrap itself says of the command."""
+    """Add the exit status that bubblewrap reports on its status file descriptor."""
     finish = started.finish
 
     def judge(stderr: bytes) -> tuple[int | None, str]:
@@ -316,11 +307,11 @@ def _with_bwrap_status(started: RunningProcess, status: int, held: ExitStack) ->
 def _exit_status(
     code: int | None, error: str, status: bytes, stderr: bytes
 ) -> tuple[int | None, str]:
-    """Bubblewrap tells an exit code only of a command that it could start."""
+    """Combine exit codes: bubblewrap reports one only for a command that it could start."""
     for line in status.splitlines():
-        told = json.loads(line)
-        if "exit-code" in told:
-            return _signal_or_code(int(told["exit-code"])), ""
+        report = json.loads(line)
+        if "exit-code" in report:
+            return _signal_or_code(int(report["exit-code"])), ""
     is_ours = code is None or (code > 0 and b"child-pid" not in status)
     if error or is_ours or code == 1:
         return None, error or _errno_from_message(stderr)
@@ -328,7 +319,7 @@ def _exit_status(
 
 
 def _signal_or_code(code: int) -> int:
-    """Bubblewrap says 128 + n of a signal, as shells do; a script may say so itself."""
+    """Convert 128 + n to minus n: bubblewrap reports a signal the way shells do."""
     return 128 - code if 128 < code <= 128 + signal.NSIG else code
 
 

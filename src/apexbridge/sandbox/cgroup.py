@@ -1,9 +1,8 @@
-"""Control groups: the only bound on all of a run's processes together, where we may make them.
+"""cgroups: limits on all processes of a run together, where cgroups are writable.
 
-Limits of single processes do not add up: ten processes hold ten times the memory, and root is
-exempt from the number of processes altogether. Version 2 and the older version 1 are both known;
-whether one works is found out by making a group and removing it. The launcher's zygote makes one
-for each process it keeps ready: joining takes the kernel longer than all the rest of a start.
+Rlimits are per process: ten processes hold ten times the memory, and root is exempt from
+RLIMIT_NPROC. Versions 2 and 1 are supported, detected by creating and removing a group. The zygote
+creates a group for each prepared child, because joining one takes longer than the rest of a start.
 """
 
 import os
@@ -17,20 +16,20 @@ from apexbridge.sandbox.base import SandboxLimits
 _CGROUP_ROOT = Path("/sys/fs/cgroup")
 _GROUP_NAME = "apexbridge"
 _SPARE_PROCESSES = 4
-"""The launcher's own processes are counted too."""
+"""Reserve for the launcher's own processes, which count too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cgroups:
-    """Where groups can be made."""
+    """Writable cgroup directories and their version."""
 
     homes: tuple[Path, ...]
-    """One folder for each kind of limit; with version 2 one for both."""
+    """One directory for each controller; with version 2 a single one."""
     is_v2: bool
 
     @classmethod
     def detect(cls) -> "Cgroups | None":
-        """The kind that works here, by trying; None where none does."""
+        """Detect a working cgroup version by trying; None if there is none."""
         for found in (_v2(), _v1()):
             if found is not None and found._works():
                 return found
@@ -49,7 +48,7 @@ class Cgroups:
         return True
 
     def values(self, limits: SandboxLimits) -> Iterator[tuple[int, str, int]]:
-        """What is written into which file of which home's group."""
+        """Return the values to write, by directory and file."""
         processes = limits.processes + _SPARE_PROCESSES
         if self.is_v2:
             yield 0, "memory.max", limits.memory_bytes
@@ -83,7 +82,7 @@ def _v1() -> Cgroups | None:
 
 
 def _write_kernel_file(path: Path, value: str) -> None:
-    """Write to a file of the kernel's; where it is not one, none is made."""
+    """Write to a cgroup file that exists; a regular file is never created."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, value.encode("ascii"))

@@ -1,7 +1,9 @@
-"""Watch a process to its end: pipes of our own, one deadline, one output cap.
+"""Child processes: spawn, watch to the end, enforce the deadline and the output limit.
 
-A child that holds our pipe, ignores signals or floods us changes nothing: what we wait for is the
-process itself, and what we read is bounded.
+A child that keeps a pipe open, ignores signals or floods the output changes nothing: the process
+itself is waited for, and reads are bounded. PR_SET_PDEATHSIG is tied to the thread that spawns, so
+one thread that never ends does it. There is no preexec_fn and no change of user in the child: the
+spawn stays a vfork, which costs the same however large this process is.
 """
 
 import contextlib
@@ -22,7 +24,7 @@ from apexbridge.sandbox.base import TRUNCATED, SandboxLimits
 
 _CHUNK = 1 << 16
 _GRACE_SECONDS = 0.5
-"""How long a pipe may stay open after the process is gone."""
+"""Time for a pipe to reach EOF after the process has exited."""
 _MEASURE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
 
@@ -31,26 +33,26 @@ OutputSink = Callable[[int, bytes], None]
 
 @dataclass(slots=True, kw_only=True)
 class RunningProcess:
-    """A process that runs: descriptors that are ours to close, and how to end it."""
+    """A running process: file descriptors owned by us, and how to kill and reap it."""
 
     stdout: int
     stderr: int
-    end: int
-    """Becomes readable when the process is gone."""
+    exit_fd: int
+    """Becomes readable when the process exits (a pidfd or a pipe)."""
     stdin: int = -1
     kill: Callable[[], None]
-    """Begin to end the whole tree; may be called at any time, more than once."""
+    """Start to kill the process tree; may be called at any time, more than once."""
     finish: Callable[[bytes], tuple[int | None, str]]
-    """Wait until all of it is gone, given what it wrote to stderr, and give back what it held: its
-    exit code or minus its signal, or None and why it never started."""
+    """Reap the whole tree, given its stderr, and release its resources. Returns the exit code or
+    minus the signal, or None and why it never started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessResult:
-    """What a process did, in the words of the system."""
+    """Raw result of a process."""
 
     status: int | None
-    """The exit code, or minus the signal; None when it never started."""
+    """Exit code, or minus the signal; None if it never started."""
     stdout: bytes = b""
     stderr: bytes = b""
     seconds: float = 0.0
@@ -62,19 +64,19 @@ class ProcessResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
-    """What one run is given."""
+    """Specification of one run."""
 
     start: Callable[[], RunningProcess]
-    """Raises OSError when it cannot."""
+    """Raises OSError if the process cannot be started."""
     limits: SandboxLimits
     stdin: bytes = b""
     on_output: OutputSink | None = None
     is_oversized: Callable[[], bool] | None = None
-    """Whether it has written more than it may; asked again and again."""
+    """Quota check, polled while the process runs."""
 
 
 def run(order: RunSpec, cancel: int) -> ProcessResult:
-    """Run to the end, to a limit, or until the descriptor `cancel` becomes readable. Blocks."""
+    """Run to the end, a limit, or until the file descriptor `cancel` becomes readable. Blocks."""
     began = time.monotonic()
     try:
         started = order.start()
@@ -100,25 +102,25 @@ def run(order: RunSpec, cancel: int) -> ProcessResult:
 
 
 def kill_process(started: RunningProcess) -> None:
-    """End a process that nobody is going to watch."""
+    """Kill and reap a process that is not watched."""
     started.kill()
     started.finish(b"")
     _close(started)
 
 
 def _close(started: RunningProcess) -> None:
-    for descriptor in (started.stdin, started.stdout, started.stderr, started.end):
+    for descriptor in (started.stdin, started.stdout, started.stderr, started.exit_fd):
         if descriptor >= 0:
             os.close(descriptor)
 
 
 def errno_name(error: OSError) -> str:
-    """`ENOENT` and the like; the message where the system has no such name."""
+    """Return the errno name such as `ENOENT`, or the message if there is none."""
     return errno.errorcode.get(error.errno or 0, str(error))
 
 
 class _ProcessWatcher:
-    """The state of one run that is under way."""
+    """State of a watched process: selector, buffers, deadline."""
 
     def __init__(self, started: RunningProcess, order: RunSpec, deadline: float) -> None:
         self._started = started
@@ -136,8 +138,8 @@ class _ProcessWatcher:
         self.is_oversized = False
 
     def until_end(self, cancel: int) -> None:
-        """Watch until the process is gone, then until its pipes are, or the grace is over."""
-        self._selector.register(self._started.end, selectors.EVENT_READ, "end")
+        """Watch until the process exits, then until EOF on its pipes or the end of the grace."""
+        self._selector.register(self._started.exit_fd, selectors.EVENT_READ, "end")
         self._selector.register(cancel, selectors.EVENT_READ, "cancel")
         for number, pipe in enumerate((self._started.stdout, self._started.stderr)):
             os.set_blocking(pipe, False)
@@ -227,7 +229,7 @@ class _ProcessWatcher:
         self._room = max(self._room - len(piece), 0)
 
     def close(self) -> None:
-        """Close what is ours."""
+        """Close our file descriptors."""
         self._selector.close()
         _close(self._started)
 
@@ -237,7 +239,7 @@ Popen = subprocess.Popen[bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnCommand:
-    """What is started, with the descriptors it inherits."""
+    """A command to spawn, with the file descriptors it inherits."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -266,7 +268,7 @@ class _SpawnerThread:
             order, future = self._orders.get()
             try:
                 future.set_result(order())
-            except BaseException as error:  # noqa: BLE001  # whoever asked must hear of it
+            except BaseException as error:  # noqa: BLE001  # re-raised in the calling thread
                 future.set_exception(error)
 
 
@@ -274,12 +276,12 @@ _spawner = _SpawnerThread()
 
 
 def is_supported() -> bool:
-    """Say whether processes can be watched here at all: they cannot on Windows yet."""
+    """Return True if processes can be watched on this platform: not on Windows yet."""
     return os.name == "posix"
 
 
 def popen(command: SpawnCommand) -> Popen:
-    """Start a process with pipes, in a process group of its own.
+    """Spawn a process with pipes, in its own process group.
 
     Raises:
         OSError: If it cannot be started.
@@ -299,7 +301,7 @@ def popen(command: SpawnCommand) -> Popen:
 
 
 def start(command: SpawnCommand) -> RunningProcess:
-    """Start a process to be watched.
+    """Spawn a process to be watched.
 
     Raises:
         OSError: If it cannot be started.
@@ -309,7 +311,7 @@ def start(command: SpawnCommand) -> RunningProcess:
     is_over = threading.Event()
 
     def kill() -> None:
-        # The group keeps its number while anybody is in it; after `finish` it may be a stranger's.
+        # A process group id is reserved while it has members; after `finish` it may be reused.
         if not is_over.is_set():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -326,14 +328,14 @@ def start(command: SpawnCommand) -> RunningProcess:
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
-        end=_exit_descriptor(process),
+        exit_fd=_exit_descriptor(process),
         kill=kill,
         finish=finish,
     )
 
 
 def _exit_descriptor(process: Popen) -> int:
-    """A descriptor that becomes readable when the process is gone."""
+    """Return a file descriptor that becomes readable when the process exits."""
     if hasattr(os, "pidfd_open"):
         return os.pidfd_open(process.pid)
     reader, writer = os.pipe()
@@ -347,7 +349,7 @@ def _exit_descriptor(process: Popen) -> int:
 
 
 def _detach(pipe: IO[bytes] | None) -> int:
-    """A descriptor of our own for a pipe; the file object around it is not needed."""
+    """Duplicate a pipe's file descriptor, so that the file object can be dropped."""
     if pipe is None:
         return -1
     descriptor = os.dup(pipe.fileno())

@@ -1,8 +1,8 @@
-"""A door to named hosts, for a sandbox that has no network: an allow-list proxy on our side.
+"""Egress proxy: an allow-list HTTP proxy for a sandbox without network, with an SSRF guard.
 
-The sandbox sees one socket. What comes through it must be a CONNECT or a plain request for a host
-that was granted; the name is resolved once, every address it has must be public, and the address
-that was checked is the one that is dialled. An empty list grants nothing.
+The sandbox sees one Unix socket. A request must be CONNECT or plain HTTP to a granted host. The
+name is resolved once, every address must be public, and the checked address is the one dialled,
+which rules out DNS rebinding. An empty list grants nothing.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ IsAllowed = Callable[[str], bool]
 
 
 def is_public(address: str) -> bool:
-    """Say whether an address is one of the public network's, whatever it is wrapped in."""
+    """Return True if an IP address is public, also when embedded in an IPv6 form."""
     try:
         return ssrf.is_public(ipaddress.ip_address(address.partition("%")[0]))
     except ValueError:
@@ -47,7 +47,7 @@ class HostRule:
 
     @classmethod
     def parse(cls, text: str) -> "HostRule":
-        """Read the written form.
+        """Parse the written form.
 
         Raises:
             ValueError: If it names no host, or is an address: only names can be granted.
@@ -59,7 +59,7 @@ class HostRule:
         return cls(name.encode("idna").decode() if not name.startswith("*") else name, _port(port))
 
     def matches(self, host: str, port: int) -> bool:
-        """Say whether a host and port fall under this rule."""
+        """Match a host and port."""
         if port != self.port if self.port else port not in _DEFAULT_PORTS:
             return False
         wanted = host.lower().rstrip(".")
@@ -73,7 +73,7 @@ def _port(text: str) -> int | None:
 
 
 def _is_ip_literal(text: str) -> bool:
-    """Addresses in every spelling a resolver takes: `127.1`, `0x7f.1`, `2130706433`, `::1`."""
+    """Detect IP literals in every spelling of resolvers: `127.1`, `0x7f.1`, `2130706433`, `::1`."""
     try:
         socket.inet_aton(text)
     except OSError:
@@ -82,7 +82,7 @@ def _is_ip_literal(text: str) -> bool:
 
 
 class _ProxyRefusalError(Exception):  # it never leaves this module
-    """A request that is not let through, and what the client is told."""
+    """A refused request, with the HTTP status for the client."""
 
     def __init__(self, status: str) -> None:
         super().__init__(status)
@@ -90,9 +90,9 @@ class _ProxyRefusalError(Exception):  # it never leaves this module
 
 
 class AllowListProxy:
-    """Lets requests for granted hosts through; everything else gets an answer that says no.
+    """Forward requests to granted hosts; answer everything else with an error status.
 
-    Threads and plain sockets: it lives beside one run, and must end with it at once.
+    Threads and blocking sockets: the proxy belongs to one run and must end with it at once.
     """
 
     def __init__(self, hosts: Sequence[str], is_allowed: IsAllowed = is_public) -> None:
@@ -103,7 +103,7 @@ class AllowListProxy:
 
     @contextmanager
     def serve(self, path: Path) -> Generator[None]:
-        """Listen on a socket in the file system while the block runs."""
+        """Listen on a Unix socket while the block runs."""
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(path))
             path.chmod(0o666)
@@ -123,7 +123,7 @@ class AllowListProxy:
             self._room.acquire()
             try:
                 client, _ = listener.accept()
-            except OSError:  # shut down: the run is over
+            except OSError:  # the listener was shut down: the run is over
                 return
             threading.Thread(target=self._handle, args=(client,), daemon=True).start()
 
@@ -136,7 +136,7 @@ class AllowListProxy:
 
     @contextmanager
     def _held(self, stream: socket.socket) -> Generator[socket.socket]:
-        """Known while it is open, so that it can be shut when the run ends."""
+        """Track an open socket, so that it can be shut down when the run ends."""
         self._open.add(stream)
         try:
             with stream:
@@ -168,7 +168,7 @@ class AllowListProxy:
         except OSError:
             raise _ProxyRefusalError("502 Host not found") from None
         addresses = [str(entry[4][0]) for entry in found]
-        # One private address among public ones is an attempt, not an accident.
+        # One private address among public ones is an SSRF attempt (DNS rebinding).
         if not addresses or not all(map(self._is_allowed, addresses)):
             raise _ProxyRefusalError("403 Address not public")
         try:
@@ -191,7 +191,7 @@ def _read_head(client: socket.socket) -> tuple[bytes, bytes]:
 
 
 def _parse(head: bytes) -> tuple[str, int, bytes]:
-    """Host, port, and what to pass on first (nothing for CONNECT)."""
+    """Return host, port, and the bytes to forward first (nothing for CONNECT)."""
     line, _, fields = head.decode("latin-1").partition("\r\n")
     try:
         method, target, version = line.split(" ")
@@ -211,7 +211,7 @@ def _parse(head: bytes) -> tuple[str, int, bytes]:
 
 
 _DROPPED_HEADERS = ("proxy-", "connection:", "host:")
-"""The name in the request line is the one that was checked; no other may be asked for behind it."""
+"""Replaced, because the checked name is that of the request line: another `Host` must not pass."""
 
 
 def _send_status(client: socket.socket, status: str) -> None:
@@ -221,7 +221,7 @@ def _send_status(client: socket.socket, status: str) -> None:
 
 
 def _relay(client: socket.socket, server: socket.socket) -> None:
-    """Pass bytes both ways until both sides are done, or nothing comes for too long."""
+    """Relay bytes in both directions until both ends are closed or idle for too long."""
     with selectors.DefaultSelector() as selector:
         for source, target in ((client, server), (server, client)):
             source.settimeout(_IDLE_SECONDS)

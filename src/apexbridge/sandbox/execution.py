@@ -1,4 +1,4 @@
-"""From a backend's command line to a result: what bubblewrap, Landlock and plain share."""
+"""Asynchronous execution on a backend: concurrency limit, worker thread, cancellation, result."""
 
 import math
 import os
@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 _SIGKILL_EXIT = 137
 MAX_CONCURRENT_RUNS = 16
-"""How many commands run side by side; further ones wait."""
+"""Commands that run concurrently; further ones wait."""
 
 _POLL_SECONDS = 0.002
 _runs: RunVar[anyio.CapacityLimiter] = RunVar("sandbox runs")
@@ -27,7 +27,7 @@ _run_threads: RunVar[anyio.CapacityLimiter] = RunVar("sandbox threads")
 
 
 def reject_nul(words: Iterable[str]) -> None:
-    """What no command line can carry; the caller must hear of it before anything is started.
+    """Reject NUL bytes, which no argv can carry, before anything is started.
 
     Raises:
         ValueError: Naming what holds it.
@@ -43,15 +43,15 @@ def reject_nul(words: Iterable[str]) -> None:
 
 @runtime_checkable
 class Backend(Protocol):
-    """A way to isolate: what all of them have that start processes here."""
+    """Protocol of a backend that starts local processes."""
 
     @property
     def name(self) -> str:
-        """A short name for results, logs and `doctor`."""
+        """Short name for results, logs and `doctor`."""
         ...
 
     def start(self, request: ExecRequest, *, has_stdin: bool) -> RunningProcess:
-        """Start the command; whoever asked watches it, and feeds it if it has an stdin.
+        """Start the command. The caller watches the process, and writes to its stdin if it has one.
 
         Raises:
             OSError: If it cannot be started.
@@ -60,7 +60,7 @@ class Backend(Protocol):
 
 
 async def run_backend(backend: Backend, request: ExecRequest) -> ExecutionResult:
-    """Run one command to its end, or to its limits."""
+    """Run one command on a backend to its end or its limits."""
     reject_nul((*request.argv, *request.env, *request.env.values()))
     has_stdin = bool(request.stdin)
     ended = await run_process(lambda: backend.start(request, has_stdin=has_stdin), request)
@@ -68,13 +68,13 @@ async def run_backend(backend: Backend, request: ExecRequest) -> ExecutionResult
 
 
 async def run_process(start: Callable[[], RunningProcess], request: ExecRequest) -> ProcessResult:
-    """Run what `start` starts to its end, or to its limits."""
+    """Run the process that `start` returns to its end or its limits."""
     order = run_spec_for(request, start)
     return await run_in_thread(lambda cancel: child_process.run(order, cancel))
 
 
 def run_spec_for(request: ExecRequest, start: Callable[[], RunningProcess]) -> RunSpec:
-    """What the runner is to do for a request."""
+    """Build the run specification of a request."""
     place = request.workspace
     return RunSpec(
         start=start,
@@ -86,9 +86,9 @@ def run_spec_for(request: ExecRequest, start: Callable[[], RunningProcess]) -> R
 
 
 async def run_in_thread(work: Callable[[int], Result]) -> Result:
-    """Work in a thread, when there is room.
+    """Run blocking work in a worker thread, within the concurrency limit.
 
-    When we are cancelled, the descriptor that the work was given becomes readable, and we wait.
+    On cancellation the file descriptor given to the work becomes readable; the thread is awaited.
     """
     async with _limiter():
         task = _ThreadTask(work)
@@ -104,7 +104,7 @@ async def run_in_thread(work: Callable[[int], Result]) -> Result:
 
 
 class _ThreadTask(Generic[Result]):
-    """What the thread does. Both sides may leave at any time: the last one closes the pipe."""
+    """Work of the thread. Either side may leave first: the last one closes the pipe."""
 
     def __init__(self, work: Callable[[int], Result]) -> None:
         self._work = work
@@ -127,7 +127,7 @@ class _ThreadTask(Generic[Result]):
             self.is_over.set()
 
     def abandon(self) -> bool:
-        """Let the thread hear that nobody waits any more; whether it is at work."""
+        """Signal cancellation to the thread; True if it is running."""
         with self._lock:
             self._is_abandoned = True
             os.close(self._trigger)
@@ -137,31 +137,33 @@ class _ThreadTask(Generic[Result]):
 
 
 def _limiter() -> anyio.CapacityLimiter:
-    """One limiter an event loop: runs wait for each other, and for nobody else's threads."""
+    """Return the event loop's limiter for runs, separate from other threads."""
     return _loop_limiter(_runs, MAX_CONCURRENT_RUNS)
 
 
 def _threads() -> anyio.CapacityLimiter:
-    """Never short: a run that was let in has its thread."""
+    """Return an unbounded limiter: an admitted run always gets its thread."""
     return _loop_limiter(_run_threads, math.inf)
 
 
-def _loop_limiter(variable: RunVar[anyio.CapacityLimiter], room: float) -> anyio.CapacityLimiter:
+def _loop_limiter(
+    variable: RunVar[anyio.CapacityLimiter], capacity: float
+) -> anyio.CapacityLimiter:
     try:
         return variable.get()
     except LookupError:
-        limiter = anyio.CapacityLimiter(room)
+        limiter = anyio.CapacityLimiter(capacity)
         variable.set(limiter)
         return limiter
 
 
 def _exit_code(status: int | None) -> int | None:
-    """Death by signal n is 128 + n, as shells say it."""
+    """Convert a signal n to exit code 128 + n, as shells do."""
     return 128 - status if status is not None and status < 0 else status
 
 
 def to_execution_result(ended: ProcessResult, isolation: str) -> ExecutionResult:
-    """Put an end into the words of the seam."""
+    """Convert a process result to an execution result."""
     outcome, exit_code, error = _outcome(ended)
     return ExecutionResult(
         outcome=outcome,

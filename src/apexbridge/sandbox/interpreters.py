@@ -1,4 +1,9 @@
-"""Programs that run scripts, and the folders they need to be seen."""
+"""Script interpreters: lookup, paths to mount, and pre-started (warm) interpreters.
+
+A warm interpreter reads its command from stdin as a length-prefixed frame and then behaves like a
+fresh one: the rest of stdin belongs to the script. Python and node run the script in process; for
+anything else a shell execs the command, so that only the sandbox was warm.
+"""
 
 import functools
 import os
@@ -21,22 +26,22 @@ _NAMES = {"python": "python3", "python3": "python3", "sh": "sh", "bash": "bash",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interpreter:
-    """A program, and what must be readable for it to start."""
+    """An interpreter, and the paths that must be readable for it to start."""
 
     program: Path
     prefix: tuple[Path, ...] = ()
     flags: tuple[str, ...] = ()
-    """Words it needs before the script."""
+    """Flags before the script."""
 
     @property
     def kind(self) -> Literal["python", "node", "other"]:
-        """Which of those that we know better than others."""
+        """The kind of interpreter for warm starts."""
         name = self.program.name
         return "python" if name.startswith("python") else "node" if name == "node" else "other"
 
 
 def find(name: str) -> Interpreter | None:
-    """Find an interpreter by its usual name; Python is the one this process runs on, if it can."""
+    """Find an interpreter by name; Python is the one of this process, if usable in a sandbox."""
     wanted = _NAMES.get(name, name)
     if wanted == "python3":
         return _python()
@@ -47,7 +52,7 @@ def find(name: str) -> Interpreter | None:
 
 
 def _python() -> Interpreter:
-    """Our own; for root the system's, if only that one can be reached by other users."""
+    """Return our own Python; for root the system's, if other users can read only that one."""
     own = base_python()
     if os.geteuid() != 0 or is_world_readable(own.program):
         return own
@@ -58,14 +63,14 @@ def _python() -> Interpreter:
 
 
 def _typescript() -> Interpreter | None:
-    """Node, if it is new enough to run TypeScript."""
+    """Return node, if its version runs TypeScript."""
     node = find("node")
     flags = typescript_flags(_version(node.program)) if node else None
     return None if node is None or flags is None else replace(node, flags=flags)
 
 
 def typescript_flags(version: str) -> tuple[str, ...] | None:
-    """What this version of node needs to run TypeScript; None if it cannot.
+    """Return the flags with which this version of node runs TypeScript; None if it cannot.
 
     >>> typescript_flags("v20.19.0"), typescript_flags("v24.1.0")
     (None, ())
@@ -83,7 +88,7 @@ def _version(program: Path) -> str:
 
 
 def base_python() -> Interpreter:
-    """The interpreter below our virtual environment: a sandbox need not see the environment."""
+    """Return the interpreter below our virtual environment, which need not be mounted."""
     prefix = Path(sys.base_prefix).resolve()
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     program = prefix / "bin" / f"python{version}"
@@ -101,7 +106,7 @@ InterpreterKind = Literal["python", "node", "other"]
 _LENGTH_DIGITS = 8
 _MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 _MAX_COMMAND_BYTES = 1024 * 1024
-"""What is longer goes to a cold start, where the kernel says no."""
+"""Longer commands use a cold start, where the kernel reports the error."""
 
 # Python takes longer to end than to run a small script, so it is not made to: what its end would
 # do for a script (threads, exit functions, files left open, __del__) is done, and then it is gone.
@@ -110,7 +115,7 @@ def wait():
     import sys
     fresh = set(sys.modules)
     if not sys.flags.safe_path:
-        sys.path.pop(0)  # the folder we wait in is nobody's yet
+        sys.path.pop(0)  # the working directory is not the script's yet
     import atexit, gc, importlib.machinery, io, os, threading, types
     import argparse, csv, datetime, json, pathlib, re, subprocess, tempfile
     def take(size):
@@ -224,7 +229,7 @@ exec "${w[@]}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmInterpreter:
-    """An interpreter that can wait."""
+    """An interpreter that waits for its command on stdin."""
 
     kind: InterpreterKind
     program: str
@@ -232,7 +237,7 @@ class WarmInterpreter:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """How it is started."""
+        """The argv that starts it."""
         if self.kind == "python":
             return (self.program, *self.flags, "-c", _PYTHON_BOOTSTRAP)
         if self.kind == "node":
@@ -243,7 +248,7 @@ class WarmInterpreter:
 def warm_interpreter_for(
     interpreter: Interpreter, flags: tuple[str, ...], shell: str
 ) -> WarmInterpreter | None:
-    """Who can wait to run this interpreter's scripts; None if nobody can."""
+    """Return the warm interpreter for these scripts; None if there is none."""
     if interpreter.kind == "python":
         return WarmInterpreter(kind="python", program=str(interpreter.program), flags=flags)
     if interpreter.kind == "node" and not flags:
@@ -252,7 +257,7 @@ def warm_interpreter_for(
 
 
 def encode_command(waiter: WarmInterpreter, argv: Sequence[str], script_at: int) -> bytes | None:
-    """What makes a waiter run a command whose script is the word `script_at`; None if too long."""
+    """Encode the command frame; `script_at` is the script's index. None if it is too long."""
     words = argv[script_at:] if waiter.kind in {"python", "node"} else argv
     encoded = [os.fsencode(word) + b"\0" for word in words]
     body = b"%d\0" % len(words) + b"".join(encoded)

@@ -1,6 +1,6 @@
-"""What a process does to itself before it runs a stranger's command: give everything up.
+"""Kernel restrictions that a process applies to itself: Landlock, seccomp, capabilities, rlimits.
 
-Used by the zygote, so it imports nothing but the standard library. None of it can be taken back.
+Imported by the zygote, so it uses the standard library only. None of it can be undone.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ libc: Any = ctypes.CDLL(None, use_errno=True)
 
 
 def check_errno(result: int) -> int:
-    """Raise what a C call left in errno."""
+    """Raise OSError from errno after a failed C call."""
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
@@ -35,21 +35,21 @@ def check_errno(result: int) -> int:
 
 
 def prctl(option: int, *arguments: int) -> int:
-    """Call prctl with its arguments as the kernel wants them."""
+    """Call prctl with unsigned long arguments."""
     words = [ctypes.c_ulong(word) for word in (*arguments, 0, 0, 0, 0)[:4]]
     return check_errno(libc.prctl(ctypes.c_int(option), *words))
 
 
 def landlock_abi() -> int:
-    """The newest Landlock rules this kernel knows; 0 for none."""
+    """Return the kernel's Landlock ABI version; 0 if there is none."""
     return max(libc.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(1)), 0)
 
 
 class LandlockRuleset:
-    """What a process may reach from the moment it turns these on: paths, and nothing outside."""
+    """A Landlock ruleset: paths that stay accessible, everything else denied."""
 
     def __init__(self) -> None:
-        """Begin with nothing: no path, no TCP port, no abstract socket, no outside process."""
+        """Create an empty ruleset: no path, no TCP port, no abstract socket, no signal outside."""
         self._rights = (1 << LANDLOCK_FS_RIGHTS) - 1
         attributes = struct.pack("=3Q", self._rights, 0b11, 0b11)
         size = ctypes.c_size_t(len(attributes))
@@ -58,7 +58,7 @@ class LandlockRuleset:
         )
 
     def grant(self, read: Iterable[str], write: Iterable[str]) -> None:
-        """Allow these.
+        """Add paths to the ruleset.
 
         Raises:
             OSError: If one is not there.
@@ -76,14 +76,14 @@ class LandlockRuleset:
         check_errno(libc.syscall(LANDLOCK_ADD, number, kind, rule, ctypes.c_uint(0)))
         os.close(place)
 
-    def turn_on(self) -> None:
-        """There is no way back."""
+    def enforce(self) -> None:
+        """Enforce the ruleset; it cannot be undone."""
         check_errno(libc.syscall(LANDLOCK_RESTRICT, ctypes.c_int(self._number), ctypes.c_uint(0)))
         os.close(self._number)
 
 
 def drop_capabilities() -> None:
-    """Give up every power of root, for good."""
+    """Drop all capabilities, irrevocably."""
     prctl(PR_SET_SECUREBITS, NOROOT_SECUREBITS)
     header = struct.pack("=Ii", 0x20080522, 0)
     number = CAPSET.get(os.uname().machine, 91)
@@ -91,19 +91,19 @@ def drop_capabilities() -> None:
 
 
 class SeccompFilter:
-    """The call filter, laid out as the kernel wants it."""
+    """A seccomp BPF program in the kernel's layout."""
 
     def __init__(self, program: bytes) -> None:
         self._code = ctypes.create_string_buffer(program, len(program))
         self._head = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(self._code))
 
     def install(self) -> None:
-        """There is no way back."""
+        """Install the filter; it cannot be undone."""
         check_errno(libc.prctl(PR_SET_SECCOMP, ctypes.c_ulong(2), self._head, 0, 0))
 
 
 def set_rlimits(limits: Mapping[str, int]) -> None:
-    """Set what `resource` can bound, as far as we may have it."""
+    """Set rlimits, as far as the hard limits permit."""
     for name, value in limits.items():
         number = getattr(resource, name)
         most = resource.getrlimit(number)[1]
@@ -113,14 +113,14 @@ def set_rlimits(limits: Mapping[str, int]) -> None:
 
 
 class ProcessCounter:
-    """How many processes and threads our user has: the kernel's limit counts all of them."""
+    """Count the processes and threads of our user, which RLIMIT_NPROC counts together."""
 
     def __init__(self) -> None:
         self._moment = -PROCESS_COUNT_SECONDS
         self._count = 0
 
-    def take(self) -> int:
-        """The number, counted anew if it is old. Of those that hide themselves, we know enough."""
+    def count(self) -> int:
+        """Return the count, cached for a moment; hidden processes are estimated."""
         if time.monotonic() - self._moment > PROCESS_COUNT_SECONDS:
             user, self._count = os.geteuid(), HIDDEN_PROCESSES
             for name in os.listdir("/proc"):
@@ -133,7 +133,7 @@ class ProcessCounter:
 
 
 def switch_user(number: int) -> None:
-    """Become a user that owns nothing here, with a group of its own and no other."""
+    """Switch to a UID that owns nothing, with its own GID and no supplementary groups."""
     os.setgroups([])
     os.setresgid(number, number, number)
     os.setresuid(number, number, number)

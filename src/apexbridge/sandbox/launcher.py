@@ -1,7 +1,7 @@
-"""Our side of the zygote: hand it an order, watch what it started.
+"""Launcher: client of the zygote process, which starts every isolated process on Linux.
 
-Every process that isolates on Linux is started this way. Its supervisor hears at once when we are
-gone, from the first moment on: there is no time in which a killed server leaves something behind.
+The supervisor of a command detects at once when this process dies, from the first moment on: a
+killed server never leaves processes behind.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from apexbridge.sandbox.child_process import RunningProcess, SpawnCommand
 from apexbridge.sandbox.uid_pool import LeasedUid, UidPool
 
 FIRST_INHERITED_FD = zygote.FIRST_INHERITED_FD
-"""The number under which a command finds the first descriptor it was given."""
+"""Number of the first inherited file descriptor."""
 
 _READABLE_PATHS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives",
              "/etc/ld.so.cache", "/etc/localtime", "/etc/ssl/certs",
@@ -43,53 +43,53 @@ zygote.main()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What is started: the command as it is, with everything that is to hold for it."""
+    """A command to launch, with the restrictions that apply to it."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str
     limits: SandboxLimits
     needs: tuple[Path, ...] | None = None
-    """What another user must be able to reach to run it in our place; None if nobody else can."""
+    """Paths that another UID must be able to read to run it; None if only our own UID can."""
     workspace: Path | None = None
-    """A folder of its own, whose owner may be changed."""
+    """Private directory whose owner may be changed."""
     is_confined: bool = False
-    """Whether Landlock and the strict call filter are turned on, with these paths."""
+    """Whether Landlock and the strict seccomp filter apply, with these paths."""
     read: tuple[Path, ...] = ()
     write: tuple[Path, ...] = ()
     has_stdin: bool = False
     descriptors: tuple[int, ...] = ()
-    """Descriptors it inherits, numbered from `FIRST_KEPT`."""
+    """Inherited file descriptors, numbered from `FIRST_INHERITED_FD`."""
 
 
 class Launcher:
-    """A zygote that is started when needed, and again when it died."""
+    """A zygote that is started on demand, and restarted if it died."""
 
-    def __init__(self, groups: Cgroups | None = None, users: UidPool | None = None) -> None:
+    def __init__(self, groups: Cgroups | None = None, uids: UidPool | None = None) -> None:
         self._groups = groups
-        self._users = users
+        self._uids = uids
         self._lock = threading.Lock()
         self._owner = os.getpid()
-        self._line: socket.socket | None = None
+        self._channel: socket.socket | None = None
         self._process: child_process.Popen | None = None
 
     def start(self, launch: Launch) -> RunningProcess:
-        """Have a command started.
+        """Launch a command.
 
         Raises:
             OSError: If the zygote cannot be reached.
         """
         with ExitStack() as on_failure:
-            slot = self._slot(launch)
-            if slot is not None:
-                on_failure.callback(slot.close)
+            uid = self._lease_uid(launch)
+            if uid is not None:
+                on_failure.callback(uid.close)
             with ExitStack() as sent:
                 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 on_failure.callback(ours.close)
                 sent.callback(theirs.close)
                 written = os.memfd_create("order")
                 sent.callback(os.close, written)
-                os.write(written, _encode_order(launch, slot))
+                os.write(written, _encode_order(launch, uid))
                 stdin = _pipe(reads=False, wanted=launch.has_stdin)
                 pipes = [stdin, _pipe(reads=True), _pipe(reads=True)]
                 for mine, given in pipes:
@@ -100,32 +100,32 @@ class Launcher:
                 numbers = [*given, theirs.fileno(), written, *launch.descriptors]
                 self._send(self._bounds(launch.limits), numbers)
             on_failure.pop_all()
-        return _watched_process(ours, [pipe[0] for pipe in pipes], slot)
+        return _watched_process(ours, [pipe[0] for pipe in pipes], uid)
 
-    def _slot(self, launch: Launch) -> LeasedUid | None:
-        if self._users is None or launch.needs is None:
+    def _lease_uid(self, launch: Launch) -> LeasedUid | None:
+        if self._uids is None or launch.needs is None:
             return None
-        return self._users.lend(launch.needs, launch.workspace)
+        return self._uids.lease(launch.needs, launch.workspace)
 
     def _bounds(self, limits: SandboxLimits) -> bytes:
         return json.dumps(list(self._groups.values(limits)) if self._groups else []).encode()
 
     def _send(self, bounds: bytes, descriptors: list[int]) -> None:
         with self._lock:
-            line = self._ready()
+            channel = self._connect()
             try:
-                socket.send_fds(line, [bounds], descriptors)
+                socket.send_fds(channel, [bounds], descriptors)
             except OSError:
-                self._forget()
+                self._disconnect()
                 raise
 
-    def _ready(self) -> socket.socket:
+    def _connect(self) -> socket.socket:
         if self._owner != os.getpid():  # after a fork the zygote stays the parent's
-            self._line = self._process = None
+            self._channel = self._process = None
             self._owner = os.getpid()
-        if self._line is not None and self._process is not None and self._process.poll() is None:
-            return self._line
-        self._forget()
+        if self._channel is not None and self._process is not None and self._process.poll() is None:
+            return self._channel
+        self._disconnect()
         program = str(interpreters.base_python().program)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -138,13 +138,13 @@ class Launcher:
                     descriptors=(theirs.fileno(),),
                 )
             )
-        self._line = ours
+        self._channel = ours
         return ours
 
-    def _forget(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+    def _disconnect(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
@@ -155,14 +155,14 @@ class Launcher:
             self._process = None
 
     def close(self) -> None:
-        """End the zygote. What it started ends with the last descriptor we hold of it."""
+        """Stop the zygote. Its commands end when our last file descriptor of them is closed."""
         with self._lock:
             if self._owner == os.getpid():
-                self._forget()
+                self._disconnect()
 
 
 def required_paths(request: ExecRequest) -> tuple[Path, ...] | None:
-    """What a user must be able to reach to run this; None if it is to write what is not its own."""
+    """Return the paths that a leased UID must read; None if it would write foreign files."""
     if set(request.access.write) - {request.workspace}:
         return None
     program = request.argv[0]
@@ -180,14 +180,14 @@ def _config(groups: Cgroups | None) -> str:
     return json.dumps({"read": reads, "write": writes, "filter": program.hex(), "homes": homes})
 
 
-def _encode_order(launch: Launch, slot: LeasedUid | None) -> bytes:
+def _encode_order(launch: Launch, uid: LeasedUid | None) -> bytes:
     return json.dumps(
         {
             "argv": launch.argv,
             "env": dict(launch.env),
             "cwd": launch.cwd,
             "limits": dict(_rlimits(launch.limits)),
-            "user": slot.number if slot else None,
+            "user": uid.number if uid else None,
             "confined": launch.is_confined,
             "read": [str(path) for path in launch.read],
             "write": [str(path) for path in launch.write],
@@ -196,7 +196,7 @@ def _encode_order(launch: Launch, slot: LeasedUid | None) -> bytes:
 
 
 def _rlimits(limits: SandboxLimits) -> Iterator[tuple[str, int]]:
-    """RLIMIT_DATA bounds memory: RLIMIT_AS would break node."""
+    """Return rlimits; memory is RLIMIT_DATA, because RLIMIT_AS breaks node."""
     yield "RLIMIT_DATA", limits.memory_bytes
     yield "RLIMIT_FSIZE", limits.file_bytes
     yield "RLIMIT_CPU", limits.cpu_seconds
@@ -207,7 +207,7 @@ def _rlimits(limits: SandboxLimits) -> Iterator[tuple[str, int]]:
 
 
 def _pipe(*, reads: bool, wanted: bool = True) -> tuple[int, int]:
-    """Our end and theirs; an unwanted stdin is empty at once."""
+    """Create a pipe: our end and theirs; an unwanted stdin is at EOF."""
     if not wanted:
         return -1, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     reader, writer = os.pipe()
@@ -215,9 +215,9 @@ def _pipe(*, reads: bool, wanted: bool = True) -> tuple[int, int]:
 
 
 def _watched_process(
-    control: socket.socket, pipes: list[int], slot: LeasedUid | None
+    control: socket.socket, pipes: list[int], uid: LeasedUid | None
 ) -> RunningProcess:
-    """A command that its supervisor watches: closing our end of the line ends it."""
+    """Build the handle of a supervised command: closing the control socket kills it."""
 
     def kill() -> None:
         with contextlib.suppress(OSError):
@@ -226,19 +226,19 @@ def _watched_process(
     def finish(_: bytes) -> tuple[int | None, str]:
         with control:
             report = control.recv(256)
-        if slot is not None:
-            slot.close()
-        told = json.loads(report) if report else {"errno": 0}
-        if "status" in told and told["status"] is not None:
-            return int(told["status"]), ""
-        code = int(told.get("errno") or 0)
+        if uid is not None:
+            uid.close()
+        result = json.loads(report) if report else {"errno": 0}
+        if "status" in result and result["status"] is not None:
+            return int(result["status"]), ""
+        code = int(result.get("errno") or 0)
         return None, errno.errorcode.get(code, "the supervisor was killed")
 
     return RunningProcess(
         stdin=pipes[0],
         stdout=pipes[1],
         stderr=pipes[2],
-        end=os.dup(control.fileno()),
+        exit_fd=os.dup(control.fileno()),
         kill=kill,
         finish=finish,
     )

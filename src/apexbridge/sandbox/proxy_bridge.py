@@ -1,7 +1,7 @@
-"""Inside the sandbox: a port on its own loopback that leads to the proxy's socket outside.
+"""Proxy bridge inside the sandbox: forward a loopback TCP port to the egress proxy's Unix socket.
 
-Run as a program of its own (`python -I -S doorkeeper.py SOCKET COMMAND…`): it listens, forks a
-child that passes bytes on, and turns into the command with the proxy's address in its environment.
+Run as a program (`python -I -S proxy_bridge.py SOCKET COMMAND…`): it listens, forks a child that
+relays bytes, and execs the command with the proxy's address in its environment.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import threading
 
 
 def relay(source: socket.socket, target: socket.socket) -> None:
-    """Pass bytes one way until they end."""
+    """Relay bytes in one direction until EOF."""
     with contextlib.suppress(OSError):
         while piece := source.recv(1 << 16):
             target.sendall(piece)
@@ -20,7 +20,7 @@ def relay(source: socket.socket, target: socket.socket) -> None:
 
 
 def serve(listener: socket.socket, path: str) -> None:
-    """Join each connection with one of the proxy's."""
+    """Connect each client to the proxy."""
     while True:
         client, _ = listener.accept()
         server = socket.socket(socket.AF_UNIX)
@@ -34,7 +34,7 @@ def serve(listener: socket.socket, path: str) -> None:
 
 
 def main() -> None:
-    """Open the door, then become the command."""
+    """Listen, fork the relay, then exec the command."""
     path, *command = sys.argv[1:]
     listener = socket.create_server(("127.0.0.1", 0))
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""One script in a workspace of its own: in a sandbox that waits for it, else in a fresh one."""
+"""Script executor: run a script in a private workspace, in a warm sandbox or a cold one."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -24,20 +24,20 @@ from apexbridge.sandbox.workspace import CollectedOutputs, Workspaces, collect_o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptJob:
-    """A script, who runs it, and what it is given."""
+    """A script with its interpreter, inputs, access and limits."""
 
     interpreter: Interpreter
     flags: tuple[str, ...] = ()
-    """The interpreter's own words, before the script."""
+    """Interpreter flags, before the script."""
     script: Path | None = None
-    """None where the words alone say what to do."""
+    """None if the flags alone are the command."""
     arguments: tuple[str, ...] = ()
     read: tuple[Path, ...] = ()
-    """What it may read besides the system, the interpreter and its workspace."""
+    """Readable paths besides the system, the interpreter and the workspace."""
     write: tuple[Path, ...] = ()
-    """Folders, as they really are, that it may change besides its workspace; they stay."""
+    """Resolved directories it may change besides its workspace; they persist."""
     cwd: Path | None = None
-    """Where it starts, if not in its workspace: one of those that it may read or write."""
+    """Working directory, if not the workspace: one that it may read or write."""
     env: dict[str, str] = field(default_factory=dict[str, str])
     inputs: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     stdin: bytes = b""
@@ -47,13 +47,13 @@ class ScriptJob:
 
     @property
     def argv(self) -> tuple[str, ...]:
-        """The whole command."""
+        """The complete argv."""
         script = (str(self.script),) if self.script else ()
         return (str(self.interpreter.program), *self.flags, *script, *self.arguments)
 
 
 class ScriptExecutor:
-    """Runs jobs in a sandbox, each in a workspace that is gone afterwards."""
+    """Run jobs in a sandbox, each in a workspace that is removed afterwards."""
 
     def __init__(
         self, sandbox: Sandbox, workspaces: Workspaces, pool: WarmPool | None = None
@@ -65,11 +65,11 @@ class ScriptExecutor:
 
     @property
     def isolation(self) -> str:
-        """The name of the sandbox."""
+        """The sandbox's name."""
         return self._sandbox.name
 
     async def run(self, job: ScriptJob) -> ExecutionResult:
-        """Run a job; files it left behind come with the result.
+        """Run a job; its output files are part of the result.
 
         Raises:
             ValueError: If an argument holds NUL.
@@ -78,69 +78,69 @@ class ScriptExecutor:
         reject_nul((*job.argv, *job.env, *job.env.values()))
         sandbox = self._sandbox
         if isinstance(sandbox, Backend):  # all of it in one thread: each change costs time
-            return await run_in_thread(lambda cancel: self._run_here(sandbox, job, cancel))
-        station = await anyio.to_thread.run_sync(self._station, job)
+            return await run_in_thread(lambda cancel: self._run_on_backend(sandbox, job, cancel))
+        lease = await anyio.to_thread.run_sync(self._lease, job)
         found = CollectedOutputs()
         try:
-            result = await sandbox.run(_exec_request(job, station.place))
+            result = await sandbox.run(_exec_request(job, lease.workspace))
         finally:
             with anyio.CancelScope(shield=True):
-                found = await anyio.to_thread.run_sync(_collect_and_close, station, job.limits)
+                found = await anyio.to_thread.run_sync(_collect_and_close, lease, job.limits)
         return _with_outputs(result, found, job)
 
-    def _run_here(self, backend: Backend, job: ScriptJob, cancel: int) -> ExecutionResult:
-        station = self._station(job)
+    def _run_on_backend(self, backend: Backend, job: ScriptJob, cancel: int) -> ExecutionResult:
+        lease = self._lease(job)
         try:
-            request = _exec_request(job, station.place)
-            if station.mould is None:
+            request = _exec_request(job, lease.workspace)
+            if lease.key is None:
                 has_stdin = bool(request.stdin)
-                order = run_spec_for(request, lambda: backend.start(request, has_stdin=has_stdin))
+                spec = run_spec_for(request, lambda: backend.start(request, has_stdin=has_stdin))
             else:
-                stdin = (self._order(station.mould, job) or b"") + job.stdin
-                order = run_spec_for(replace(request, stdin=stdin), station.use)
-            result = to_execution_result(child_process.run(order, cancel), backend.name)
+                stdin = (self._command_frame(lease.key, job) or b"") + job.stdin
+                spec = run_spec_for(replace(request, stdin=stdin), lease.claim)
+            result = to_execution_result(child_process.run(spec, cancel), backend.name)
         finally:
-            found = _collect_and_close(station, job.limits)
+            found = _collect_and_close(lease, job.limits)
         return _with_outputs(result, found, job)
 
-    def _station(self, job: ScriptJob) -> SandboxLease:
-        """One where a sandbox waits for just this, else an empty one; with the inputs in it."""
-        mould = self._mould(job)
-        station = None
-        if self._pool is not None and mould is not None and self._order(mould, job) is not None:
-            station = self._pool.take(mould)
-        station = station or cold_lease(self._workspaces)
+    def _lease(self, job: ScriptJob) -> SandboxLease:
+        """Lease a warm sandbox that matches, else a cold workspace; write the inputs."""
+        key = self._key(job)
+        lease = None
+        if self._pool is not None and key is not None and self._command_frame(key, job) is not None:
+            lease = self._pool.acquire(key)
+        lease = lease or cold_lease(self._workspaces)
         try:
-            write_inputs(station.place, job.inputs)
+            write_inputs(lease.workspace, job.inputs)
         except BaseException:
-            station.close()
+            lease.close()
             raise
-        return station
+        return lease
 
-    def _mould(self, job: ScriptJob) -> PoolKey | None:
-        """What a waiting sandbox must have been made for; None where none can be used."""
-        waiter = interpreters.warm_interpreter_for(job.interpreter, job.flags, self._shell)
+    def _key(self, job: ScriptJob) -> PoolKey | None:
+        """Return the warm-pool key of a job; None if a warm sandbox cannot be used."""
+        warm = interpreters.warm_interpreter_for(job.interpreter, job.flags, self._shell)
         is_plain = job.script is not None and not job.write and job.cwd is None
-        if waiter is None or job.hosts or not is_plain:
+        if warm is None or job.hosts or not is_plain:
             return None
         try:
-            return PoolKey.of(waiter, _readable_paths(job), job.env, job.limits)
+            return PoolKey.create(warm, _readable_paths(job), job.env, job.limits)
         except OSError:  # a path that is not there: the run itself will tell
             return None
 
-    def _order(self, mould: PoolKey, job: ScriptJob) -> bytes | None:
-        return interpreters.encode_command(mould.waiter, job.argv, script_at=1 + len(job.flags))
+    def _command_frame(self, key: PoolKey, job: ScriptJob) -> bytes | None:
+        return interpreters.encode_command(key.interpreter, job.argv, script_at=1 + len(job.flags))
 
 
-def _exec_request(job: ScriptJob, place: Path) -> ExecRequest:
+def _exec_request(job: ScriptJob, workspace: Path) -> ExecRequest:
     return ExecRequest(
         argv=job.argv,
-        cwd=job.cwd or place,
-        env=job.env | workspace_env(place),
+        cwd=job.cwd or workspace,
+        env=job.env | workspace_env(workspace),
         stdin=job.stdin,
         limits=job.limits,
-        access=Access(read=_readable_paths(job), write=(*job.write, place), hosts=job.hosts),
-        workspace=place,
+        access=Access(read=_readable_paths(job), write=(*job.write, workspace), hosts=job.hosts),
+        workspace=workspace,
         on_output=job.on_output,
     )
 
@@ -148,17 +148,17 @@ def _exec_request(job: ScriptJob, place: Path) -> ExecRequest:
 def _with_outputs(
     result: ExecutionResult, found: CollectedOutputs, job: ScriptJob
 ) -> ExecutionResult:
-    """The result, with the files that were not there before or are no longer the same."""
+    """Add the files that are new or changed."""
     made = {name: data for name, data in found.files.items() if data != job.inputs.get(name)}
     return replace(result, produced=made, not_taken=found.left)
 
 
-def _collect_and_close(station: SandboxLease, limits: SandboxLimits) -> CollectedOutputs:
-    """What was left behind, before all of it is removed."""
+def _collect_and_close(lease: SandboxLease, limits: SandboxLimits) -> CollectedOutputs:
+    """Collect the output files, then remove the workspace."""
     try:
-        return collect_outputs(station.place, limits.output_bytes)
+        return collect_outputs(lease.workspace, limits.output_bytes)
     finally:
-        station.close()
+        lease.close()
 
 
 def _readable_paths(job: ScriptJob) -> tuple[Path, ...]:

@@ -1,8 +1,7 @@
-"""A system-call filter, built by hand: what no skill's script needs, and many an escape does.
+"""seccomp filter: a BPF program that denies system calls which scripts do not need.
 
-The filter denies by list. It stands behind namespaces or Landlock and closes what they leave open:
-foreign socket families, new namespaces, kernel interfaces with a bad history. Pure: it only makes
-bytes; whoever starts the process hands them to the kernel.
+Defence in depth behind namespaces or Landlock: a deny-list of foreign socket families, new
+namespaces and kernel interfaces with a history of exploits. Pure: it only assembles bytes.
 """
 
 import errno
@@ -28,7 +27,7 @@ NO_SOCKETS = ()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyscallTable:
-    """The numbers of one processor family."""
+    """System call numbers of one architecture."""
 
     audit: int
     denied: Mapping[str, int]
@@ -41,7 +40,7 @@ class SyscallTable:
     inotify: tuple[int, ...]
     socketpair: int
     on_others: Mapping[int, int]
-    """Calls that change another process, and which argument says whose; zero is one's own."""
+    """Calls that change another process, and the index of the PID argument; zero is the caller."""
     has_x32: bool = False
 
 
@@ -100,11 +99,10 @@ SYSCALL_TABLES: Mapping[str, SyscallTable] = {"x86_64": X86_64, "aarch64": ARM64
 def build_filter(
     machine: SyscallTable, families: tuple[int, ...] = LOCAL_FAMILIES, *, strict: bool = False
 ) -> bytes:
-    """Make the filter for a processor; `families` are the kinds of sockets that may be opened.
+    """Assemble the filter; `families` are the permitted socket families.
 
-    `strict` is for backends without namespaces of their own: it also denies System V shared memory,
-    watching other people's folders, datagrams to any socket, and changing another process's limits
-    or turns.
+    `strict` is for backends without namespaces: it also denies System V shared memory, inotify on
+    foreign directories, datagram sockets, and changing another process's limits or priority.
     """
     program = [
         _load(_ARCH),
@@ -117,7 +115,7 @@ def build_filter(
     shared = (*machine.shared_memory, *machine.inotify) if strict else ()
     for number in (*machine.denied.values(), *shared):
         program += [_jump(_JUMP_EQUAL, number, yes=0, no=1), _deny(errno.EPERM)]
-    # Room that is taken without being written is taken faster than anybody can count it.
+    # fallocate takes space faster than the quota can be counted.
     program += [_jump(_JUMP_EQUAL, machine.fallocate, yes=0, no=1), _deny(errno.EOPNOTSUPP)]
     if strict:
         for number, argument in machine.on_others.items():
@@ -134,7 +132,7 @@ def build_filter(
 
 
 def _for_syscall(number: int, body: list[bytes]) -> list[bytes]:
-    """Instructions for one call only; what they let pass is allowed."""
+    """Emit instructions for one system call; what they let pass is allowed."""
     body = [*body, _return(_ALLOW)]
     return [_jump(_JUMP_EQUAL, number, yes=0, no=len(body)), *body]
 
@@ -142,7 +140,7 @@ def _for_syscall(number: int, body: list[bytes]) -> list[bytes]:
 def _allow_only(
     values: tuple[int, ...], argument: int = 0, code: int = errno.EAFNOSUPPORT
 ) -> list[bytes]:
-    """Refuse a call one of whose arguments is none of these."""
+    """Deny a call unless the argument is one of these."""
     checks = [_load(_ARGUMENT + 8 * argument)]
     for position, value in enumerate(values):
         checks.append(_jump(_JUMP_EQUAL, value, yes=len(values) - position, no=0))
@@ -150,7 +148,7 @@ def _allow_only(
 
 
 def _allow_socket_types(values: tuple[int, ...]) -> list[bytes]:
-    """Refuse a pair of sockets that is of none of these types, whatever its flags."""
+    """Deny socketpair unless the type is one of these, whatever its flags."""
     load, *checks = _allow_only(values, argument=1, code=errno.EPERM)
     return [load, _and(_TYPE_BITS), *checks]
 
@@ -160,7 +158,7 @@ def _and(mask: int) -> bytes:
 
 
 def _deny_values(values: tuple[int, ...]) -> list[bytes]:
-    """Refuse a call whose second argument is one of these."""
+    """Deny a call whose second argument is one of these."""
     checks = [_load(_ARGUMENT + 8)]
     for value in values:
         checks += [_jump(_JUMP_EQUAL, value, yes=0, no=1), _deny(errno.EPERM)]

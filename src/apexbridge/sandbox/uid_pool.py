@@ -1,8 +1,7 @@
-"""Where we are root, runs get users of their own: they may do what anybody may, and no more.
+"""UID pool: where we are root, each run gets an unprivileged UID that no account has.
 
-The kernel also counts their processes apart from everybody else's. They have numbers that no
-account has. One is lent only if everything that was granted can be reached by such a user; else a
-run stays root's, without any power of root's.
+The kernel then counts its processes apart from all others (RLIMIT_NPROC). A UID is leased only if
+it can read everything that was granted; otherwise the run stays root, without capabilities.
 """
 
 import errno
@@ -17,38 +16,38 @@ from pathlib import Path
 _FIRST_UID = 1_900_000_000
 _UID_COUNT = 256
 _LOCK_DIR = Path("/run/apexbridge-users")
-"""Root's own: where others could take the locks, they could keep runs from being other users."""
+"""Writable by root only: otherwise others could take the locks and exhaust the pool."""
 _MAX_CHECKED_ENTRIES = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeasedUid:
-    """A user that one run has, and nobody else at that time."""
+    """A UID leased to one run."""
 
     number: int
     lock: int
 
     def close(self) -> None:
-        """Let others have it."""
+        """Return the UID to the pool."""
         os.close(self.lock)
 
 
 class UidPool:
-    """Lends users; also other servers on this machine never have the same one."""
+    """Lease UIDs; file locks keep other servers on this machine from leasing the same one."""
 
     @classmethod
     def detect(cls) -> "UidPool | None":
-        """Only root can turn a process into another user."""
+        """Return a pool if we are root: only root can switch UIDs."""
         return cls() if os.geteuid() == 0 else None
 
     def __init__(self, home: Path = _LOCK_DIR) -> None:
         self._home = home
         self._next = itertools.count()
         self.is_enabled = True
-        """Switched off where such a user cannot be isolated."""
+        """False where such a UID cannot be isolated."""
 
-    def lend(self, paths: Iterable[Path], workspace: Path | None) -> LeasedUid | None:
-        """A user who can reach these paths and owns the workspace; None if that cannot be.
+    def lease(self, paths: Iterable[Path], workspace: Path | None) -> LeasedUid | None:
+        """Lease a UID that can read these paths and owns the workspace; None if it cannot.
 
         Raises:
             OSError: If all of them are taken, or none can be locked.
@@ -63,7 +62,7 @@ class UidPool:
         return slot
 
     def _free(self) -> LeasedUid:
-        """One that nobody has, held by a lock that goes with this process, however it ends."""
+        """Lock a free UID; the kernel releases the lock when this process dies."""
         self._home.mkdir(mode=0o700, exist_ok=True)
         for _ in range(_UID_COUNT):
             number = _FIRST_UID + next(self._next) % _UID_COUNT
@@ -79,7 +78,7 @@ class UidPool:
 
 
 def is_world_readable(path: Path, *, is_listed: bool = True) -> bool:
-    """Say whether anybody may read a path: the folders on the way, and what it leads to."""
+    """Return True if any user can read a path: its parent directories and its symlink target."""
     try:
         real = path.resolve(strict=True)
         on_the_way = all(parent.stat().st_mode & stat.S_IXOTH for parent in real.parents)
@@ -101,7 +100,7 @@ def _is_world_accessible(mode: int) -> bool:
 
 
 def _is_tree_readable(folder: Path) -> bool:
-    """Whether all that is in a folder can be read; of very large ones the first part tells."""
+    """Return True if a directory tree is readable; of a large one only the first entries."""
     seen = 0
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -115,7 +114,7 @@ def _is_tree_readable(folder: Path) -> bool:
 
 
 def chown_tree(place: Path, user: int) -> None:
-    """Make a folder and all that is in it a user's. Nobody else is at work in it."""
+    """Change the owner of a directory tree that no other process uses."""
     for folder, _, files in os.walk(place):
         os.chown(folder, user, user)
         for name in files:

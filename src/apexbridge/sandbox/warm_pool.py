@@ -1,8 +1,8 @@
-"""Sandboxes that wait: up before they are needed, each used once, for one kind of run only.
+"""Warm pool: sandboxes that are pre-started, each used once, for one kind of run only.
 
-A waiting sandbox was made for one interpreter with one set of grants and limits, so it can reach
-exactly what a cold one could; only a run with the same mould may have it. It holds a workspace of
-its own. After each run another is made in the background; those nobody asks for are dropped.
+A warm sandbox is made for one interpreter with one set of grants and limits, so it can access
+exactly what a cold one could; only a run with the same key gets it. It holds its own workspace.
+After each run another is started in the background; idle ones are stopped.
 """
 
 import os
@@ -22,150 +22,155 @@ from apexbridge.sandbox.interpreters import WarmInterpreter
 from apexbridge.sandbox.workspace import Workspaces
 
 _FIRST_REFILL_SECONDS = 0.2
-"""How long after a first run a second one is prepared for: a program that ends does not pay."""
+"""Delay before the first refill: a program that is about to end should not pay for one."""
 _REFILL_SECONDS = 0.05
-"""Most runs are over by then, and need not share the processor with the making of the next."""
+"""Delay before later refills: most runs are over by then, and keep the CPU to themselves."""
 _MAX_PER_KEY = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolKey:
-    """What a run must have in common with a waiting sandbox to be given it."""
+    """Warm-pool key: interpreter, mounts and limits that a run shares with a warm sandbox."""
 
-    waiter: WarmInterpreter
+    interpreter: WarmInterpreter
     read: tuple[Path, ...]
     env: tuple[tuple[str, str], ...]
     limits: SandboxLimits
-    marks: tuple[tuple[int, int], ...] = ()
-    """Which folders the paths were: one that was replaced since is another."""
+    inodes: tuple[tuple[int, int], ...] = ()
+    """Device and inode of each path: a directory that was replaced is another one."""
 
     @classmethod
-    def of(
+    def create(
         cls,
-        waiter: WarmInterpreter,
+        interpreter: WarmInterpreter,
         read: tuple[Path, ...],
         env: Mapping[str, str],
         limits: SandboxLimits,
     ) -> "PoolKey":
-        """The mould for these, as they are now."""
+        """Build the key, with the inodes as they are now."""
         found = [path.stat() for path in read]
-        marks = tuple((status.st_dev, status.st_ino) for status in found)
+        inodes = tuple((status.st_dev, status.st_ino) for status in found)
         variables = tuple(sorted(env.items()))
-        return cls(waiter=waiter, read=read, env=variables, limits=limits, marks=marks)
+        return cls(interpreter=interpreter, read=read, env=variables, limits=limits, inodes=inodes)
 
-    def request(self, place: Path) -> ExecRequest:
-        """The waiter's own command, in a workspace."""
+    def request(self, workspace: Path) -> ExecRequest:
+        """Build the request that starts the warm interpreter in a workspace."""
         return ExecRequest(
-            argv=self.waiter.argv,
-            cwd=place,
-            env=dict(self.env) | workspace_env(place),
+            argv=self.interpreter.argv,
+            cwd=workspace,
+            env=dict(self.env) | workspace_env(workspace),
             limits=self.limits,
-            access=Access(read=self.read, write=(place,)),
-            workspace=place,
+            access=Access(read=self.read, write=(workspace,)),
+            workspace=workspace,
         )
 
 
-def workspace_env(place: Path) -> dict[str, str]:
-    """What tells a command where it may write."""
-    return {"HOME": str(place), "TMPDIR": str(place)}
+def workspace_env(workspace: Path) -> dict[str, str]:
+    """Return the environment variables that point to the workspace."""
+    return {"HOME": str(workspace), "TMPDIR": str(workspace)}
 
 
 @dataclass(slots=True, kw_only=True)
 class SandboxLease:
-    """A workspace, and the sandbox that waits in it, if one does."""
+    """A leased workspace, and the pre-started process in it, if there is one."""
 
-    place: Path
-    held: ExitStack
-    """Gives the workspace back."""
-    mould: PoolKey | None = None
+    workspace: Path
+    resources: ExitStack
+    """Releases the workspace."""
+    key: PoolKey | None = None
     started: RunningProcess | None = None
     is_used: bool = False
 
-    def use(self) -> RunningProcess:
-        """The process that waits: whoever takes it watches it to its end."""
+    def claim(self) -> RunningProcess:
+        """Claim the pre-started process: the caller watches it to its end."""
         if self.started is None or self.is_used:
-            raise OSError("nothing waits here")
+            raise OSError("no pre-started process")
         self.is_used = True
         return self.started
 
     def is_alive(self) -> bool:
-        """Whether it still waits."""
+        """Return True if the process is still running."""
         if self.started is None:
             return False
         watch = select.poll()
-        watch.register(self.started.end, select.POLLIN)
+        watch.register(self.started.exit_fd, select.POLLIN)
         return not watch.poll(0)
 
     def close(self) -> None:
-        """End what waits, if it was not used, and give the workspace back."""
-        with self.held:
+        """Kill the process if it was not claimed, and release the workspace."""
+        with self.resources:
             if self.started is not None and not self.is_used:
                 kill_process(self.started)
 
 
 @dataclass(slots=True)
 class _PoolEntry:
-    """What waits for one mould."""
+    """Pre-started sandboxes of one key."""
 
-    waiting: list[SandboxLease] = field(default_factory=list[SandboxLease])
-    wanted: int = 1
-    due: float = 0.0
-    """From when on more are made."""
-    used: float = 0.0
+    idle: list[SandboxLease] = field(default_factory=list[SandboxLease])
+    target_size: int = 1
+    refill_at: float = 0.0
+    """Time of the next refill."""
+    last_used: float = 0.0
 
 
 class WarmPool:
-    """Keeps sandboxes waiting; its thread lives only while there is something to keep."""
+    """Pool of pre-started sandboxes; its thread runs only while there is something to maintain."""
 
     def __init__(
-        self, backend: Backend, workspaces: Workspaces, *, room: int = 4, idle_seconds: float = 60
+        self,
+        backend: Backend,
+        workspaces: Workspaces,
+        *,
+        capacity: int = 4,
+        idle_seconds: float = 60,
     ) -> None:
         self._backend = backend
         self._workspaces = workspaces
-        self._room = room
+        self._capacity = capacity
         self._idle_seconds = idle_seconds
-        self._shelves: dict[PoolKey, _PoolEntry] = {}
+        self._entries: dict[PoolKey, _PoolEntry] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._is_closed = False
         self._owner = os.getpid()
 
-    def take(self, mould: PoolKey) -> SandboxLease | None:
-        """One that waits for this kind of run, if there is one; another is made for the next."""
+    def acquire(self, key: PoolKey) -> SandboxLease | None:
+        """Take a pre-started sandbox with this key, if there is one, and schedule a refill."""
         found = None
-        if self._owner != os.getpid():  # a fork has the same ones: they stay its parent's
+        if self._owner != os.getpid():  # after a fork the sandboxes belong to the parent
             return None
         with self._changed:
             now = time.monotonic()
-            is_new = mould not in self._shelves
-            shelf = self._shelves.pop(mould, _PoolEntry())
-            self._shelves[mould] = shelf  # the most recently used come last
-            shelf.wanted = max(shelf.wanted, 1)
-            if shelf.waiting:
-                found = shelf.waiting.pop()
+            is_new = key not in self._entries
+            entry = self._entries.pop(key, _PoolEntry())
+            self._entries[key] = entry  # the most recently used come last
+            entry.target_size = max(entry.target_size, 1)
+            if entry.idle:
+                found = entry.idle.pop()
             elif not is_new:  # runs come faster than one at a time
-                shelf.wanted = min(shelf.wanted + 1, _MAX_PER_KEY)
-            shelf.used = now
-            if shelf.due <= now:
-                shelf.due = now + (_FIRST_REFILL_SECONDS if is_new else _REFILL_SECONDS)
+                entry.target_size = min(entry.target_size + 1, _MAX_PER_KEY)
+            entry.last_used = now
+            if entry.refill_at <= now:
+                entry.refill_at = now + (_FIRST_REFILL_SECONDS if is_new else _REFILL_SECONDS)
             self._wake()
         if found is not None and not found.is_alive():
             found.close()
             return None
         return found
 
-    def waiting(self) -> int:
-        """How many wait now."""
+    def idle_count(self) -> int:
+        """Return the number of idle sandboxes."""
         with self._changed:
-            return sum(len(shelf.waiting) for shelf in self._shelves.values())
+            return sum(len(entry.idle) for entry in self._entries.values())
 
-    def moulds(self) -> list[PoolKey]:
-        """What those that wait now were made for, the least lately used first."""
+    def idle_keys(self) -> list[PoolKey]:
+        """Return the key of each idle sandbox, least recently used first."""
         with self._changed:
-            return [mould for mould, shelf in self._shelves.items() for _ in shelf.waiting]
+            return [key for key, entry in self._entries.items() for _ in entry.idle]
 
     def close(self) -> None:
-        """Drop all of them, and wait until they are gone."""
+        """Stop all sandboxes and wait for their end."""
         if self._owner != os.getpid():
             return
         with self._changed:
@@ -179,97 +184,97 @@ class WarmPool:
         if self._is_closed:
             return
         if self._thread is None:
-            self._thread = threading.Thread(target=self._keep, name="warm pool", daemon=True)
+            self._thread = threading.Thread(target=self._maintain, name="warm pool", daemon=True)
             self._thread.start()
         self._changed.notify_all()
 
-    def _keep(self) -> None:
-        """Make what is wanted, drop what nobody asks for, until there is nothing left."""
+    def _maintain(self) -> None:
+        """Start and stop sandboxes until the pool is empty (the maintenance thread)."""
         while True:
             with self._changed:
-                dropped = self._take_outdated()
-                mould = self._next_to_make(dropped)
-                if mould is None and not dropped:
-                    if not self._shelves:
+                expired = self._remove_expired()
+                key = self._next_key(expired)
+                if key is None and not expired:
+                    if not self._entries:
                         self._thread = None
                         return
-                    self._changed.wait(self._pause())
-            for waiting in dropped:
-                waiting.close()
-            if mould is not None:
-                self._make(mould)
+                    self._changed.wait(self._next_deadline())
+            for idle in expired:
+                idle.close()
+            if key is not None:
+                self._start(key)
 
-    def _take_outdated(self) -> list[SandboxLease]:
-        """Take from the shelves what nobody asked for long enough; everything at the end."""
+    def _remove_expired(self) -> list[SandboxLease]:
+        """Remove sandboxes that were idle too long; all of them on close."""
         now = time.monotonic()
         old = [
-            mould
-            for mould, shelf in self._shelves.items()
-            if self._is_closed or now - shelf.used >= self._idle_seconds
+            key
+            for key, entry in self._entries.items()
+            if self._is_closed or now - entry.last_used >= self._idle_seconds
         ]
-        return [waiting for mould in old for waiting in self._shelves.pop(mould).waiting]
+        return [idle for key in old for idle in self._entries.pop(key).idle]
 
-    def _next_to_make(self, dropped: list[SandboxLease]) -> PoolKey | None:
-        """The most recently used mould that lacks one; an older one makes room for it."""
+    def _next_key(self, expired: list[SandboxLease]) -> PoolKey | None:
+        """Return the most recent key that lacks a sandbox; evict a less recent one for it."""
         now = time.monotonic()
-        count = sum(len(shelf.waiting) for shelf in self._shelves.values())
-        for mould, shelf in reversed(self._shelves.items()):
-            if shelf.due > now or len(shelf.waiting) >= shelf.wanted:
+        count = sum(len(entry.idle) for entry in self._entries.values())
+        for key, entry in reversed(self._entries.items()):
+            if entry.refill_at > now or len(entry.idle) >= entry.target_size:
                 continue
-            if count < self._room:
-                return mould
-            for older in self._shelves.values():
-                if older.waiting and older.used < shelf.used:
-                    dropped.append(older.waiting.pop())
-                    older.wanted = len(older.waiting)
-                    return mould
+            if count < self._capacity:
+                return key
+            for older in self._entries.values():
+                if older.idle and older.last_used < entry.last_used:
+                    expired.append(older.idle.pop())
+                    older.target_size = len(older.idle)
+                    return key
         return None
 
-    def _pause(self) -> float:
-        """How long nothing changes by itself."""
+    def _next_deadline(self) -> float:
+        """Return the seconds until the next refill or expiry."""
         now = time.monotonic()
-        moments = [shelf.used + self._idle_seconds for shelf in self._shelves.values()]
-        moments += [shelf.due for shelf in self._shelves.values() if shelf.due > now]
+        moments = [entry.last_used + self._idle_seconds for entry in self._entries.values()]
+        moments += [entry.refill_at for entry in self._entries.values() if entry.refill_at > now]
         return max(min(moments) - now, 0)
 
-    def _make(self, mould: PoolKey) -> None:
+    def _start(self, key: PoolKey) -> None:
         try:
-            waiting = prestart(self._backend, mould, self._workspaces)
-        except (ApexBridgeError, OSError):  # a run will meet the same, and tell it
+            idle = prestart(self._backend, key, self._workspaces)
+        except (ApexBridgeError, OSError):  # a run will fail the same way, and report it
             with self._changed:
-                self._shelves.pop(mould, None)
+                self._entries.pop(key, None)
             return
         with self._changed:
-            shelf = self._shelves.get(mould)
-            if shelf is not None and not self._is_closed:
-                shelf.waiting.append(waiting)
+            entry = self._entries.get(key)
+            if entry is not None and not self._is_closed:
+                entry.idle.append(idle)
                 return
-        waiting.close()
+        idle.close()
 
 
-def prestart(backend: Backend, mould: PoolKey, workspaces: Workspaces) -> SandboxLease:
-    """Have a sandbox wait, in a workspace of its own.
+def prestart(backend: Backend, key: PoolKey, workspaces: Workspaces) -> SandboxLease:
+    """Pre-start a sandbox in its own workspace.
 
     Raises:
         OSError: If it cannot be started.
         StorageError: If the disk refuses a workspace.
     """
-    station = cold_lease(workspaces)
+    lease = cold_lease(workspaces)
     try:
-        station.started = backend.start(mould.request(station.place), has_stdin=True)
+        lease.started = backend.start(key.request(lease.workspace), has_stdin=True)
     except OSError:
-        station.close()
+        lease.close()
         raise
-    station.mould = mould
-    return station
+    lease.key = key
+    return lease
 
 
 def cold_lease(workspaces: Workspaces) -> SandboxLease:
-    """A workspace in which nothing waits.
+    """Lease a workspace without a pre-started process.
 
     Raises:
         StorageError: If the disk refuses.
     """
-    with ExitStack() as held:
-        place = held.enter_context(workspaces.lend())
-        return SandboxLease(place=place, held=held.pop_all())
+    with ExitStack() as resources:
+        workspace = resources.enter_context(workspaces.lease())
+        return SandboxLease(workspace=workspace, resources=resources.pop_all())

@@ -1,4 +1,8 @@
-"""Workspaces: a private folder for one run, gone afterwards whatever was left in it."""
+"""Workspaces: a private directory for each run, its quota, and the collection of output files.
+
+The quota needs no support by the file system: the tree is counted while the run lasts. That misses
+files that were unlinked while open, so the free space of the disk is checked too.
+"""
 
 import contextlib
 import errno
@@ -22,26 +26,28 @@ _LOCK = ".lock"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectedOutputs:
-    """Files a run left behind, and those that were not taken, with the reason."""
+    """Output files, and those that were not collected, with the reason."""
 
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     left: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Workspaces:
-    """Lends workspaces below one folder; each is held by a lock that dies with this process."""
+    """Lease directories below one root; a file lock marks each as used until we die."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
 
     @contextmanager
-    def lend(self) -> Generator[Path]:
-        """Lend an empty folder.
+    def lease(self) -> Generator[Path]:
+        """Lease an empty directory.
 
         Raises:
             StorageError: If the disk refuses.
         """
-        self._home.mkdir(parents=True, exist_ok=True, mode=0o711)  # each one inside is private
+        self._home.mkdir(
+            parents=True, exist_ok=True, mode=0o711
+        )  # each directory inside is private
         place = self._home / uuid.uuid4().hex
         held = _try_lock(place.with_suffix(_LOCK))
         try:
@@ -53,13 +59,13 @@ class Workspaces:
             os.close(held)
 
     def sweep(self) -> int:
-        """Remove what a killed process left behind; how many workspaces that were."""
+        """Remove workspaces of killed processes; returns their number."""
         swept = 0
         for lock in self._home.glob(f"*{_LOCK}") if self._home.is_dir() else ():
             try:
                 held = _try_lock(lock)
             except StorageError:
-                continue  # someone is at work in it
+                continue  # in use
             remove_tree(lock.with_suffix(""))
             lock.unlink(missing_ok=True)
             os.close(held)
@@ -78,7 +84,7 @@ def _try_lock(lock: Path) -> int:
 
 
 def write_inputs(place: Path, inputs: Mapping[str, bytes]) -> None:
-    """Put files into a workspace.
+    """Write input files into a workspace.
 
     Raises:
         UnsafePathError: If a name leads outside.
@@ -97,19 +103,19 @@ def write_inputs(place: Path, inputs: Mapping[str, bytes]) -> None:
 
 
 def collect_outputs(place: Path, max_bytes: int, max_files: int = 100) -> CollectedOutputs:
-    """Read the files a run left behind: plain files with one name, never through a link."""
-    files, left, room = dict[str, bytes](), dict[str, str](), max_bytes
-    place.chmod(0o700)  # whatever the run made of its own folder
+    """Read the output files: regular files with one hard link, never through a symlink."""
+    files, left, budget = dict[str, bytes](), dict[str, str](), max_bytes
+    place.chmod(0o700)  # the run may have changed its mode
     top = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         for name in _output_names(top, PurePosixPath(), left):
             if len(files) >= max_files:
                 left[str(name)] = "too many files"
                 break
-            data = _read_output(top, name, room)
+            data = _read_output(top, name, budget)
             if isinstance(data, bytes):
                 files[str(name)] = data
-                room -= len(data)
+                budget -= len(data)
             else:
                 left[str(name)] = data
     finally:
@@ -139,8 +145,8 @@ def _output_names(
                     os.close(inner)
 
 
-def _read_output(top: int, name: PurePosixPath, room: int) -> bytes | str:
-    """The bytes, or why they are not taken. The run is over: nobody swaps folders any more."""
+def _read_output(top: int, name: PurePosixPath, budget: int) -> bytes | str:
+    """Return the bytes, or why they are not collected. The run is over, so there is no race."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         descriptor = os.open(str(name), flags, dir_fd=top)
@@ -152,25 +158,25 @@ def _read_output(top: int, name: PurePosixPath, room: int) -> bytes | str:
             return "not a plain file"
         if status.st_nlink != 1:
             return "a hard link"
-        data = file.read(room + 1)
-    return data if len(data) <= room else "too large"
+        data = file.read(budget + 1)
+    return data if len(data) <= budget else "too large"
 
 
 _MAX_DEPTH = 100
 _BLOCK = 512
 _MIN_FREE_BYTES = 1024 * MIB
 _MIN_FREE_DIVISOR = 20
-"""The smaller of the two must stay free: so many bytes, or one part in so many of the disk."""
+"""The smaller of the two must stay free: an absolute size, or this fraction of the disk."""
 
 _READ_SEARCH_MODE = stat.S_IRUSR | stat.S_IXUSR
 _RESOURCE_ERRNOS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 _count_lock = threading.Lock()
-"""A walk holds a descriptor for each level: several at once could use them up."""
+"""One walk at a time: each holds a file descriptor for every level."""
 
 
 class WorkspaceQuota:
-    """Says whether a workspace holds more than it may."""
+    """Check whether a workspace exceeds its quota."""
 
     def __init__(self, place: Path, limits: SandboxLimits) -> None:
         self._place = place
@@ -178,7 +184,7 @@ class WorkspaceQuota:
         self._free_before = _disk_space(place)[0]
 
     def is_exceeded(self) -> bool:
-        """Count once; a workspace that cannot be counted is too much."""
+        """Count once; a workspace that cannot be counted exceeds its quota."""
         count = _UsageCounter(self._limits)
         with _count_lock:
             try:
@@ -190,14 +196,14 @@ class WorkspaceQuota:
         return count.is_over
 
     def _is_disk_filling(self) -> bool:
-        """Whether the disk runs full and this run can be the cause."""
+        """Return True if the disk is nearly full and this run can be the cause."""
         free, size = _disk_space(self._place)
         is_low = free < min(_MIN_FREE_BYTES, size // _MIN_FREE_DIVISOR)
         return is_low and self._free_before - free > self._limits.workspace_bytes
 
 
 class _UsageCounter:
-    """One walk, which ends as soon as there is too much."""
+    """One walk, which ends as soon as the quota is exceeded."""
 
     def __init__(self, limits: SandboxLimits) -> None:
         self._bytes = limits.workspace_bytes
@@ -219,23 +225,25 @@ class _UsageCounter:
         except FileNotFoundError:  # gone since it was listed
             return
         self._files -= 1
-        self._bytes -= status.st_blocks * _BLOCK  # what it takes, not what it says
+        self._bytes -= status.st_blocks * _BLOCK  # allocated blocks, not st_size (sparse files)
         self.is_over = self._files < 0 or self._bytes < 0
         if stat.S_ISDIR(status.st_mode) and not self.is_over:
             _in_directory(parent, name, lambda inner: self.folder(inner, depth + 1))
 
 
 def _in_directory(parent: int | None, name: str, count: Callable[[int], None]) -> None:
-    """Open a folder below another, also one that was made unreadable, but never through a link."""
+    """Open a subdirectory, also one with mode 000, but never through a symlink."""
     flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         held = os.open(name, os.O_PATH | flags, dir_fd=parent)
-    except (FileNotFoundError, NotADirectoryError):  # gone, or swapped for something else
+    except (FileNotFoundError, NotADirectoryError):  # removed or replaced meanwhile
         if parent is None:
             raise
         return
     try:
-        here = f"/proc/self/fd/{held}"  # this very folder, whatever its name leads to by now
+        here = (
+            f"/proc/self/fd/{held}"  # by file descriptor: the path may be a symlink by now (TOCTOU)
+        )
         mode = os.fstat(held).st_mode
         if mode & _READ_SEARCH_MODE != _READ_SEARCH_MODE and os.geteuid() != 0:
             os.chmod(here, stat.S_IMODE(mode) | _READ_SEARCH_MODE)
@@ -249,6 +257,6 @@ def _in_directory(parent: int | None, name: str, count: Callable[[int], None]) -
 
 
 def _disk_space(place: Path) -> tuple[int, int]:
-    """Bytes that are free for us, and all there are."""
+    """Return the free and total bytes of the file system."""
     status = os.statvfs(place)
     return status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize

@@ -1,11 +1,10 @@
-"""The zygote: a small Python that keeps children ready, one for each order it gets.
+"""Zygote: a small Python process that forks prepared children, one for each command.
 
-It is run as a program of its own, so it imports nothing but the standard library and what does the
-same. A few supervisors wait, each with a child ready; an order goes to one of them, as a packet
-(the bounds of its control groups) with descriptors: stdin, stdout, stderr, a control socket, a file
-that holds the order itself, and whatever else the command is to inherit. The supervisor is the heir
-of everything its child leaves behind: it kills all of it when the child ends, when the control
-socket says so or is closed, and tells the outcome on that socket.
+It runs as a separate program and imports only the standard library and modules that do the same.
+A few supervisors wait, each with a prepared child. An order goes to one of them as a packet (its
+cgroup limits) with file descriptors by SCM_RIGHTS: stdin, stdout, stderr, a control socket, a file
+with the order, and whatever the command inherits. The supervisor is the child subreaper: it kills
+every descendant when the child exits or the control socket is closed, and reports the result there.
 """
 
 import contextlib
@@ -41,9 +40,9 @@ PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 MAX_ORPHANS = 10_000
 MAX_DESCRIPTORS = 8
 MAX_PACKET = 1024
-FIRST_INHERITED_FD = 40  # further descriptors of an order are inherited under these numbers
-REST_MILLISECONDS = 30  # a run that has just begun need not share the processor with its successor
-SPARE_SUPERVISORS = 2  # how many wait, each with its child ready: a fork is what costs most
+FIRST_INHERITED_FD = 40  # inherited file descriptors are numbered from here
+REST_MILLISECONDS = 30  # a run that has just begun should not share the CPU with the next fork
+SPARE_SUPERVISORS = 2  # each with a prepared child, because fork is the most expensive step
 
 LaunchOrder = dict[str, Any]
 Config = dict[str, Any]
@@ -51,22 +50,22 @@ Config = dict[str, Any]
 process_counter = ProcessCounter()
 
 
-def place_descriptors(streams: Sequence[int], kept: Sequence[int]) -> None:
-    """Give every descriptor the number under which the command finds it."""
-    for number, stream in (*enumerate(streams), *enumerate(kept, FIRST_INHERITED_FD)):
+def place_descriptors(streams: Sequence[int], inherited: Sequence[int]) -> None:
+    """Move each file descriptor to the number the command expects."""
+    for number, stream in (*enumerate(streams), *enumerate(inherited, FIRST_INHERITED_FD)):
         os.dup2(stream, number)
 
 
 def exec_order(
-    order: LaunchOrder, rules: LandlockRuleset | None, calls: SeccompFilter | None
+    order: LaunchOrder, rules: LandlockRuleset | None, system_calls: SeccompFilter | None
 ) -> NoReturn:
-    """In the child: give everything up, then turn into the command. Does not return."""
+    """In the child: drop all privileges, then exec the command. Does not return."""
     os.setsid()
     os.chdir(order["cwd"])
     if order["user"] is not None:
         switch_user(order["user"])
-    elif os.geteuid() != 0:  # who is nobody else's user shares the kernel's count with others
-        order["limits"]["RLIMIT_NPROC"] += process_counter.take()
+    elif os.geteuid() != 0:  # RLIMIT_NPROC counts all processes of the UID, ours too
+        order["limits"]["RLIMIT_NPROC"] += process_counter.count()
     set_rlimits(order["limits"])
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     if order["confined"]:
@@ -75,13 +74,13 @@ def exec_order(
         if os.geteuid() == 0:
             drop_capabilities()
         rules.grant(order["read"], order["write"])
-        rules.turn_on()
-        if calls is not None:
-            calls.install()
+        rules.enforce()
+        if system_calls is not None:
+            system_calls.install()
     name = str(order["argv"][0])
     search = str(order["env"].get("PATH", "/usr/bin:/bin")).split(":")
     failure = FileNotFoundError(2, name)
-    for path in [name] if "/" in name else [os.path.join(place, name) for place in search]:
+    for path in [name] if "/" in name else [os.path.join(directory, name) for directory in search]:
         try:
             os.execve(path, order["argv"], order["env"])
         except OSError as error:
@@ -90,7 +89,7 @@ def exec_order(
 
 
 def write_kernel_file(path: str, value: int) -> None:
-    """Write to a file of the kernel's; where there is none, none is made."""
+    """Write to an existing cgroup file; a missing one is not created."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, str(value).encode())
@@ -98,14 +97,14 @@ def write_kernel_file(path: str, value: int) -> None:
         os.close(descriptor)
 
 
-def make_groups(homes: Sequence[str]) -> list[str]:
-    """Control groups for one run, one in each home; none if they cannot be made."""
+def make_groups(hierarchies: Sequence[str]) -> list[str]:
+    """Create the cgroups of one run, one in each hierarchy; none if that fails."""
     name = f"{os.getpid()}-{time.monotonic_ns()}"
     made: list[str] = []
     try:
-        for home in homes:
-            os.mkdir(os.path.join(home, name))
-            made.append(os.path.join(home, name))
+        for hierarchy in hierarchies:
+            os.mkdir(os.path.join(hierarchy, name))
+            made.append(os.path.join(hierarchy, name))
     except OSError:
         remove_groups(made)
         return []
@@ -113,7 +112,7 @@ def make_groups(homes: Sequence[str]) -> list[str]:
 
 
 def remove_groups(groups: Sequence[str]) -> None:
-    """Remove groups; their last processes may be on their way out at this moment."""
+    """Remove cgroups; their last processes may be exiting at this moment."""
     for group in groups:
         for _ in range(500):
             try:
@@ -126,105 +125,107 @@ def remove_groups(groups: Sequence[str]) -> None:
                 break
 
 
-def sweep_groups(homes: Sequence[str]) -> None:
-    """Remove the groups of supervisors that were killed."""
-    for home in homes:
-        for name in os.listdir(home):
+def sweep_groups(hierarchies: Sequence[str]) -> None:
+    """Remove cgroups of supervisors that were killed."""
+    for hierarchy in hierarchies:
+        for name in os.listdir(hierarchy):
             owner = name.partition("-")[0]
             if owner.isdecimal() and not os.path.exists(f"/proc/{owner}"):
                 with contextlib.suppress(OSError):
-                    os.rmdir(os.path.join(home, name))
+                    os.rmdir(os.path.join(hierarchy, name))
 
 
 def wait_and_exec(
-    line: socket.socket, tell: int, config: Config, groups: Sequence[str]
+    channel: socket.socket, errno_pipe: int, config: Config, groups: Sequence[str]
 ) -> NoReturn:
-    """In the child: get ready, wait for the order, then turn into it, or say why not."""
+    """In the child: prepare, wait for the order, then exec it or report the error."""
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         for group in groups:
             write_kernel_file(os.path.join(group, "cgroup.procs"), os.getpid())
         rules = LandlockRuleset() if landlock_abi() >= MIN_LANDLOCK_ABI else None
-        if rules is not None:  # what every run may reach is granted before there is a hurry
+        if rules is not None:  # paths common to all runs are granted before the order arrives
             rules.grant(config["read"], config["write"])
-        calls = SeccompFilter(bytes.fromhex(config["filter"])) if config["filter"] else None
+        system_calls = SeccompFilter(bytes.fromhex(config["filter"])) if config["filter"] else None
         prefault()
-        packet, descriptors, _, _ = socket.recv_fds(line, 16, MAX_DESCRIPTORS)
+        packet, descriptors, _, _ = socket.recv_fds(channel, 16, MAX_DESCRIPTORS)
         if packet:
             set_cloexec(descriptors)
-            stdin, stdout, stderr, written, *kept = descriptors
+            stdin, stdout, stderr, written, *inherited = descriptors
             order = json.loads(os.pread(written, os.fstat(written).st_size, 0))
-            place_descriptors((stdin, stdout, stderr), kept)
-            exec_order(order, rules, calls)
-    except BaseException as error:  # noqa: BLE001  # whatever it was, the parent must hear
+            place_descriptors((stdin, stdout, stderr), inherited)
+            exec_order(order, rules, system_calls)
+    except BaseException as error:  # noqa: BLE001  # any error must be reported to the parent
         code = error.errno if isinstance(error, OSError) else 0
-        os.write(tell, struct.pack("=i", code or -1))
+        os.write(errno_pipe, struct.pack("=i", code or -1))
     os._exit(127)
 
 
 class Supervisor:
-    """Has a child ready, takes one order for it, inherits what it leaves, tells how it ended."""
+    """Fork a child, take one order for it, reap its descendants, report the result."""
 
     def __init__(self, config: Config) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._groups = make_groups(config["homes"])
-        self._told, tell = os.pipe()  # closed by a successful exec, else it carries the errno
-        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._errno_pipe, errno_pipe = (
+            os.pipe()
+        )  # closed by a successful exec, else it carries the errno
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._child = os.fork()
         if self._child == 0:
-            self._line.close()
-            os.close(self._told)
-            wait_and_exec(theirs, tell, config, self._groups)
+            self._channel.close()
+            os.close(self._errno_pipe)
+            wait_and_exec(theirs, errno_pipe, config, self._groups)
         theirs.close()
-        os.close(tell)
-        # Opened now: a command that could take our descriptors away must not save itself so.
-        self._watched = os.pidfd_open(self._child)
-        self._family = ProcessTree()
+        os.close(errno_pipe)
+        # Opened now: a command that exhausts file descriptors must not escape the kill.
+        self._pidfd = os.pidfd_open(self._child)
+        self._tree = ProcessTree()
 
-    def serve(self, line: socket.socket, taken: int) -> None:
-        """Wait for an order, and see it through."""
+    def serve(self, channel: socket.socket, taken: int) -> None:
+        """Wait for an order and carry it out."""
         prefault()
-        packet, descriptors, _, _ = socket.recv_fds(line, MAX_PACKET, MAX_DESCRIPTORS)
-        line.close()
+        packet, descriptors, _, _ = socket.recv_fds(channel, MAX_PACKET, MAX_DESCRIPTORS)
+        channel.close()
         if packet:
             os.write(taken, b"x")
             os.close(taken)
             set_cloexec(descriptors)
             control = socket.socket(fileno=descriptors.pop(3))
-            report = self._fulfil(json.loads(packet), control, descriptors)
+            report = self._execute(json.loads(packet), control, descriptors)
             with contextlib.suppress(OSError):
                 control.send(json.dumps(report).encode())
-            control.close()  # whoever waits need not wait for what follows
-        self._family.end(self._child)
+            control.close()  # the client does not wait for the cleanup
+        self._tree.kill(self._child)
         remove_groups(self._groups)
 
-    def _fulfil(
+    def _execute(
         self, bounds: list[tuple[int, str, int]], control: socket.socket, descriptors: Sequence[int]
     ) -> dict[str, int | None]:
-        """Pass the order on, and watch until its end or ours."""
+        """Forward the order to the child, and watch until its exit or our own."""
         try:
             for number, name, value in bounds:
                 write_kernel_file(os.path.join(self._groups[number], name), value)
-        except (IndexError, OSError) as error:  # without its bounds nothing is run
+        except (IndexError, OSError) as error:  # without its cgroup limits nothing runs
             return {"errno": getattr(error, "errno", None) or errno.EAGAIN}
-        with contextlib.suppress(OSError):  # one that failed to get ready has said why
-            socket.send_fds(self._line, [b"order"], descriptors)
+        with contextlib.suppress(OSError):  # a child that failed to prepare has reported its errno
+            socket.send_fds(self._channel, [b"order"], descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
-        failure = os.read(self._told, 4)
+        failure = os.read(self._errno_pipe, 4)
         watch = select.poll()
-        for descriptor in (self._watched, control.fileno()):
+        for descriptor in (self._pidfd, control.fileno()):
             watch.register(descriptor, select.POLLIN)
         watch.poll()
-        status = self._family.end(self._child)
+        status = self._tree.kill(self._child)
         return {"errno": struct.unpack("=i", failure)[0]} if failure else {"status": status}
 
 
 def prefault() -> None:
-    """Touch what an order will need: the pages of a fork are copied when they are first used."""
+    """Touch what an order needs before the fork, to save copy-on-write page faults later."""
     if os.geteuid() != 0:
-        process_counter.take()
+        process_counter.count()
     set_cloexec([])
     ProcessTree().members()
     prctl(PR_GET_DUMPABLE)
@@ -233,27 +234,27 @@ def prefault() -> None:
 
 
 def set_cloexec(descriptors: Sequence[int]) -> None:
-    """Received descriptors would survive an exec."""
+    """Set close-on-exec on received file descriptors."""
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
 
 
 class ProcessTree:
-    """All processes that are ours now, our child's orphans too."""
+    """All descendants of this subreaper, orphans included."""
 
     def __init__(self) -> None:
         path = f"/proc/self/task/{os.getpid()}/children"
         self._list = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def members(self) -> list[int]:
-        """Their numbers."""
+        """Return their PIDs."""
         pieces: list[bytes] = []
         while piece := os.pread(self._list, 1 << 16, sum(map(len, pieces))):
             pieces.append(piece)
         return [int(pid) for pid in b"".join(pieces).split()]
 
-    def end(self, child: int) -> int | None:
-        """Kill and reap until nobody is left; the first child's status."""
+    def kill(self, child: int) -> int | None:
+        """Kill and reap until none is left; returns the first child's status."""
         status = None
         for _ in range(MAX_ORPHANS):
             for pid in self.members():
@@ -268,51 +269,57 @@ class ProcessTree:
         return status
 
 
-def serve(line: socket.socket, config: Config) -> None:
-    """Keep supervisors waiting for orders until the other side is gone."""
+def serve(channel: socket.socket, config: Config) -> None:
+    """Keep supervisors ready until the other side closes the socket."""
     noticed, taken = os.pipe()
     for _ in range(SPARE_SUPERVISORS):
-        fork_supervisor(line, noticed, taken, config)
+        fork_supervisor(channel, noticed, taken, config)
     watch = select.poll()
-    watch.register(line, 0)  # only its end is of interest here
+    watch.register(channel, 0)  # POLLHUP only
     watch.register(noticed, select.POLLIN)
-    waiting = SPARE_SUPERVISORS
+    ready_count = SPARE_SUPERVISORS
     while True:
-        pause = None if waiting >= SPARE_SUPERVISORS else REST_MILLISECONDS if waiting > 0 else 0
+        pause = (
+            None
+            if ready_count >= SPARE_SUPERVISORS
+            else REST_MILLISECONDS
+            if ready_count > 0
+            else 0
+        )
         ready = dict(watch.poll(pause))
-        if line.fileno() in ready:
+        if channel.fileno() in ready:
             return
         if noticed in ready:
-            waiting -= len(os.read(noticed, SPARE_SUPERVISORS))
+            ready_count -= len(os.read(noticed, SPARE_SUPERVISORS))
         else:
-            fork_supervisor(line, noticed, taken, config)
-            waiting += 1
+            fork_supervisor(channel, noticed, taken, config)
+            ready_count += 1
 
 
-def fork_supervisor(line: socket.socket, noticed: int, taken: int, config: Config) -> None:
-    """One more that waits."""
+def fork_supervisor(channel: socket.socket, noticed: int, taken: int, config: Config) -> None:
+    """Fork one more supervisor."""
     if os.fork() == 0:
         code = 1
         try:
             os.close(noticed)
-            Supervisor(config).serve(line, taken)
+            Supervisor(config).serve(channel, taken)
             code = 0
         finally:
             os._exit(code)
 
 
 def main() -> None:
-    """Get ready once, so that each fork is cheap."""
+    """Prepare once, so that each fork is cheap."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     prctl(PR_SET_DUMPABLE, 0)
-    line = socket.socket(fileno=int(sys.argv[1]))
-    line.set_inheritable(False)
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    channel.set_inheritable(False)
     config = json.loads(sys.argv[2])
     sweep_groups(config["homes"])
     gc.disable()
-    gc.freeze()  # what is here already is not copied when a child only counts references
-    serve(line, config)
+    gc.freeze()  # reference counts of frozen objects cause no copy-on-write in children
+    serve(channel, config)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,7 @@ def always_on_instructions(
         PurePosixPath(file.path).name.lower(): file for file in files if file.role_of(1) == "script"
     }
     documentation = "\n".join(file.lower for file in documents)
+    # A script that is mentioned often is the documented purpose, not a side effect.
     rare = {
         name: file for name, file in scripts.items() if documentation.count(name) <= MAX_MENTIONS
     }

@@ -1,4 +1,8 @@
-"""Correlation: raise findings that are more severe in combination than alone."""
+"""Correlation: raise findings that are more severe in combination than alone.
+
+A heuristic over findings instead of text: access to a token is ordinary, a webhook is ordinary, and
+both within twelve lines are probably exfiltration.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -1,4 +1,8 @@
-"""Exfiltration: secrets read and sent in one script, undeclared hosts, and requests in prose."""
+"""Exfiltration: secrets read and sent in one script, undeclared hosts, and requests in prose.
+
+A regex on one line cannot detect these: source and network send are on different lines, and the
+sentences of a request are harmless word by word.
+"""
 
 import re
 from bisect import bisect_left
@@ -98,6 +102,7 @@ def _code_lines(file: TextFile, block: CodeBlock) -> list[_CodeLine]:
 
 
 def _is_sending(line: str) -> bool:
+    # Loopback traffic stays on this machine, and most examples of local servers use it.
     return _sends_data(line) and not _LOOPBACK.search(line)
 
 
@@ -108,7 +113,7 @@ def _sends_data(line: str) -> bool:
 
 
 def _is_obfuscated(row: _CodeLine) -> bool:
-    """Return whether a line encodes what is sent, or names a paste site or webhook collector."""
+    """Return whether a line encodes the payload, or names a paste site or webhook collector."""
     return bool(fragment("obfuscation").search(row.text) or fragment("drop_sites").search(row.text))
 
 
@@ -124,7 +129,7 @@ def _is_comment(line: str, language: str) -> bool:
 
 
 def undeclared_hosts(file: TextFile, context: SkillContext) -> Iterator[Hit]:
-    """Match code that sends data to a host which the description of the skill does not name."""
+    """Match code that sends data to a hostname which the frontmatter does not declare."""
     seen = set[str]()
     for block in file.code_blocks:
         if block.role not in {"command", "script"}:
@@ -148,7 +153,7 @@ def _sending_lines(file: TextFile, block: CodeBlock) -> Iterator[int]:
 
 
 def is_declared_host(host: str, context: SkillContext) -> bool:
-    """Return whether a host is well known, a placeholder, or named by the description."""
+    """Return whether a hostname is well known, a placeholder, or declared by the frontmatter."""
     if _PLACEHOLDER_HOSTS.search(host) or fragment("well_known_hosts").search(host):
         return True
     words = set(re.split(r"[.-]", host)[:-1]) - _GENERIC_LABELS

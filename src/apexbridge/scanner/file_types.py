@@ -1,6 +1,7 @@
 """File types: bytecode, native executables, archives, mismatched suffixes and misplaced scripts.
 
-Formats are detected by magic numbers, because a suffix can lie.
+Formats are detected by magic numbers, because a suffix is no evidence. Nothing is unpacked to disk,
+and decompression is bounded against a zip bomb.
 """
 
 import struct
@@ -147,6 +148,8 @@ def _gunzip_prefix(data: bytes) -> bytes:
 
 
 def _zip_member_names(data: bytes) -> tuple[list[bytes], bool]:
+    # Entries are searched in the raw bytes: `zipfile` refuses an archive with a damaged end record,
+    # which other programs unpack, so that damage would evade the scan.
     names, is_encrypted, at = list[bytes](), False, 0
     while len(names) < _MAX_ENTRIES:
         at = data.find(b"PK\x01\x02", at)

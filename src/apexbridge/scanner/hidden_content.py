@@ -27,7 +27,8 @@ _MAX_BLANK_LINES = 60
 
 
 def hidden_content(file: TextFile, context: SkillContext) -> Iterator[Hit]:
-    """Match content of a file that a model reads and a person does not see."""
+    """Match content that a model reads and a person does not see: a carrier of prompt injection."""
+    # ASCII text, the usual case, has no Unicode tricks: three passes over every character saved.
     if not file.raw.isascii():
         yield from _invisible_characters(file)
         yield from _bidi_overrides(file)
@@ -156,6 +157,7 @@ def _encoded_payloads(file: TextFile) -> Iterator[Hit]:
 
 
 def _from_base64(text: str) -> str:
+    # Without padding, and cut to whole groups: many decoders accept what `base64` refuses.
     body = text.rstrip("=")
     return _printable_text(base64.b64decode(body[: len(body) // 4 * 4]))
 
@@ -165,7 +167,7 @@ def _from_hex(text: str) -> str:
 
 
 def _printable_text(data: bytes) -> str:
-    """Decode bytes that are readable text; return an empty string otherwise."""
+    """Decode bytes that are readable UTF-8; return an empty string for a binary payload."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,4 +1,8 @@
-"""Invisible Unicode and homoglyphs: tables, decoding of hidden text, and escaping for display."""
+"""Invisible Unicode and homoglyphs: tables, a decoder for hidden payloads, escaping for display.
+
+Three encodings carry hidden prompts: tag characters (ASCII smuggling), variation selectors (a byte
+each) and two kinds of zero-width characters (a bit each).
+"""
 
 import unicodedata
 from collections.abc import Iterator
@@ -97,7 +101,7 @@ def _escape_char(char: str) -> str:
 
 
 def split_words(text: str) -> Iterator[str]:
-    """Split a text into runs of letters of any alphabet."""
+    """Tokenize a text into runs of letters of any alphabet; `re` has no Unicode letter class."""
     word = ""
     for char in text:
         if char.isalpha():

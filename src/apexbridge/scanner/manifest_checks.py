@@ -1,4 +1,4 @@
-"""Manifest checks: permissions, hooks, inline commands, description and name of a skill."""
+"""Manifest checks on the frontmatter: permissions, hooks, inline commands, description and name."""
 
 import re
 from collections import Counter
@@ -46,7 +46,7 @@ class SkillManifest:
 
 
 def read_manifest(data: bytes) -> SkillManifest:
-    """Parse SKILL.md; what cannot be parsed is left empty."""
+    """Parse the frontmatter of SKILL.md; values that cannot be parsed are left empty."""
     opened = parse_document(data)
     if isinstance(opened, Problem):
         return SkillManifest(body=data.decode("utf-8", "replace"))
@@ -134,6 +134,7 @@ def _similar_skill_hits(manifest: SkillManifest, known_skills: Mapping[str, str]
             continue
         if own_name and _is_confusable(own_name, names.normalise(name).casefold()):
             yield _hit("AB062", "review", manifest.lines.get("name", 0), name)
+        # The length is compared first, because shingles of every known skill would be slow.
         if len(own_words) < 8 or abs(len(description) - length) > length * 0.25:
             continue
         if _jaccard(own_words, _shingles(description)) >= CLONE_SIMILARITY:

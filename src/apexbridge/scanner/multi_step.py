@@ -39,7 +39,7 @@ _FILE_WRITE = re.compile(
 
 
 def multi_step_shell(file: TextFile, context: SkillContext) -> Iterator[Hit]:
-    """Match shell code that downloads a file and runs it later, or sends requests in a loop."""
+    """Match shell code that downloads a file and runs it later, or floods a host in a loop."""
     for block in file.code_blocks:
         code = file.lower[file.line_starts[block.first - 1] : file.line_end(block.last)]
         if block.language != "shell" or not _uses_network(code):

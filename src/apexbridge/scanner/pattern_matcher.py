@@ -1,4 +1,9 @@
-"""Pattern matcher: run the regular expressions of the rules over a file and rate each match."""
+"""Pattern matcher: run the regexes of all rules over a file and rate each match.
+
+About half of the CPU time of a scan is spent here. A substring pre-filter (`hints`) selects the
+lines on which a regex is tried; the number of matches is bounded, so that crafted input cannot
+exhaust the CPU.
+"""
 
 import itertools
 import re
@@ -23,7 +28,7 @@ MAX_MATCHES = 5_000
 """Matches of one pattern in one file; beyond it the scan is reported as partial."""
 
 MAX_MATCHES_PER_LINE = 200
-"""Matches of one pattern in one line: a defence against crafted, very long lines."""
+"""Matches of one regex in one line: a defence against ReDoS by crafted, very long lines."""
 
 PARTIAL_SCAN = "AB070"
 """The rule that reports an incomplete scan."""
@@ -98,6 +103,7 @@ def match_patterns(
     file: TextFile, patterns: Sequence[Pattern], context: SkillContext
 ) -> Iterator[Hit]:
     """Match every pattern whose line roles occur in the file."""
+    # Patterns share many hints: each is searched once a file, not once a pattern.
     hint_lines = dict[str, list[int]]()
     present = frozenset(file.roles)
     for pattern in patterns:
@@ -155,6 +161,7 @@ def _match_pattern(
         line_text = file.line_context(match.start(), match.end())
         if pattern.unless and pattern.unless.search(line_text):
             continue
+        # The conditions come last: `find` rejects nearly every line before they cost anything.
         if all(also.search(line_text) for also in pattern.also):
             level = _adjusted_level(file, pattern, match, line_text, context)
             yield Hit(rule=pattern.rule, level=level, line=line, matched=match[0])
@@ -163,7 +170,10 @@ def _match_pattern(
 def _adjusted_level(
     file: TextFile, pattern: Pattern, match: re.Match[str], line_text: str, context: SkillContext
 ) -> RiskLevel:
-    """Lower the level of a match in a reference, in quotes, in a regex, or in educational text."""
+    """Lower the level of a match in a reference, in quotes, in a regex, or in educational text.
+
+    A heuristic against false positives: documentation of prompt injection is not an injection.
+    """
     line = file.line_number(match.start())
     role = file.role_of(line)
     steps = int(role in {"reference", "data"})

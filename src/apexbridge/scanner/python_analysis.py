@@ -1,4 +1,7 @@
-"""Python analysis: taint flows and hidden side effects, from the AST of scripts and code blocks."""
+"""Python analysis: taint flows and hidden side effects, by the AST of scripts and code blocks.
+
+The code is parsed, never imported or executed.
+"""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -105,6 +108,7 @@ def hidden_side_effects(tree: ast.Module) -> Iterator[SideEffect]:
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
+    # Errors are swallowed so that a user does not notice a failed exfiltration.
     suppressed = {name for name, node in functions.items() if _suppresses_errors(node.body)}
     for name, line, is_at_import in _module_level_calls(tree):
         kind = _side_effect_kind(functions[name].body) if name in suppressed else None

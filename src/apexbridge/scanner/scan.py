@@ -1,4 +1,7 @@
-"""Static scan of a skill with every rule, within limits; nothing is run, written or fetched."""
+"""Scan pipeline: static analysis of a skill with every rule, within limits.
+
+Nothing is executed, written or fetched: a scan of malicious input is safe without a sandbox.
+"""
 
 import itertools
 from collections import Counter
@@ -42,7 +45,9 @@ from apexbridge.scanner.typosquatting import typosquatted_names
 from apexbridge.scanner.undocumented_behavior import undocumented_behavior
 
 _DECODED_RULES = frozenset({"AB001", "AB003", "AB007", "AB010", "AB042", "AB043", "AB061", "AB062"})
+"""Rules whose excerpt is the decoded payload instead of the line."""
 _MASKED_RULES = frozenset({"AB024"})
+"""Rules whose match is redacted in the excerpt."""
 
 
 @dataclass(slots=True)
@@ -71,6 +76,7 @@ class _ScanState:
         if len(self.found) >= self.limits.findings:
             self.mark_partial("findings")
             return
+        # Beyond the cap a finding is dropped, but the scan is not partial: it would say the same.
         self.counts[finding.rule, finding.path] += 1
         if self.counts[finding.rule, finding.path] <= self.limits.findings_per_rule:
             self.found[key] = finding
@@ -97,6 +103,7 @@ def scan_skill(target: ScanTarget, *, limits: ScannerLimits = DEFAULT_LIMITS) ->
         total += len(file.data)
         for hit in _scan_file(file, context, state):
             state.add(hit)
+    # These checks compare files with each other, so that they run when all are parsed.
     skill_hits = itertools.chain(
         undocumented_behavior(state.files, limits.script_bytes),
         always_on_instructions(state.files, context),

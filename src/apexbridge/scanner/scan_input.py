@@ -1,7 +1,7 @@
 """Scanner input: the files of a skill, limits, and normalized text with a role for each line.
 
-Normalization undoes what hides words (invisible characters, full-width letters, homoglyphs) and
-joins continued shell lines, but keeps every line where it is, so that line numbers stay correct.
+Unicode normalization undoes obfuscation (invisible characters, full-width letters, homoglyphs) and
+joins continued shell lines, but keeps every newline, so that line numbers stay correct.
 """
 
 import re
@@ -177,7 +177,8 @@ class TextFile:
 
 
 def normalize_text(text: str) -> str:
-    """Remove invisible characters, apply NFKC and replace homoglyphs; keep line breaks."""
+    """Normalize Unicode: remove invisible characters, apply NFKC, replace homoglyphs."""
+    # A carriage return alone would hide text in a terminal; a NUL would end it in C programs.
     text = text.replace("\r", " ").replace("\0", "").translate(INVISIBLE)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).translate(HOMOGLYPHS)
@@ -185,7 +186,7 @@ def normalize_text(text: str) -> str:
 
 
 def read_text_file(file: ScannedFile, data: bytes) -> TextFile | None:
-    """Decode a file and classify its lines; return None for a binary file."""
+    """Decode a file, normalize it and parse its Markdown fences; return None for a binary file."""
     if b"\0" in data and not data.startswith(_UTF16_BOMS) and not _has_text_suffix(file.path):
         return None
     raw = _decode(data)
@@ -226,7 +227,7 @@ def _has_text_suffix(path: PurePosixPath) -> bool:
 
 
 def is_script(path: PurePosixPath, data: bytes, *, executable: bool = False) -> bool:
-    """Return whether a file can be executed as it is."""
+    """Return whether a file is executable as it is: by suffix, name, shebang or mode."""
     if path.suffix.lower() in _SCRIPT_SUFFIXES or path.name.lower() in _SCRIPT_NAMES:
         return True
     return data.startswith(b"#!") or (executable and path.suffix == "")
@@ -239,6 +240,7 @@ def _decode(data: bytes) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         pass
+    # Older Chinese text is GB18030. It is tried second, because it accepts some Latin-1 too.
     try:
         return data.decode("gb18030")
     except UnicodeDecodeError:
@@ -258,7 +260,7 @@ def _script_language(path: PurePosixPath, text: str) -> str:
 
 
 def _classify_lines(text: str, *, is_skill_md: bool) -> tuple[list[LineRole], list[CodeBlock]]:
-    """Distinguish prose from code by Markdown fences."""
+    """Parse Markdown fences, to distinguish prose from code blocks."""
     prose: LineRole = "instruction" if is_skill_md else "reference"
     code: LineRole = "command" if is_skill_md else "reference"
     roles, blocks = list[LineRole](), list[CodeBlock]()

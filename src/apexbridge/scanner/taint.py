@@ -1,7 +1,7 @@
-"""Taint analysis of Python code: secrets that reach the network, payloads that reach `exec`.
+"""Taint analysis of the Python AST: secrets that reach the network, payloads that reach `exec`.
 
-Names are tracked per function, flow-insensitively, in a few rounds. That is coarse, but finds what
-is written plainly, and never runs anything.
+Taint labels are propagated per function, flow-insensitively, in a few rounds: a heuristic that is
+fast and finds what is written plainly. An interpreter is never started.
 """
 
 import ast
@@ -133,6 +133,7 @@ def parse_python(source: str) -> ast.Module | None:
     """Parse Python; return an empty module for a syntax error, None for code nested too deeply."""
     try:
         with warnings.catch_warnings():
+            # The parser warns of invalid escapes in the scanned code, which is not ours to fix.
             warnings.simplefilter("ignore")
             return ast.parse(source)
     except (SyntaxError, ValueError):
@@ -146,6 +147,7 @@ def analyze_tree(tree: ast.Module, *, max_visits: int = MAX_VISITS) -> tuple[Tai
     nodes = list(_nodes_with_scope(tree))
     if len(nodes) >= MAX_NODES:
         return None
+    # Propagation is the expensive part, and most programs have nothing to propagate.
     if not _has_source_and_sink(nodes):
         return ()
     single_items = {id(part) for _, node in nodes for part in _single_item_access(node)}

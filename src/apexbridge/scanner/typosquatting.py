@@ -1,4 +1,4 @@
-"""Typosquatting: names of packages, hosts and skills that imitate well-known ones."""
+"""Typosquatting: package names, hostnames and skill names that imitate well-known ones."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ _NAME_WORD = re.compile(r"[a-z0-9]+")
 
 
 def edit_distance(one: str, other: str) -> int:
-    """Return the Damerau-Levenshtein distance of two names, capped at 2.
+    """Return the Damerau-Levenshtein edit distance of two names, capped at 2.
 
     Only 0, 1 and "more" matter here, so that a full distance matrix is not computed.
     """
@@ -119,7 +119,7 @@ def _is_dependency_file(file: TextFile) -> bool:
 
 
 def _typosquatted_package(name: str) -> str | None:
-    """Return the popular package that a name is one edit away from."""
+    """Return the popular package that a name is one edit away from; None if there is none."""
     packages = word_list("popular_packages")
     plain = name.lower().split("@")[0]
     if len(plain) < 5 or plain in {"https", "fetch"}:
@@ -139,7 +139,7 @@ def _is_version_variant(one: str, other: str) -> bool:
 
 
 def impersonates_brand(host: str) -> bool:
-    """Return whether a host contains a brand or misspells one, and is not the brand's domain."""
+    """Return whether a hostname contains or misspells a brand, and is not the brand's domain."""
     labels = host.split(".")
     domain, tld = labels[-2], labels[-1]
     brands = word_list("brands")

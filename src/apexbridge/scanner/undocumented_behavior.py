@@ -130,6 +130,7 @@ def _undocumented_files(file: TextFile, documentation: str, max_bytes: int) -> I
     tree = parse_python(file.raw)
     if tree is None:
         return
+    # The help text of the command line is documentation too.
     documentation += "\n".join(_ARGUMENTS.findall(file.lower))
     for name, is_appended, line in _written_files(tree):
         base = name.rsplit("/", 1)[-1].lower()
@@ -144,7 +145,7 @@ def _may_write(source: str) -> bool:
 
 
 def _written_files(tree: ast.Module) -> Iterator[tuple[str, bool, int]]:
-    """Return the names of files that a script writes, whether it appends, and the line."""
+    """Return the file names that a script writes, whether it appends, and the line, by its AST."""
     known = {
         node.targets[0].id: _path_parts(node.value)
         for node in ast.walk(tree)

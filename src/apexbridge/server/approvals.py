@@ -20,13 +20,13 @@ DEFAULT_TIMEOUT_SECONDS = 120.0
 MAX_EVENT_CHARS = 2_000
 """Longer arguments are truncated in events, which carry their full length."""
 MAX_ARGUMENT_CHARS = 100_000
-"""Longer arguments are truncated: nobody can review more before the deadline."""
+"""Longer arguments are truncated: a person cannot review more before the deadline."""
 _MAX_SETTLED = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingApproval:
-    """A permission request that nobody has answered yet."""
+    """Permission request without an answer yet."""
 
     id: str
     session: str

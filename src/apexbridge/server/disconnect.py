@@ -93,7 +93,7 @@ async def run_until_disconnect(request: Request, work: Callable[[], Awaitable[Re
     """Run `work` and cancel it on disconnect; the request body must have been read.
 
     Raises:
-        RequestError: If the client disconnected; nobody receives that.
+        RequestError: If the client disconnected; it is logged and not sent.
     """
     results = list[Result]()
     failures = list[Exception]()

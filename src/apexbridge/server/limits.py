@@ -31,7 +31,7 @@ class InFlightRequest:
     """When its body must be complete, on the monotonic clock."""
     error: ApexBridgeError | None = None
     is_disconnected: bool = False
-    """Whether its client disconnected: there is nobody to send an error to."""
+    """Whether its client disconnected, so that no error response can be sent."""
 
     def cancel(self, error: ApexBridgeError) -> None:
         """Cancel it; the first error given is the one that is sent."""

@@ -22,7 +22,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"
 
 
 class Metrics:
-    """Metrics of one server, in a registry of its own instead of the process-wide default."""
+    """Metrics of one server, in a separate registry instead of the process-wide default."""
 
     def __init__(self) -> None:
         self._registry = on = CollectorRegistry()

@@ -1,7 +1,7 @@
 """Request guard: reject requests by Host, Origin, URL length and content type before any is read.
 
-DNS rebinding: a web page can point a host name of its own at this machine, and its scripts then
-reach the server as same-origin. So the Host header decides, and an unknown name is refused.
+DNS rebinding: a web page can point its host name at this machine, and its scripts then reach the
+server as same-origin. So the Host header decides, and an unknown name is refused.
 """
 
 import ipaddress

@@ -28,7 +28,7 @@ from apexbridge.skills.model import (
     SkillResource,
 )
 from apexbridge.skills.parser import ParseResult, parse_document, parse_skill
-from apexbridge.sources.base import Scan
+from apexbridge.sources.base import BaseSource, Scan
 
 _ATTEMPTS = 5
 _SCRIPTS = "scripts"
@@ -52,7 +52,7 @@ def bundled_source(place: Path | None = None) -> "BundledSource":
     return BundledSource(place)
 
 
-class BundledSource:
+class BundledSource(BaseSource):
     """Skills inside a package, which is a folder or a zip file on the import path.
 
     Listing and reading need no folder. Skills of an unpacked package are used where they are: a
@@ -70,11 +70,6 @@ class BundledSource:
             needs_trust=False,
             may_run_shell=True,
         )
-
-    @property
-    def id(self) -> str:
-        """The origin and the package's location."""
-        return self.provenance.source_id
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -105,9 +100,6 @@ class BundledSource:
         """
         async with self._lock:
             return await anyio.to_thread.run_sync(self._folder, skill)
-
-    async def close(self) -> None:
-        """No-op: there are no connections."""
 
     def _scan(self) -> Scan:
         readings = [self._read(folder) for folder in self._skill_folders()]

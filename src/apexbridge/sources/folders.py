@@ -20,7 +20,7 @@ from apexbridge.skills.model import (
 )
 from apexbridge.skills.parser import ParseResult, parse_body, read_skill, read_skill_file
 from apexbridge.sources import scan_cache
-from apexbridge.sources.base import Scan
+from apexbridge.sources.base import BaseSource, Scan
 from apexbridge.sources.directory_scanner import (
     DEFAULT_LIMITS,
     DirectoryScanner,
@@ -59,7 +59,7 @@ class _KnownFolder:
         )
 
 
-class FolderSource:
+class FolderSource(BaseSource):
     """Skills below one root, with incremental scans: unchanged folders are not parsed again.
 
     An edit that makes a SKILL.md invalid keeps the last good version in use, with a problem, as
@@ -91,11 +91,6 @@ class FolderSource:
         )
 
     @property
-    def id(self) -> str:
-        """The origin and the root."""
-        return self.provenance.source_id
-
-    @property
     def roots(self) -> tuple[Path, ...]:
         """The root, its group folders and the skill folders, as of the last scan."""
         return self._roots
@@ -111,9 +106,6 @@ class FolderSource:
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
         """Load a file beside SKILL.md."""
         return await anyio.to_thread.run_sync(self._resource, skill, path)
-
-    async def close(self) -> None:
-        """No-op: there are no connections."""
 
     def _scan(self) -> Scan:
         before = self._known

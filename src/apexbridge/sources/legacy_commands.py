@@ -29,7 +29,7 @@ from apexbridge.skills.parser import (
     parse_document,
     parse_manifest,
 )
-from apexbridge.sources.base import NAMESPACE_SEPARATOR, Scan, name_part
+from apexbridge.sources.base import NAMESPACE_SEPARATOR, BaseSource, Scan, name_part
 from apexbridge.sources.directory_scanner import is_skipped
 from apexbridge.sources.folders import DEFAULT_LIMITS, FolderSource, ScanLimits
 
@@ -44,7 +44,7 @@ class _CommandFiles:
     problems: tuple[Problem, ...]
 
 
-class LegacySource:
+class LegacySource(BaseSource):
     """Commands below one root: `sub/deploy.md` is `sub:deploy`; folders with a SKILL.md are skills.
 
     Symlinks to commands are not followed, so that every file read is below the root.
@@ -58,11 +58,6 @@ class LegacySource:
         self._folders = FolderSource(root, Origin.LEGACY, limits, needs_trust=needs_trust)
         self.provenance = self._folders.provenance
         self._files: dict[str, PurePosixPath] = {}
-
-    @property
-    def id(self) -> str:
-        """The origin and the root."""
-        return self.provenance.source_id
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -88,10 +83,6 @@ class LegacySource:
         if skill.root is not None:
             return await self._folders.resource(skill, path)
         raise SourceError(f"'{skill.name}' is a single file without {path}", source=self.id)
-
-    async def close(self) -> None:
-        """No-op: there are no connections."""
-        await self._folders.close()
 
     def _commands(self) -> tuple[list[Skill], list[Problem]]:
         listing = self._list()

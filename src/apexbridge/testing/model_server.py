@@ -196,8 +196,8 @@ def last_usage(deltas: Sequence[ModelDelta]) -> Usage | None:
 
 def finish_reason_of(deltas: Sequence[ModelDelta]) -> str:
     """Return the scripted finish reason, or derive it from the content."""
-    told = next((delta.finish_reason for delta in reversed(deltas) if delta.finish_reason), None)
-    return told or ("tool_calls" if any(delta.tool_calls for delta in deltas) else "stop")
+    reason = next((delta.finish_reason for delta in reversed(deltas) if delta.finish_reason), None)
+    return reason or ("tool_calls" if any(delta.tool_calls for delta in deltas) else "stop")
 
 
 def split_text(text: str) -> tuple[str, ...]:
@@ -244,8 +244,8 @@ class OpenAiDialect:
             message["tool_calls"] = [_serialize_call(call, call.arguments) for call in calls]
         choice = {"index": 0, "message": message, "finish_reason": finish_reason_of(deltas)}
         usage = last_usage(deltas)
-        told = {} if usage is None else {"usage": _serialize_usage(usage)}
-        return {"object": "chat.completion", "choices": [choice], **told}
+        optional = {} if usage is None else {"usage": _serialize_usage(usage)}
+        return {"object": "chat.completion", "choices": [choice], **optional}
 
 
 def _call_events(calls: Sequence[ToolCall], first: int) -> Iterator[bytes]:

@@ -86,12 +86,12 @@ class FunctionTool(Generic[P, R]):
         """
         self._function = function
         self._permission: Permission = permission
-        told, described = parse_docstring(function)
+        summary, described = parse_docstring(function)
         name = name or getattr(function, "__name__", "")
         self._context_name, self._model = _arguments_model(function, described)
         self.spec = ToolSpec(
             name=name,
-            description=description or told or name,
+            description=description or summary or name,
             input_schema=_schema(function, self._model),
             read_only=read_only,
         )
@@ -185,9 +185,9 @@ def _arguments_model(
             continue
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         text = described.get(parameter.name)
-        told: dict[str, Any] = {"description": text} if text else {}
-        facts = Field(default, alias=parameter.name, **told)
-        # A name of its own, for a parameter may be called as something that every model has.
+        options: dict[str, Any] = {"description": text} if text else {}
+        facts = Field(default, alias=parameter.name, **options)
+        # A generated field name: a parameter may be named like an attribute of BaseModel.
         fields[f"argument_{len(fields)}"] = (hint, facts)
     try:
         return context_name, create_model(name, __base__=Arguments, **fields)

@@ -29,14 +29,14 @@ def truncate_text(
     if len(text) <= limit:
         return text
     hint = hint[: MIN_CHARS // 2]
-    room = limit - len(_truncation_notice(len(text), len(text), hint))
+    budget = limit - len(_truncation_notice(len(text), len(text), hint))
     if keeps == "start":
-        return text[:room] + _truncation_notice(len(text) - room, len(text), hint)
-    first = int(room * _HEAD_FRACTION)
-    last = room - first
+        return text[:budget] + _truncation_notice(len(text) - budget, len(text), hint)
+    first = int(budget * _HEAD_FRACTION)
+    last = budget - first
     return (
         text[:first]
-        + _truncation_notice(len(text) - room, len(text), hint)
+        + _truncation_notice(len(text) - budget, len(text), hint)
         + text[len(text) - last :]
     )
 

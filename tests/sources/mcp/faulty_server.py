@@ -1,4 +1,4 @@
-"""Servers that misbehave, or are of the older kind; plain, so that they start at once."""
+"""Faulty and older MCP servers, without the SDK so that they start fast."""
 
 import json
 import os

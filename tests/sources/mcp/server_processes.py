@@ -1,4 +1,4 @@
-"""Folders that MCP servers offer, and the servers as real processes."""
+"""MCP server processes for tests, and the folders they serve."""
 
 import atexit
 import functools
@@ -48,7 +48,7 @@ class Offer:
         return _address("sdk_server.py", str(self.place), seconds=SECONDS, env=env)
 
 
-def odd(kind: str, place: Path, *, seconds: float = SECONDS, **env: str) -> ServerAddress:
+def faulty(kind: str, place: Path, *, seconds: float = SECONDS, **env: str) -> ServerAddress:
     """A server that misbehaves in its own way."""
     return _address("faulty_server.py", kind, str(place), seconds=seconds, env=env)
 
@@ -60,7 +60,7 @@ def _address(script: str, *args: str, seconds: float, env: Mapping[str, str]) ->
 
 
 @contextmanager
-def serving(offer: Offer, port: int = 0) -> Generator[str]:
+def serve_http(offer: Offer, port: int = 0) -> Generator[str]:
     """Serve over HTTP in a process of its own; the address. It ends with us, whatever happens."""
     argv = [sys.executable, str(HERE / "sdk_server.py"), str(offer.place), str(port)]
     with subprocess.Popen(
@@ -87,7 +87,7 @@ def shared() -> tuple[Offer, str]:
     offer = Offer(place)
     offer.say(prompts=[])
     offer.skills({})
-    return offer, kept.enter_context(serving(offer))
+    return offer, kept.enter_context(serve_http(offer))
 
 
 def mcp_over_http(skills: Mapping[str, Mapping[str, bytes]]) -> McpSource:

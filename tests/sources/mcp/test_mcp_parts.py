@@ -1,4 +1,4 @@
-"""What MCP servers say, made into skills; and the lane that keeps a connection."""
+"""Conversion of MCP prompts and entries to skills, redaction, and the shared connection."""
 
 import hashlib
 import os
@@ -85,12 +85,12 @@ def test_names_hold_only_plain_characters(server: str, name: str, expected: str)
     assert qualified_name(server, name) == expected
 
 
-def test_told_text_is_one_short_line_that_steers_no_terminal() -> None:
+def test_sanitized_text_is_one_short_line_without_terminal_escapes() -> None:
     assert sanitize_line("a\x1b[31mb\x00\r\nc\u202ed\x9b", 100) == "a [31mb c d"
     assert sanitize_line("甲" * 1_000_000, 10) == "甲" * 9 + "…"
 
 
-def test_secrets_are_taken_out_of_what_is_told() -> None:
+def test_secrets_are_redacted() -> None:
     address = ServerAddress(
         url="https://me:open-sesame@h/mcp?key=k-12345&x=1",
         headers={"Authorization": "Bearer abc-def"},
@@ -105,7 +105,7 @@ def test_secrets_are_taken_out_of_what_is_told() -> None:
 # prompts
 
 
-def test_a_prompt_becomes_a_skill_that_nobody_trusts() -> None:
+def test_a_prompt_becomes_an_untrusted_skill() -> None:
     prompt = Prompt(
         name="review code",
         description="Review\n  it.",
@@ -121,12 +121,12 @@ def test_a_prompt_becomes_a_skill_that_nobody_trusts() -> None:
     assert not skill.provenance.may_run_shell
 
 
-def test_a_prompt_without_words_is_described_by_its_name() -> None:
+def test_a_prompt_without_description_is_described_by_its_name() -> None:
     skill = _offered(Prompt(name="odd name"))[0]["mcp__s__odd_name"].skill
     assert (skill.description, skill.manifest.argument_hint) == ("odd name", None)
 
 
-def test_of_two_prompts_with_one_name_the_first_is_used_and_the_other_told() -> None:
+def test_of_two_prompts_with_one_name_the_first_wins_and_the_other_is_reported() -> None:
     offered, problems = _offered(
         Prompt(name="a b", description="first"), Prompt(name="a.b", description="second")
     )
@@ -151,7 +151,7 @@ def test_of_two_prompts_with_one_name_the_first_is_used_and_the_other_told() -> 
     ],
     ids=["blank", "long", "many", "double", "nameless", "long-argument"],
 )
-def test_a_prompt_that_makes_no_sense_is_a_problem_beside_the_others(prompt: Prompt) -> None:
+def test_an_invalid_prompt_is_a_problem_and_hides_no_other(prompt: Prompt) -> None:
     offered, problems = _offered(prompt, Prompt(name="sound"))
     assert list(offered) == ["mcp__s__sound"]
     assert [problem.code for problem in problems] == ["skill_entry_invalid"]
@@ -198,11 +198,11 @@ TWO = Prompt(name="x", parameters=(Parameter(name="a", is_required=True), Parame
     ],
     ids=["one", "two", "quoted", "rest", "apostrophe", "empty"],
 )
-def test_words_go_to_the_arguments_in_turn(arguments: str, expected: dict[str, str]) -> None:
+def test_words_are_bound_to_arguments_by_position(arguments: str, expected: dict[str, str]) -> None:
     assert bind_arguments(_offered(TWO)[0]["mcp__s__x"], arguments) == expected
 
 
-def test_words_for_a_prompt_without_arguments_go_nowhere() -> None:
+def test_words_for_a_prompt_without_arguments_are_ignored() -> None:
     assert bind_arguments(_offered(Prompt(name="x"))[0]["mcp__s__x"], "some words") == {}
 
 
@@ -263,7 +263,7 @@ def test_skills_that_would_share_a_name_can_all_be_reached() -> None:
     assert all(name == entry.skill.name for name, entry in served.items())
 
 
-def test_a_skill_listed_twice_is_used_once_and_told() -> None:
+def test_a_skill_listed_twice_is_used_once_and_reported() -> None:
     served, problems = _served(_entry(), _entry())
     assert len(served) == 1
     assert [problem.code for problem in problems] == ["skill_entry_invalid"]
@@ -304,9 +304,7 @@ MANY = [_file("skill://pdf/SKILL.md"), *(_file(f"skill://pdf/{n}") for n in rang
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_an_entry_that_makes_no_sense_is_a_problem_beside_the_others(
-    entry: object, code: str
-) -> None:
+def test_an_invalid_entry_is_a_problem_and_hides_no_other(entry: object, code: str) -> None:
     served, problems = _served(entry, _entry("sound"))
     assert list(served) == ["mcp__s__sound"]
     assert [problem.code for problem in problems] == [code]
@@ -435,7 +433,7 @@ async def _lose(value: int) -> int:
 
 
 @pytest.mark.anyio
-async def test_what_is_open_is_kept_and_shared_by_all_callers() -> None:
+async def test_a_connection_is_kept_and_shared_by_all_callers() -> None:
     door, got = Door(), list[int]()
     async with _lane(door) as lane:
 
@@ -467,7 +465,7 @@ async def test_an_older_opening_that_is_lost_is_replaced_at_once() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_fresh_opening_that_is_lost_is_told_and_the_next_call_opens_anew() -> None:
+async def test_a_new_connection_that_is_lost_is_reported_and_the_next_call_reconnects() -> None:
     door = Door()
     async with _lane(door) as lane:
         with pytest.raises(ConnectionLostError):
@@ -528,7 +526,7 @@ async def test_an_opening_that_takes_too_long_ends_too() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_caller_that_leaves_disturbs_nobody() -> None:
+async def test_a_cancelled_caller_does_not_affect_others() -> None:
     door, started, left = Door(), threading.Event(), threading.Event()
 
     async def wait(value: int) -> int:
@@ -649,7 +647,7 @@ async def test_a_lane_that_was_never_used_closes_and_opens_nothing() -> None:
 
 
 @pytest.mark.anyio
-async def test_last_words_are_kept_although_somebody_holds_the_pipe_open() -> None:
+async def test_stderr_is_read_although_another_process_holds_the_pipe_open() -> None:
     tail = StderrTail()
     async with tail.open_pipe() as file:
         other = os.dup(file.fileno())

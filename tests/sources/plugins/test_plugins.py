@@ -1,4 +1,4 @@
-"""Plugins and marketplaces on disk, and the skills they bring."""
+"""Plugin and marketplace discovery, and the skills of plugins."""
 
 import json
 import os
@@ -244,7 +244,7 @@ async def test_a_skills_folder_that_is_a_link_out_is_refused(tmp_path: Path) -> 
     assert (await source.scan()).skills == ()
 
 
-async def test_a_path_to_nothing_is_told(tmp_path: Path) -> None:
+async def test_a_missing_path_is_reported(tmp_path: Path) -> None:
     root = _plugin(tmp_path / "p", {"name": "p", "skills": ["./gone", "x" * 300]})
     _, problems = _find(root)
     assert [(p.code, p.severity) for p in problems] == [("path_missing", "warning")] * 2
@@ -303,7 +303,7 @@ def _refuse(*_: object, **__: object) -> int:
     raise PermissionError(13, "Permission denied")
 
 
-async def test_fields_that_make_no_sense_are_left_out_and_told(tmp_path: Path) -> None:
+async def test_invalid_fields_are_left_out_and_reported(tmp_path: Path) -> None:
     values = {"name": "p", "version": 2, "skills": [7], "skillsPath": {"a": 1}, "hooks": "kept"}
     root = _plugin(tmp_path / "p", values)
     make_skill(root / "skills", "a")
@@ -323,7 +323,7 @@ async def test_fields_that_make_no_sense_are_left_out_and_told(tmp_path: Path) -
         ({"name": "a:b"}, "a-b", "plugin_name_replaced"),
     ],
 )
-async def test_a_name_that_is_missing_or_unusable_is_replaced_and_told(
+async def test_a_missing_or_invalid_name_is_replaced_and_reported(
     tmp_path: Path, written: dict[str, str], used: str, code: str
 ) -> None:
     (source,), problems = _find(_plugin(tmp_path / "folder", written))
@@ -369,7 +369,7 @@ async def test_a_disabled_plugin_is_left_out(tmp_path: Path) -> None:
     assert problems == []
 
 
-async def test_a_plugin_reached_by_a_link_is_seen_where_it_lies(tmp_path: Path) -> None:
+async def test_a_plugin_behind_a_symlink_is_resolved(tmp_path: Path) -> None:
     root = _plugin(tmp_path / "real", {"name": "p"})
     (tmp_path / "link").symlink_to(root)
     (source,), _ = _find(tmp_path / "link")
@@ -427,7 +427,7 @@ async def test_a_plugin_root_that_leaves_is_not_used(tmp_path: Path) -> None:
     ],
     ids=range(9),
 )
-async def test_a_plugin_that_is_not_inside_the_marketplace_is_told(
+async def test_path_traversal_out_of_the_marketplace_is_reported(
     tmp_path: Path, source: object
 ) -> None:
     _plugin(tmp_path / "out")
@@ -440,7 +440,7 @@ async def test_a_plugin_that_is_not_inside_the_marketplace_is_told(
     assert [(p.code, p.severity) for p in problems] == [(code, "warning")]
 
 
-async def test_entries_that_make_no_sense_are_told_and_the_rest_goes_on(tmp_path: Path) -> None:
+async def test_invalid_entries_are_reported_and_hide_no_other(tmp_path: Path) -> None:
     entry = {"name": 7, "source": "ok", "strict": "perhaps"}
     root = _market(tmp_path / "m", "text", entry)
     _plugin(root / "ok", {"name": "fine"})
@@ -534,7 +534,7 @@ async def test_the_data_folder_is_there_once_a_text_names_it(tmp_path: Path) -> 
     assert place.stat().st_mode & 0o777 == 0o700
 
 
-async def test_a_data_folder_that_cannot_be_made_does_not_keep_the_text_back(
+async def test_the_body_is_loaded_although_the_data_folder_cannot_be_created(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "data").write_text("in the way", encoding="utf-8")
@@ -575,7 +575,7 @@ async def test_skills_of_others_are_not_read(tmp_path: Path) -> None:
             await source.resource(unknown, PurePosixPath("SKILL.md"))
 
 
-async def test_a_limit_of_folders_is_told_with_the_whole_path(tmp_path: Path) -> None:
+async def test_the_folder_limit_is_reported_with_the_full_path(tmp_path: Path) -> None:
     root = _plugin(tmp_path / "p")
     for name in ("a", "b", "c"):
         make_skill(root / "skills", name)

@@ -1,4 +1,4 @@
-"""A real web server on the loopback that gives prepared answers, good and bad ones."""
+"""HTTP server on loopback with prepared responses, valid and faulty ones."""
 
 import datetime
 import hashlib
@@ -35,14 +35,14 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RecordedRequest:
     """What was asked for."""
 
     path: str
     headers: Mapping[str, str]
 
 
-def moved(to: str, status: int = 302) -> Answer:
+def redirect(to: str, status: int = 302) -> Answer:
     return Answer(status=status, headers={"Location": to})
 
 
@@ -53,7 +53,7 @@ class Site:
         self, host: str = "127.0.0.1", port: int = 0, *, tls: ssl.SSLContext | None = None
     ) -> None:
         self.answers: dict[str, Answer] = {}
-        self.asked: list[Asked] = []
+        self.requests: list[RecordedRequest] = []
         self.closing = threading.Event()
         self._host = host
         self._scheme = "https" if tls else "http"
@@ -72,7 +72,7 @@ class Site:
         return f"{self._scheme}://{host or self._host}:{self.port}{path}"
 
     def paths(self) -> list[str]:
-        return [asked.path for asked in self.asked]
+        return [asked.path for asked in self.requests]
 
     def trickle(self) -> Iterator[bytes]:
         """A byte now and then, for ever."""
@@ -155,7 +155,9 @@ def _handler_of(site: Site) -> type[BaseHTTPRequestHandler]:
         timeout = 10  # a client that neither reads nor hangs up does not keep us
 
         def do_GET(self) -> None:
-            site.asked.append(Asked(path=self.path, headers=dict(self.headers.items())))
+            site.requests.append(
+                RecordedRequest(path=self.path, headers=dict(self.headers.items()))
+            )
             missing = Answer(status=404)
             answer = site.answers.get(self.path, site.answers.get("*", missing))
             self.send_response(answer.status)

@@ -1,4 +1,4 @@
-"""What an index says, and what is wrong with it."""
+"""Parsing of skill indexes, valid and invalid."""
 
 import json
 
@@ -47,7 +47,7 @@ def test_addresses_are_relative_to_the_index(url: str, full: str) -> None:
     assert not listing.entries[0].may_be_private
 
 
-def test_further_files_stand_beside_the_skill() -> None:
+def test_further_files_are_relative_to_the_skill() -> None:
     files = [{"path": p, "digest": f"sha256:{HASH}"} for p in ("SKILL.md", "references/a b.md")]
     entry = _read({**ENTRY, "files": files}).entries[0]
     assert entry.files == {"references/a b.md": HASH}

@@ -1,4 +1,4 @@
-"""What each address gave first is remembered, across restarts, threads and damage."""
+"""Content pinning (trust on first use) across restarts, threads and corruption."""
 
 import threading
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_a_list_may_say_something_else_each_time(pins: PinStore, tmp_path: Path)
     assert _kept(tmp_path) == {sha256_hex(NEW)}
 
 
-def test_damaged_bytes_are_not_given_and_are_mended(pins: PinStore, tmp_path: Path) -> None:
+def test_corrupt_bytes_are_not_returned_and_are_replaced(pins: PinStore, tmp_path: Path) -> None:
     pins.pin_first(URL, OLD)
     kept = tmp_path / "remote/kept" / sha256_hex(OLD)
     kept.write_bytes(b"evil")
@@ -94,7 +94,7 @@ def test_damaged_bytes_are_not_given_and_are_mended(pins: PinStore, tmp_path: Pa
      b"[" * 100_000, b"\xff\xfe"],
     ids=["empty", "cut", "list", "path", "unknown", "deep", "binary"],
 )  # fmt: skip
-def test_a_damaged_memory_is_told_and_nothing_is_forgotten(
+def test_a_corrupt_pin_file_is_reported_and_not_overwritten(
     pins: PinStore, tmp_path: Path, written: bytes
 ) -> None:
     pins.pin_first(URL, OLD)
@@ -107,14 +107,14 @@ def test_a_damaged_memory_is_told_and_nothing_is_forgotten(
     assert file.read_bytes() == written
 
 
-def test_a_memory_that_is_no_file_is_told(pins: PinStore, tmp_path: Path) -> None:
+def test_a_pin_file_that_is_a_folder_is_reported(pins: PinStore, tmp_path: Path) -> None:
     (tmp_path / "remote/pins.json").mkdir(parents=True)
     with pytest.raises(SourceError) as caught:
         pins.pinned(URL)
     assert caught.value.code == "pins_unreadable"
 
 
-def test_a_place_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_an_unusable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError):
         PinStore(tmp_path / "file/remote").store_latest(URL, OLD)

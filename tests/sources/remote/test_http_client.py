@@ -1,4 +1,4 @@
-"""Fetching from a real server: what is followed, what is refused, and what is never asked."""
+"""HTTP client against a real server: redirects, limits, SSRF and DNS rebinding."""
 
 import gzip
 import ipaddress
@@ -23,7 +23,7 @@ from apexbridge.sources.remote.http_client import (
     retrieve,
     system_resolve,
 )
-from tests.sources.remote.http_site import Answer, Site, certificates, moved
+from tests.sources.remote.http_site import Answer, Site, certificates, redirect
 
 pytestmark = pytest.mark.anyio
 
@@ -38,10 +38,10 @@ class Names:
 
     def __init__(self, **answers: Sequence[Sequence[str]]) -> None:
         self._answers = {name: list(each) for name, each in answers.items()}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        self.asked.append(host)
+        self.requests.append(host)
         name = host.partition(".")[0]
         if name not in self._answers:
             raise socket.gaierror(socket.EAI_NONAME, "no such host")
@@ -74,7 +74,7 @@ async def test_a_file_is_fetched_whole(site: Site) -> None:
 async def test_a_request_says_little_and_asks_for_no_compression(site: Site) -> None:
     site.answers["*"] = Answer(body=b"x")
     await fetch(site.url("/a"), LIMITS)
-    headers = site.asked[0].headers
+    headers = site.requests[0].headers
     assert headers["Accept-Encoding"] == "identity"
     known = {"host", "accept", "accept-encoding", "connection", "user-agent"}
     assert {name.lower() for name in headers} == known
@@ -87,11 +87,11 @@ async def test_a_request_says_little_and_asks_for_no_compression(site: Site) -> 
      "[::ffff:169.254.169.254]", "[::ffff:127.0.0.1]", "169.254.169.254"],
 )  # fmt: skip
 @pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_this_machine_is_not_asked(site: Site, scheme: str, host: str) -> None:
+async def test_ssrf_loopback_is_refused(site: Site, scheme: str, host: str) -> None:
     closed = FetchLimits(seconds=5, max_bytes=1_000)
     error = await _refusal(f"{scheme}://{host}:{site.port}/a", closed)
     assert error.code == "remote_refused"
-    assert site.asked == []
+    assert site.requests == []
 
 
 @pytest.mark.promise("R02")
@@ -101,8 +101,8 @@ async def test_this_machine_is_not_asked(site: Site, scheme: str, host: str) -> 
      "https://10.0.0.1/", "http://0x7f.1/", "//127.0.0.2/x", "file:///etc/passwd", "ftp://a/",
      "http://u:p@127.0.0.1/", "https://[x", "http://\x7f/", "data:text/plain,x"],
 )  # fmt: skip
-async def test_a_redirect_is_judged_like_the_first_address(site: Site, target: str) -> None:
-    site.answers["/a"] = moved(target)
+async def test_ssrf_a_redirect_is_checked_like_the_first_url(site: Site, target: str) -> None:
+    site.answers["/a"] = redirect(target)
     error = await _refusal(site.url("/a"))
     assert error.code == "remote_refused"
     assert site.paths() == ["/a"]
@@ -111,7 +111,7 @@ async def test_a_redirect_is_judged_like_the_first_address(site: Site, target: s
 @pytest.mark.promise("R02")
 async def test_an_opened_network_is_no_way_into_another_one() -> None:
     with Site("127.0.0.1") as private, Site("127.0.0.2") as other:
-        other.answers["/a"] = moved(private.url("/b"))
+        other.answers["/a"] = redirect(private.url("/b"))
         private.answers["/b"] = Answer(body=b"x")
         assert await fetch(other.url("/a"), TWO) == b"x"
         one = FetchLimits.from_cidr(seconds=5, max_bytes=99, allow_networks=["127.0.0.2/32"])
@@ -126,9 +126,9 @@ async def test_after_a_public_step_no_private_network_is_open() -> None:
 
 
 async def test_redirects_are_followed_by_relative_and_absolute_addresses(site: Site) -> None:
-    site.answers["/a"] = moved("b/c", 301)
-    site.answers["/b/c"] = moved("/d", 307)
-    site.answers["/d"] = moved(site.url("/%E6%96%87%E4%BB%B6"), 308)
+    site.answers["/a"] = redirect("b/c", 301)
+    site.answers["/b/c"] = redirect("/d", 307)
+    site.answers["/d"] = redirect(site.url("/%E6%96%87%E4%BB%B6"), 308)
     site.answers["/%E6%96%87%E4%BB%B6"] = Answer(body=b"found")
     found = await retrieve(site.url("/a"), LIMITS)
     assert (found.data, found.url) == (b"found", site.url("/%E6%96%87%E4%BB%B6"))
@@ -136,12 +136,12 @@ async def test_redirects_are_followed_by_relative_and_absolute_addresses(site: S
 
 @pytest.mark.promise("R06")
 async def test_redirects_end(site: Site) -> None:
-    site.answers["/a"] = moved("/b")
-    site.answers["/b"] = moved("/a")
+    site.answers["/a"] = redirect("/b")
+    site.answers["/b"] = redirect("/a")
     assert "redirect loop" in (await _refusal(site.url("/a"))).message
     for number in range(9):
-        site.answers[f"/{number}"] = moved(f"/{number + 1}")
-    site.asked.clear()
+        site.answers[f"/{number}"] = redirect(f"/{number + 1}")
+    site.requests.clear()
     error = await _refusal(site.url("/0"))
     assert (error.code, "more than 5 redirects" in error.message) == ("remote_unusable", True)
     assert site.paths() == ["/0", "/1", "/2", "/3", "/4", "/5"]
@@ -153,41 +153,41 @@ async def test_a_redirect_without_a_target_is_no_answer(site: Site) -> None:
 
 
 @pytest.mark.promise("R03")
-async def test_a_name_is_resolved_once_and_the_number_that_was_judged_is_dialled() -> None:
+async def test_dns_rebinding_a_host_is_resolved_once_and_the_connection_pinned() -> None:
     with Site("127.0.0.1") as good, Site("127.0.0.2", good.port) as evil:
         good.answers["*"] = Answer(body=b"good")
         evil.answers["*"] = Answer(body=b"evil")
         names = Names(rebind=[["127.0.0.1"], ["127.0.0.2"]])
         url = good.url("/a", host="rebind.example")
         assert await fetch(url, TWO, transport=Transport(resolve=names)) == b"good"
-        assert names.asked == ["rebind.example"]
-        assert evil.asked == []
-        assert good.asked[0].headers["Host"] == f"rebind.example:{good.port}"
+        assert names.requests == ["rebind.example"]
+        assert evil.requests == []
+        assert good.requests[0].headers["Host"] == f"rebind.example:{good.port}"
 
 
 @pytest.mark.promise("R03")
-async def test_a_name_that_stands_for_something_private_too_is_not_asked(site: Site) -> None:
+async def test_ssrf_a_host_with_one_private_address_is_refused(site: Site) -> None:
     for numbers in (["127.0.0.1", "127.0.0.9"], ["127.0.0.9", "127.0.0.1"], ["fe80::1%lo"], []):
         names = Names(mixed=[numbers])
         error = await _refusal(
             site.url("/a", host="mixed.example"), transport=Transport(resolve=names)
         )
         assert error.code == "remote_refused"
-    assert site.asked == []
+    assert site.requests == []
 
 
 @pytest.mark.promise("R03")
-async def test_each_step_of_a_redirect_is_resolved_and_judged(site: Site) -> None:
-    site.answers["/a"] = moved(site.url("/b", host="second.example"))
+async def test_ssrf_each_redirect_is_resolved_and_checked(site: Site) -> None:
+    site.answers["/a"] = redirect(site.url("/b", host="second.example"))
     names = Names(first=[["127.0.0.1"]], second=[["10.0.0.1"]])
     error = await _refusal(site.url("/a", host="first.example"), transport=Transport(resolve=names))
     assert error.code == "remote_refused"
-    assert names.asked == ["first.example", "second.example"]
+    assert names.requests == ["first.example", "second.example"]
     assert site.paths() == ["/a"]
 
 
 @pytest.mark.promise("R03")
-async def test_no_connection_is_made_to_a_number_that_was_not_judged(site: Site) -> None:
+async def test_ssrf_the_connector_rejects_unchecked_addresses(site: Site) -> None:
     site.answers["*"] = Answer(body=b"x")
     connector = pinned_connector([ipaddress.ip_address("127.0.0.2")])
     async with aiohttp.ClientSession(connector=connector) as session:
@@ -195,7 +195,7 @@ async def test_no_connection_is_made_to_a_number_that_was_not_judged(site: Site)
             await session.get(site.url("/literal"))
         with pytest.raises(aiohttp.ClientConnectorError):
             await session.get(site.url("/named", host="localhost"))
-    assert site.asked == []
+    assert site.requests == []
 
 
 @pytest.mark.promise("R05")
@@ -213,7 +213,7 @@ async def test_a_body_is_cut_off_at_the_limit(site: Site) -> None:
 
 
 @pytest.mark.promise("R05")
-async def test_an_answer_that_does_not_end_in_time_is_given_up(site: Site) -> None:
+async def test_a_slow_response_times_out(site: Site) -> None:
     limits = FetchLimits.from_cidr(seconds=0.3, max_bytes=1_000, allow_networks=["127.0.0.0/8"])
     site.answers["/slow"] = Answer(body=site.trickle())
     error = await _refusal(site.url("/slow"), limits)
@@ -225,7 +225,7 @@ async def test_an_answer_that_does_not_end_in_time_is_given_up(site: Site) -> No
 
 
 @pytest.mark.promise("R05")
-async def test_a_name_server_that_does_not_answer_is_given_up() -> None:
+async def test_a_dns_lookup_without_response_times_out() -> None:
     async def never(host: str, port: int) -> Sequence[str]:
         await anyio.sleep_forever()
         return ()
@@ -256,7 +256,7 @@ async def test_a_compressed_answer_is_refused(site: Site, encoding: str) -> None
         ("application/octet-stream", b"<html>"),
     ],
 )
-async def test_a_web_page_is_told_apart_from_a_skill(site: Site, kind: str, body: bytes) -> None:
+async def test_an_html_page_is_not_a_skill(site: Site, kind: str, body: bytes) -> None:
     site.answers["/a"] = Answer(body=body, headers={"Content-Type": kind})
     error = await _refusal(site.url("/a"))
     assert (error.code, "HTML page" in error.message) == ("remote_unusable", True)
@@ -301,7 +301,7 @@ async def test_only_a_whole_answer_is_one(site: Site, status: int, says: str) ->
     assert says in (await _refusal(site.url("/a"))).message
 
 
-async def test_faults_of_a_connection_are_told_without_what_the_server_said(site: Site) -> None:
+async def test_connection_errors_do_not_quote_the_server(site: Site) -> None:
     site.answers["/cut"] = Answer(
         body=b"x", headers={"Content-Type": "text/plain", "Content-Length": "500"}
     )
@@ -340,14 +340,14 @@ async def _raw(answer: bytes) -> SourceError:
     ],
     ids=["nothing", "another-protocol", "huge-header"],
 )
-async def test_a_server_that_talks_nonsense_is_told_so(answer: bytes, says: str) -> None:
+async def test_a_server_that_is_not_http_is_reported(answer: bytes, says: str) -> None:
     error = await _raw(answer)
     assert error.code == "remote_unreachable"
     assert says in error.message
     assert "SSH" not in error.message
 
 
-async def test_secrets_in_an_address_are_not_told(site: Site) -> None:
+async def test_secrets_in_a_url_are_redacted(site: Site) -> None:
     error = await _refusal(site.url("/a?token=geheim"))
     assert "geheim" not in error.message + str(error.details)
 
@@ -359,7 +359,7 @@ async def test_no_proxy_and_no_cookie_is_used(site: Site, monkeypatch: pytest.Mo
     site.answers["/a"] = Answer(status=302, headers={"Location": "/b", "Set-Cookie": "a=b"})
     site.answers["/b"] = Answer(body=b"x")
     assert await fetch(site.url("/a"), LIMITS) == b"x"
-    assert "Cookie" not in site.asked[1].headers
+    assert "Cookie" not in site.requests[1].headers
 
 
 @pytest.fixture(scope="module")
@@ -395,16 +395,16 @@ async def test_a_redirect_never_leaves_encryption(
     server, client = tls
     transport = Transport(resolve=Names(skills=[["127.0.0.1"]]), tls=client)
     with Site(tls=server) as safe:
-        safe.answers["/down"] = moved(site.url("/plain"))
+        safe.answers["/down"] = redirect(site.url("/plain"))
         error = await _refusal(safe.url("/down", host="skills.example"), transport=transport)
         assert (error.code, "https to http" in error.message) == ("remote_refused", True)
-        assert site.asked == []
-        site.answers["/up"] = moved(safe.url("/safe", host="skills.example"))
+        assert site.requests == []
+        site.answers["/up"] = redirect(safe.url("/safe", host="skills.example"))
         safe.answers["/safe"] = Answer(body=b"safe")
         assert await fetch(site.url("/up"), LIMITS, transport=transport) == b"safe"
 
 
-async def test_a_server_without_encryption_is_told_so(site: Site) -> None:
+async def test_a_failed_tls_handshake_is_reported(site: Site) -> None:
     error = await _refusal(site.url("/a").replace("http:", "https:"))
     assert "TLS handshake" in error.message
 

@@ -1,4 +1,4 @@
-"""Objects in buckets, read by the real clients from a server that speaks just enough for them."""
+"""Object storage downloads with the real SDKs against a minimal S3 and GCS server."""
 
 import gzip
 import itertools
@@ -68,18 +68,18 @@ async def test_an_object_is_read_whole(site: Site, scheme: str) -> None:
 async def test_the_usual_credentials_are_used(site: Site) -> None:
     site.answers["*"] = Answer(body=b"x")
     await read_object("s3://my-bucket/a", LIMITS)
-    assert "Credential=someone/" in site.asked[0].headers["Authorization"]
+    assert "Credential=someone/" in site.requests[0].headers["Authorization"]
 
 
 @BOTH
-async def test_a_missing_object_is_told(site: Site, scheme: str) -> None:
+async def test_a_missing_object_is_reported(site: Site, scheme: str) -> None:
     site.answers["*"] = _error(404, "NoSuchKey")
     error = await _refusal(f"{scheme}://my-bucket/a")
     assert (error.code, "no such object" in error.message) == ("remote_unreachable", True)
 
 
 @BOTH
-async def test_a_denied_object_is_told(site: Site, scheme: str) -> None:
+async def test_a_denied_object_is_reported(site: Site, scheme: str) -> None:
     site.answers["*"] = _error(403, "AccessDenied")
     error = await _refusal(f"{scheme}://my-bucket/a")
     assert (error.code, "denied" in error.message) == ("remote_unusable", True)
@@ -87,14 +87,14 @@ async def test_a_denied_object_is_told(site: Site, scheme: str) -> None:
 
 
 @BOTH
-async def test_a_store_in_trouble_is_told(site: Site, scheme: str) -> None:
+async def test_a_server_error_of_object_storage_is_reported(site: Site, scheme: str) -> None:
     site.answers["*"] = _error(418, "Teapot")
     error = await _refusal(f"{scheme}://my-bucket/a")
     assert (error.code, "error " in error.message) == ("remote_unreachable", True)
 
 
 @BOTH
-async def test_a_store_that_is_down_is_told(site: Site, scheme: str) -> None:
+async def test_object_storage_that_is_down_is_reported(site: Site, scheme: str) -> None:
     site.close()
     assert (await _refusal(f"{scheme}://my-bucket/a")).code == "remote_unreachable"
 
@@ -112,7 +112,7 @@ async def test_an_object_that_is_too_large_is_refused(site: Site, scheme: str) -
 
 @BOTH
 @pytest.mark.promise("R05")
-async def test_an_object_that_does_not_come_in_time_is_given_up(site: Site, scheme: str) -> None:
+async def test_a_slow_object_times_out(site: Site, scheme: str) -> None:
     site.answers["*"] = Answer(body=b"warm")
     await read_object(f"{scheme}://my-bucket/a", LIMITS)
     site.answers["*"] = Answer(body=site.trickle())
@@ -129,14 +129,14 @@ async def test_an_object_that_is_stored_compressed_is_refused(site: Site, scheme
 
 
 @BOTH
-async def test_without_credentials_it_is_told(
+async def test_missing_credentials_are_reported(
     site: Site, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for gone in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "STORAGE_EMULATOR_HOST"):
         monkeypatch.delenv(gone)
     error = await _refusal(f"{scheme}://my-bucket/a")
     assert (error.code, "no credentials" in error.message) == ("remote_unusable", True)
-    assert site.asked == []
+    assert site.requests == []
 
 
 @pytest.mark.parametrize(("scheme", "package"), [("s3", "boto3"), ("gs", "google.cloud.storage")])
@@ -162,7 +162,7 @@ async def test_an_address_that_names_no_object_is_refused(url: str) -> None:
     assert (await _refusal(url)).code == "remote_refused"
 
 
-def test_buckets_are_told_from_the_web() -> None:
+def test_object_urls_are_recognised() -> None:
     assert [is_object(url) for url in ("s3://a/b", "gs://a/b", "https://s3/b", "s3:a")] == [
         True, True, False, False,
     ]  # fmt: skip

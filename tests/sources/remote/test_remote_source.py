@@ -1,4 +1,4 @@
-"""Skills from the network: their names, what they are held to, and what serves when it is down."""
+"""Remote source: names, digests, pins, and the cache when a server is down."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -18,7 +18,7 @@ from apexbridge.sources.remote.download_cache import PinStore, sha256_hex
 from apexbridge.sources.remote.http_client import FetchLimits
 from apexbridge.sources.remote.source import RemoteLocations, RemoteSource, remote_sources
 from apexbridge.testing import make_skill, skill_md
-from tests.sources.remote.http_site import Answer, Site, digest, moved, publish, publish_index
+from tests.sources.remote.http_site import Answer, Site, digest, publish, publish_index, redirect
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +64,7 @@ def _files(**skills: bytes) -> Mapping[str, Mapping[str, bytes]]:
     return {name: {"SKILL.md": data} for name, data in skills.items()}
 
 
-async def test_an_index_gives_skills_that_nobody_vouches_for(site: Site, pins: PinStore) -> None:
+async def test_skills_of_an_index_are_untrusted(site: Site, pins: PinStore) -> None:
     publish(site, _files(pdf=PDF, docx=DOCX))
     source = _index(site, pins)
     scan = await _scan(source)
@@ -135,13 +135,13 @@ async def test_a_broken_file_is_a_problem_that_names_its_address(
     assert [(p.code, p.where) for p in scan.problems] == [("frontmatter_missing", site.url("/a"))]
 
 
-async def test_an_index_that_names_a_skill_otherwise_is_told(site: Site, pins: PinStore) -> None:
+async def test_a_name_that_differs_from_the_index_is_reported(site: Site, pins: PinStore) -> None:
     publish(site, _files(other=PDF))
     scan = await _scan(_index(site, pins))
     assert (_names(scan), _codes(scan)) == (["_canonical_pdf"], [("name_mismatch", "warning")])
 
 
-async def test_a_file_larger_than_any_skill_is_told(site: Site, pins: PinStore) -> None:
+async def test_a_file_above_the_size_limit_is_reported(site: Site, pins: PinStore) -> None:
     site.answers["/a"] = Answer(body=PDF + bytes(MAX_SKILL_MD_BYTES))
     large = replace(LIMITS, max_bytes=10 * MAX_SKILL_MD_BYTES)
     assert _codes(await _scan(_single(pins, site.url("/a"), limits=large))) == [
@@ -193,7 +193,7 @@ async def test_files_that_were_fetched_once_are_not_fetched_again(
 ) -> None:
     publish(site, _files(pdf=PDF))
     await _scan(_index(site, pins))
-    site.asked.clear()
+    site.requests.clear()
     assert _names(await _scan(_index(site, pins))) == ["_canonical_pdf"]
     assert site.paths() == [WELL_KNOWN]
 
@@ -204,7 +204,7 @@ async def test_addresses_are_relative_to_where_the_index_was_found(
     publish(site, _files(pdf=PDF))
     site.answers["/moved/index.json"] = site.answers[WELL_KNOWN]
     site.answers["/moved/pdf/SKILL.md"] = Answer(body=PDF)
-    site.answers[WELL_KNOWN] = moved("/moved/index.json")
+    site.answers[WELL_KNOWN] = redirect("/moved/index.json")
     assert _names(await _scan(_index(site, pins))) == ["_canonical_pdf"]
     assert "/moved/pdf/SKILL.md" in site.paths()
 

@@ -1,4 +1,4 @@
-"""A command line runs in the sandbox, changes the workspace, and nothing else."""
+"""The Bash tool: a command runs in the sandbox and can change only the workspace."""
 
 import os
 import socket
@@ -48,10 +48,10 @@ async def bash(request: pytest.FixtureRequest, ground: Path) -> AsyncIterator[Ba
 def _tool(sandbox: Sandbox, ground: Path) -> BashTool:
     made = ScriptExecutor(sandbox, Workspaces(ground / "private"))
 
-    async def workshop() -> ScriptExecutor:
+    async def executor() -> ScriptExecutor:
         return made
 
-    return BashTool(workshop, lambda: SandboxLimits(wall_seconds=5, output_bytes=100_000))
+    return BashTool(executor, lambda: SandboxLimits(wall_seconds=5, output_bytes=100_000))
 
 
 async def _run(bash: BashTool, ground: Path, command: str, **more: object) -> ToolResult:
@@ -192,14 +192,14 @@ async def test_a_word_too_long_for_a_name_is_no_file(bash: BashTool, ground: Pat
 @pytest.mark.needs("bubblewrap")
 async def test_a_warm_pool_is_passed_by(ground: Path, launcher: Launcher) -> None:
     sandbox, workspaces = BubblewrapSandbox(launcher), Workspaces(ground / "private")
-    with closing(WarmPool(sandbox, workspaces, room=1)) as pool:
+    with closing(WarmPool(sandbox, workspaces, capacity=1)) as pool:
         made = ScriptExecutor(sandbox, workspaces, pool)
 
-        async def workshop() -> ScriptExecutor:
+        async def executor() -> ScriptExecutor:
             return made
 
         for number in range(2):
-            result = await _run(BashTool(workshop), ground, f"echo {number} > made.txt")
+            result = await _run(BashTool(executor), ground, f"echo {number} > made.txt")
             assert result.text == "[Exit code 0]"
     assert (ground / "work/made.txt").read_text(encoding="utf-8") == "1\n"
 
@@ -222,7 +222,7 @@ async def test_running_is_asked_about_with_the_command_as_it_is(ground: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"command": "a\0b"}, "NUL"),
         ({"command": ""}, "at least 1 character"),
@@ -236,13 +236,13 @@ async def test_running_is_asked_about_with_the_command_as_it_is(ground: Path) ->
     ],
 )
 async def test_what_cannot_be_run_is_refused(
-    ground: Path, arguments: dict[str, object], told: str
+    ground: Path, arguments: dict[str, object], message: str
 ) -> None:
     sandbox = RecordingSandbox()
     bash = _tool(sandbox, ground)
-    with pytest.raises(ToolInputError, match=told):
+    with pytest.raises(ToolInputError, match=message):
         bash.permissions(arguments, context(ground / "work"))
-    with pytest.raises(ToolInputError, match=told):
+    with pytest.raises(ToolInputError, match=message):
         await bash.call(arguments, context(ground / "work"))
     assert sandbox.requests == []
 
@@ -277,15 +277,15 @@ async def test_without_a_sandbox_or_bash_it_says_so(
 
 
 @pytest.mark.parametrize(
-    ("outcome", "told"),
+    ("outcome", "message"),
     [
         ("workspace_limit", "temporary folder"),
         ("killed", "by a signal"),
         ("not_started", "could not be started: ENOENT"),
     ],
 )
-def test_other_endings_are_told_too(outcome: Outcome, told: str) -> None:
+def test_other_endings_are_told_too(outcome: Outcome, message: str) -> None:
     error = "ENOENT" if outcome == "not_started" else None
     result = ExecutionResult(outcome=outcome, exit_code=None, error=error, stdout=b"\xff\n")
-    assert told in format_result(result, 1)
+    assert message in format_result(result, 1)
     assert format_result(result, 1).startswith("\ufffd\n[")

@@ -1,4 +1,4 @@
-"""Files are found by their paths and lines by what they say, within bounds."""
+"""The Glob and Grep tools: patterns, .gitignore, limits, deadlines and permission filters."""
 
 import os
 import threading
@@ -63,10 +63,10 @@ async def _grep(place: Path, pattern: str, **more: Any) -> ToolResult:
     ],
 )
 async def test_files_are_found_newest_first(work: Path, pattern: str, found: list[str]) -> None:
-    *lines, told = await _glob(work, pattern)
+    *lines, note = await _glob(work, pattern)
     assert lines == found
     count = f"[{len(found)} files. " if found else "[No file fits the pattern. "
-    assert told == count + "4 ignored entries left out (include_ignored)]"
+    assert note == count + "4 ignored entries left out (include_ignored)]"
 
 
 async def test_what_git_ignores_can_be_asked_for(work: Path) -> None:

@@ -1,4 +1,4 @@
-"""File tools stay inside the call's reach, whatever path, link or swap is tried."""
+"""Path traversal and symlink races (TOCTOU): file tools stay inside the call's scope."""
 
 import contextlib
 import os
@@ -40,8 +40,8 @@ def work(tmp_path: Path) -> Path:
     (place / "sub").mkdir(parents=True)
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/secret.txt").write_text(SECRET, encoding="utf-8")
-    (tmp_path / "workshop").mkdir()
-    (tmp_path / "workshop/secret.txt").write_text(SECRET, encoding="utf-8")
+    (tmp_path / "work-other").mkdir()
+    (tmp_path / "work-other/secret.txt").write_text(SECRET, encoding="utf-8")
     (place / "link.txt").symlink_to(tmp_path / "outside/secret.txt")
     (place / "folder").symlink_to(tmp_path / "outside")
     (place / "sub/up").symlink_to("../..")
@@ -61,7 +61,7 @@ def work(tmp_path: Path) -> Path:
         "folder/secret.txt",
         "sub/up/outside/secret.txt",
         "dangling",
-        "../workshop/secret.txt",
+        "../work-other/secret.txt",
         "/etc/passwd",
         "/proc/self/environ",
         "/proc/self/root/etc/passwd",
@@ -207,13 +207,13 @@ async def test_a_race_of_links_never_gives_the_outside_away(work: Path, name: st
     inside.mkdir()
     for folder, text in ((inside, "a secret of mine"), (outside, SECRET)):
         (folder / "f.txt").write_text(text, encoding="utf-8")
-    (work / "door").symlink_to(outside)
+    (work / "link").symlink_to(outside)
     stop = threading.Event()
 
     def swap() -> None:
         while not stop.is_set():
             with contextlib.suppress(StorageError):  # a file went while it was synced
-                exchange_dirs(work / "box", work / "door")
+                exchange_dirs(work / "box", work / "link")
 
     make, more = CALLS[name]
     made, thread, seen = make(), threading.Thread(target=swap), list[str]()

@@ -1,4 +1,4 @@
-"""Files are read with line numbers, written wholly, and edited without harm."""
+"""The Read, Write and Edit tools: line numbers, atomic writes, encodings, exact edits."""
 
 import stat
 from pathlib import Path
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apexbridge.errors import ToolFailedError, ToolInputError
-from apexbridge.tools.builtin import edit_suggestions, read, text_encoding
+from apexbridge.tools.builtin import edit, read, text_encoding
 from apexbridge.tools.builtin.edit import EditTool, WriteTool
 from apexbridge.tools.builtin.read import ReadTool
 from tests.tools.tool_calls import context, use
@@ -91,7 +91,7 @@ async def test_a_missing_file_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         (b"\x89PNG\r\n\x1a\n" + bytes(20), "a PNG image"),
         (b"\xff\xd8\xff\xe0" + bytes(20), "a JPEG image"),
@@ -107,35 +107,35 @@ async def test_a_missing_file_is_told(tmp_path: Path) -> None:
     ],
 )
 async def test_what_is_no_text_is_refused_with_what_it_is(
-    tmp_path: Path, data: bytes, told: str
+    tmp_path: Path, data: bytes, message: str
 ) -> None:
     (tmp_path / "a.txt").write_bytes(data)
-    with pytest.raises(ToolFailedError, match=told):
+    with pytest.raises(ToolFailedError, match=message):
         await _read(tmp_path, path="a.txt")
     with pytest.raises(ToolFailedError, match="not text"):
         await _edit(tmp_path, "a", "b")
 
 
 @pytest.mark.parametrize(
-    ("data", "encoding", "told"),
+    ("data", "encoding", "message"),
     [
         ("中文，你好\n".encode("gb18030"), "gb18030", "GB18030"),
         ("\ufeff中文\n".encode(), "utf-8", "UTF-8 with a byte order mark"),
         ("\ufeff中文\n".encode("utf-16-le"), "utf-16-le", "UTF-16-LE"),
         ("\ufeff中文\n".encode("utf-16-be"), "utf-16-be", "UTF-16-BE"),
         ("café à la carte\n".encode("latin-1"), "latin-1", "LATIN-1"),
-        (b"BM is the company, MZ the other\n", "utf-8", ""),
+        (b"BM is one prefix, MZ the other!\n", "utf-8", ""),
     ],
 )
 async def test_other_encodings_are_read_told_and_kept(
-    tmp_path: Path, data: bytes, encoding: str, told: str
+    tmp_path: Path, data: bytes, encoding: str, message: str
 ) -> None:
     (tmp_path / "a.txt").write_bytes(data)
     decoded = text_encoding.decode(data)
-    assert (decoded.encoding, decoded.label) == (encoding, told)
+    assert (decoded.encoding, decoded.label) == (encoding, message)
     assert decoded.encode(decoded.text) == data
     text = await _read(tmp_path, path="a.txt")
-    assert (f"[The file is written in {told}]" in text) is bool(told)
+    assert (f"[The file is written in {message}]" in text) is bool(message)
     last = decoded.text.rstrip()[-1]
     await _edit(tmp_path, last, last * 2)
     assert (tmp_path / "a.txt").read_bytes() == decoded.encode(decoded.text.replace(last, last * 2))
@@ -188,8 +188,8 @@ async def test_writing_is_asked_about_with_the_real_path(tmp_path: Path) -> None
     (asked,) = WriteTool().permissions({"path": "x/../a.txt", "content": "12"}, facts)
     assert (asked.tool, asked.path, asked.harmless) == ("Write", tmp_path / "a.txt", False)
     assert asked.summary == "Write 2 characters to a.txt"
-    edit = {"path": "a.txt", "old": "a", "new": "b"}
-    (asked,) = EditTool().permissions(edit, facts)
+    change = {"path": "a.txt", "old": "a", "new": "b"}
+    (asked,) = EditTool().permissions(change, facts)
     assert (asked.tool, asked.argument) == ("Edit", str(tmp_path / "a.txt"))
     assert not list(tmp_path.iterdir())
     (asked,) = ReadTool().permissions({"path": "a.txt"}, facts)
@@ -250,7 +250,7 @@ async def test_line_ends_stay_as_they_are(
 
 
 @pytest.mark.parametrize(
-    ("text", "old", "told"),
+    ("text", "old", "message"),
     [
         ("def f():\n    return 1\n", "     2\t    return 1", "line numbers"),
         ("def F():\n", "def f():", r"capital letters \(line 1\)"),
@@ -264,9 +264,9 @@ async def test_line_ends_stay_as_they_are(
         ("", "x", "nothing comes near"),
     ],
 )
-async def test_a_near_miss_is_explained(tmp_path: Path, text: str, old: str, told: str) -> None:
+async def test_a_near_miss_is_explained(tmp_path: Path, text: str, old: str, message: str) -> None:
     (tmp_path / "a.txt").write_text(text, encoding="utf-8")
-    with pytest.raises(ToolInputError, match=told):
+    with pytest.raises(ToolInputError, match=message):
         await _edit(tmp_path, old, "new")
     assert (tmp_path / "a.txt").read_text(encoding="utf-8") == text
 
@@ -274,7 +274,7 @@ async def test_a_near_miss_is_explained(tmp_path: Path, text: str, old: str, tol
 @given(st.text(max_size=80), st.text(min_size=1, max_size=20))
 def test_explaining_never_fails(text: str, wanted: str) -> None:
     if wanted not in text:
-        assert edit_suggestions.explain_mismatch(text, wanted)
+        assert edit.explain_mismatch(text, wanted)
 
 
 async def test_an_edit_must_change_something_that_is_there(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""SkillScript: what a script gets, what it makes, and where that goes."""
+"""The SkillScript tool: input files, output files, and where they are saved."""
 
 from pathlib import Path
 from typing import Any

@@ -33,9 +33,9 @@ async def test_the_time_is_told_in_every_form(tmp_path: Path) -> None:
 
 async def test_without_a_zone_it_is_this_machines(tmp_path: Path) -> None:
     result = await use(NowTool(), context(tmp_path), {})
-    told = datetime.fromisoformat(result.data["iso"])
-    assert told.utcoffset() == told.astimezone().utcoffset()
-    assert abs((datetime.now(UTC) - told).total_seconds()) < 60
+    moment = datetime.fromisoformat(result.data["iso"])
+    assert moment.utcoffset() == moment.astimezone().utcoffset()
+    assert abs((datetime.now(UTC) - moment).total_seconds()) < 60
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_zones_have_many_names(name: str, hours: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"timezone": "Asia/Shanghia"}, "did you mean Asia/Shanghai"),
         ({"timezone": "../../etc/passwd"}, "no time zone"),
@@ -66,9 +66,9 @@ def test_zones_have_many_names(name: str, hours: float) -> None:
     ],
 )
 async def test_an_unknown_zone_or_form_is_told(
-    tmp_path: Path, arguments: dict[str, object], told: str
+    tmp_path: Path, arguments: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(ToolInputError, match=told):
+    with pytest.raises(ToolInputError, match=message):
         await use(NowTool(), context(tmp_path), arguments)
 
 

@@ -1,4 +1,4 @@
-"""The built-in tools are all there, under every name."""
+"""The built-in toolset: every tool under its name and aliases."""
 
 import json
 from pathlib import Path
@@ -18,11 +18,11 @@ pytestmark = pytest.mark.anyio
 
 
 def _registry(place: Path) -> ToolRegistry:
-    async def workshop() -> ScriptExecutor:
+    async def executor() -> ScriptExecutor:
         return ScriptExecutor(RecordingSandbox(), Workspaces(place / "private"))
 
     registry = ToolRegistry()
-    for made, aliases in builtin_tools(workshop):
+    for made, aliases in builtin_tools(executor):
         registry.add(made, aliases=aliases)
     return registry
 

@@ -26,6 +26,7 @@ from apexbridge.evals.retrieval_eval import (
 )
 from apexbridge.retrieval.index import SkillIndex
 from apexbridge.runtime import Runtime
+from apexbridge.runtime.description_preview import preview_description, skill_text
 from apexbridge.runtime.embedder_factory import create_embedder
 from apexbridge.skills.model import Origin, Skill
 from apexbridge.skills.parser import read_skill
@@ -214,7 +215,7 @@ async def _try_all(
             queries = await triggering.saved_queries(source, skill)
             among = index
             if skill not in runtime.catalog.snapshot.skills:
-                text = await runtime.index_service.skill_text(skill, source)
+                text = await skill_text(skill, source, has_tags=runtime.config.settings.index.tags)
                 among = await with_skill_text(index, text)
             reports.append(
                 await triggering.evaluate_triggers(
@@ -316,4 +317,4 @@ def print_preview(out: Output, name: str, description: str) -> None:
 async def _preview(out: Output, name: str, description: str) -> previewing.DescriptionPreview:
     async with Runtime.open(out.config) as runtime:
         with progress_bar(out) as watch:
-            return await runtime.index_service.preview_description(name, description, watch=watch)
+            return await preview_description(runtime, name, description, watch=watch)

@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import importlib
 import importlib.util
-import json
 import logging
 import os
 import threading
@@ -25,7 +24,7 @@ import anyio
 import anyio.to_thread
 
 from apexbridge.errors import ApexBridgeError, ConfigError, StorageError
-from apexbridge.paths import fsync_file, remove_tree, replace_bytes
+from apexbridge.paths import fsync_file, remove_tree
 from apexbridge.retrieval.base import IndexEntry, Matrix, Neighbour, StoreChanges
 from apexbridge.retrieval.stores.serialization import (
     LANCE_COLUMNS,
@@ -35,10 +34,12 @@ from apexbridge.retrieval.stores.serialization import (
     folder_lock,
     is_disk_error,
     pack_entry,
+    read_used_embedders,
     sql_list,
     to_arrow,
     unpack_entry,
     validate_entries,
+    write_used_embedders,
 )
 
 _log = logging.getLogger(__name__)
@@ -47,7 +48,6 @@ Result = TypeVar("Result")
 
 _PREFIX = "entries-1-"
 """With the schema version: tables of another version are dropped."""
-_EMBEDDERS_FILE = "embedders.json"
 _OPTIMIZE_EVERY = 32
 _KEEP_VERSIONS = timedelta(seconds=1)
 """Age up to which versions are kept for readers; a reader that loses its version starts again."""
@@ -69,23 +69,20 @@ class LanceStore:
         """
         if importlib.util.find_spec("lancedb") is None:
             raise ConfigError(code="extra_missing", name="lancedb", extra="lance")
-        self._folder = folder
-        self._embedder = embedder_id
+        self._folder, self._embedder = folder, embedder_id
         self._name = _table_name(embedder_id)
-        self._place = folder / f"{self._name}.lance"
+        self._path = folder / f"{self._name}.lance"
         self._lock = threading.Lock()
         self._table: Any = None
         self._opened: tuple[int, int] | None = None
         self._known: dict[str, str] | None = None
         self._pending: list[str] = []
         self._seen: frozenset[str] | None = None
-        self._was_broken = False
-        self._is_registered = False
-        self._is_closed = False
+        self._was_broken = self._is_registered = self._is_closed = False
 
     @property
     def was_broken(self) -> bool:
-        """Whether a corrupt table was found and moved aside."""
+        """True if a corrupt table was found and moved aside."""
         return self._was_broken
 
     @property
@@ -95,7 +92,7 @@ class LanceStore:
 
     async def others(self) -> Sequence[str]:
         """Ids of other embedders with tables here, the most recently used first."""
-        used = await self._run(self._used)
+        used = await self._run(lambda: read_used_embedders(self._folder))
         return [one for one in reversed(used) if one != self._embedder]
 
     async def fingerprints(self) -> Mapping[str, str]:
@@ -140,7 +137,7 @@ class LanceStore:
     def _close(self) -> None:
         with self._lock:
             self._is_closed = True
-            self._let_go()
+            self._release()
 
     async def _run(self, work: Callable[[], Result]) -> Result:
         return await anyio.to_thread.run_sync(self._attempt, work)
@@ -157,9 +154,9 @@ class LanceStore:
                 except ApexBridgeError:
                     raise
                 except Exception as error:  # Lance raises any exception type, Rust panics included
-                    self._let_go()
+                    self._release()
                     if not left or is_disk_error(error):
-                        raise StorageError(str(error), path=self._place) from error
+                        raise StorageError(str(error), path=self._path) from error
                     if left == 1:
                         self._set_aside(error)
             raise AssertionError  # the last attempt returns or raises
@@ -174,7 +171,7 @@ class LanceStore:
         here = self._identity()
         if here == self._opened and (here is None or self._table is not None):
             return
-        self._let_go()
+        self._release()
         if here is not None:
             # No reuse of the connection: its cache would mistake a recreated table for the old one.
             self._table = self._connect().open_table(self._name)
@@ -201,16 +198,16 @@ class LanceStore:
             self._table.create_index("text", config=words)
         except (TypeError, ValueError, RuntimeError) as error:
             # Before 0.34 no tokenizer segments Chinese.
-            _log.info("%s has no word index: %s", self._place, error)
+            _log.info("%s has no word index: %s", self._path, error)
 
     def _identity(self) -> tuple[int, int] | None:
         try:
-            status = (self._place / "_versions").stat()
+            status = (self._path / "_versions").stat()
         except FileNotFoundError:
             return None
         return status.st_dev, status.st_ino
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._table = self._opened = self._known = self._seen = None
         self._pending = []
 
@@ -222,18 +219,18 @@ class LanceStore:
                 if self._identity() is None or self._is_readable():
                     return
                 remove_tree(aside)
-                self._place.rename(aside)
+                self._path.rename(aside)
         except OSError as refused:
             raise StorageError(refused.strerror or str(refused), path=aside) from refused
         self._was_broken = True
-        _log.warning("%s cannot be read (%s): kept as %s", self._place, error, aside)
+        _log.warning("%s cannot be read (%s): kept as %s", self._path, error, aside)
 
     def _is_readable(self) -> bool:
         try:
             self._open()
             self._table.to_arrow()
-        except Exception as error:  # noqa: BLE001  # Lance raises what it likes
-            self._let_go()
+        except Exception as error:  # noqa: BLE001  # Lance raises any exception type
+            self._release()
             return is_disk_error(error)  # a permission or I/O error is no corruption
         return True
 
@@ -241,20 +238,10 @@ class LanceStore:
         """Record this embedder as the last used one."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with folder_lock(self._folder):
-            used = self._used()
+            used = read_used_embedders(self._folder)
             if used[-1:] != [self._embedder]:
                 others = [one for one in used if one != self._embedder]
-                self._note([*others, self._embedder])
-
-    def _used(self) -> list[str]:
-        """Return the embedders in the order of their last use; empty if the file is unreadable."""
-        try:
-            return [str(one) for one in json.loads((self._folder / _EMBEDDERS_FILE).read_bytes())]
-        except (FileNotFoundError, TypeError, ValueError):
-            return []
-
-    def _note(self, used: Sequence[str]) -> None:
-        replace_bytes(self._folder / _EMBEDDERS_FILE, json.dumps(used).encode("ascii"))
+                write_used_embedders(self._folder, [*others, self._embedder])
 
     def _discard(self, place: Path) -> None:
         """Remove a table by an atomic rename, so that no reader sees half of it."""
@@ -278,22 +265,22 @@ class LanceStore:
     def _upsert(self, entries: Sequence[IndexEntry]) -> None:
         batch = [pack_entry(entry) for entry in validate_entries(entries, self._embedder)]
         started = time.time()
-        self._expect(batch[0].dimensions)
+        self._check_dimensions(batch[0].dimensions)
         table = self._make(batch[0].dimensions) if self._table is None else self._table
         before = table.version
         merge = table.merge_insert("name").when_matched_update_all()
         merge.when_not_matched_insert_all().execute(to_arrow(batch))
-        self._settle(before, started)
+        self._make_durable(before, started)
 
-    def _expect(self, dimensions: int) -> None:
+    def _check_dimensions(self, dimensions: int) -> None:
         """Check the vector size; an empty table of another size is dropped."""
         if self._table is None:
             return
         stored: int = self._table.schema.field("vector").type.list_size
         if stored != dimensions and not self._table.count_rows():
             with folder_lock(self._folder):
-                self._discard(self._place)
-            self._let_go()
+                self._discard(self._path)
+            self._release()
             return
         check_dimensions(dimensions, stored, self._embedder)
 
@@ -302,12 +289,12 @@ class LanceStore:
             return
         started, before = time.time(), self._table.version
         self._table.delete(where)
-        self._settle(before, started)
+        self._make_durable(before, started)
 
-    def _settle(self, before: int, started: float) -> None:
+    def _make_durable(self, before: int, started: float) -> None:
         """Make a write durable, and compact the table now and then."""
         # Lance never calls fsync. File system timestamps may lag a tick behind the clock.
-        for path in (self._folder, self._place, *self._place.rglob("*")):
+        for path in (self._folder, self._path, *self._path.rglob("*")):
             with contextlib.suppress(FileNotFoundError):  # compacted meanwhile
                 if path.stat().st_mtime >= started - 0.02:
                     fsync_file(path)
@@ -318,12 +305,12 @@ class LanceStore:
                     self._index_words()
                 self._table.optimize(cleanup_older_than=_KEEP_VERSIONS)
             except Exception as error:  # noqa: BLE001  # the write is done; the next will tidy up
-                _log.info("%s could not be optimized now: %s", self._place, error)
+                _log.info("%s could not be optimized now: %s", self._path, error)
 
     def _versions(self) -> frozenset[str] | None:
         """Return the names of the version files: every write adds one."""
         try:
-            return frozenset(os.listdir(self._place / "_versions"))  # noqa: PTH208  # strings will do
+            return frozenset(os.listdir(self._path / "_versions"))  # noqa: PTH208  # strings will do
         except OSError:
             return None
 
@@ -356,7 +343,7 @@ class LanceStore:
     def _drop(self, damaged: Sequence[tuple[str, str]]) -> None:
         """Delete corrupt entries, so that the next sync re-creates them."""
         for name, revision in damaged:
-            _log.warning("%s: the damaged entry %s is dropped", self._place, name)
+            _log.warning("%s: the damaged entry %s is dropped", self._path, name)
             self._delete(f"name = {sql_list([name])} AND revision = {sql_list([revision])}")
 
     def _nearest(self, vector: Matrix, text: str, limit: int) -> Sequence[Neighbour]:
@@ -399,13 +386,13 @@ class LanceStore:
 
     def _forget_others(self) -> int:
         with folder_lock(self._folder):
-            others = [one for one in self._used() if one != self._embedder]
+            others = [one for one in read_used_embedders(self._folder) if one != self._embedder]
             kept = [*others[-1:], self._embedder]
             names = {_table_name(one) for one in kept}
             places = [p for p in self._folder.glob("entries-*.lance") if p.stem not in names]
             for place in places:
                 self._discard(place)
-            self._note(kept)
+            write_used_embedders(self._folder, kept)
         return len(places)
 
 

@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from apexbridge.errors import EmbedderOutputError, IndexMismatchError, RetrievalError
+from apexbridge.paths import replace_bytes
 from apexbridge.retrieval.base import IndexEntry, Matrix, Neighbour
 
 FULL, HALF = 4, 2
 """Bytes per component: float32 or float16."""
+_EMBEDDERS_FILE = "embedders.json"
 _NUMBER_FORMATS = {FULL: "<f4", HALF: "<f2"}
 
 
@@ -152,6 +154,19 @@ def folder_lock(folder: Path) -> Generator[None]:
         os.close(descriptor)
 
 
+def read_used_embedders(folder: Path) -> list[str]:
+    """Read the embedder ids in the order of their last use; empty if the file is unreadable."""
+    try:
+        return [str(one) for one in json.loads((folder / _EMBEDDERS_FILE).read_bytes())]
+    except (FileNotFoundError, TypeError, ValueError):
+        return []
+
+
+def write_used_embedders(folder: Path, used: Sequence[str]) -> None:
+    """Write the embedder ids atomically."""
+    replace_bytes(folder / _EMBEDDERS_FILE, json.dumps(used).encode("ascii"))
+
+
 LANCE_COLUMNS = ("revision", *PackedEntry._fields)
 """Columns that are read back; `text` and `vector` are for Lance's own search."""
 
@@ -198,6 +213,6 @@ def sql_list(values: Sequence[str]) -> str:
 
 def is_disk_error(error: Exception) -> bool:
     """Say whether the OS refused an operation; Lance has the errno in its message only."""
-    told = re.search(r"\(os error (\d+)\)", str(error))
-    number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
+    match = re.search(r"\(os error (\d+)\)", str(error))
+    number = error.errno if isinstance(error, OSError) else int(match[1]) if match else None
     return number not in {None, errno.ENOENT}  # another process may have compacted a file away

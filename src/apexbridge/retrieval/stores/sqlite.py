@@ -94,7 +94,7 @@ class SqliteStore:
 
     @property
     def was_broken(self) -> bool:
-        """Whether a corrupt file was found and moved aside."""
+        """True if a corrupt file was found and moved aside."""
         return self._file.was_broken
 
     @property

@@ -100,7 +100,7 @@ class SqliteConnection:
         """Close the connection for good; may be called twice."""
         with self._lock:
             self._is_closed = True
-            self._let_go()
+            self._release()
 
     def _reason(self, error: Exception) -> str:
         if _error_code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
@@ -112,20 +112,20 @@ class SqliteConnection:
             raise StorageError("the store is closed", path=self._path)
         if self._connection is not None and self._is_in_place():
             return self._connection
-        self._let_go()
+        self._release()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with folder_lock(self._path.parent):
                 return self._open()
         except BaseException:
-            self._let_go()  # a half-open connection must not be reused
+            self._release()  # a half-open connection must not be reused
             raise
 
     def _open(self) -> sqlite3.Connection:
         connection = self._connect()
         application, version, _ = _header(connection)
         if application == _APPLICATION_ID and version != self._version:
-            self._let_go()
+            self._release()
             for suffix in _SUFFIXES:
                 _sibling(self._path, suffix).unlink(missing_ok=True)
             connection = self._connect()
@@ -165,7 +165,7 @@ class SqliteConnection:
             connection.execute(f"PRAGMA user_version = {self._version}")
 
     def _set_aside(self, error: Exception) -> None:
-        self._let_go()
+        self._release()
         aside = _sibling(self._path, ".broken")
         try:
             with folder_lock(self._path.parent):
@@ -180,7 +180,9 @@ class SqliteConnection:
         except OSError as refused:
             raise StorageError(refused.strerror or str(refused), path=aside) from refused
         self.was_broken = True
-        _log.warning("%s cannot be read (%s): kept as %s, begun anew", self._path, error, aside)
+        _log.warning(
+            "%s cannot be read (%s): kept as %s, a new file was created", self._path, error, aside
+        )
 
     def _identity(self) -> tuple[int, int] | None:
         try:
@@ -192,7 +194,7 @@ class SqliteConnection:
     def _is_in_place(self) -> bool:
         return self._opened is not None and self._identity() == self._opened
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             with contextlib.suppress(sqlite3.Error):  # a corrupt WAL cannot be checkpointed

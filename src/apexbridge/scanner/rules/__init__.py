@@ -39,13 +39,14 @@ ROLE_SETS: Mapping[RoleSet, frozenset[LineRole]] = {
 
 _FOLDER = resources.files("apexbridge.scanner.rules")
 _FRAGMENTS = "fragments.toml"
+# TOML literal strings hold a regex without escapes; YAML and JSON would need them doubled.
 _FRAGMENT = re.compile(r"\{\{([a-z_]+)\}\}")
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 _Regex = Annotated[str, StringConstraints(min_length=1)]
 
 
 class RuleFileError(ValueError):
-    """A rule file cannot be used; the message names the file, the rule and the reason."""
+    """Validation of a rule file failed; the message has the file, the rule and the reason."""
 
 
 class RuleText(NamedTuple):
@@ -87,11 +88,11 @@ class RuleExample(BaseModel):
 
 
 class RulePattern(BaseModel):
-    """A regular expression, as alternatives, and the conditions on the line that it matches.
+    """A regex, as alternatives, and the conditions on the line that it matches.
 
-    `{{name}}` stands for an entry of `fragments.toml`. Matching ignores case. To keep scans linear,
-    repeats are bounded, none is nested in another, and gaps are short; long gaps are expressed with
-    `also`, which looks at the matching line only.
+    `{{name}}` stands for an entry of `fragments.toml`. Matching is case-insensitive. Against ReDoS
+    (catastrophic backtracking) repeats are bounded, none is nested in another, and gaps are short;
+    long gaps are expressed with `also`, a regex on the matching line only.
     """
 
     model_config = _STRICT
@@ -99,7 +100,7 @@ class RulePattern(BaseModel):
     level: RiskLevel | None = None
     """The level of its findings, where it differs from that of the rule."""
     roles: RoleSet | tuple[LineRole, ...] = "all"
-    """What the matching line must be used for."""
+    """Roles of lines that count, as the name of a set or a list."""
     phrase: bool = False
     """Natural language addressed to a model; rated lower where quoted or in a script."""
     fixed_level: bool = False
@@ -132,7 +133,7 @@ class Rule(BaseModel):
     patterns: tuple[RulePattern, ...] = ()
 
     def text(self, language: Language = "en") -> RuleText:
-        """Return title and advice in a language."""
+        """Return the localized title and advice."""
         return RuleText(getattr(self.title, language), getattr(self.advice, language))
 
 
@@ -150,7 +151,10 @@ def load_rules() -> Mapping[str, Rule]:
 
 
 def parse_rules(files: Mapping[str, str]) -> Mapping[str, Rule]:
-    """Parse the contents of rule files by file name; raise RuleFileError for an invalid one."""
+    """Parse and validate TOML rule files, given by file name.
+
+    Raise RuleFileError for a syntax error, a schema violation, or a duplicate id or slug.
+    """
     rules, slugs = dict[str, Rule](), set[str]()
     for name, content in files.items():
         try:
@@ -168,7 +172,7 @@ def parse_rules(files: Mapping[str, str]) -> Mapping[str, Rule]:
 
 
 def compile_regex(alternatives: Sequence[str]) -> re.Pattern[str]:
-    """Join alternatives, replace `{{fragment}}` references, and compile ignoring case."""
+    """Join alternatives, expand `{{fragment}}` references, and compile a case-insensitive regex."""
     text = _expand("|".join(alternatives))
     try:
         return re.compile(text, re.IGNORECASE)
@@ -178,13 +182,13 @@ def compile_regex(alternatives: Sequence[str]) -> re.Pattern[str]:
 
 @cache
 def regex(*alternatives: str) -> re.Pattern[str]:
-    """Compile an expression once a process: for the checks that are written in Python."""
+    """Compile a regex once a process, for the checks that are written in Python."""
     return compile_regex(alternatives)
 
 
 @cache
 def fragment(name: str) -> re.Pattern[str]:
-    """Compile an entry of `fragments.toml`."""
+    """Compile a regex of `fragments.toml`, once a process."""
     return compile_regex(_fragments()[name])
 
 
@@ -200,7 +204,7 @@ def _fragments() -> Mapping[str, Sequence[str]]:
 
 
 def _expand(text: str) -> str:
-    """Replace fragment references, nested ones too."""
+    """Expand fragment references by recursion, since fragments refer to others."""
 
     def replace(match: re.Match[str]) -> str:
         try:

@@ -57,7 +57,7 @@ async def create_completion(ctx: RequestContext) -> Response:
         model=upstream_name(ctx.runtime, body.model),
     )
     request = to_turn_request(body, limits, has_session=bool(session))
-    # Session ids begin with the caller's id: nobody can continue a session of another caller.
+    # Session ids begin with the caller's id, so that no caller can continue another's session.
     record = TurnRecord.new("")
     record.session_id = f"{ctx.caller.id}:{session or f'once-{record.id}'}"
     completion = CompletionBuilder(

@@ -11,6 +11,7 @@ from apexbridge.evals.interference import DescriptionPreview
 from apexbridge.lifecycle.index_updates import read_skill_md
 from apexbridge.lifecycle.transactions import check_unchanged
 from apexbridge.lifecycle.unpack_and_validate import Inspection
+from apexbridge.runtime.description_preview import preview_description
 from apexbridge.scanner.report import DISCLAIMERS
 from apexbridge.scanner.rules import RISK_LEVELS
 from apexbridge.server.routing import (
@@ -169,7 +170,7 @@ async def _dry_run(ctx: RequestContext, skill: Skill, text: str, seen: str) -> R
         await anyio.to_thread.run_sync(
             edit_description, old, text
         )  # raises if the description breaks a rule
-    found = await ctx.runtime.index_service.preview_description(skill.name, text)
+    found = await preview_description(ctx.runtime, skill.name, text)
     shown = await present_skill(ctx.runtime, skill)
     changed = SkillChangeSchema(
         changed=text != skill.description, skill=shown, preview=_preview(found)

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any, Literal, TypeVar
 
 import anyio
@@ -24,15 +24,8 @@ from pydantic import ValidationError
 
 from apexbridge.errors import SourceError
 from apexbridge.skills.document import SKILL_MD
-from apexbridge.skills.model import (
-    Origin,
-    Problem,
-    Provenance,
-    Skill,
-    SkillContent,
-    SkillResource,
-)
-from apexbridge.sources.base import Scan
+from apexbridge.skills.model import Origin, Problem, Provenance, Skill, SkillContent, SkillResource
+from apexbridge.sources.base import BaseSource, Scan
 from apexbridge.sources.mcp.connection import (
     ConnectionClosedError,
     ConnectionLostError,
@@ -78,7 +71,7 @@ class _ListSkills(types.PaginatedRequest[Literal["skills/list"]]):
     method: Literal["skills/list"] = "skills/list"
 
 
-class McpSource:
+class McpSource(BaseSource):
     """One MCP server, connected lazily and kept until the connection is lost or closed.
 
     `changed` is called with the source's id, in the event loop of the latest caller, whenever the
@@ -91,22 +84,12 @@ class McpSource:
         self._server = name
         self._address = address
         self._changed = changed
-        self._provenance = Provenance(origin=Origin.MCP, source_id=f"mcp:{name}")
+        self.provenance = Provenance(origin=Origin.MCP, source_id=f"mcp:{name}")
         self._connection = SharedConnection(self._connect, seconds=address.seconds)
         self._listing = McpListing()
         self._stderr = StderrTail()
         self._has_invalid_output = False
         self._loop: anyio.lowlevel.EventLoopToken | None = None
-
-    @property
-    def id(self) -> str:
-        """The server's name."""
-        return self._provenance.source_id
-
-    @property
-    def roots(self) -> tuple[Path, ...]:
-        """Empty: there is no folder."""
-        return ()
 
     async def scan(self) -> Scan:
         """List prompts and skills; a server may offer neither."""
@@ -159,7 +142,7 @@ class McpSource:
             prompts, cut = await all_pages(partial(_prompts_page, client), self.id)
             problems += cut
         listing = build_listing(
-            entries, map(_prompt, prompts), server=self._server, provenance=self._provenance
+            entries, map(_prompt, prompts), server=self._server, provenance=self.provenance
         )
         return replace(listing, problems=(*problems, *listing.problems))
 

@@ -11,6 +11,7 @@ from apexbridge.paths import safe_join
 from apexbridge.skills import tree
 from apexbridge.skills.model import Problem, Severity
 from apexbridge.sources.base import name_part
+from apexbridge.sources.directory_scanner import is_folder, resolve_leniently
 from apexbridge.sources.folders import DEFAULT_LIMITS, ScanLimits
 from apexbridge.sources.plugins.manifest import (
     MAX_BYTES,
@@ -82,8 +83,8 @@ class _PluginSearch:
 
     def search_path(self, path: Path) -> None:
         """Add the plugin at this path, and all that a marketplace at this path lists."""
-        root = _resolved(path)
-        if root is None or not _is_folder(root):
+        root = resolve_leniently(path)
+        if not is_folder(root):
             self._report("path_missing", str(path), path=path)
             return
         count = len(self.problems)
@@ -115,7 +116,7 @@ class _PluginSearch:
                 self._report(
                     "plugin_source_unsupported", where, "warning", name=name, source=source
                 )
-            elif not _is_folder(place):
+            elif not is_folder(place):
                 self._report("path_missing", where, "warning", path=place)
             else:
                 self._add_entry(place, entry)
@@ -175,7 +176,7 @@ class _PluginSearch:
             place = _resolve_inside(root, path)
             if place is None:
                 self._report("path_unsafe", str(root / PLUGIN_JSON), path=path[:200])
-            elif not _is_folder(place):
+            elif not is_folder(place):
                 self._report("path_missing", str(root / PLUGIN_JSON), "warning", path=place)
             else:
                 yield place
@@ -225,7 +226,7 @@ def _entry_folder(root: Path, marketplace: Marketplace, entry: MarketplaceEntry)
     base = _resolve_inside(root, marketplace.plugin_root)
     below = base and _resolve_inside(base, entry.source)
     # Many authors write the whole path although they declare a root.
-    return below if below is not None and (_is_folder(below) or not _is_folder(plain)) else plain
+    return below if below is not None and (is_folder(below) or not is_folder(plain)) else plain
 
 
 def _resolve_inside(root: Path, written: str) -> Path | None:
@@ -238,18 +239,4 @@ def _resolve_inside(root: Path, written: str) -> Path | None:
     try:
         return safe_join(root, written)
     except (UnsafePathError, OSError, RuntimeError):  # a symlink loop is a RuntimeError
-        return None
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # ENAMETOOLONG, EACCES
-        return False
-
-
-def _resolved(path: Path) -> Path | None:
-    try:
-        return path.resolve()
-    except (OSError, RuntimeError):
         return None

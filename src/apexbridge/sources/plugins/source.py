@@ -13,17 +13,11 @@ import anyio.to_thread
 from apexbridge.errors import SkillNotFoundError, SourceError
 from apexbridge.permissions.rules import ToolPattern
 from apexbridge.skills.document import SKILL_MD
-from apexbridge.skills.model import (
-    Origin,
-    Problem,
-    Provenance,
-    Skill,
-    SkillContent,
-    SkillResource,
-)
+from apexbridge.skills.model import Origin, Problem, Provenance, Skill, SkillContent, SkillResource
 from apexbridge.skills.parser import read_skill
 from apexbridge.sources.base import (
     NAMESPACE_SEPARATOR,
+    BaseSource,
     NamespacedSource,
     Scan,
     SkillSource,
@@ -110,7 +104,7 @@ class _SingleSkillSource(FolderSource):
         return Scan(skills=(skill,) if skill else (), problems=tuple(located))
 
 
-class PluginSource:
+class PluginSource(BaseSource):
     """Skills of one plugin. They are never trusted by default."""
 
     def __init__(self, plugin: Plugin, limits: ScanLimits = DEFAULT_LIMITS) -> None:
@@ -129,11 +123,6 @@ class PluginSource:
             return NamespacedSource(_SingleSkillSource(place, limits, name), self.plugin.name)
         inner = FolderSource(place, Origin.PLUGIN, limits)
         return NamespacedSource(inner, self.plugin.name, lambda skill: _namespace(place, skill))
-
-    @property
-    def id(self) -> str:
-        """The plugin's name and root."""
-        return self.provenance.source_id
 
     @property
     def roots(self) -> tuple[Path, ...]:

@@ -7,7 +7,7 @@ expanded, and inline commands never run (prompt injection must not become code e
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 import anyio
@@ -26,7 +26,7 @@ from apexbridge.skills.model import (
     SkillResource,
 )
 from apexbridge.skills.parser import MAX_SKILL_MD_BYTES, parse_document, parse_skill
-from apexbridge.sources.base import Scan
+from apexbridge.sources.base import BaseSource, Scan
 from apexbridge.sources.remote.discovery import RemoteFile, SkillIndex, index_url
 from apexbridge.sources.remote.download_cache import Download, DownloadCache, PinStore, sha256_hex
 from apexbridge.sources.remote.http_client import DEFAULT_TRANSPORT, FetchLimits, Transport
@@ -80,7 +80,7 @@ def remote_sources(
     return tuple(sources)
 
 
-class RemoteSource:
+class RemoteSource(BaseSource):
     """Skills of one index, or of a list of URLs."""
 
     def __init__(
@@ -96,19 +96,9 @@ class RemoteSource:
         self._downloads = cache
         self._is_required = is_required
         self._listed: dict[str, _ListedSkill] = {}
-        self._provenance = Provenance(
+        self.provenance = Provenance(
             origin=Origin.REMOTE, source_id=source_id, needs_trust=True, may_run_shell=False
         )
-
-    @property
-    def id(self) -> str:
-        """The index's URL, or a constant for the single URLs."""
-        return self._provenance.source_id
-
-    @property
-    def roots(self) -> tuple[Path, ...]:
-        """Empty: there is no folder."""
-        return ()
 
     async def scan(self) -> Scan:
         """Download every skill. One that is down is served from the cache, with a warning.
@@ -125,7 +115,7 @@ class RemoteSource:
             raise self._unavailable_error(
                 [problem for each in downloads for problem in each.problems]
             )
-        build = _ScanBuilder(self._provenance).build
+        build = _ScanBuilder(self.provenance).build
         scan, listed = await anyio.to_thread.run_sync(build, listing, downloads)
         self._listed = listed
         return scan
@@ -148,9 +138,6 @@ class RemoteSource:
             raise SourceError(detail, source=self.id)
         data = await self._fetch_exact(listed.file.sibling(path.as_posix(), sha256))
         return SkillResource(skill=skill, path=path, data=data)
-
-    async def close(self) -> None:
-        """No-op: there are no connections."""
 
     async def _fetch_all(self, files: Sequence[RemoteFile]) -> list[Download]:
         """Download files concurrently; those that miss the deadline come from the cache."""
@@ -211,7 +198,7 @@ class _ScanBuilder:
     """Collects skills and problems of a scan."""
 
     def __init__(self, provenance: Provenance) -> None:
-        self._provenance = provenance
+        self.provenance = provenance
         self._skills: dict[str, Skill] = {}
         self._listed: dict[str, _ListedSkill] = {}
         self._problems: list[Problem] = []
@@ -234,7 +221,7 @@ class _ScanBuilder:
             details = {"limit": MAX_SKILL_MD_BYTES}
             self._problems.append(Problem(code="skill_md_too_large", where=where, details=details))
             return
-        reading = parse_skill(data, folder=file.name, provenance=self._provenance)
+        reading = parse_skill(data, folder=file.name, provenance=self.provenance)
         # A URL is not a folder: its last part need not equal the name.
         reported = [p for p in reading.problems if file.is_listed or p.code != "name_mismatch"]
         self._problems += [replace(problem, where=where) for problem in reported]

@@ -1,6 +1,8 @@
-"""Write and Edit tools: atomic file replacement and exact string replacement."""
+"""Write and Edit tools: atomic writes, exact string replacement, and hints on a near miss."""
 
+import difflib
 import os
+import re
 import stat
 import threading
 from collections.abc import Callable, Sequence
@@ -13,7 +15,7 @@ from apexbridge.errors import StorageError, ToolInputError
 from apexbridge.paths import replace_bytes
 from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.tools.base import ToolContext, ToolResult
-from apexbridge.tools.builtin import edit_suggestions, text_encoding
+from apexbridge.tools.builtin import text_encoding
 from apexbridge.tools.builtin.path_access import (
     ResolvedPath,
     open_parent,
@@ -23,17 +25,88 @@ from apexbridge.tools.builtin.path_access import (
 from apexbridge.tools.builtin.read import MAX_BYTES, read_text
 from apexbridge.tools.typed import Arguments, TypedTool
 
+_NUMBERED = re.compile(r"^\s*\d+\t", re.MULTILINE)
+_WHITESPACE = re.compile(r"\s+")
+_MAX_LINES = 5_000
+_MAX_DISPLAY_LINES = 5
+_MIN_SIMILARITY = 0.7
+_COMPARED_CHARS = 200
+_LOOKALIKES = str.maketrans("‘’“”–—\u00a0，：；（）！？", "''\"\"-- ,:;()!?")
+
+
+def matching_lines(text: str, wanted: str) -> str:
+    """List the numbers of the first lines where a string begins."""
+    numbers, at = list[str](), text.find(wanted)
+    while at >= 0 and len(numbers) < _MAX_DISPLAY_LINES:
+        numbers.append(str(text.count("\n", 0, at) + 1))
+        at = text.find(wanted, at + len(wanted))
+    return ", ".join(numbers) + (", …" if at >= 0 else "")
+
+
+def explain_mismatch(text: str, wanted: str) -> str:
+    """Describe the closest match: by case, look-alike characters, whitespace or similarity."""
+    plain = _NUMBERED.sub("", wanted)
+    if plain != wanted and plain in text.replace("\r\n", "\n"):
+        return "leave out the line numbers that Read shows"
+    if wanted.casefold() in text.casefold():
+        line = matching_lines(text.casefold(), wanted.casefold())
+        return f"it stands there with other capital letters (line {line})"
+    if wanted.translate(_LOOKALIKES) in text.translate(_LOOKALIKES):
+        line = matching_lines(text.translate(_LOOKALIKES), wanted.translate(_LOOKALIKES))
+        return f"it stands there with other quotes, dashes or punctuation (line {line})"
+    line = _match_ignoring_whitespace(text, wanted)
+    if line:
+        return f"it stands there with other blanks or line breaks (line {line}); read it again"
+    return _closest_lines(text, wanted)
+
+
+def _match_ignoring_whitespace(text: str, wanted: str) -> int:
+    """Return the line of a match that ignores whitespace; 0 if there is none."""
+    bare = _WHITESPACE.sub("", wanted)
+    if not bare:
+        return 0
+    at = _WHITESPACE.sub("", text).find(bare)
+    if at < 0:
+        return 0
+    line, seen = 1, 0
+    for char in text:  # the character that the find was of, counted again with the blanks
+        if char == "\n":
+            line += 1
+        if not char.isspace():
+            if seen == at:
+                break
+            seen += 1
+    return line
+
+
+def _closest_lines(text: str, wanted: str) -> str:
+    lines = text.split("\n")[:_MAX_LINES]
+    first = next((line.strip() for line in wanted.split("\n") if line.strip()), "")[
+        :_COMPARED_CHARS
+    ]
+    if not first:
+        return "nothing comes near; read the file again"
+    exact = next((number for number, line in enumerate(lines, 1) if first in line), 0)
+    if exact:
+        return f"only its first line does (line {exact}); read the file again"
+    best, number = _MIN_SIMILARITY, 0
+    matcher = difflib.SequenceMatcher(b=first, autojunk=False)
+    for at, line in enumerate(lines, 1):
+        matcher.set_seq1(line.strip()[:_COMPARED_CHARS])
+        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
+            ratio = matcher.ratio()
+            best, number = (ratio, at) if ratio > best else (best, number)
+    if not number:
+        return "nothing comes near; read the file again"
+    return f"the nearest is line {number}: {lines[number - 1].strip()[:200]!r}"
+
+
 MAX_WRITE_BYTES = 10 * 1024 * 1024
 _PATH = AliasChoices("file_path", "path", "filename", "file")
 _SNIPPET_LINES = 2
 
 _edit_lock = threading.Lock()
 """Held between the check for concurrent changes and the replacement (TOCTOU)."""
-
-
-def _permission_request(tool: str, target: ResolvedPath, summary: str) -> PermissionRequest:
-    path = target.path
-    return PermissionRequest(tool=tool, argument=str(path), path=path, summary=summary)
 
 
 class WriteArguments(Arguments):
@@ -54,7 +127,7 @@ class WriteTool(TypedTool[WriteArguments]):
 
     def __init__(self) -> None:
         description = (
-            "Write a whole text file (UTF-8) in the workspace, new or instead of what is there. "
+            "Write a whole text file (UTF-8) in the workspace, new or replaced. "
             "Folders on the way are made. To change a part of a file use Edit."
         )
         super().__init__("Write", description, WriteArguments)
@@ -65,7 +138,7 @@ class WriteTool(TypedTool[WriteArguments]):
         """Request permission to write the resolved path."""
         target = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
         summary = f"Write {len(arguments.content):,} characters to {target.display}"
-        return (_permission_request("Write", target, summary),)
+        return (target.request(summary),)
 
     async def run(self, arguments: WriteArguments, context: ToolContext) -> ToolResult:
         """Write the file."""
@@ -142,7 +215,7 @@ class EditTool(TypedTool[EditArguments]):
     ) -> Sequence[PermissionRequest]:
         """Request permission to edit the resolved path."""
         target = resolve_path(arguments.file_path, context, self.spec.name, writes=True)
-        return (_permission_request("Edit", target, f"Edit {target.display}"),)
+        return (target.request(f"Edit {target.display}"),)
 
     async def run(self, arguments: EditArguments, context: ToolContext) -> ToolResult:
         """Replace the string."""
@@ -184,13 +257,13 @@ def _locate_old_string(
         old = way(wanted.old_string)
         count = text.count(old)
         if count > 1 and not wanted.replace_all:
-            lines = edit_suggestions.matching_lines(text, old)
+            lines = matching_lines(text, old)
             detail = f"'old_string' stands there {count:,} times (lines {lines})"
             hint = "give more of the text around it, or set replace_all"
             raise ToolInputError(f"{detail}: {hint}", name=target.tool)
         if count:
             return old, way(wanted.new_string), count
-    why = edit_suggestions.explain_mismatch(text, wanted.old_string)
+    why = explain_mismatch(text, wanted.old_string)
     raise ToolInputError(f"'old_string' is not in {target.display}: {why}", name=target.tool)
 
 

@@ -190,15 +190,7 @@ class GlobTool(TypedTool[GlobArguments]):
         target, pattern = self._split_pattern(arguments, context)
         compile_glob(pattern, self.spec.name)
         summary = f"Find {pattern} in {target.display}"
-        return (
-            PermissionRequest(
-                tool="Glob",
-                argument=str(target.path),
-                path=target.path,
-                summary=summary,
-                harmless=True,
-            ),
-        )
+        return (target.request(summary, harmless=True),)
 
     async def run(self, arguments: GlobArguments, context: ToolContext) -> ToolResult:
         """Find the files, newest first."""
@@ -212,7 +204,7 @@ class GlobTool(TypedTool[GlobArguments]):
                 lambda: self._find(target, patterns, walk, context), abandon_on_cancel=True
             )
         finally:
-            walk.deadline = 0  # a search that nobody waits for ends at its next step
+            walk.deadline = 0  # a cancelled search ends at its next check
         hits.sort(key=lambda hit: (-hit.time, hit.path))
         lines = [display_path(hit.path, target.cwd) for hit in hits[: arguments.limit]]
         note = _result_note(len(hits), arguments.limit, walk)

@@ -193,15 +193,7 @@ class GrepTool(TypedTool[GrepArguments]):
         """Request a harmless read of the directory or file."""
         target = resolve_path(arguments.path, context, self.spec.name)
         summary = f"Search {target.display} for {arguments.pattern[:100]}"
-        return (
-            PermissionRequest(
-                tool="Grep",
-                argument=str(target.path),
-                path=target.path,
-                summary=summary,
-                harmless=True,
-            ),
-        )
+        return (target.request(summary, harmless=True),)
 
     async def run(self, arguments: GrepArguments, context: ToolContext) -> ToolResult:
         """Search until the limit or the deadline."""
@@ -216,7 +208,7 @@ class GrepTool(TypedTool[GrepArguments]):
                 lambda: self._search(target, globs, search, context), abandon_on_cancel=True
             )
         finally:
-            walk.deadline = 0  # a search that nobody waits for ends at its next step
+            walk.deadline = 0  # a cancelled search ends at its next check
         hint = "use a narrower pattern, a glob or a smaller limit"
         body = truncate_text("\n".join(search.lines), keeps="start", hint=hint)
         note = _result_note(search)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from apexbridge.errors import ToolFailedError, ToolInputError
+from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.tools.base import ToolContext
 
 DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -47,6 +48,13 @@ class ResolvedPath:
         """The path for the model: relative to the working directory, if it lies in it."""
         return display_path(self.path, self.cwd)
 
+    def request(self, summary: str, *, harmless: bool = False) -> PermissionRequest:
+        """Build the tool's permission request for this path."""
+        argument = str(self.path)
+        return PermissionRequest(
+            tool=self.tool, argument=argument, path=self.path, summary=summary, harmless=harmless
+        )
+
     def error(self, detail: str) -> ToolFailedError:
         """Build the error for this path."""
         return ToolFailedError(f"{self.display}: {detail}", name=self.tool)
@@ -65,7 +73,7 @@ def resolve_path(
 
     Raises:
         ToolInputError: If it is not a path, or `path_outside` if it is outside the scope: the model
-            can correct that before anybody is asked.
+            can correct that before a person is asked.
     """
     if not text or "\0" in text or len(text) > _MAX_PATH:
         raise ToolInputError("it is no path" if text else "the path is empty", name=tool)
@@ -74,7 +82,7 @@ def resolve_path(
     try:
         cwd = _realpath(context.cwd)
         path = _realpath(cwd / text)
-    except (OSError, ValueError) as error:  # a name that the disk cannot have
+    except (OSError, ValueError) as error:  # the name is too long or not encodable
         raise ToolInputError(f"it is no path: {error}", name=tool) from None
     written = [_realpath(folder) for folder in context.scope.write]
     readable = [_realpath(folder) for folder in context.scope.read]
@@ -141,7 +149,7 @@ def _openat(above: int, name: str, *, create: bool) -> int:
     except FileNotFoundError:
         if not create:
             raise
-    with contextlib.suppress(FileExistsError):  # someone was faster
+    with contextlib.suppress(FileExistsError):  # created concurrently
         os.mkdir(name, 0o755, dir_fd=above)
     return os.open(name, DIRECTORY_FLAGS, dir_fd=above)
 

@@ -54,15 +54,7 @@ class ReadTool(TypedTool[ReadArguments]):
     ) -> Sequence[PermissionRequest]:
         """Request a harmless read of the resolved path."""
         target = resolve_path(arguments.file_path, context, self.spec.name)
-        return (
-            PermissionRequest(
-                tool="Read",
-                argument=str(target.path),
-                path=target.path,
-                summary=f"Read {target.display}",
-                harmless=True,
-            ),
-        )
+        return (target.request(f"Read {target.display}", harmless=True),)
 
     async def run(self, arguments: ReadArguments, context: ToolContext) -> ToolResult:
         """Read the file or directory."""
@@ -117,11 +109,11 @@ def _with_line_numbers(text: str, first: int, limit: int) -> str:
         return "[The file is empty]"
     if first > len(lines):
         return f"[The file has {len(lines):,} lines: there is no line {first:,}]"
-    shown, room, number = list[str](), MAX_CHARS, first
+    shown, budget, number = list[str](), MAX_CHARS, first
     for number, line in enumerate(lines[first - 1 : first - 1 + limit], first):
         numbered = f"{number:>6}\t{truncate_line(line)}"
-        room -= len(numbered) + 1
-        if room < 0:
+        budget -= len(numbered) + 1
+        if budget < 0:
             number -= 1
             break
         shown.append(numbered)

@@ -114,13 +114,13 @@ class SkillScriptTool(TypedTool[ScriptArguments]):
         return replace(note, text=text, touched=tuple(target.path for target in saved))
 
     def _inputs(self, files: Sequence[str], context: ToolContext) -> dict[str, bytes]:
-        inputs, room = dict[str, bytes](), MAX_INPUT_BYTES
+        inputs, budget = dict[str, bytes](), MAX_INPUT_BYTES
         for name in files:
             target = resolve_path(name, context, self.spec.name)
             with open_parent(target) as parent, open_regular(target, parent) as file:
-                data = file.read(room + 1)
-            room -= len(data)
-            if room < 0:
+                data = file.read(budget + 1)
+            budget -= len(data)
+            if budget < 0:
                 raise ToolFailedError("the files are too large together", name=self.spec.name)
             is_here = target.path.is_relative_to(target.cwd)
             known_as = target.display if is_here else target.path.name

@@ -44,9 +44,9 @@ function written(query) {
 
 async function refusal(reply) {
   const body = await reply.json().catch(() => null);
-  const told = body?.error ?? {};
-  const message = told.message || t("error.status", { status: reply.status });
-  const { hint, code } = told;
+  const detail = body?.error ?? {};
+  const message = detail.message || t("error.status", { status: reply.status });
+  const { hint, code } = detail;
   if (reply.status === 401) for (const listener of listeners) listener();
   return new ApiError({ status: reply.status, message, hint: hint || "", code: code || "", body });
 }

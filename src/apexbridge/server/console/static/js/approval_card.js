@@ -60,7 +60,7 @@ export function question(piece) {
   return { node, update };
 }
 
-/** Events carry truncated arguments: fetch the full one, so that nobody approves unseen text. */
+/** Events carry truncated arguments: fetch the full one, so that no unseen text is approved. */
 async function whole(piece) {
   await refreshApprovals();
   const found = pendingApprovals().find((pending) => pending.id === piece.id);

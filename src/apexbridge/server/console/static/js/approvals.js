@@ -13,7 +13,7 @@ export function open(place) {
   const shown = new Map();
   put(place, h("div.page", screenHead(t("screen.approvals")), h("p.quiet", t("approvals.about")), list));
 
-  /** Cards already shown keep their place, so that nobody clicks the wrong button. */
+  /** Cards already shown keep their place, to prevent clicks on the wrong button. */
   function draw() {
     const pending = pendingApprovals();
     for (const each of pending) if (!shown.has(each.id)) shown.set(each.id, view(each));

@@ -3,8 +3,8 @@
 const CONSOLE = "console";
 let who = { id: CONSOLE, scopes: [] };
 
-export function signedInAs(told) {
-  who = { id: CONSOLE, ...told };
+export function signedInAs(info) {
+  who = { id: CONSOLE, ...info };
 }
 
 export const may = (scope) => who.scopes.includes(scope);

@@ -49,7 +49,7 @@ export class Conversation {
       if (turn.state === "running") turn.state = "done";
     } catch (error) {
       turn.state = error.name === "AbortError" ? "stopped" : "failed";
-      turn.error = turn.state === "failed" ? told(error) : null;
+      turn.error = turn.state === "failed" ? errorMessage(error) : null;
     }
     this.running = null;
     settleParts(turn);
@@ -79,10 +79,10 @@ export class Conversation {
   }
 
   /** Every event carries the full session id. */
-  #learn(told) {
-    if (!told || told === this.id || !told.endsWith(`:${nameOf(this.id)}`)) return;
-    learn(told);
-    this.id = told;
+  #learn(sessionId) {
+    if (!sessionId || sessionId === this.id || !sessionId.endsWith(`:${nameOf(this.id)}`)) return;
+    learn(sessionId);
+    this.id = sessionId;
   }
 
   /** Fetch the skill candidates; a turn without a trace is shown without. */
@@ -93,8 +93,8 @@ export class Conversation {
   }
 }
 
-/** Replace the browser's message of a network error, which helps nobody. */
-function told(error) {
+/** Replace the browser's unhelpful message of a network error. */
+function errorMessage(error) {
   return error instanceof TypeError ? new Error(t("chat.cut")) : error;
 }
 

@@ -32,9 +32,9 @@ export function go(hash) {
 }
 
 /** Start to follow the URL hash. */
-export function follow(where, told) {
+export function follow(where, onOpen) {
   place = where;
-  opened = told;
+  opened = onOpen;
   addEventListener("hashchange", show);
   show({ anew: true });
 }

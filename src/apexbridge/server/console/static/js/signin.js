@@ -15,7 +15,7 @@ export function tokenFromAddress() {
 }
 
 export function signIn(app, { token, done }) {
-  const told = h("div", { "aria-live": "assertive" });
+  const message = h("div", { "aria-live": "assertive" });
   const field = h("input.token", {
     id: "token", type: "password", autocomplete: "off", spellcheck: "false", required: true, value: token,
   });
@@ -24,12 +24,12 @@ export function signIn(app, { token, done }) {
   async function enter(event) {
     event?.preventDefault();
     button.disabled = true;
-    put(told);
+    put(message);
     try {
       await post("/v1/console/session", { body: { token: field.value.trim() } });
       done(await get("/v1/console/session"));
     } catch (error) {
-      put(told, problem(error));
+      put(message, problem(error));
       button.disabled = false;
       field.focus();
     }
@@ -41,7 +41,7 @@ export function signIn(app, { token, done }) {
     h("label", { for: "token" }, t("signin.token")),
     field,
     h("p.hint", t("signin.where")),
-    told,
+    message,
     button,
   );
   const again = () => signIn(app, { token: field.value, done });

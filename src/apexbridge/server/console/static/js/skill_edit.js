@@ -13,7 +13,7 @@ const WAIT = 350;
 export function descriptionEditor(skill, done) {
   const path = `/v1/skills/${part(skill.name)}`;
   const headers = skill.sha256 ? { "If-Match": `"${skill.sha256}"` } : {};
-  const told = h("div");
+  const message = h("div");
   const preview = h("div.preview", { "aria-live": "polite" }, h("p.quiet", t("edit.hint")));
   const field = h("textarea", {
     id: unique("description"), rows: 4, value: skill.description, on: { input: changed, keydown: pressed },
@@ -51,13 +51,13 @@ export function descriptionEditor(skill, done) {
       toast(t("edit.saved", { name: skill.name }));
       done(true);
     } catch (error) {
-      put(told, problem(error));
+      put(message, problem(error));
       save.disabled = false;
     }
   }
 
   const label = h("label", { for: field.id }, t("edit.label"));
-  return h("form.editor", { on: { submit: keep } }, label, field, told, h("div.actions", save, cancel), preview);
+  return h("form.editor", { on: { submit: keep } }, label, field, message, h("div.actions", save, cancel), preview);
 }
 
 function ranks(found) {

@@ -67,7 +67,7 @@ async function look(box, place, file, changed) {
 const closing = (box, words) => h("button", { type: "button", on: { click: () => box.close() } }, words);
 
 function decision(box, place, file, found, changed) {
-  const told = h("div");
+  const message = h("div");
   const words = t(found.exists ? "install.update" : "install.yes", { name: found.name });
   const take = async (event) => {
     const button = event.currentTarget;
@@ -78,7 +78,7 @@ function decision(box, place, file, found, changed) {
       toast(t(found.exists ? "install.updated" : "install.done", { name: found.name }));
       changed(found.name);
     } catch (error) {
-      put(told, problem(error));
+      put(message, problem(error));
       button.disabled = false;
     }
   };
@@ -86,5 +86,5 @@ function decision(box, place, file, found, changed) {
   const isGrave = GRAVE.includes(found.report.worst);
   const yes = h(isGrave ? "button.danger" : "button.primary", given, words);
   const refusal = found.refused && h("p.refused", { role: "alert" }, icon("warning", 16), t("install.refused"));
-  return h("footer.decision", refusal, told, h("div.actions", yes, closing(box, t("action.cancel"))));
+  return h("footer.decision", refusal, message, h("div.actions", yes, closing(box, t("action.cancel"))));
 }

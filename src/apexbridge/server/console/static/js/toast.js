@@ -5,12 +5,12 @@ import { t } from "./i18n.js";
 import { pictureButton } from "./components.js";
 
 const SECONDS = { note: 5, bad: 9, action: 12 };
-let shelf = null;
+let region = null;
 
 /** ARIA live region of the page, in which toasts appear. */
 export function toastShelf() {
-  shelf = h("div.toasts", { role: "status", "aria-live": "polite" });
-  return shelf;
+  region = h("div.toasts", { role: "status", "aria-live": "polite" });
+  return region;
 }
 
 export function toast(text, { kind = "note", label = "", action = null } = {}) {
@@ -25,7 +25,7 @@ export function toast(text, { kind = "note", label = "", action = null } = {}) {
     action && h("button.link", { type: "button", on: { click: act } }, label),
     pictureButton("close", t("action.close"), close),
   );
-  shelf.append(note);
+  region.append(note);
   leaveLater(note, SECONDS[action ? "action" : kind] * 1000);
 }
 

@@ -25,8 +25,8 @@ function row({ name, score, outcome: value, parts }) {
 }
 
 function pieces(parts) {
-  const told = PARTS.filter((name) => typeof parts[name] === "number" && parts[name] !== 0);
+  const shown = PARTS.filter((name) => typeof parts[name] === "number" && parts[name] !== 0);
   const piece = (name) =>
     h("span.mini", { title: t(`part.${name}.about`) }, tOf("part", name), " ", h("b", number(parts[name], 2)));
-  return told.map(piece);
+  return shown.map(piece);
 }

@@ -64,10 +64,10 @@ function whole(turn) {
     turn.spans.length ? timeline(turn) : empty(t("traces.no_spans")),
     h("h3", t("traces.candidates", { sure: percent(turn.confidence) })),
     turn.candidates.length ? candidateTable(turn.candidates) : empty(t("traces.no_candidates")),
-    told(t("traces.listed"), turn.listed),
-    told(t("traces.shortened"), turn.shortened),
-    told(t("traces.dropped"), turn.dropped),
-    told(t("traces.path_activated"), turn.path_activated),
+    nameList(t("traces.listed"), turn.listed),
+    nameList(t("traces.shortened"), turn.shortened),
+    nameList(t("traces.dropped"), turn.dropped),
+    nameList(t("traces.path_activated"), turn.path_activated),
     turn.refusals.length > 0 && refusals(turn.refusals),
     turn.calls.length > 0 && calls(turn.calls),
   );
@@ -86,7 +86,7 @@ function facts(turn) {
   ]);
 }
 
-function told(title, names) {
+function nameList(title, names) {
   if (!names.length) return null;
   const chips = names.map((name) => h("a.chip", { href: address("skills", name) }, name));
   return fold([title, badge(many("count.skills", names.length))], h("div.chips", chips));

@@ -13,7 +13,7 @@ export function happened(turn, chunk) {
   if (delta.content) grow(turn, "text", delta.content);
   if (choice?.finish_reason) turn.finish ||= choice.finish_reason;
   if (chunk.usage) turn.usage = chunk.usage;
-  if (chunk.apexbridge) told(turn, chunk.apexbridge);
+  if (chunk.apexbridge) applyEvent(turn, chunk.apexbridge);
 }
 
 function grow(turn, kind, text) {
@@ -62,7 +62,7 @@ const EVENTS = {
   },
 };
 
-function told(turn, event) {
+function applyEvent(turn, event) {
   EVENTS[event.event]?.(turn, event);
   if (!event.turn) return; // otherwise it is the summary at the end of a stream
   turn.id = event.turn;

@@ -1,4 +1,4 @@
-"""Path patterns."""
+"""Brace expansion of path patterns, and its limits."""
 
 import pytest
 from hypothesis import given
@@ -24,7 +24,7 @@ from apexbridge.path_patterns import (
         ("{,x}y", ("y", "xy")),
     ],
 )
-def test_braces_are_written_out(pattern: str, expanded: tuple[str, ...]) -> None:
+def test_braces_are_expanded(pattern: str, expanded: tuple[str, ...]) -> None:
     assert set(expand_braces(pattern)) == set(expanded)
     assert count_expansions(pattern) <= len(expanded)
 
@@ -35,7 +35,7 @@ def test_counting_thirty_doublings_costs_nothing() -> None:
 
 
 @given(st.text(st.sampled_from("ab,{}/*"), max_size=12))
-def test_counting_bounds_the_work_of_writing_out(pattern: str) -> None:
+def test_counting_bounds_the_expansion(pattern: str) -> None:
     if count_expansions(pattern) <= 256:
         assert len(set(expand_braces(pattern))) <= 256
 
@@ -64,7 +64,7 @@ BOMBS = [
 
 
 @pytest.mark.parametrize("pattern", BOMBS, ids=["nested", "open-end", "open-choice", "open"])
-def test_no_arrangement_of_braces_stands_for_more_than_was_counted(pattern: str) -> None:
+def test_no_brace_bomb_expands_to_more_than_was_counted(pattern: str) -> None:
     count = count_expansions(pattern)
     if count <= 256:
         assert len(expand_braces(pattern)) == count

@@ -1,4 +1,4 @@
-"""How long an install of a 1 MB zip takes, beside `unzip` of it."""
+"""Time to install a 1 MB zip, compared with `unzip`."""
 
 import random
 import shutil
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _archive(path: Path) -> Path:
-    """Half text of our own pages, half what does not shrink, as skills with pictures have it."""
+    """Build an archive: half text, half incompressible bytes, like skills with images."""
     pages = (page.read_text(encoding="utf-8") for page in sorted(_DOCS.glob("*.md")))
     lines = [line for page in pages for line in page.splitlines()]
     chance = random.Random(7)  # noqa: S311  # the same bytes each time
@@ -74,7 +74,7 @@ async def _installs(archive: Path, place: Path) -> list[float]:
     environment = {"HOME": str(place), "APEXBRIDGE_DATA_DIR": str(place / "data")}
     seconds = list[float]()
     async with Runtime.open(load(project=place, environment=environment)) as runtime:
-        await runtime.index_service.sync()  # what every start does once is no part of an install
+        await runtime.index_service.sync()  # the sync at start is no part of an install
         for _ in range(ROUNDS):
             start = time.perf_counter()
             await runtime.manager.install(archive)

@@ -1,4 +1,4 @@
-"""How fast folders of skills are scanned, beside a search for the files and reading them."""
+"""Directory scan of skill folders, compared with finding the files and reading them."""
 
 import gc
 import shutil
@@ -19,7 +19,7 @@ from apexbridge.skills.model import Origin
 from apexbridge.sources.directory_scanner import ScanLimits
 from apexbridge.sources.folders import FolderSource
 from apexbridge.sources.scan_cache import ScanCache
-from benchmarks import indexing, reading
+from benchmarks import indexing, skill_parsing
 
 SIZES = (1_000, 10_000)
 ROUNDS = 3
@@ -44,14 +44,18 @@ def main(corpus: Path | None = None) -> None:
 
 
 def _rows(size: int, corpus: Path | None) -> list[tuple[str, str, str]]:
-    """So many skills, however few the corpus has."""
-    given = list(reading.given(corpus)) if corpus else list(reading.generated(size))
+    """Return so many skills, repeating the corpus if needed."""
+    given = (
+        list(skill_parsing.read_corpus(corpus))
+        if corpus
+        else list(skill_parsing.generate_skills(size))
+    )
     return [given[number % len(given)] for number in range(size)]
 
 
 def _scan_of(size: int, place: Path, corpus: Path | None) -> None:
     indexing.install(place / "skills", iter(_rows(size, corpus)))
-    time.sleep(_SETTLE_SECONDS)  # what was written just now would be read again
+    time.sleep(_SETTLE_SECONDS)  # until the timestamps are old enough to be trusted
     memory = ScanCache(place / "scans.db")
 
     def source(kept: ScanCache | None) -> FolderSource:
@@ -71,7 +75,7 @@ def _scan_of(size: int, place: Path, corpus: Path | None) -> None:
 
 def _count(source: FolderSource, size: int) -> None:
     scan = anyio.run(source.scan)
-    if not size - 10 <= len(scan.skills) <= size:  # a corpus may hold one that cannot be read
+    if not size - 10 <= len(scan.skills) <= size:  # a corpus may have skills that cannot be parsed
         raise SystemExit(f"{len(scan.skills)} skills were read, and not {size}")
 
 
@@ -97,7 +101,7 @@ def _line(size: int, what: str, seconds: list[float], limit: list[float]) -> Non
 
 
 def _held(source: FolderSource, size: int) -> int:
-    """Bytes that a source goes on holding once it was scanned."""
+    """Return the bytes that a source keeps after a scan."""
     tracemalloc.start()
     _count(source, size)
     gc.collect()
@@ -107,9 +111,9 @@ def _held(source: FolderSource, size: int) -> int:
 
 
 async def _live(place: Path) -> None:
-    """Edit a SKILL.md under a living runtime; timed until a search finds what it says now."""
+    """Edit a SKILL.md under a running runtime; time until a search finds the new text."""
     root = place / "home" / ".claude" / "skills"
-    indexing.install(root, reading.generated(_LIVE_SKILLS))
+    indexing.install(root, skill_parsing.generate_skills(_LIVE_SKILLS))
     (place / "project").mkdir()
     environment = {"HOME": str(place / "home")}
     loaded = load(project=place / "project", environment=environment)
@@ -134,6 +138,6 @@ async def _live(place: Path) -> None:
 
 
 async def _found(runtime: Runtime, query: str, name: str) -> None:
-    """Ask until it is so: nothing else tells that the index has followed."""
+    """Poll until a search finds the skill."""
     while (await runtime.search(query, limit=1)).hits[0].name != name:  # noqa: ASYNC110
         await anyio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""Weights of the fusion, chosen on some requests and measured on others."""
+"""Cross-validation of the fusion weights."""
 
 import random
 import statistics
@@ -7,22 +7,31 @@ from collections.abc import Iterator, Sequence
 
 from apexbridge.retrieval.fusion import FusionWeights, profile_for
 from apexbridge.retrieval.index import SkillIndex
-from benchmarks.questions import WAYS, Question, Rank, figures, mrr, rank, searching, share
+from benchmarks.labelled_queries import (
+    LANGUAGE_MODES,
+    LabelledQuery,
+    Rank,
+    figures,
+    mrr,
+    rank,
+    search_function,
+    share,
+)
 
 VIEWS = (0.0, 0.5, 1.0, 1.5, 2.0)
 LEXICALS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
 REPETITIONS, FOLDS = 20, 6
 
 
-async def cross_validate(index: SkillIndex, questions: Sequence[Question]) -> None:
-    """Weights chosen on five sixths of the requests, measured on the rest."""
+async def cross_validate(index: SkillIndex, questions: Sequence[LabelledQuery]) -> None:
+    """Choose the weights on five sixths of the queries, and evaluate on the rest."""
     tried = dict[tuple[float, float], list[Rank]]()
     for weights in ((view, lexical) for view in VIEWS for lexical in LEXICALS):
-        find = searching(index, FusionWeights(view=weights[0], lexical=weights[1]))
+        find = search_function(index, FusionWeights(view=weights[0], lexical=weights[1]))
         tried[weights] = [await rank(find, question) for question in questions]
     chosen, held_out = Counter[tuple[float, float]](), list[list[float]]()
     for repetition in range(REPETITIONS):
-        ranks = list[tuple[Question, Rank]]()
+        ranks = list[tuple[LabelledQuery, Rank]]()
         for train, test in _folds(questions, repetition):
             best = max(tried, key=lambda weights: _worth(questions, tried[weights], train))
             chosen[best] += 1
@@ -41,8 +50,8 @@ async def cross_validate(index: SkillIndex, questions: Sequence[Question]) -> No
         print(f"view {weights[0]:g}, lexical {weights[1]:g}: chosen {times} times")
 
 
-def _folds(questions: Sequence[Question], seed: int) -> Iterator[tuple[list[int], list[int]]]:
-    """The questions to choose by and those to measure on; a pair is never parted."""
+def _folds(questions: Sequence[LabelledQuery], seed: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield folds of training and test queries; translations stay together."""
     pairs = sorted({question.pair for question in questions})
     random.Random(seed).shuffle(pairs)  # noqa: S311  # no secret hangs on it
     fold_of = {pair: number % FOLDS for number, pair in enumerate(pairs)}
@@ -53,9 +62,9 @@ def _folds(questions: Sequence[Question], seed: int) -> Iterator[tuple[list[int]
 
 
 def _worth(
-    questions: Sequence[Question], ranks: Sequence[Rank], rows: Sequence[int]
+    questions: Sequence[LabelledQuery], ranks: Sequence[Rank], rows: Sequence[int]
 ) -> tuple[float, float]:
-    of_way = [[ranks[row] for row in rows if questions[row].way == way] for way in WAYS]
+    of_way = [[ranks[row] for row in rows if questions[row].way == way] for way in LANGUAGE_MODES]
     present = [part for part in of_way if part]
     return (
         round(statistics.fmean(share(part, 5) for part in present), 9),

@@ -1,10 +1,10 @@
-"""How long the command line takes to answer, as a ratio to starting Python at all."""
+"""Startup time of the command line, as a ratio to starting Python."""
 
 import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.timing import measure
+from benchmarks.interleaved import measure
 
 ROUNDS = 40
 

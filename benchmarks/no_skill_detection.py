@@ -1,4 +1,4 @@
-"""Whether a request needs a skill at all, told by the confidence."""
+"""Detection of queries that need no skill, by the confidence."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,13 @@ REQUESTS = Path(__file__).parent / "requests"
 THRESHOLD = 0.5
 
 Scores = Mapping[str, float]
-"""The confidence of each request."""
+"""Confidence of each query."""
 
 
-async def show_needing(index: SkillIndex, asked: Sequence[EvalQuery]) -> None:
-    """Print the shares on the right side of the threshold, and the AUROC, which needs none."""
-    idle = await _scores(index, requests_in("no_skill.txt"))
-    short = await _scores(index, requests_in("short.txt"))
+async def print_no_skill_detection(index: SkillIndex, asked: Sequence[EvalQuery]) -> None:
+    """Print accuracy at the threshold, and the AUROC."""
+    idle = await _scores(index, read_queries("no_skill.txt"))
+    short = await _scores(index, read_queries("short.txt"))
     queries = await _scores(index, [query.query for query in asked])
     print(f"\n{f'Confidence, threshold {THRESHOLD}':32}{_HEAD}")
     _show_shares("need no skill, below", idle, is_above=False)
@@ -36,8 +36,8 @@ async def _scores(index: SkillIndex, texts: Sequence[str]) -> Scores:
     return {text: (await index.search(text, limit=1)).confidence for text in texts}
 
 
-def requests_in(name: str) -> list[str]:
-    """The lines of one of our lists."""
+def read_queries(name: str) -> list[str]:
+    """Read a list of queries."""
     return (REQUESTS / name).read_text(encoding="utf-8").split("\n")[:-1]
 
 
@@ -56,13 +56,13 @@ def _show_auroc(name: str, needing: Scores, idle: Scores) -> None:
 
 
 def auroc(above: Sequence[float], below: Sequence[float]) -> float:
-    """How often one that should be above is above one that should be below; equals count half."""
+    """Compute the area under the ROC curve; ties count half."""
     pairs = ((one > other) + (one == other) / 2 for one in above for other in below)
     return statistics.fmean(pairs)
 
 
 def _by_language(scores: Scores) -> tuple[list[float], list[float], list[float]]:
-    """Of all, of those in English, and of those in Chinese."""
+    """Split the scores: all, English, Chinese."""
     english = [score for text, score in scores.items() if text.isascii()]
     chinese = [score for text, score in scores.items() if not text.isascii()]
     return [*scores.values()], english, chinese

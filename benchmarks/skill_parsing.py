@@ -1,4 +1,4 @@
-"""How fast skills are read, as ratios to the bare bytes and to the plain YAML loader."""
+"""Parsing speed of SKILL.md files, as ratios to reading the bytes and to the plain YAML loader."""
 
 import gzip
 import json
@@ -14,7 +14,7 @@ import yaml
 from apexbridge.skills import tree
 from apexbridge.skills.model import Origin, Provenance
 from apexbridge.skills.parser import ParseResult, parse_skill, read_skill
-from benchmarks.timing import measure
+from benchmarks.interleaved import measure
 
 ROUNDS = 5
 GENERATED = 3_000
@@ -25,8 +25,8 @@ AWKWARD = "query: cache/queue *bold* 'quoted' (v1.0) #1 --- a@b"
 WORDS = f"{ENGLISH} {CHINESE} {AWKWARD}".split()
 
 
-def generated(count: int) -> Iterator[tuple[str, str, str]]:
-    """Skills of likely shape and length, the same in every run."""
+def generate_skills(count: int) -> Iterator[tuple[str, str, str]]:
+    """Generate skills of typical shape and length, the same in every run."""
     chance = random.Random(7)  # noqa: S311  # no secret hangs on it
     for number in range(count):
         description = " ".join(chance.choices(WORDS, k=chance.randint(10, 60)))
@@ -34,8 +34,8 @@ def generated(count: int) -> Iterator[tuple[str, str, str]]:
         yield f"skill-{number}", description, body
 
 
-def given(corpus: Path) -> Iterator[tuple[str, str, str]]:
-    """Real names, descriptions and bodies from JSON lines."""
+def read_corpus(corpus: Path) -> Iterator[tuple[str, str, str]]:
+    """Read names, descriptions and bodies from JSON lines."""
     opener: Any = gzip.open if corpus.suffix == ".gz" else open
     with opener(corpus, "rt", encoding="utf-8") as lines:
         for line in lines:
@@ -43,21 +43,21 @@ def given(corpus: Path) -> Iterator[tuple[str, str, str]]:
             yield row["name"], row["description"], row.get("body", "")
 
 
-def as_authors_write(name: str, description: str, body: str) -> bytes:
-    """A SKILL.md with a bare description, quotes forgotten, as it is often found."""
+def unquoted_skill_md(name: str, description: str, body: str) -> bytes:
+    """Build a SKILL.md with an unquoted description, a common mistake."""
     indented = description.replace("\n", "\n  ")
     return f"---\nname: {name}\ndescription: {indented}\n---\n{body}".encode("utf-8", "replace")
 
 
 def main(corpus: Path | None = None) -> None:
     """Print the tables."""
-    rows = list(given(corpus) if corpus else generated(GENERATED))
+    rows = list(read_corpus(corpus) if corpus else generate_skills(GENERATED))
     with tempfile.TemporaryDirectory() as place:
         folders = list[Path]()
         for number, row in enumerate(rows):
             folder = Path(place, str(number))
             folder.mkdir()
-            (folder / "SKILL.md").write_bytes(as_authors_write(*row))
+            (folder / "SKILL.md").write_bytes(unquoted_skill_md(*row))
             folders.append(folder)
         _report(folders)
 

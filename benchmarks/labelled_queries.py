@@ -1,4 +1,4 @@
-"""Requests whose right answers are known, and where a system puts them."""
+"""Labelled queries, and recall and MRR of a search function on them."""
 
 import statistics
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -10,15 +10,15 @@ from apexbridge.retrieval.fusion import FusionWeights
 from apexbridge.retrieval.index import SkillIndex
 
 DEPTH = 10
-ALONE = FusionWeights(view=0, lexical=0, language=0)
-"""The whole skill's vector, and nothing else."""
-WAYS = ("EN", "ZH", "both")
-"""The request in English, in Chinese, and in both at once."""
+DENSE_ONLY = FusionWeights(view=0, lexical=0, language=0)
+"""Main-text embedding only."""
+LANGUAGE_MODES = ("EN", "ZH", "both")
+"""Query in English, in Chinese, and in both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """A request in one language or in both, and the skills that would be right for it."""
+class LabelledQuery:
+    """Query in one language or both, with its accepted skills."""
 
     way: str
     pair: str
@@ -27,19 +27,19 @@ class Question:
 
 
 Rank = float
-"""Where the first right skill came; infinite beyond the depth."""
-Find = Callable[[Question], Awaitable[Sequence[str]]]
-"""Gives the ids of the best skills, the best first."""
+"""Rank of the first accepted skill; infinite beyond the depth."""
+SearchFunction = Callable[[LabelledQuery], Awaitable[Sequence[str]]]
+"""Search function: ids of the best skills in descending order."""
 
 
-def questions_of(asked: Sequence[EvalQuery]) -> list[Question]:
-    """Every request alone, and those that are there in both languages once more together."""
+def labelled_queries(asked: Sequence[EvalQuery]) -> list[LabelledQuery]:
+    """Build single-language queries, and the bilingual pairs."""
     return [*_single(asked), *_paired(asked)]
 
 
-def _single(asked: Sequence[EvalQuery]) -> Iterator[Question]:
+def _single(asked: Sequence[EvalQuery]) -> Iterator[LabelledQuery]:
     for number, query in enumerate(asked):
-        yield Question(
+        yield LabelledQuery(
             way=query_language(query).upper(),
             pair=query.pair or f"alone {number}",
             texts=(query.query,),
@@ -47,7 +47,7 @@ def _single(asked: Sequence[EvalQuery]) -> Iterator[Question]:
         )
 
 
-def _paired(asked: Sequence[EvalQuery]) -> Iterator[Question]:
+def _paired(asked: Sequence[EvalQuery]) -> Iterator[LabelledQuery]:
     pairs = dict[str, dict[str, EvalQuery]]()
     for query in asked:
         if query.pair is not None:
@@ -57,13 +57,13 @@ def _paired(asked: Sequence[EvalQuery]) -> Iterator[Question]:
             both = (found["en"], found["zh"])
             accept = frozenset(id_ for query in both for id_ in query.accept)
             texts = tuple(query.query for query in both)
-            yield Question(way="both", pair=pair, texts=texts, accept=accept)
+            yield LabelledQuery(way="both", pair=pair, texts=texts, accept=accept)
 
 
-def searching(index: SkillIndex, fusion: FusionWeights | None = None) -> Find:
-    """Find as an index does, weighed as it is built or as `fusion` says."""
+def search_function(index: SkillIndex, fusion: FusionWeights | None = None) -> SearchFunction:
+    """Wrap an index as a search function, with its own fusion weights or others."""
 
-    async def find(question: Question) -> Sequence[str]:
+    async def find(question: LabelledQuery) -> Sequence[str]:
         first, *others = question.texts
         chinese = others[0] if others else None
         results = await index.search(first, query_zh=chinese, limit=DEPTH, fusion=fusion)
@@ -74,26 +74,26 @@ def searching(index: SkillIndex, fusion: FusionWeights | None = None) -> Find:
     return find
 
 
-async def rank(find: Find, question: Question) -> Rank:
-    """Where the first right one is."""
+async def rank(find: SearchFunction, question: LabelledQuery) -> Rank:
+    """Return the rank of the first accepted skill."""
     found = await find(question)
     places = (place for place, name in enumerate(found, 1) if name in question.accept)
     return next(places, float("inf"))
 
 
-def figures(ranks: Sequence[tuple[Question, Rank]]) -> Iterator[float]:
-    """Hit@1, R@5 and R@10 of each way, then MRR over the requests in one language."""
-    for way in WAYS:
+def figures(ranks: Sequence[tuple[LabelledQuery, Rank]]) -> Iterator[float]:
+    """Yield hit@1, R@5 and R@10 of each language mode, then MRR over single-language queries."""
+    for way in LANGUAGE_MODES:
         of_way = [rank for question, rank in ranks if question.way == way]
         yield from (share(of_way, 1), share(of_way, 5), share(of_way, 10))
     yield mrr([rank for question, rank in ranks if question.way != "both"])
 
 
 def share(ranks: Sequence[Rank], limit: int) -> float:
-    """How many are among the first so many."""
+    """Return the share of ranks within the limit."""
     return statistics.fmean(rank <= limit for rank in ranks) if ranks else float("nan")
 
 
 def mrr(ranks: Sequence[Rank]) -> float:
-    """The mean of 1 / rank."""
+    """Return the mean reciprocal rank."""
     return statistics.fmean(1 / rank for rank in ranks) if ranks else float("nan")

@@ -1,7 +1,7 @@
-"""The curves of the confidence, fitted anew and judged on requests they were not fitted to.
+"""Confidence calibration: fit the logistic curves, and evaluate them on held-out queries.
 
-Libraries of several sizes are drawn from the skills, with what a request asks for among them or
-not. One curve learns whether something is to be done at all, the other whether the best hit does.
+Libraries of several sizes are sampled from the skills, with or without an accepted skill. One curve
+learns whether a query is a task at all, the other whether the best hit fits it.
 """
 
 import math
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from apexbridge.evals.corpus import EvalQuery
 from apexbridge.retrieval.fusion import ConfidenceCalibration, LogisticCurve, profile_for
 from apexbridge.retrieval.index import SkillIndex
-from benchmarks.needing import auroc, requests_in
+from benchmarks.no_skill_detection import auroc, read_queries
 
 SIZES = (6, 50, 600)
 DRAWS = 4
@@ -23,14 +23,14 @@ FOLDS = 6
 STEPS = 30
 RIDGE = 1e-3
 BEST = 3
-"""Of the skills that would be right, one of so many is there: others are right by a stretch."""
+"""Accepted skills that count, by rank: the others fit only loosely."""
 
 Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A request in a library, and the best that was found there."""
+    """A query in a library, and its best hit."""
 
     text: str
     near: float
@@ -38,11 +38,11 @@ class Case:
     count: int
     is_task: bool
     is_fitting: bool | None
-    """None where nobody said which skills would be right."""
+    """None if no accepted skills are known."""
 
 
 async def calibrate(index: SkillIndex, asked: Sequence[EvalQuery]) -> None:
-    """Print the curves, and how well they do on requests held out."""
+    """Print the fitted curves, and their accuracy on held-out queries."""
     cases = await _cases(index, asked)
     fitted = fit(cases)
     held_out = list[tuple[Case, float]]()
@@ -63,7 +63,7 @@ async def calibrate(index: SkillIndex, asked: Sequence[EvalQuery]) -> None:
 
 
 def fit(cases: Sequence[Case]) -> ConfidenceCalibration:
-    """Both curves, each by itself."""
+    """Fit both curves independently."""
     task = _logistic(
         np.array([[case.near, case.small_talk, math.log(case.count), 1.0] for case in cases]),
         np.array([case.is_task for case in cases], np.float64),
@@ -80,7 +80,7 @@ def fit(cases: Sequence[Case]) -> ConfidenceCalibration:
 
 
 def _logistic(given: Numbers, is_true: Numbers) -> list[float]:
-    """Newton's method; both answers weigh the same, however often each was given."""
+    """Fit a logistic regression by Newton's method, with balanced classes."""
     share = float(is_true.mean())
     shares = np.where(is_true > 0, 0.5 / share, 0.5 / (1 - share))
     weights: Numbers = np.zeros_like(given[0], np.float64)
@@ -102,8 +102,8 @@ async def _cases(index: SkillIndex, asked: Sequence[EvalQuery]) -> list[Case]:
     row_of = {name: row for row, name in enumerate(names)}
     groups = (
         ((query.query, {row_of[name] for name in query.accept}, True) for query in asked),
-        ((text, None, True) for text in requests_in("short.txt")),
-        ((text, None, False) for text in requests_in("no_skill.txt")),
+        ((text, None, True) for text in read_queries("short.txt")),
+        ((text, None, False) for text in read_queries("no_skill.txt")),
     )
     found = list[Case]()
     for text, accept, is_task in (case for group in groups for case in group):
@@ -128,7 +128,7 @@ async def _cases(index: SkillIndex, asked: Sequence[EvalQuery]) -> list[Case]:
 def _libraries(
     size: int, accept: Sequence[int], chance: random.Random, *, is_drawn: bool
 ) -> Iterable[NDArray[np.intp]]:
-    """Rows of libraries: all, and drawn ones, half of which hold what is asked for."""
+    """Yield rows of libraries: all, and samples, half of which have an accepted skill."""
     yield np.arange(size)
     if not is_drawn:
         return

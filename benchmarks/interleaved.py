@@ -1,4 +1,4 @@
-"""Measure things in turn, so that noise of the machine meets all of them alike."""
+"""Interleaved measurement, so that noise of the machine affects all candidates alike."""
 
 import statistics
 import time
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 def measure(
     candidates: Mapping[str, Callable[[], object]], rounds: int
 ) -> dict[str, tuple[float, float]]:
-    """The least and the median seconds of each candidate over interleaved rounds."""
+    """Return the minimum and median seconds of each candidate over interleaved rounds."""
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     for _ in range(rounds):
         for name, run in candidates.items():
