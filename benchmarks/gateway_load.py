@@ -1,4 +1,4 @@
-"""A model's server that costs nearly nothing, and clients that do: the two ends of a benchmark.
+"""Load generator and stub model server of the gateway benchmark.
 
 python -m benchmarks.gateway_load serve PORT
 """
@@ -66,22 +66,22 @@ _STREAMED = _stream()
 
 
 def _nobody(_: bytes) -> None:
-    """Where to write before anybody is there."""
+    """Discard writes before a connection is made."""
 
 
 class Upstream(asyncio.Protocol):
-    """Answers at once what it was told to answer."""
+    """Stub model server with a fixed response."""
 
     def __init__(self) -> None:
         self._read = b""
         self._write: Callable[[bytes], None] = _nobody
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody is there."""
+        """Accept a connection."""
         self._write = transport.write  # pyright: ignore  # each loop has a kind of its own
 
     def data_received(self, data: bytes) -> None:
-        """Answer each request as soon as it is whole."""
+        """Respond to each complete request."""
         self._read += data
         while (end := self._read.find(b"\r\n\r\n")) >= 0:
             head = self._read[:end].lower()
@@ -104,21 +104,21 @@ def _answer(head: bytes, body: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What clients saw."""
+class LoadResult:
+    """Result of a load run."""
 
     rate: float
-    """Requests a second."""
+    """Requests per second."""
     median_ms: float
-    least_ms: float
+    min_ms: float
     failures: int
     answers: int = 0
     cpu_ms: float = 0.0
-    """What a request took of the cores, which tells more where others use them too."""
+    """CPU time per request: more robust than rates on a shared machine."""
 
 
 class Client(asyncio.Protocol):
-    """One connection that asks again as soon as it was answered, until the time is up."""
+    """Closed-loop client: sends the next request when a response is complete."""
 
     def __init__(self, requests: Sequence[bytes], until: float) -> None:
         self._requests, self._until = itertools.cycle(requests), until
@@ -128,18 +128,18 @@ class Client(asyncio.Protocol):
         self._write: Callable[[bytes], None] = _nobody
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Send the first request."""
         self._write = transport.write  # pyright: ignore  # each loop has a kind of its own
         self._ask()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Whoever is hung up on has failed."""
+        """Count a closed connection as a failure."""
         if not self.done.done():
             self.failures += 1
             self.done.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        """Ask again when the answer is whole."""
+        """Send the next request when the response is complete."""
         self._read += data
         if not _is_whole(self._read):
             return
@@ -167,8 +167,8 @@ def _is_whole(read: bytearray) -> bool:
     return len(read) >= end + 4 + size
 
 
-async def load(port: int, requests: Sequence[bytes], clients: int, seconds: float) -> Seen:
-    """Have so many clients ask for so long; each begins as far as can be from where others do.
+async def load(port: int, requests: Sequence[bytes], clients: int, seconds: float) -> LoadResult:
+    """Run concurrent clients for a duration; each starts at another offset of the requests.
 
     Side by side they would ask for the same thing one after the other, and all but the first would
     get what is remembered.
@@ -190,11 +190,11 @@ async def load(port: int, requests: Sequence[bytes], clients: int, seconds: floa
     times = [time for client in at_work for time in client.seconds]
     failures = sum(client.failures for client in at_work)
     if not times:
-        return Seen(rate=0.0, median_ms=0.0, least_ms=0.0, failures=failures)
-    return Seen(
+        return LoadResult(rate=0.0, median_ms=0.0, min_ms=0.0, failures=failures)
+    return LoadResult(
         rate=(len(times) - failures) / taken,
         median_ms=statistics.median(times) * 1_000,
-        least_ms=min(times) * 1_000,
+        min_ms=min(times) * 1_000,
         failures=failures,
         answers=len(times),
     )

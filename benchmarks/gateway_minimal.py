@@ -1,4 +1,4 @@
-"""The thinnest gateway there can be of these parts: starlette in front, aiohttp behind.
+"""Minimal gateway for comparison: starlette server, aiohttp client.
 
 python -m benchmarks.gateway_minimal PORT UPSTREAM
 """
@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 
 def main(port: int, upstream: str) -> None:
-    """Pass everything on."""
+    """Proxy every request."""
     sessions = list[aiohttp.ClientSession]()
 
     @asynccontextmanager

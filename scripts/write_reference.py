@@ -140,7 +140,7 @@ def settings_page() -> str:
 
 def _settings(model: type[BaseModel], prefix: str) -> Iterable[tuple[str, ...]]:
     for name, field in model.model_fields.items():
-        default: Any = field.default
+        default: Any = field.get_default(call_default_factory=True, validated_data={})
         if isinstance(default, BaseModel):
             continue
         shown = ":".join(map(str, default)) if isinstance(default, tuple) else default  # pyright: ignore[reportUnknownArgumentType]

@@ -3,6 +3,8 @@
 import ast
 import re
 import string
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -124,3 +126,18 @@ def test_placeholders_of_a_text_are_filled_in() -> None:
 
 def test_a_language_is_parsed_once() -> None:
     assert load_locale("zh") is load_locale("zh")
+
+
+def test_a_language_is_loaded_on_first_use_and_the_other_is_not() -> None:
+    code = (
+        "from apexbridge import errors, locales\n"
+        "loaded = locales.load_locale.cache_info\n"
+        "print(loaded().currsize)\n"
+        "locales.localize('step_limit', {'limit': 1}, 'zh')\n"
+        "locales.text('cli', 'error', 'zh')\n"
+        "print(loaded().currsize)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8", check=True
+    )
+    assert done.stdout.split() == ["0", "1"]

@@ -58,6 +58,7 @@ class ApexBridgeError(Exception):
     def __init__(self, detail: str = "", *, code: str | None = None, **details: object) -> None:
         self.code = code or self.code
         self.details: dict[str, object] = {"detail": detail, **details}
+        # Rendered in English: tracebacks and logs are not localized.
         super().__init__(self.localized().message)
 
     @property

@@ -1,4 +1,4 @@
-"""The catalogue: one snapshot at a time, of sources that come, go and fail."""
+"""Catalog: one snapshot at a time, of sources that appear, disappear and fail."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path, PurePosixPath
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Faulty:
-    """A source that is down while it is told to be."""
+    """A source whose failure can be switched on."""
 
     id = "mcp:faulty"
     roots: tuple[Path, ...] = ()
@@ -50,7 +50,7 @@ class Faulty:
 
 
 class Odd(Faulty):
-    """A source that answers, or does not, as it is told."""
+    """A source that answers, or does not, as it is reported."""
 
     def __init__(self, answer: Callable[[], Awaitable[Scan]], id: str = "mcp:odd") -> None:  # noqa: A002
         super().__init__()

@@ -1,4 +1,4 @@
-"""The list of skills never costs more than it may, and says what it leaves out."""
+"""The skill listing never exceeds its budget, and reports what it truncates."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -152,10 +152,10 @@ def test_a_greater_budget_never_shortens_what_was_whole(
 
 
 @given(HOSTILE, st.integers(-2, 90))
-def test_a_cut_fits_and_leaves_every_escape_whole(text: str, room: int) -> None:
+def test_a_cut_fits_and_leaves_every_escape_whole(text: str, limit: int) -> None:
     line = to_single_line(text)
-    cut = truncate_line(line, room)
-    assert len(cut) <= max(room, 0)
+    cut = truncate_line(line, limit)
+    assert len(cut) <= max(limit, 0)
     if cut != line:
         assert not cut or cut.endswith("…")
         rest = cut.removesuffix("…")
@@ -165,7 +165,7 @@ def test_a_cut_fits_and_leaves_every_escape_whole(text: str, room: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "room", "cut"),
+    ("text", "limit", "cut"),
     [
         ("a &amp; b, and so on", 6, "a…"),
         ("a &amp; b, and so on", 8, "a &amp;…"),
@@ -181,8 +181,8 @@ def test_a_cut_fits_and_leaves_every_escape_whole(text: str, room: int) -> None:
     ],
     ids=range(11),
 )
-def test_a_cut_is_made_between_characters_that_people_see(text: str, room: int, cut: str) -> None:
-    assert truncate_line(text, room) == cut
+def test_a_cut_is_made_between_characters_that_people_see(text: str, limit: int, cut: str) -> None:
+    assert truncate_line(text, limit) == cut
 
 
 @pytest.mark.promise("M10")

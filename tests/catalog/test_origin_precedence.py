@@ -1,4 +1,4 @@
-"""No folder, link or file that a clone brings takes the rank of the user's own skills."""
+"""No folder, symlink or file of a cloned project gains the rank of the user's own skills."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Skills sleep until a file they are about is touched, and shell commands touch files too."""
+"""Skills with path patterns are activated by touched files, also by those of shell commands."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The section on skills in a prompt, and what its tools find."""
+"""The Markdown section on skills in a prompt, and the lookup of its tools."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ PDF = _skill(
     when_to_use="For PDF.",
     **{"allowed-tools": "Read Bash(a *)"},
 )
-SHELF = [
+SKILLS = [
     PDF,
     _skill("pdf-forms", "forms"),
     _skill("Deploy", "ship-it"),
@@ -114,7 +114,7 @@ def test_an_entry_of_the_list_has_the_four_fields() -> None:
     ],
 )
 def test_a_skill_is_found_by_id_by_name_then_by_part_of_the_name(wanted: str, found: str) -> None:
-    assert find_for_load(SHELF, wanted).name == found
+    assert find_for_load(SKILLS, wanted).name == found
 
 
 def test_an_id_goes_before_a_name_and_a_whole_name_before_a_part() -> None:
@@ -132,7 +132,7 @@ def test_the_first_of_two_with_the_same_id_is_meant() -> None:
 
 def test_several_that_match_in_part_are_all_named() -> None:
     with pytest.raises(SkillNotFoundError) as caught:
-        find_for_load(SHELF, "df")
+        find_for_load(SKILLS, "df")
     assert caught.value.near == ("PDF Miner", "pdf-forms")
 
 
@@ -143,11 +143,11 @@ def test_several_that_match_in_part_are_all_named() -> None:
 )
 def test_what_is_not_there_is_told_with_near_names(wanted: str, near: tuple[str, ...]) -> None:
     with pytest.raises(SkillNotFoundError) as caught:
-        find_for_load(SHELF, wanted)
+        find_for_load(SKILLS, wanted)
     assert caught.value.near == near
 
 
 def test_an_endless_wish_is_told_shortly_and_without_long_thought() -> None:
     with pytest.raises(SkillNotFoundError) as caught:
-        find_for_load([*SHELF, _skill("y" * 100_000)], "x" * 1_000_000)
+        find_for_load([*SKILLS, _skill("y" * 100_000)], "x" * 1_000_000)
     assert len(caught.value.message) < 300

@@ -1,4 +1,4 @@
-"""Who wins a name."""
+"""Precedence of sources that provide the same name."""
 
 import random
 from dataclasses import replace
@@ -33,8 +33,8 @@ def test_the_strongest_origin_wins_and_the_hidden_are_named() -> None:
         ("b", Origin.BUNDLED),
     ]
     assert [s.provenance.origin for s in merged.shadowed] == [Origin.BUNDLED]
-    (told,) = merged.problems
-    assert told.message == "'a' from bundled:test is shadowed by the one from user:test"
+    (reported,) = merged.problems
+    assert reported.message == "'a' from bundled:test is shadowed by the one from user:test"
 
 
 def test_the_order_is_a_choice_and_unknown_origins_are_weakest() -> None:

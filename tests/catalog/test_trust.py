@@ -1,4 +1,4 @@
-"""Nobody's word but a person's lets a stranger's skill act, and for one state of it only."""
+"""Only a person's approval lets an untrusted skill act, and for one content hash only."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Uses are counted once each, whoever counts and whatever becomes of the file."""
+"""Usage counts are exact across processes, and survive a corrupt file."""
 
 import logging
 import os
@@ -59,8 +59,8 @@ def test_uses_are_counted_and_weighed(store: UsageStore) -> None:
 
 
 def test_uses_within_a_minute_count_once(store: UsageStore) -> None:
-    told = [store.record("pdf", NOW + seconds) for seconds in (0, 1, 59.9, 60, 61, 119.9, 120)]
-    assert told == [True, False, False, True, False, False, True]
+    reported = [store.record("pdf", NOW + seconds) for seconds in (0, 1, 59.9, 60, 61, 119.9, 120)]
+    assert reported == [True, False, False, True, False, False, True]
     assert store.record("other", NOW + 1)
     assert (store.count("pdf"), store.count("other")) == (3, 1)
 

@@ -73,8 +73,8 @@ def _try_all(
     moments = asking.moments(operation, by_calls=True)
     free.put(asking)
     kinds = Counter(moment.split()[0] for moment in moments)
-    told = ", ".join(f"{call} {count}" for call, count in kinds.most_common())
-    print(f"{operation}: {len(moments)} calls change the disk ({told})", flush=True)  # noqa: T201
+    reported = ", ".join(f"{call} {count}" for call, count in kinds.most_common())
+    print(f"{operation}: {len(moments)} calls change the disk ({reported})", flush=True)  # noqa: T201
 
     def attempt(order: Order) -> Outcome:
         asking = free.get()
@@ -95,10 +95,10 @@ def _try_all(
             for line in outcome.wrong:
                 print(f"  {fault} at {order.call} {order.at}: {line}", flush=True)  # noqa: T201
         seconds = time.monotonic() - begun
-        told = ", ".join(f"{call} {count}" for call, count in ignored.most_common())
+        reported = ", ".join(f"{call} {count}" for call, count in ignored.most_common())
         print(  # noqa: T201
             f"{operation:10} {fault:7} points {len(orders):4}  violations {bad:3}  {seconds:3.0f} s"
-            f"  done all the same: {told or '-'}",
+            f"  done all the same: {reported or '-'}",
             flush=True,
         )
         violations += bad

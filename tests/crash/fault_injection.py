@@ -1,4 +1,4 @@
-"""Counts what a process does to the disk, and ends it or lets the disk refuse at one of these."""
+"""Counts the disk operations of a process, and kills it or injects an error at one of them."""
 
 import builtins
 import errno
@@ -74,7 +74,7 @@ class Points:
         raise OSError(code, os.strerror(code))
 
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Hear what Python tells of itself."""
+        """Audit hook of the interpreter."""
         if event == "open":
             if isinstance(arguments[2], int) and arguments[2] & _WRITING:
                 self.meet("open")
@@ -84,7 +84,7 @@ class Points:
             self.meet("rename")
 
     def install(self) -> None:
-        """Listen from now on: this process is good for nothing else afterwards."""
+        """Install the hooks; they cannot be removed from this process."""
         sys.addaudithook(self.hook)
         self._wrap_calls()
         self._wrap_files()

@@ -1,4 +1,4 @@
-"""The changes that are interrupted: what there is before each, and what is done."""
+"""The operations that are interrupted: their preparation and their action."""
 
 import shutil
 from collections.abc import Awaitable, Callable
@@ -56,7 +56,7 @@ async def _scan(runtime: Runtime, _: Path) -> None:
 
 
 async def _litter(runtime: Runtime, _: Path) -> None:
-    """What people and killed processes leave between two starts."""
+    """Leave manual changes and leftovers of killed processes."""
     skills = runtime.store.root
     (skills / NAME / "SKILL.md").write_bytes(skill_md(NAME, "Edited by hand."))
     make_skill(skills, "by-hand", description="Put there by hand.")
@@ -91,7 +91,7 @@ def loaded_at(place: Path) -> Config:
 
 
 async def prepare(operation: Operation, place: Path) -> None:
-    """Two skills that nobody touches, and what the operation needs."""
+    """Install two untouched skills, and what the operation needs."""
     for folder in ("home", "project/.git", "newer"):  # a repository: nothing above it is looked at
         (place / folder).mkdir(parents=True)
     for folder, text in (("", "Grows tomatoes."), ("newer", "Grows beans.")):
@@ -141,6 +141,6 @@ def _trees(root: Path, pattern: str) -> list[str]:
     for path in sorted(root.glob(pattern)):
         if path.is_dir():
             mark = tree.fingerprint(path)
-            told = mark.sha256 if isinstance(mark, Fingerprint) else mark.code
-            found.append(f"{path.relative_to(root)} {told}")
+            reported = mark.sha256 if isinstance(mark, Fingerprint) else mark.code
+            found.append(f"{path.relative_to(root)} {reported}")
     return found

@@ -1,4 +1,4 @@
-"""System calls of a process, counted by strace, which lets one of them fail or be the last."""
+"""System calls of a process, counted by strace, which injects an error or a kill."""
 
 import ctypes
 import re
@@ -45,8 +45,8 @@ class Trace:
         started = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8")
         self.strace.append(started)
         assert started.stderr is not None
-        told = started.stderr.readline()
-        assert "attached" in told, f"strace: {told}"
+        reported = started.stderr.readline()
+        assert "attached" in reported, f"strace: {reported}"
 
     def end(self) -> None:
         """Wait for strace, which ends with the process."""

@@ -1,4 +1,4 @@
-"""Killed at any moment of indexing: afterwards rows are folders, and nothing stale is found."""
+"""Killed at any point of indexing: rows match folders, and no stale row is found."""
 
 import os
 import random

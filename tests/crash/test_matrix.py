@@ -11,7 +11,7 @@ from tests.crash.fault_injection import Fault, Order, Outcome
 from tests.crash.operations import OPERATIONS
 from tests.crash.zygote_client import Asking, chosen, scratch, zygote
 
-ROOM: dict[Fault, int] = {"kill": 7, "EIO": 6, "full": 3}
+FAULT_COUNTS: dict[Fault, int] = {"kill": 7, "EIO": 6, "full": 3}
 """How many moments of each operation are tried."""
 
 
@@ -24,7 +24,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Generator[Asking]:
 def _tried(asking: Asking, operation: str, fault: Fault) -> dict[int, Outcome]:
     moments = asking.moments(operation)
     assert len(moments) > 10
-    points = chosen(moments, ROOM[fault], with_end=fault == "kill")
+    points = chosen(moments, FAULT_COUNTS[fault], with_end=fault == "kill")
     orders = [Order(operation=operation, fault=fault, at=point) for point in points]
     return {order.at: asking.interrupt(order) for order in orders}
 

@@ -66,7 +66,7 @@ Work = Callable[[Tell, Pause], None]
 
 
 def in_fork(work: Work, watch: Callable[[int], None] | None = None) -> Any:
-    """Let a process of its own do something; what it told, or None if it was killed before.
+    """Run a function in a forked child; return its result, or None if it was killed.
 
     With `watch`, the process stops where it pauses until `watch` has returned for its number.
     """
@@ -83,16 +83,16 @@ def in_fork(work: Work, watch: Callable[[int], None] | None = None) -> Any:
             os.close(ready_out)
             _read(waiting)
 
-        _live(work, lambda told: _write_all(writing, json.dumps(told).encode()), pause)
+        _live(work, lambda reported: _write_all(writing, json.dumps(reported).encode()), pause)
     for descriptor in (writing, ready_out, waiting):
         os.close(descriptor)
     _read(ready_in)
     if watch is not None:
         watch(child)
     os.close(going)
-    told = _read(reading)
+    reported = _read(reading)
     os.waitpid(child, 0)
-    return json.loads(told) if told else None
+    return json.loads(reported) if reported else None
 
 
 def _live(work: Work, tell: Tell, pause: Pause) -> NoReturn:
@@ -108,7 +108,7 @@ _write, _read_some = os.write, os.read
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
-    """By the call that nobody counts."""
+    """Write with the uncounted `os.write`."""
     while data:
         data = data[_write(descriptor, data) :]
 
@@ -161,11 +161,11 @@ class Ground:
         return self._moments[key]
 
     def _act(self, order: Order, trace: Trace | None = None) -> Outcome:
-        told = in_fork(
+        reported = in_fork(
             lambda tell, pause: anyio.run(act, order, self._work, tell, pause),
             trace.attach if trace else None,
         )
-        return Outcome(**told) if told else Outcome(ended="")
+        return Outcome(**reported) if reported else Outcome(ended="")
 
     def interrupt(self, order: Order) -> Outcome:
         """Interrupt an operation at one moment; how it ended, and what is wrong afterwards."""
@@ -180,12 +180,12 @@ class Ground:
         return Outcome(ended=outcome.ended, wrong=wrong)
 
     def judge(self, order: Order, outcome: Outcome) -> list[str]:
-        """Start again, and hold what is there against what may be there."""
+        """Restart, and compare the state with the allowed states."""
         name = order.operation
         before, after = self._before[name], self._after[name]
         is_killed = order.fault == "kill" and not OPERATIONS[name].is_portable
-        told = in_fork(lambda tell, _: tell(anyio.run(restart, self._work, is_killed)))
-        wrong = ["a start fails"] if told is None else list[str](told)
+        reported = in_fork(lambda tell, _: tell(anyio.run(restart, self._work, is_killed)))
+        wrong = ["a start fails"] if reported is None else list[str](reported)
         now = look(self._work)
         if now.skills not in {before.skills, after.skills}:
             wrong.append(f"neither the old nor the new state: {now.skills}")

@@ -1,4 +1,4 @@
-"""How tests talk to the process that interrupts operations, and which moments they choose."""
+"""Client of the fault injection zygote, and the choice of fault points."""
 
 import json
 import os
@@ -68,7 +68,7 @@ def zygote(place: Path) -> Generator[Asking]:
         process.stdin.close()
 
 
-def chosen(moments: Sequence[str], room: int, *, with_end: bool) -> list[int]:
+def chosen(moments: Sequence[str], limit: int, *, with_end: bool) -> list[int]:
     """Those around the commit and the marker, the last, the first, and some between."""
     last = len(moments)
     renames = [n for n, seen in enumerate(moments, start=1) if seen == "os.rename"]
@@ -76,5 +76,5 @@ def chosen(moments: Sequence[str], room: int, *, with_end: bool) -> list[int]:
     around = list(dict.fromkeys((*commits, *renames[-1:])))
     wanted = [last + 1] if with_end else []
     wanted += [*around, *(n + 1 for n in around), last, 1]
-    wanted += [1 + round(number * (last - 1) / room) for number in range(1, room)]
-    return sorted(list(dict.fromkeys(wanted))[:room])
+    wanted += [1 + round(number * (last - 1) / limit) for number in range(1, limit)]
+    return sorted(list(dict.fromkeys(wanted))[:limit])

@@ -1,4 +1,4 @@
-"""An embedder that is down."""
+"""An embedder that is unavailable."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Small indexes for the tests of this room."""
+"""Small indexes for evaluation tests."""
 
 from collections.abc import Mapping
 

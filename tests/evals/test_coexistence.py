@@ -1,4 +1,4 @@
-"""Who steals whose queries."""
+"""Stolen queries and near duplicates."""
 
 import pytest
 
@@ -17,13 +17,13 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_skills_for_different_things_leave_each_other_alone() -> None:
-    told = list[SyncProgress]()
+    reported = list[SyncProgress]()
     found = await measure_coexistence(
-        await small_index(), watch=SyncCallbacks(progress=told.append)
+        await small_index(), watch=SyncCallbacks(progress=reported.append)
     )
     assert found == CoexistenceReport(skills=4, queries=8)
     assert found.matrix == {}
-    assert told == [SyncProgress(done=n, total=4) for n in (1, 2, 3, 4)]
+    assert reported == [SyncProgress(done=n, total=4) for n in (1, 2, 3, 4)]
 
 
 async def test_one_of_two_copies_takes_the_queries_of_the_other() -> None:

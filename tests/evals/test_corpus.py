@@ -1,4 +1,4 @@
-"""Reading skills and queries from JSON lines, whatever lies in the file."""
+"""Parsing skills and queries from JSON Lines, with arbitrary input."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""What another description would do, without saving it."""
+"""Rank shifts of another description, without saving it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The figures of a search over a corpus with known answers."""
+"""Retrieval metrics over a labelled corpus."""
 
 import pytest
 
@@ -60,9 +60,11 @@ async def test_names_may_repeat_because_entries_go_by_id() -> None:
         CorpusSkill(id="1", name="notes", description="Sort photographs of birds"),
         CorpusSkill(id="2", name="notes", description="Bake bread with rye"),
     ]
-    told = list[SyncProgress]()
-    index = await build_index(corpus, HashEmbedder(256), watch=SyncCallbacks(progress=told.append))
-    assert told == [SyncProgress(done=2, total=2)]
+    reported = list[SyncProgress]()
+    index = await build_index(
+        corpus, HashEmbedder(256), watch=SyncCallbacks(progress=reported.append)
+    )
+    assert reported == [SyncProgress(done=2, total=2)]
     report = await evaluate(index, [EvalQuery(query="bake rye bread", accept=["2"])])
     assert (report.skills, report.figures.hit_at_1) == (2, 1)
 

@@ -1,4 +1,4 @@
-"""Does a skill trigger when it should, and only then?"""
+"""Precision and recall of triggers."""
 
 import json
 from pathlib import PurePosixPath

@@ -1,4 +1,4 @@
-"""Several commands in one process: reader.py PROJECT, with the commands as JSON on stdin."""
+"""Run CLI commands in one process: cli_runner.py PROJECT, with the commands as JSON on stdin."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Somebody who changes one skill again and again: changer.py HOME PROJECT ARCHIVE SEED ROUNDS."""
+"""Change one skill repeatedly: concurrent_client.py HOME PROJECT ARCHIVE SEED ROUNDS."""
 
 import json
 import random
@@ -15,7 +15,7 @@ from apexbridge.settings import Config, load
 NAME = "garden"
 ACTIONS = ("install", "install", "install", "uninstall", "uninstall", "edit", "search", "undo")
 REFUSALS = frozenset({"skill_exists", "skill_not_found"})
-"""What somebody may be told who comes too late."""
+"""Expected refusals of a concurrent change."""
 
 
 def loaded_for(home: Path, project: Path) -> Config:

@@ -1,4 +1,4 @@
-"""One skill is installed, edited, searched for, removed and brought back by many at once."""
+"""Concurrent installs, edits, searches, uninstalls and restores of one skill."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ def archive(tmp_path: Path) -> Path:
 
 
 async def _refuse_illegal(runtime: Runtime, loaded: Config) -> None:
-    """Hold what is left to every law: disk, catalogue, index, marker and record agree."""
+    """Verify that disk, catalog, index, marker and audit log agree."""
     await runtime.index_service.index()
     root = loaded.data / "skills" / NAME
     found = runtime.catalog.snapshot.winner(NAME)
@@ -60,7 +60,7 @@ def _count(loaded: Config) -> Counter[str]:
 
 
 def _refuse_wrong_sums(outcomes: Counter[str], loaded: Config) -> None:
-    """Hold comings and goings to what is there; none went unrecorded, and no refusal either."""
+    """Compare the audit log with the outcome: every change and every refusal is recorded."""
     assert outcomes.keys() <= DONE | REFUSALS
     is_there = (loaded.data / "skills" / NAME).is_dir()
     assert outcomes["install"] + outcomes["undo"] - outcomes["uninstall"] == is_there
@@ -93,10 +93,10 @@ async def test_many_in_one_process_take_turns(loaded: Config, archive: Path) -> 
 
 @pytest.mark.promise("L03")
 async def test_many_processes_take_turns(loaded: Config, archive: Path) -> None:
-    program = Path(__file__).with_name("changer.py")
+    program = Path(__file__).with_name("client.py")
     words = [str(word) for word in (loaded.home, loaded.project, archive)]
     with ExitStack() as stack:
-        changers = [
+        clients = [
             stack.enter_context(
                 subprocess.Popen(
                     [
@@ -117,18 +117,18 @@ async def test_many_processes_take_turns(loaded: Config, archive: Path) -> None:
             )
             for seed in range(3)
         ]
-        for changer in changers:
-            assert changer.stdout is not None
-            assert changer.stdout.readline() == "ready\n"
-        for changer in changers:
-            assert changer.stdin is not None
-            changer.stdin.write("go\n")
-            changer.stdin.flush()
-        told = [changer.communicate(timeout=120) for changer in changers]
-    for changer, (_, errors) in zip(changers, told, strict=True):
-        assert changer.returncode == 0, errors  # a warning of what went meanwhile is no fault
+        for client in clients:
+            assert client.stdout is not None
+            assert client.stdout.readline() == "ready\n"
+        for client in clients:
+            assert client.stdin is not None
+            client.stdin.write("go\n")
+            client.stdin.flush()
+        reported = [client.communicate(timeout=120) for client in clients]
+    for client, (_, errors) in zip(clients, reported, strict=True):
+        assert client.returncode == 0, errors  # a warning of what went meanwhile is no fault
     outcomes = Counter[str]()
-    for out, _ in told:
+    for out, _ in reported:
         outcomes.update(json.loads(out))
     assert outcomes.total() == 36
     _refuse_wrong_sums(outcomes, loaded)

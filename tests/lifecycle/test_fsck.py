@@ -1,4 +1,4 @@
-"""Every invariant that a disk can show is broken by hand, found, and put right where it can be."""
+"""File system check: every visible invariant is violated, detected, and repaired where possible."""
 
 import dataclasses
 import fcntl
@@ -467,7 +467,7 @@ async def test_a_kept_version_is_what_its_place_is_called_by(loaded: Config, dat
 async def test_an_index_is_checked_whatever_the_marker_claims(
     loaded: Config, data: Path, name: str
 ) -> None:
-    """A forged marker convinces nobody."""
+    """Forge a marker."""
     _sql(data, "DELETE FROM entries WHERE name = 'garden'")
     make_skill(data / "skills", "nothing")
     mark = tree.fingerprint(data / "skills" / name)

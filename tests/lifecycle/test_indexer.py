@@ -1,4 +1,4 @@
-"""The start-up scan: what is skipped, what is embedded, what is done again; and what is found."""
+"""Index sync: which skills are skipped, embedded, embedded again; and search results."""
 
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence

@@ -1,4 +1,4 @@
-"""Skills come, change and go, through the whole house: disk, catalogue, index and audit log."""
+"""SkillManager end to end: disk, catalog, index and audit log."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping

@@ -1,4 +1,4 @@
-"""Skills of other layouts become installed ones, each by itself, and again without effect."""
+"""Migration of skills from other layouts: each on its own, and idempotent."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Data folders that may not be written to, or are links, and folders that may not be read."""
+"""Read-only data folders, symlinked data folders, and unreadable folders."""
 
 import json
 import os
@@ -157,12 +157,15 @@ def test_what_changes_says_why_it_cannot_and_changes_nothing(
         ["trust", "shared", "--yes"],
         ["index", "rebuild"],
     ]
-    *done, told = read_only([*commands, ["migrate", str(tmp_path / "made"), "--yes"]])
+    *done, reported = read_only([*commands, ["migrate", str(tmp_path / "made"), "--yes"]])
     for words, one in zip(commands, done, strict=True):
         assert (words[0], one.code, one.error["code"]) == (words[0], 1, "storage_failed")
         assert str(data) in one.error["message"]
-    assert (told.code, [skill["fate"] for skill in told.data["skills"]]) == (1, ["same", "failed"])
-    assert told.data["skills"][1]["problems"][0]["code"] == "storage_failed"
+    assert (reported.code, [skill["fate"] for skill in reported.data["skills"]]) == (
+        1,
+        ["same", "failed"],
+    )
+    assert reported.data["skills"][1]["problems"][0]["code"] == "storage_failed"
     assert _content(data) == before
 
 
@@ -239,8 +242,8 @@ def test_a_link_to_a_skill_outside_is_followed_only_if_that_is_allowed(
     (data / "skills/again").symlink_to("garden")
     assert call("show", "far", "--json").code == 3
     assert "far" not in [hit["name"] for hit in call("find", "elsewhere", "--json").data["hits"]]
-    told = [problem["code"] for problem in call("ls", "--json").data["problems"]]
-    assert told.count("link_leads_out") == 1
+    reported = [problem["code"] for problem in call("ls", "--json").data["problems"]]
+    assert reported.count("link_leads_out") == 1
     assert [path.name for path in outside.iterdir()] == ["SKILL.md"]  # no marker of ours
     allowed = {"APEXBRIDGE_SKILLS__ALLOW_EXTERNAL_PATHS": "true"}
     assert call("show", "far", "--json", **allowed).data["origin"] == "installed"
@@ -263,11 +266,11 @@ def test_a_folder_that_may_not_be_read_is_told_and_the_others_are_found(tmp_path
     (done,) = _run(prefix, tmp_path, [["migrate", str(tmp_path / "old"), "--dry-run"]])
     closed.chmod(0o755)
     assert done.code == 6
-    told = {skill["name"]: skill for skill in done.data["skills"]}
-    assert {name: skill["fate"] for name, skill in told.items()} == {
+    reported = {skill["name"]: skill for skill in done.data["skills"]}
+    assert {name: skill["fate"] for name, skill in reported.items()} == {
         "closed": "invalid",
         "open": "new",
         "partly": "invalid",
     }
     for name in ("closed", "partly"):
-        assert [problem["code"] for problem in told[name]["problems"]] == ["folder_unreadable"]
+        assert [problem["code"] for problem in reported[name]["problems"]] == ["folder_unreadable"]

@@ -1,4 +1,4 @@
-"""What is found in other layouts: everything once, nothing outside, and no walk without an end."""
+"""Skill discovery: every skill once, no symlink escape, no unbounded walk."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Skills by pages, and what a skill holds before it may stay."""
+"""Paginated skill list, and the inspection of a skill before an install."""
 
 from pathlib import Path
 

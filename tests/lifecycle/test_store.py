@@ -1,4 +1,4 @@
-"""Installed skills on disk: each change happens wholly or not at all."""
+"""Installed skills on disk: every change is atomic."""
 
 import fcntl
 import os

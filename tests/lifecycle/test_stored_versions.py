@@ -1,4 +1,4 @@
-"""Versions that are kept without being used, and forgotten: wholly or not at all."""
+"""Versions that are stored without being used, and deleted: atomically."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The marker says which state of a skill is indexed, and is never believed without a look."""
+"""The `.vectorized` marker records the indexed content hash, and is never trusted unchecked."""
 
 import json
 import os

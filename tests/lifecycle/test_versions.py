@@ -1,4 +1,4 @@
-"""A skill becomes another version of itself and goes back, through the whole house."""
+"""Update, rollback and pin end to end."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping

@@ -98,8 +98,8 @@ def make_config(home: Path, **settings: dict[str, Any]) -> Config:
 @asynccontextmanager
 async def admin_server(home: Path, **settings: dict[str, Any]) -> AsyncGenerator[AdminServer]:
     """Serve chat and admin routes for the duration of the block."""
-    admin_routes = (*history.ROUTES, *operations.ROUTES, *events.ROUTES)
-    served_routes = (*completions.ROUTES, *admin_routes)
+    admin_routes = (*history.router.routes, *operations.router.routes, *events.router.routes)
+    served_routes = (*completions.router.routes, *admin_routes)
     async with live_server(make_config(home, **settings), served_routes) as served:
         chatting = served.state.runtime.chat_service
         chatting.model = replace(chatting.model, client=FunctionModel(_reply))

@@ -118,7 +118,7 @@ async def chat_server(
     async with ScriptedServer() as script:
         if has_model:
             settings["model"] = {"base_url": script.base_url, "name": MODEL, "tools": "native"}
-        async with live_server(make_config(home, **settings), completions.ROUTES) as served:
+        async with live_server(make_config(home, **settings), completions.router.routes) as served:
             chatting = served.state.runtime.chat_service
             model = OpenAiModel(script.base_url, timeouts=timeouts)
             if has_model:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from apexbridge.server.console.routes import CONTENT_SECURITY_POLICY, ROUTES
+from apexbridge.server.console.routes import CONTENT_SECURITY_POLICY, router
 from apexbridge.settings import Config, load
 from tests.server.live_server import live_server
 
@@ -28,7 +28,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Generator[httpx.Client]:
     loaded = _loaded(tmp_path_factory.mktemp("files"))
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(live_server(loaded, ROUTES)) as served,
+        portal.wrap_async_context_manager(live_server(loaded, router.routes)) as served,
         httpx.Client(base_url=served.url) as made,
     ):
         yield made
@@ -126,7 +126,7 @@ def test_a_server_without_a_console_has_none(tmp_path: Path) -> None:
     loaded = _loaded(tmp_path, console=False)
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(live_server(loaded, ROUTES)) as served,
+        portal.wrap_async_context_manager(live_server(loaded, router.routes)) as served,
         httpx.Client(base_url=served.url) as client,
     ):
         for path in ("/", "/console/", "/console/js/main.js"):

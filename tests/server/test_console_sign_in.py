@@ -28,7 +28,7 @@ async def _hello(ctx: RequestContext) -> Response:
 
 ROUTES = (
     Route(method="GET", path="/hello", endpoint=_hello, summary="", scope="skills:write"),
-    *console.ROUTES,
+    *console.router.routes,
 )
 
 

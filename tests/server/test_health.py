@@ -22,7 +22,7 @@ async def server(tmp_path: Path) -> AsyncGenerator[LiveServer]:
     make_skill(tmp_path / ".claude/skills", "very-private")
     environment = {"HOME": str(tmp_path), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
     loaded = load(project=tmp_path / "project", environment=environment)
-    async with live_server(loaded, health.ROUTES) as made:
+    async with live_server(loaded, health.router.routes) as made:
         yield made
 
 

@@ -69,8 +69,8 @@ ROUTES = (
     Route(method="GET", path="/fails", endpoint=_fails, summary="", scope=None),
     Route(method="GET", path="/late", endpoint=_late_fault, summary="", scope=None),
     Route(method="GET", path="/events", endpoint=_listen, summary="", scope="chat"),
-    *console.ROUTES,
-    *health.ROUTES,
+    *console.router.routes,
+    *health.router.routes,
 )
 
 

@@ -82,6 +82,7 @@ class _LazyCommands(MutableMapping[str, Any]):
         if name not in self._loaded:
             module, _ = COMMANDS[name]
             app: typer.Typer = importlib.import_module(f"apexbridge.cli.commands.{module}").app
+            # A module may define several commands; all of them are loaded by now.
             self._loaded |= typer.main.get_group(app).commands
         return self._loaded[name]
 

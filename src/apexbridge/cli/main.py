@@ -45,6 +45,7 @@ def common(
     ] = False,
 ) -> None:
     """Skills and tools for any language model."""
+    # Kept as strings: the settings schema converts and validates them like variables.
     flags: dict[str, Any] = {"lang": lang} if lang else {}
     for text in assign or ():
         key, sign, value = text.partition("=")

@@ -42,6 +42,7 @@ _EXIT_BY_CODE = {
     "version_unknown": ExitCode.NOT_FOUND,
     "key_unknown": ExitCode.NOT_FOUND,
 }
+# The first match wins, so a subclass is listed before its base class.
 _EXIT_BY_CLASS: tuple[tuple[type[errors.ApexBridgeError], ExitCode], ...] = (
     (errors.SkillNotFoundError, ExitCode.NOT_FOUND),
     (errors.SettingNotFoundError, ExitCode.NOT_FOUND),
@@ -77,6 +78,7 @@ def sanitize(text: object) -> str:
 
 
 def _sanitize_char(char: str) -> str:
+    # Zero-width joiners stay: Persian text and emoji sequences need them.
     if char in "\u200c\u200d" or unicodedata.category(char) not in {
         "Cc",
         "Cf",
@@ -124,6 +126,7 @@ class Output:
 
     def confirm(self, key: str, **fields: object) -> bool:
         """Ask the user for confirmation; without a terminal the answer is no."""
+        # Consent must come from a person: data piped into stdin does not count.
         if self.as_json or not sys.stdin.isatty():
             return False
         print(self.text(key, **fields), end=" ", flush=True)
@@ -180,6 +183,7 @@ class Output:
 
     def _envelope(self, *, ok: bool, data: object, error: object) -> None:
         envelope = {"ok": ok, "command": self.command, "data": data, "error": error}
+        # JSON escapes keep the envelope valid where stdout cannot encode the characters.
         is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
         print(json.dumps(envelope, ensure_ascii=not is_utf8, default=str))
 

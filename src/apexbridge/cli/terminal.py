@@ -100,6 +100,7 @@ class LineReader:
 
         Blocks the event loop: nothing happens between turns, and only so Ctrl-C comes here.
         """
+        # The event loop's own SIGINT handler would cancel the session instead of the line.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             line = input("> ")

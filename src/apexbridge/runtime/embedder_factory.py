@@ -11,7 +11,7 @@ from apexbridge.settings import Config, IndexSettings
 
 
 def create_embedder(chosen: IndexSettings, loaded: Config) -> Embedder:
-    """The embedder that settings name; what it needs is imported here and loaded later still."""
+    """Create the configured embedder; its model is loaded by the first `embed` call."""
     kind, _, rest = chosen.embedder.partition(":")
     match kind:
         case "hash":
@@ -47,7 +47,7 @@ def create_embedder(chosen: IndexSettings, loaded: Config) -> Embedder:
 
 
 def offline_embedders() -> list[Embedder]:
-    """Those that need nothing but themselves."""
+    """Create every embedder that works without a network or configuration."""
     from apexbridge.retrieval.embedders.default import DefaultEmbedder
     from apexbridge.retrieval.embedders.hashing import HashEmbedder
     from apexbridge.retrieval.embedders.use import UseEmbedder
@@ -55,12 +55,12 @@ def offline_embedders() -> list[Embedder]:
     return [DefaultEmbedder(), UseEmbedder(), UseEmbedder(is_adapted=False), HashEmbedder()]
 
 
-def create_vector_store(chosen: IndexSettings, place: Path, embedder_id: str) -> VectorStore:
-    """The store that settings name, for one embedder's entries."""
+def create_vector_store(chosen: IndexSettings, path: Path, embedder_id: str) -> VectorStore:
+    """Create the configured vector store, for the rows of one embedder."""
     if chosen.store == "lance":
         from apexbridge.retrieval.stores.lance import LanceStore
 
-        return LanceStore(place, embedder_id)
+        return LanceStore(path, embedder_id)
     from apexbridge.retrieval.stores.sqlite import SqliteStore
 
-    return SqliteStore(place, embedder_id, precision=chosen.precision)
+    return SqliteStore(path, embedder_id, precision=chosen.precision)

@@ -29,9 +29,11 @@ def build_app(
 
     A mounted application gets authenticated requests only; it checks scopes itself.
     """
+    # Paths without parameters first: `/v1/skills/{id}` would match `/v1/skills/search`.
+    ordered = sorted(routes, key=lambda route: "{" in route.path)
     served = [
         starlette_routing.Route(route.path, _handler(state, route), methods=[route.method])
-        for route in routes
+        for route in ordered
     ]
     mounted = list[BaseRoute]()
     for path, app in (mounts or {}).items():
@@ -70,17 +72,12 @@ class _StaticPathRouter:
 
     def __init__(self, served: Sequence[starlette_routing.Route], router: ASGIApp) -> None:
         self._router = router
-        self._handlers: dict[tuple[str, str], Handler] = {}
-        for route in served:
-            for method in route.methods or ():
-                # Of several routes that match a path, starlette takes the first.
-                matching = (
-                    other
-                    for other in served
-                    if method in (other.methods or ()) and other.path_regex.match(route.path)
-                )
-                if not route.param_convertors and next(matching) is route:
-                    self._handlers[method, route.path] = route.endpoint
+        self._handlers: dict[tuple[str, str], Handler] = {
+            (method, route.path): route.endpoint
+            for route in served
+            if not route.param_convertors
+            for method in route.methods or ()
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Route one request."""

@@ -7,9 +7,11 @@ from starlette.responses import Response
 
 from apexbridge.errors import StorageError
 from apexbridge.server.metrics import MEDIA_TYPE
-from apexbridge.server.routing import AppState, RequestContext, Route, json_response
+from apexbridge.server.routing import AppState, RequestContext, Router, json_response
 
 _OK, _UNAVAILABLE = 200, 503
+
+router = Router()
 
 
 class Health(BaseModel):
@@ -24,11 +26,13 @@ class Readiness(BaseModel):
     status: Literal["ready", "starting", "stopping", "broken"]
 
 
+@router.route("GET", "/healthz", scope=None, response=Health)
 async def healthz(ctx: RequestContext) -> Response:
     """Liveness probe."""
     return json_response(Health())
 
 
+@router.route("GET", "/readyz", scope=None, response=Readiness, errors=(_UNAVAILABLE,))
 async def readyz(ctx: RequestContext) -> Response:
     """Readiness probe: HTTP 503 until warm-up ends, although requests are served before that."""
     status = _readiness(ctx.state)
@@ -47,6 +51,7 @@ def _readiness(state: AppState) -> Literal["ready", "starting", "stopping", "bro
     return "ready"
 
 
+@router.route("GET", "/metrics", scope=None, media_type="text/plain")
 async def metrics(ctx: RequestContext) -> Response:
     """Metrics in the Prometheus text format."""
     state, runtime = ctx.state, ctx.runtime
@@ -57,32 +62,3 @@ async def metrics(ctx: RequestContext) -> Response:
         sandbox=runtime.script_runner.sandbox_kind,
     )
     return Response(state.metrics.render(), media_type=MEDIA_TYPE)
-
-
-ROUTES = (
-    Route(
-        method="GET",
-        path="/healthz",
-        endpoint=healthz,
-        summary="Liveness probe",
-        scope=None,
-        response=Health,
-    ),
-    Route(
-        method="GET",
-        path="/readyz",
-        endpoint=readyz,
-        summary="Readiness probe",
-        scope=None,
-        response=Readiness,
-        errors=(_UNAVAILABLE,),
-    ),
-    Route(
-        method="GET",
-        path="/metrics",
-        endpoint=metrics,
-        summary="Prometheus metrics",
-        scope=None,
-        media_type="text/plain",
-    ),
-)

@@ -1,4 +1,4 @@
-"""Route table of the server: a new endpoint goes into `ROUTES` of its module."""
+"""Route table of the server: endpoints are declared with `@router.route` in these modules."""
 
 from apexbridge.server import health
 from apexbridge.server.admin import events, history, operations
@@ -6,17 +6,11 @@ from apexbridge.server.chat import completions
 from apexbridge.server.console import routes as console
 from apexbridge.server.openapi import openapi_route
 from apexbridge.server.routing import Route
-from apexbridge.server.skills import routes as skills
-from apexbridge.server.skills import well_known
+from apexbridge.server.skills import read, scripts, versions, well_known, write
 
-_ROUTES: tuple[Route, ...] = (
-    *completions.ROUTES,
-    *skills.ROUTES,
-    *history.ROUTES,
-    *operations.ROUTES,
-    *events.ROUTES,
-    *console.ROUTES,
-    *well_known.ROUTES,
-    *health.ROUTES,
-)
+_MODULES = (
+    completions, read, write, versions, scripts, well_known, history, operations, events, console,
+    health,
+)  # fmt: skip
+_ROUTES: tuple[Route, ...] = tuple(route for module in _MODULES for route in module.router.routes)
 ROUTES = (*_ROUTES, openapi_route(_ROUTES))

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypedDict, TypeVar, Unpack
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -77,13 +77,14 @@ class RequestContext:
 
 
 Endpoint = Callable[[RequestContext], Awaitable[Response]]
+Method = Literal["GET", "POST", "PATCH", "DELETE"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """An endpoint with its method, path, scope and schemas; the OpenAPI document is built of it."""
 
-    method: Literal["GET", "POST", "PATCH", "DELETE"]
+    method: Method
     path: str
     """In starlette's syntax: `/v1/skills/{id}`."""
     endpoint: Endpoint
@@ -113,6 +114,40 @@ class Route:
         if self.scope is None or caller.has_scope(self.scope):
             return True
         return self.alternative_scope is not None and caller.has_scope(self.alternative_scope)
+
+
+class _RouteOptions(TypedDict, total=False):
+    alternative_scope: Scope
+    body: type[BaseModel]
+    query: type[BaseModel]
+    response: type[BaseModel]
+    headers: tuple[str, ...]
+    multipart: bool
+    media_type: str
+    status: int
+    errors: tuple[int, ...]
+
+
+class Router:
+    """Collects the routes of a module from its decorated endpoints."""
+
+    def __init__(self) -> None:
+        self.routes: list[Route] = []
+
+    def route(
+        self, method: Method, path: str, *, scope: Scope | None, **options: Unpack[_RouteOptions]
+    ) -> Callable[[Endpoint], Endpoint]:
+        """Decorate an endpoint; the first line of its docstring is the OpenAPI summary."""
+
+        def add(endpoint: Endpoint) -> Endpoint:
+            summary = (endpoint.__doc__ or "").partition("\n")[0].rstrip(".")
+            route = Route(
+                method=method, path=path, endpoint=endpoint, summary=summary, scope=scope, **options
+            )
+            self.routes.append(route)
+            return endpoint
+
+        return add
 
 
 def json_response(model: BaseModel, status: int = 200, **headers: str) -> Response:

@@ -158,6 +158,7 @@ def _validate(layers: _LayeredValues) -> Settings:
     try:
         return Settings.model_validate(layers.values)
     except ValidationError as error:
+        # Only the first error is reported: later ones often follow from it.
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"] if isinstance(part, str))
         names = [name for name in layers.origins if name.startswith(key)]
@@ -196,6 +197,7 @@ def _data_dir(variables: Mapping[str, str], home: Path) -> Path:
 
 def _relocate_home(home: Path, path: Path) -> Path:
     """Platform folder, moved below another home folder (`HOME` in tests)."""
+    # platformdirs reads the process environment; `home` may be another one.
     actual = Path.home()
     return home / path.relative_to(actual) if path.is_relative_to(actual) else path
 
@@ -234,6 +236,7 @@ def _read_ship(path: Path) -> Mapping[str, Any]:
 
 
 def _read_environment(variables: Mapping[str, str]) -> Mapping[str, Any]:
+    # Given variables replace os.environ, so that callers and tests can pass their own.
     source = EnvSettingsSource(Settings)
     source.env_vars = {key.lower(): value for key, value in variables.items()}
     return source()

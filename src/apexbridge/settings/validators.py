@@ -20,10 +20,12 @@ def _split_paths(value: object) -> object:
 
 
 def _split_words(value: object) -> object:
+    # Origin names contain no colon, so it separates them as in PATH.
     return re.findall(r"[^\s,:;]+", value) if isinstance(value, str) else value
 
 
 def _split_list(value: object) -> object:
+    # URLs and CIDR networks contain colons: not a separator here.
     return re.findall(r"[^\s,;]+", value) if isinstance(value, str) else value
 
 

@@ -1,4 +1,4 @@
-"""Zips written record by record, so that every one of them can be wrong."""
+"""Zips written record by record, so that each record can be malformed."""
 
 import struct
 import zlib

@@ -1,4 +1,4 @@
-"""Packing, and looking into zips without unpacking them."""
+"""Packing skills, and inspecting zips without extracting them."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""The container: what its records say, and whether they say the same."""
+"""Zip records: their limits, and the agreement of central and local headers."""
 
 import io
 import struct

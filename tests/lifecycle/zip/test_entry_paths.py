@@ -1,4 +1,4 @@
-"""Names of archive entries: how they are read, and which are taken nowhere."""
+"""Entry paths: decoding, path traversal, reserved names and collisions."""
 
 import struct
 import unicodedata

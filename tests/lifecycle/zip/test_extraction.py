@@ -1,4 +1,4 @@
-"""From an archive to files: what is written, what is left out, and that it is all or nothing."""
+"""Extraction: extracted and dropped entries, file modes, all or nothing."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Archives with random damage: refused with a reason, or unpacked exactly as planned."""
+"""Fuzzing: a randomly damaged archive is refused with a reason, or extracted as planned."""
 
 import io
 import zipfile

@@ -83,6 +83,7 @@ def _create_key(out: Output, name: str, wanted: Sequence[str], days: float | Non
         raise typer.BadParameter(f"unknown scope: {', '.join(unknown)}", param_hint="--scope")
     scopes: tuple[Scope, ...] = tuple(scope for scope in SCOPES if wanted.count(scope))
     expires = None if days is None else time.time() + days * _DAY
+    # The store keeps a hash only, so this is the last time that the secret is known.
     text, key = open_key_store(out.config).create(name, scopes or _DEFAULT_SCOPES, expires=expires)
     _record(out.config, "key_made", key)
 

@@ -25,6 +25,7 @@ def mcp(context: typer.Context, quiet: Quiet = False) -> None:
 
 def _serve_stdio(out: Output) -> None:
     """Serve until the client closes stdin, or until SIGTERM or SIGINT."""
+    # A log line on stdout would corrupt the JSON-RPC stream.
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     if sys.stdin.isatty():
         out.note(out.text("mcp_waiting"))

@@ -149,6 +149,7 @@ async def _execute(out: Output, options: RunOptions) -> ExecutionResult:
 
 
 def _write_stream(stream: int, piece: bytes) -> None:
+    # os.write may write less than it was given, e.g. into a full pipe.
     while piece:
         piece = piece[os.write(stream, piece) :]
 

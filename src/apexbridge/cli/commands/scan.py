@@ -79,6 +79,7 @@ def _report(target: str, known: Known) -> Report:
             new = Path(place) / "new"
             new.mkdir()
             plan = extract_archive(path, new)
+            # Findings depend on the folder name: it must be the one in the archive.
             root = new.rename(Path(place) / plan.folder)
             return scan_folder(root, others)
     root = known.get(target, ("", None))[1]

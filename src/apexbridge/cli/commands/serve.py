@@ -52,6 +52,7 @@ def _serve_http(out: Output) -> None:
     if not is_loopback(settings.host) and not open_key_store(out.config).has_any():
         raise ConfigError(code="bind_needs_key", host=settings.host)
     configure_logging(sys.stderr)
+    # uvloop does not support Windows.
     fast = {"use_uvloop": sys.platform != "win32"}
     try:
         second = anyio.run(_serve, out, backend_options=fast)

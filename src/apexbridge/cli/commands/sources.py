@@ -75,6 +75,7 @@ def _list_sources(out: Output) -> None:
 
 def _rank(state: SourceState, precedence: Sequence[str]) -> int:
     origin = _origin(state)
+    # Managed skills come first, whatever the setting says.
     if origin == "managed":
         return -1
     return precedence.index(origin) if origin in precedence else len(precedence)

@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from apexbridge.events import ApprovalAsked, ApprovalSettled, Event, ReasoningDelta, TextDelta
-from apexbridge.server.routing import AppState, RequestContext, Route
+from apexbridge.server.routing import AppState, RequestContext, Router
 
 MAX_QUEUED = 1_000
 """Backpressure: beyond this the oldest events of a slow subscriber are dropped, and counted."""
@@ -21,6 +21,8 @@ SSE_MEDIA_TYPE = "text/event-stream"
 _PRIVATE_FIELDS = frozenset({"text", "argument", "reason"})
 """Fields with content of people, models and tools, which are not streamed."""
 _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+router = Router()
 
 
 class EventSubscriber:
@@ -98,18 +100,7 @@ class EventStreamResponse(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
+@router.route("GET", "/v1/events", scope="admin", media_type=SSE_MEDIA_TYPE)
 async def stream_events(ctx: RequestContext) -> Response:
     """Stream events."""
     return EventStreamResponse(ctx.state)
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/v1/events",
-        endpoint=stream_events,
-        summary="Stream events as server-sent events (SSE)",
-        scope="admin",
-        media_type=SSE_MEDIA_TYPE,
-    ),
-)

@@ -28,9 +28,11 @@ from apexbridge.server.admin.schemas import (
     TurnsQuery,
     TurnSummary,
 )
-from apexbridge.server.routing import RequestContext, Route, json_response
+from apexbridge.server.routing import RequestContext, Router, json_response
 
 LATEST = "last"
+
+router = Router()
 
 
 def visible_prefix(ctx: RequestContext) -> str:
@@ -51,6 +53,15 @@ def record_not_found(kind: str, record_id: str) -> RequestError:
     return RequestError(code="record_unknown", kind=kind, id=record_id[:200])
 
 
+@router.route(
+    "GET",
+    "/v1/turns",
+    scope="chat",
+    alternative_scope="admin",
+    query=TurnsQuery,
+    response=TurnList,
+    errors=(404,),
+)
 async def list_turns(ctx: RequestContext) -> Response:
     """List the latest turns; without `admin`, those of the caller's own sessions."""
     query, store = ctx.query(TurnsQuery), ctx.runtime.chat_service.store
@@ -63,6 +74,22 @@ async def list_turns(ctx: RequestContext) -> Response:
     return json_response(TurnList(data=turns, has_more=len(found) > query.limit))
 
 
+@router.route(
+    "GET",
+    "/v1/turns/{id}",
+    scope="chat",
+    alternative_scope="admin",
+    response=TurnDetail,
+    errors=(404,),
+)
+@router.route(
+    "GET",
+    "/v1/explain/{id}",
+    scope="chat",
+    alternative_scope="admin",
+    response=TurnDetail,
+    errors=(404,),
+)
 async def show_turn(ctx: RequestContext) -> Response:
     """Show the trace of a turn; `last` is the latest that the caller may see."""
     turn = await _find_turn(ctx, ctx.path_param("id"))
@@ -93,6 +120,14 @@ def _turn_summary(turn: StoredTurn) -> dict[str, Any]:
     }
 
 
+@router.route(
+    "GET",
+    "/v1/sessions",
+    scope="chat",
+    alternative_scope="admin",
+    query=SessionsQuery,
+    response=SessionList,
+)
 async def list_sessions(ctx: RequestContext) -> Response:
     """List the latest sessions; without `admin`, the caller's own."""
     query, store = ctx.query(SessionsQuery), ctx.runtime.chat_service.store
@@ -101,6 +136,14 @@ async def list_sessions(ctx: RequestContext) -> Response:
     return json_response(SessionList(data=[SessionSummary.model_validate(one) for one in found]))
 
 
+@router.route(
+    "GET",
+    "/v1/sessions/{id:path}",
+    scope="chat",
+    alternative_scope="admin",
+    response=SessionDetail,
+    errors=(404,),
+)
 async def show_session(ctx: RequestContext) -> Response:
     """Show a session with its messages."""
     session_id, store = (
@@ -113,6 +156,14 @@ async def show_session(ctx: RequestContext) -> Response:
     return json_response(_to_session_schema(found))
 
 
+@router.route(
+    "DELETE",
+    "/v1/sessions/{id:path}",
+    scope="chat",
+    alternative_scope="admin",
+    response=DeletedSession,
+    errors=(404,),
+)
 async def delete_session(ctx: RequestContext) -> Response:
     """Delete a session and its turns, after a turn that is running has ended."""
     session_id = qualified_session_id(ctx, ctx.path_param("id"))
@@ -159,6 +210,7 @@ def _to_message_schema(message: Message) -> MessageSchema:
             )
 
 
+@router.route("GET", "/v1/runs", scope="admin", query=PageQuery, response=RunList, errors=(404,))
 async def list_runs(ctx: RequestContext) -> Response:
     """List the latest script runs of all clients and transports."""
     query, runs = ctx.query(PageQuery), ctx.runtime.script_runner.runs
@@ -170,6 +222,7 @@ async def list_runs(ctx: RequestContext) -> Response:
     return json_response(RunList(data=summaries, has_more=len(found) > query.limit))
 
 
+@router.route("GET", "/v1/runs/{id}", scope="admin", response=RunDetail, errors=(404,))
 async def show_run(ctx: RequestContext) -> Response:
     """Show a script run with the tail of its output."""
     return json_response(RunDetail.model_validate(await _find_run(ctx, ctx.path_param("id"))))
@@ -180,87 +233,3 @@ async def _find_run(ctx: RequestContext, run_id: str) -> ScriptRun:
     if found is None:
         raise record_not_found("run", run_id)
     return found
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/v1/turns",
-        endpoint=list_turns,
-        summary="List turns, latest first",
-        scope="chat",
-        alternative_scope="admin",
-        query=TurnsQuery,
-        response=TurnList,
-        errors=(404,),
-    ),
-    Route(
-        method="GET",
-        path="/v1/turns/{id}",
-        endpoint=show_turn,
-        summary="Show the trace of a turn",
-        scope="chat",
-        alternative_scope="admin",
-        response=TurnDetail,
-        errors=(404,),
-    ),
-    Route(
-        method="GET",
-        path="/v1/explain/{id}",
-        endpoint=show_turn,
-        summary="Show the trace of a turn; 'last' is the latest one",
-        scope="chat",
-        alternative_scope="admin",
-        response=TurnDetail,
-        errors=(404,),
-    ),
-    Route(
-        method="GET",
-        path="/v1/sessions",
-        endpoint=list_sessions,
-        summary="List sessions, latest first",
-        scope="chat",
-        alternative_scope="admin",
-        query=SessionsQuery,
-        response=SessionList,
-    ),
-    Route(
-        method="GET",
-        path="/v1/sessions/{id:path}",
-        endpoint=show_session,
-        summary="Show a session with its messages",
-        scope="chat",
-        alternative_scope="admin",
-        response=SessionDetail,
-        errors=(404,),
-    ),
-    Route(
-        method="DELETE",
-        path="/v1/sessions/{id:path}",
-        endpoint=delete_session,
-        summary="Delete a session and its turns",
-        scope="chat",
-        alternative_scope="admin",
-        response=DeletedSession,
-        errors=(404,),
-    ),
-    Route(
-        method="GET",
-        path="/v1/runs",
-        endpoint=list_runs,
-        summary="List script runs, latest first",
-        scope="admin",
-        query=PageQuery,
-        response=RunList,
-        errors=(404,),
-    ),
-    Route(
-        method="GET",
-        path="/v1/runs/{id}",
-        endpoint=show_run,
-        summary="Show a script run with the tail of its output",
-        scope="admin",
-        response=RunDetail,
-        errors=(404,),
-    ),
-)

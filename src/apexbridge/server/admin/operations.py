@@ -26,15 +26,26 @@ from apexbridge.server.admin.schemas import (
     DiagnosticsSchema,
     SettingsSchema,
 )
-from apexbridge.server.routing import RequestContext, Route, json_response
+from apexbridge.server.routing import RequestContext, Router, json_response
+
+router = Router()
 
 
+@router.route("GET", "/v1/approvals", scope="admin", response=ApprovalList)
 async def list_approvals(ctx: RequestContext) -> Response:
     """List the pending approvals."""
     pending = ctx.state.approvals.pending()
     return json_response(ApprovalList(data=[ApprovalSchema.model_validate(one) for one in pending]))
 
 
+@router.route(
+    "POST",
+    "/v1/approvals/{id}",
+    scope="admin",
+    body=ApprovalAnswer,
+    response=ApprovalResult,
+    errors=(404, 409),
+)
 async def answer_approval(ctx: RequestContext) -> Response:
     """Answer a pending approval; its turn resumes at once.
 
@@ -56,6 +67,7 @@ async def answer_approval(ctx: RequestContext) -> Response:
     return json_response(ApprovalResult(id=approval_id, answer=body.answer))
 
 
+@router.route("GET", "/v1/doctor", scope="admin", response=DiagnosticsSchema)
 async def show_diagnostics(ctx: RequestContext) -> Response:
     """Run the checks of `apexbridge doctor` against the running server."""
     runtime, loaded = ctx.runtime, ctx.runtime.config
@@ -65,12 +77,14 @@ async def show_diagnostics(ctx: RequestContext) -> Response:
     return json_response(DiagnosticsSchema.model_validate(checks_to_json(loaded, checks)))
 
 
+@router.route("GET", "/v1/settings", scope="admin", response=SettingsSchema)
 async def show_settings(ctx: RequestContext) -> Response:
     """List the settings with the origin of each; secrets are redacted."""
     settings = effective_settings(ctx.runtime.config)
     return json_response(SettingsSchema.model_validate({"data": settings}))
 
 
+@router.route("GET", "/v1/audit", scope="admin", query=AuditQuery, response=AuditPage)
 async def show_audit_log(ctx: RequestContext) -> Response:
     """Show the latest audit records, and verify the hash chain of all."""
     query = ctx.query(AuditQuery)
@@ -86,50 +100,3 @@ def _audit_page(ctx: RequestContext, limit: int) -> AuditPage:
         broken_at = int(str(error.details["line"]))
     records = [AuditRecordSchema.model_validate(record) for record in log.latest(limit)]
     return AuditPage(data=records, intact=broken_at is None, records=count, broken_at=broken_at)
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path="/v1/approvals",
-        endpoint=list_approvals,
-        summary="List pending approvals",
-        scope="admin",
-        response=ApprovalList,
-    ),
-    Route(
-        method="POST",
-        path="/v1/approvals/{id}",
-        endpoint=answer_approval,
-        summary="Answer a pending approval: once, always, or no",
-        scope="admin",
-        body=ApprovalAnswer,
-        response=ApprovalResult,
-        errors=(404, 409),
-    ),
-    Route(
-        method="GET",
-        path="/v1/doctor",
-        endpoint=show_diagnostics,
-        summary="Run the diagnostics",
-        scope="admin",
-        response=DiagnosticsSchema,
-    ),
-    Route(
-        method="GET",
-        path="/v1/settings",
-        endpoint=show_settings,
-        summary="List the settings and their origins",
-        scope="admin",
-        response=SettingsSchema,
-    ),
-    Route(
-        method="GET",
-        path="/v1/audit",
-        endpoint=show_audit_log,
-        summary="Show the latest audit records and verify their hash chain",
-        scope="admin",
-        query=AuditQuery,
-        response=AuditPage,
-    ),
-)

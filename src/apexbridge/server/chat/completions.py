@@ -20,7 +20,7 @@ from apexbridge.server.chat.request import CallerLimits, to_turn_request
 from apexbridge.server.chat.response import CompletionBuilder
 from apexbridge.server.chat.schemas import ChatCompletion, ChatRequest
 from apexbridge.server.chat.stream import StreamFormat, TurnStreamResponse
-from apexbridge.server.routing import RequestContext, Route, json_response
+from apexbridge.server.routing import RequestContext, Router, json_response
 
 DEFAULT_MODEL = "apexbridge"
 """Alias of the model that the settings name."""
@@ -28,6 +28,8 @@ _CREATED = 1_700_000_000
 _SESSION_HEADER = "x-apexbridge-session"
 _RAW_SESSION_HEADER = _SESSION_HEADER.encode()
 _SESSION_NAME = re.compile(r"[^\s.]{1,128}")
+
+router = Router()
 
 
 class ModelCard(BaseModel):
@@ -46,6 +48,15 @@ class ModelList(BaseModel):
     data: list[ModelCard]
 
 
+@router.route(
+    "POST",
+    "/v1/chat/completions",
+    scope="chat",
+    body=ChatRequest,
+    response=ChatCompletion,
+    headers=(_SESSION_HEADER,),
+    errors=(404, 413, 502, 503, 504),
+)
 async def create_completion(ctx: RequestContext) -> Response:
     """Run a turn, and return its result as one response or as a stream."""
     body = await ctx.body(ChatRequest)
@@ -168,46 +179,16 @@ def upstream_name(runtime: Runtime, wanted: str) -> str:
     return wanted
 
 
+@router.route("GET", "/v1/models", scope="chat", response=ModelList)
 async def list_models(ctx: RequestContext) -> Response:
     """List the models that a request can name."""
     return json_response(ModelList(data=[ModelCard(id=name) for name in model_names(ctx.runtime)]))
 
 
+@router.route("GET", "/v1/models/{id:path}", scope="chat", response=ModelCard, errors=(404,))
 async def show_model(ctx: RequestContext) -> Response:
     """Show a model."""
     name = ctx.path_param("id")
     if name not in model_names(ctx.runtime):
         raise RequestError(code="model_unknown", name=name, param="model")
     return json_response(ModelCard(id=name))
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="POST",
-        path="/v1/chat/completions",
-        endpoint=create_completion,
-        summary="Create a chat completion",
-        scope="chat",
-        body=ChatRequest,
-        response=ChatCompletion,
-        headers=(_SESSION_HEADER,),
-        errors=(404, 413, 502, 503, 504),
-    ),
-    Route(
-        method="GET",
-        path="/v1/models",
-        endpoint=list_models,
-        summary="List models",
-        scope="chat",
-        response=ModelList,
-    ),
-    Route(
-        method="GET",
-        path="/v1/models/{id:path}",
-        endpoint=show_model,
-        summary="Show a model",
-        scope="chat",
-        response=ModelCard,
-        errors=(404,),
-    ),
-)

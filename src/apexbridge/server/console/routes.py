@@ -16,7 +16,7 @@ from apexbridge.api_keys import SCOPES, Scope
 from apexbridge.errors import RequestError
 from apexbridge.locales import Language
 from apexbridge.server.auth import SESSION_COOKIE, SESSION_SECONDS, read_session_cookie
-from apexbridge.server.routing import RequestContext, Route, json_response
+from apexbridge.server.routing import RequestContext, Router, json_response
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -38,6 +38,8 @@ _MEDIA_TYPES: Mapping[str, str] = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+
+router = Router()
 
 
 class SignInRequest(BaseModel):
@@ -78,6 +80,7 @@ class SignOutResponse(BaseModel):
     signed_in: bool = False
 
 
+@router.route("POST", _SESSION_PATH, scope=None, body=SignInRequest, response=SignInResponse)
 async def sign_in(ctx: RequestContext) -> Response:
     """Exchange a one-time token or an API key for a session cookie."""
     token, state = (await ctx.body(SignInRequest)).token.strip(), ctx.state
@@ -92,6 +95,7 @@ async def sign_in(ctx: RequestContext) -> Response:
     return _cookie_response(ctx, info, cookie, SESSION_SECONDS)
 
 
+@router.route("GET", _SESSION_PATH, scope=None, response=SessionInfo)
 async def show_session(ctx: RequestContext) -> Response:
     """Show the current caller and its scopes."""
     info = SessionInfo(
@@ -104,6 +108,7 @@ async def show_session(ctx: RequestContext) -> Response:
     return json_response(info)
 
 
+@router.route("DELETE", _SESSION_PATH, scope=None, response=SignOutResponse)
 async def sign_out(ctx: RequestContext) -> Response:
     """End the session on the server, so that copies of the cookie are void as well."""
     ctx.state.sessions.sign_out(_session_cookie(ctx))
@@ -142,12 +147,15 @@ class _Asset:
     etag: str
 
 
+@router.route("GET", "/", scope=None, media_type="text/html", status=302)
+@router.route("GET", "/console", scope=None, media_type="text/html", status=302)
 async def redirect_to_console(ctx: RequestContext) -> Response:
     """Redirect to the console."""
     _require_enabled(ctx)
     return RedirectResponse(_HOME, 302)
 
 
+@router.route("GET", "/console/{path:path}", scope=None, media_type="text/html", errors=(404,))
 async def show_asset(ctx: RequestContext) -> Response:
     """Serve a static file; a lookup by name, so that no path traversal can leave the folder."""
     _require_enabled(ctx)
@@ -186,59 +194,3 @@ def _walk(folder: Traversable, prefix: str) -> Iterator[tuple[str, _Asset]]:
             content = entry.read_bytes()
             etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
             yield name, _Asset(content=content, media_type=_MEDIA_TYPES[suffix], etag=etag)
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path=_SESSION_PATH,
-        endpoint=show_session,
-        summary="Show the current caller and its scopes",
-        scope=None,
-        response=SessionInfo,
-    ),
-    Route(
-        method="POST",
-        path=_SESSION_PATH,
-        endpoint=sign_in,
-        summary="Sign in with the one-time token, or with an API key",
-        scope=None,
-        body=SignInRequest,
-        response=SignInResponse,
-    ),
-    Route(
-        method="DELETE",
-        path=_SESSION_PATH,
-        endpoint=sign_out,
-        summary="Sign out",
-        scope=None,
-        response=SignOutResponse,
-    ),
-    Route(
-        method="GET",
-        path="/",
-        endpoint=redirect_to_console,
-        summary="Redirect to the console",
-        scope=None,
-        media_type="text/html",
-        status=302,
-    ),
-    Route(
-        method="GET",
-        path="/console",
-        endpoint=redirect_to_console,
-        summary="Redirect to the console",
-        scope=None,
-        media_type="text/html",
-        status=302,
-    ),
-    Route(
-        method="GET",
-        path="/console/{path:path}",
-        endpoint=show_asset,
-        summary="Static files of the console",
-        scope=None,
-        media_type="text/html",
-        errors=(404,),
-    ),
-)

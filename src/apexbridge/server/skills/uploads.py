@@ -22,6 +22,7 @@ from apexbridge.lifecycle.zip.limits import limit_exceeded
 from apexbridge.paths import storage_errors
 from apexbridge.server.routing import RequestContext
 
+UPLOAD_ERRORS = (409, 413, 415, 422, 507)
 MULTIPART = "multipart/form-data"
 FILE_FIELDS = frozenset({"file", "files", "files[]", "file[]"})
 _MULTIPART_OVERHEAD = 1_000_000

@@ -11,11 +11,13 @@ from apexbridge.lifecycle.transactions import InstallResult
 from apexbridge.lifecycle.version_store import Version, modified_at
 from apexbridge.lifecycle.versions import StoredVersion
 from apexbridge.runtime import Runtime
-from apexbridge.server.routing import RequestContext, json_response
+from apexbridge.server.routing import RequestContext, Router, json_response
 from apexbridge.server.skills.presenters import (
     SKILL_ID,
+    SKILL_PATH,
     UNVERSIONED,
     VERSION_ID,
+    VERSION_PATH,
     if_match_sha256,
     make_etag,
     present_findings,
@@ -26,18 +28,21 @@ from apexbridge.server.skills.presenters import (
     short_version,
     skill_from_path,
 )
-from apexbridge.server.skills.read import zip_response
+from apexbridge.server.skills.read import ZIP, zip_response
 from apexbridge.server.skills.schemas import (
     DeletedVersionSchema,
     InstallResultSchema,
     NewVersionSchema,
+    SkillSchema,
     VersionListSchema,
     VersionSchema,
 )
-from apexbridge.server.skills.uploads import Upload, receive_upload
+from apexbridge.server.skills.uploads import UPLOAD_ERRORS, Upload, receive_upload
 from apexbridge.skills.model import Skill
 
 _YES, _NO = frozenset({"true", "1", "yes"}), frozenset({"false", "0", "no"})
+
+router = Router()
 
 
 class VersionsQuery(BaseModel):
@@ -120,6 +125,14 @@ def present_version(skill: Skill, version: Version) -> VersionSchema:
     )
 
 
+@router.route(
+    "GET",
+    f"{SKILL_PATH}/versions",
+    scope="skills:read",
+    query=VersionsQuery,
+    response=VersionListSchema,
+    errors=(404,),
+)
 async def list_versions(ctx: RequestContext) -> Response:
     """List a page of versions."""
     query, skill = ctx.query(VersionsQuery), skill_from_path(ctx)
@@ -145,6 +158,7 @@ async def list_versions(ctx: RequestContext) -> Response:
     )
 
 
+@router.route("GET", VERSION_PATH, scope="skills:read", response=VersionSchema, errors=(404,))
 async def retrieve_version(ctx: RequestContext) -> Response:
     """Show a version."""
     skill = skill_from_path(ctx)
@@ -152,6 +166,9 @@ async def retrieve_version(ctx: RequestContext) -> Response:
     return json_response(present_version(skill, version), ETag=make_etag(version.sha256))
 
 
+@router.route(
+    "GET", f"{VERSION_PATH}/content", scope="skills:read", media_type=ZIP, errors=(404, 413, 422)
+)
 async def version_content(ctx: RequestContext) -> Response:
     """Download a version as a zip archive."""
     skill = skill_from_path(ctx)
@@ -163,6 +180,16 @@ async def version_content(ctx: RequestContext) -> Response:
     return zip_response(data, skill.name, version.sha256)
 
 
+@router.route(
+    "POST",
+    f"{SKILL_PATH}/versions",
+    scope="skills:write",
+    response=NewVersionSchema,
+    headers=("If-Match",),
+    multipart=True,
+    status=201,
+    errors=(404, 412, *UPLOAD_ERRORS),
+)
 async def create_version(ctx: RequestContext) -> Response:
     """Add a version, and make it the default unless the form says `default: false`."""
     skill, language = skill_from_path(ctx), request_language(ctx)
@@ -206,6 +233,14 @@ def _present_kept(kept: StoredVersion, ctx: RequestContext) -> InstallResultSche
     )
 
 
+@router.route(
+    "POST",
+    SKILL_PATH,
+    scope="skills:write",
+    body=DefaultVersionRequest,
+    response=SkillSchema,
+    errors=(404, 409, 415, 507),
+)
 async def set_default(ctx: RequestContext) -> Response:
     """Set the default version."""
     skill, body = skill_from_path(ctx), await ctx.body(DefaultVersionRequest)
@@ -216,6 +251,13 @@ async def set_default(ctx: RequestContext) -> Response:
     return json_response(now, ETag=make_etag(now.sha256))
 
 
+@router.route(
+    "DELETE",
+    VERSION_PATH,
+    scope="skills:write",
+    response=DeletedVersionSchema,
+    errors=(404, 409, 507),
+)
 async def delete_version(ctx: RequestContext) -> Response:
     """Delete a stored version."""
     skill = skill_from_path(ctx)

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from apexbridge.errors import RequestError, SkillNotFoundError
 from apexbridge.runtime import Runtime
-from apexbridge.server.routing import RequestContext, Route
+from apexbridge.server.routing import RequestContext, Router
 from apexbridge.server.skills.presenters import make_etag
 from apexbridge.server.skills.schemas import ResponseModel
 from apexbridge.skills import tree
@@ -36,6 +36,8 @@ _PUBLISHED_ORIGINS = frozenset(
     | {Origin.BUNDLED}
 )
 """Skills that came from another host are for that host to publish."""
+
+router = Router()
 
 
 class IndexFileSchema(ResponseModel):
@@ -63,6 +65,7 @@ class SkillIndexSchema(ResponseModel):
     skills: list[IndexSkillSchema]
 
 
+@router.route("GET", WELL_KNOWN, scope=None, response=SkillIndexSchema, errors=(401, 403))
 async def index(ctx: RequestContext) -> Response:
     """Serve the index."""
     _require_read(ctx)
@@ -74,6 +77,13 @@ async def index(ctx: RequestContext) -> Response:
     return Response(data, headers={"ETag": make_etag(mark)}, media_type="application/json")
 
 
+@router.route(
+    "GET",
+    f"{_BASE_PATH}/{{name}}/{{path:path}}",
+    scope=None,
+    media_type=_BINARY,
+    errors=(401, 403, 404),
+)
 async def file(ctx: RequestContext) -> Response:
     """Serve a file that the index lists."""
     _require_read(ctx)
@@ -155,25 +165,3 @@ def _digests(root: Path, _sha256: str) -> tuple[tuple[str, str], ...]:
 
 def _digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
-ROUTES: tuple[Route, ...] = (
-    Route(
-        method="GET",
-        path=WELL_KNOWN,
-        endpoint=index,
-        summary="Index of published skills",
-        scope=None,
-        response=SkillIndexSchema,
-        errors=(401, 403),
-    ),
-    Route(
-        method="GET",
-        path=f"{_BASE_PATH}/{{name}}/{{path:path}}",
-        endpoint=file,
-        summary="File of a published skill",
-        scope=None,
-        media_type=_BINARY,
-        errors=(401, 403, 404),
-    ),
-)

@@ -1,7 +1,5 @@
 """Write endpoints of the skills API: inspect, install, edit, enable, pin, restore and remove."""
 
-from functools import partial
-
 import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
@@ -16,6 +14,7 @@ from apexbridge.scanner.report import DISCLAIMERS
 from apexbridge.scanner.rules import RISK_LEVELS
 from apexbridge.server.routing import (
     RequestContext,
+    Router,
     json_response,
     parse_json,
     parse_model,
@@ -23,6 +22,7 @@ from apexbridge.server.routing import (
 )
 from apexbridge.server.skills.presenters import (
     SKILL_ID,
+    SKILL_PATH,
     if_match_sha256,
     make_etag,
     present_findings,
@@ -45,10 +45,12 @@ from apexbridge.server.skills.schemas import (
     ScriptSchema,
     SkillChangeSchema,
 )
-from apexbridge.server.skills.uploads import receive_upload
+from apexbridge.server.skills.uploads import UPLOAD_ERRORS, receive_upload
 from apexbridge.server.skills.versions import find_version
 from apexbridge.skills.editor import edit_description
 from apexbridge.skills.model import Skill
+
+router = Router()
 
 
 class CreateQuery(BaseModel):
@@ -90,6 +92,16 @@ class _AnyFields(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
+@router.route(
+    "POST",
+    "/v1/skills",
+    scope="skills:write",
+    query=CreateQuery,
+    response=NewSkillSchema,
+    multipart=True,
+    status=201,
+    errors=UPLOAD_ERRORS,
+)
 async def create(ctx: RequestContext) -> Response:
     """Install a skill; a refused one leaves nothing behind."""
     query = ctx.query(CreateQuery)
@@ -101,6 +113,15 @@ async def create(ctx: RequestContext) -> Response:
     return json_response(created, 201, ETag=make_etag(shown.sha256))
 
 
+@router.route(
+    "POST",
+    "/v1/skills/inspect",
+    scope="skills:read",
+    query=CreateQuery,
+    response=InspectionSchema,
+    multipart=True,
+    errors=UPLOAD_ERRORS,
+)
 async def inspect(ctx: RequestContext) -> Response:
     """Inspect an upload: contents, permissions and scan report, without installing it."""
     query = ctx.query(CreateQuery)
@@ -144,6 +165,16 @@ def _inspection(ctx: RequestContext, found: Inspection) -> InspectionSchema:
     )
 
 
+@router.route(
+    "PATCH",
+    SKILL_PATH,
+    scope="skills:write",
+    body=EditRequest,
+    query=EditQuery,
+    response=SkillChangeSchema,
+    headers=("If-Match",),
+    errors=(404, 409, 412, 413, 415, 422, 503, 507),
+)
 async def edit(ctx: RequestContext) -> Response:
     """Change the description, the only editable field."""
     query, skill = ctx.query(EditQuery), skill_from_path(ctx)
@@ -204,22 +235,57 @@ async def _changed(ctx: RequestContext, name: str, *, changed: bool) -> Response
     )
 
 
-async def _switch(ctx: RequestContext, *, is_on: bool) -> Response:
+async def _set_enabled(ctx: RequestContext, *, enabled: bool) -> Response:
     name = skill_from_path(ctx).name
-    changed = await ctx.runtime.manager.set_enabled(name, enabled=is_on)
+    changed = await ctx.runtime.manager.set_enabled(name, enabled=enabled)
     return await _changed(ctx, name, changed=changed)
 
 
-enable = partial(_switch, is_on=True)
-disable = partial(_switch, is_on=False)
+@router.route(
+    "POST",
+    f"{SKILL_PATH}/enable",
+    scope="skills:write",
+    response=SkillChangeSchema,
+    errors=(404, 507),
+)
+async def enable(ctx: RequestContext) -> Response:
+    """Enable a skill."""
+    return await _set_enabled(ctx, enabled=True)
 
 
+@router.route(
+    "POST",
+    f"{SKILL_PATH}/disable",
+    scope="skills:write",
+    response=SkillChangeSchema,
+    errors=(404, 507),
+)
+async def disable(ctx: RequestContext) -> Response:
+    """Disable a skill."""
+    return await _set_enabled(ctx, enabled=False)
+
+
+@router.route(
+    "POST",
+    f"{SKILL_PATH}/undo",
+    scope="skills:write",
+    response=SkillChangeSchema,
+    errors=(404, 409, 507),
+)
 async def undo(ctx: RequestContext) -> Response:
     """Restore the latest removed skill of this name."""
     done = await ctx.runtime.manager.restore(skill_name_from_path(ctx))
     return await _changed(ctx, done.skill.name, changed=True)
 
 
+@router.route(
+    "POST",
+    f"{SKILL_PATH}/rollback",
+    scope="skills:write",
+    body=VersionRequest,
+    response=SkillChangeSchema,
+    errors=(404, 409, 415, 507),
+)
 async def rollback(ctx: RequestContext) -> Response:
     """Roll back to a stored version; by default to the previous one."""
     skill, version = await _version(ctx)
@@ -227,6 +293,14 @@ async def rollback(ctx: RequestContext) -> Response:
     return await _changed(ctx, skill.name, changed=True)
 
 
+@router.route(
+    "POST",
+    f"{SKILL_PATH}/pin",
+    scope="skills:write",
+    body=VersionRequest,
+    response=SkillChangeSchema,
+    errors=(404, 409, 415, 507),
+)
 async def pin(ctx: RequestContext) -> Response:
     """Pin a skill to a version; by default to the current one."""
     skill, version = await _version(ctx)
@@ -235,6 +309,13 @@ async def pin(ctx: RequestContext) -> Response:
     return await _changed(ctx, skill.name, changed=was != held.sha256)
 
 
+@router.route(
+    "POST",
+    f"{SKILL_PATH}/unpin",
+    scope="skills:write",
+    response=SkillChangeSchema,
+    errors=(404, 507),
+)
 async def unpin(ctx: RequestContext) -> Response:
     """Unpin a skill."""
     name = skill_from_path(ctx).name
@@ -250,6 +331,9 @@ async def _version(ctx: RequestContext) -> tuple[Skill, str]:
     return skill, (await find_version(ctx.runtime, skill, body.version)).sha256
 
 
+@router.route(
+    "DELETE", SKILL_PATH, scope="skills:write", response=DeletedSkillSchema, errors=(404, 507)
+)
 async def delete(ctx: RequestContext) -> Response:
     """Move a skill to the trash."""
     gone = await ctx.runtime.manager.uninstall(skill_from_path(ctx).name)
