@@ -23,7 +23,7 @@ from apexbridge.retrieval.results import (
 from apexbridge.settings import Config
 from apexbridge.skills.model import Skill
 
-if TYPE_CHECKING:  # numpy and the HTTP client are imported when the index is first opened
+if TYPE_CHECKING:  # numpy and the HTTP client are imported when the index is opened
     from apexbridge.retrieval.index import SkillIndex
     from apexbridge.runtime.index_factory import OpenIndex
 
