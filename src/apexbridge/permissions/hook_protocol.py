@@ -249,7 +249,7 @@ def parse_hook_output(event: HookEvent, answer: bytes) -> HookVerdict:
     """Parse a hook's output; empty output continues, and so does plain text on a context event.
 
     Raises:
-        HookOutputError: If it is no verdict.
+        HookOutputError: If it is not valid.
     """
     text = answer.decode("utf-8", "replace").strip()
     if not text:
