@@ -160,7 +160,7 @@ async def test_pipes_sockets_and_folders_never_block_and_say_what_they_are(
     os.mkfifo(work / "pipe")
     short = tmp_path_factory.mktemp("s")
     make, more = CALLS[name]
-    with pytest.raises(ToolFailedError, match=r"plain file|a pipe"):
+    with pytest.raises(ToolFailedError, match=r"regular file|a pipe"):
         await use(make(), context(work), {"path": "pipe", **more})
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(short / "s"))
