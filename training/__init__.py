@@ -1,1 +1,1 @@
-"""How the retriever that ships with us is made: from data files to weights, one command a step."""
+"""Training pipeline of the bundled retriever: data files to ONNX weights, one command a step."""

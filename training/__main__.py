@@ -1,10 +1,10 @@
-"""Each step is a command: prepare, begin, chinese, answers, mean, thin, export."""
+"""Command line of the training pipeline: prepare, begin, chinese, answers, mean, thin, export."""
 
 import argparse
 import sys
 from pathlib import Path
 
-from training.material import Sources, prepare
+from training.corpus import Sources, prepare
 
 
 def main() -> None:
@@ -46,8 +46,8 @@ def _add_begin(parser: argparse.ArgumentParser) -> None:
 
 
 def _begin(given: argparse.Namespace) -> None:
-    from training.beginning import begin
     from training.colloquial import Products
+    from training.initialization import begin
 
     products = Products.read(given.requests / "products.jsonl")
     _say(f"{begin(given.base, given.data, products, given.out):,} new words")
@@ -122,15 +122,15 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def _course(given: argparse.Namespace) -> None:
-    from training import course
+    from training import runs
 
-    courses = {
-        "chinese": course.chinese,
-        "answers": course.answers,
-        "mean": course.mean,
-        "thin": course.thin,
+    commands = {
+        "chinese": runs.chinese,
+        "answers": runs.answers,
+        "mean": runs.mean,
+        "thin": runs.thin,
     }
-    courses[given.course](given)
+    commands[given.course](given)
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Requests as people type them: frames around mined phrases, and products by their other names."""
+"""Data augmentation: colloquial templates around mined phrases, and product names swapped."""
 
 import random
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.files import read_rows
+from training.jsonl import read_rows
 
 _FRAMES = {
     "en": (
@@ -49,7 +49,7 @@ _SHORTEST_NAME = {True: 2, False: 3}
 
 
 def bare(phrase: str) -> str:
-    """What the user wants, without the words that say it is a user who wants it.
+    """Strip phrases such as "user wants to" from a trigger.
 
     >>> bare("User wants to merge two PDFs")
     'merge two PDFs'
@@ -58,7 +58,7 @@ def bare(phrase: str) -> str:
 
 
 def framed(phrase: str, language: str, chance: random.Random) -> str | None:
-    """The phrase as somebody might say it; none for what is too long to be said like that."""
+    """Put a phrase into a colloquial template; None if it is too long."""
     said = bare(phrase)
     if not 3 <= len(said) <= _LONGEST_FRAMED:
         return None
@@ -69,7 +69,7 @@ def framed(phrase: str, language: str, chance: random.Random) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """One thing under its names in both languages, and what it is."""
+    """A product with its names and descriptions in both languages."""
 
     chinese: tuple[str, ...]
     english: tuple[str, ...]
@@ -78,7 +78,7 @@ class Product:
 
 
 class Products:
-    """Things that go by another name in the other language."""
+    """Products with different names in the two languages."""
 
     def __init__(self, known: Iterable[Product]) -> None:
         self.known = tuple(known)
@@ -97,14 +97,14 @@ class Products:
 
     @classmethod
     def read(cls, path: Path) -> "Products":
-        """From lines of `zh`, `en`, `what_zh`, `what_en`."""
+        """Read lines of `zh`, `en`, `what_zh`, `what_en`."""
         return cls(
             Product(tuple(row["zh"]), tuple(row["en"]), row["what_zh"], row["what_en"])
             for row in read_rows(path)
         )
 
     def renamed(self, text: str, chance: random.Random) -> str | None:
-        """The text with every product under its other name; none where there is no product."""
+        """Replace every product by its other name; None if there is none."""
         lower = text.lower()
         if not any(name in lower for name in self._others):  # far cheaper than the pattern
             return None
@@ -112,7 +112,7 @@ class Products:
         return changed if changed != text else None
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Names and meanings in English and in Chinese, as translations of each other."""
+        """Yield names and descriptions as translation pairs."""
         for product in self.known:
             for english in product.english:
                 for chinese in product.chinese:

@@ -1,4 +1,4 @@
-"""The encoder as torch trains it: a plain BERT with mean pooling, read from the base's file."""
+"""PyTorch encoder: BERT with mean pooling, loaded from the base model's ONNX file."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from torch.nn import functional
 
 _NAMED = re.compile(r"encoder\.layer\.(\d+)\.(.+)")
 _MATRICES = ("query", "key", "value", "joined", "wide", "narrow")
-"""A layer's matrices, in the order in which the file multiplies by them."""
+"""Weight matrices of a layer, in the order of the file's matrix products."""
 _LAYER_PARTS = {
     "attention.self.query.bias": "query.bias",
     "attention.self.key.bias": "key.bias",
@@ -38,7 +38,7 @@ State = dict[str, Tensor]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How large an encoder is."""
+    """Dimensions of an encoder."""
 
     vocabulary: int
     layers: int
@@ -49,7 +49,7 @@ class Shape:
 
 
 class Layer(nn.Module):
-    """Attention, then two dense steps; each is added and normalised."""
+    """Transformer layer: attention and feed-forward, each with residual and layer norm."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Layer(nn.Module):
         self.last_norm = nn.LayerNorm(shape.width, eps=1e-12)
 
     def forward(self, given: Tensor, mask: Tensor) -> Tensor:
-        """The same shape as was given."""
+        """Apply the layer; the shape does not change."""
         count, length, width = given.shape
 
         def split(rows: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Token ids to unit vectors."""
+    """Transformer encoder: token ids to unit vectors."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
 
     def forward(self, ids: Tensor, is_word: Tensor) -> Tensor:
-        """One vector a row; `is_word` is false where a row is padded."""
+        """Encode padded rows; `is_word` is the attention mask."""
         given = self.norm(self.words(ids) + self.places.weight[: ids.shape[1]])
         mask = is_word[:, None, None, :]
         for layer in self.layers:
@@ -100,7 +100,7 @@ class Encoder(nn.Module):
 
 
 def read_base(path: Path, places: int = 128) -> State:
-    """The weights of an ONNX file, under our names; what a token's kind adds goes to the words."""
+    """Load the weights of an ONNX file under our names; token type embeddings go into the words."""
     model = onnx.load(str(path))
     stored = {
         part.name: torch.tensor(numpy_helper.to_array(part)) for part in model.graph.initializer
@@ -124,12 +124,12 @@ def read_base(path: Path, places: int = 128) -> State:
 
 
 def layers_in(state: State) -> int:
-    """How many layers these weights are for."""
+    """Count the layers of a checkpoint."""
     return 1 + max(int(name.split(".")[1]) for name in state if name.startswith("layers."))
 
 
 def build(state: State) -> Encoder:
-    """An encoder with these weights."""
+    """Build an encoder with these weights."""
     words, places = state["words.weight"], state["places.weight"]
     inner, width = state["layers.0.wide.weight"].shape
     shape = Shape(
@@ -146,7 +146,7 @@ def build(state: State) -> Encoder:
 
 
 def thinned(state: State, kept: tuple[int, ...]) -> State:
-    """The same weights with only some of the layers."""
+    """Keep only some layers of a checkpoint."""
     out: State = {
         name: part.clone() for name, part in state.items() if not name.startswith("layers.")
     }

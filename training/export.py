@@ -1,12 +1,11 @@
-"""An encoder as an ONNX file of eight-bit weights, one text at a time, or many in turn.
+"""ONNX export with int8 weights, for one text per call or for packed sequences.
 
-The graph is written by hand with onnxruntime's own fused steps, but for adding and normalising,
-where two plain steps take a third of the fused one's time. A matrix has one scale a column, the
-table of words one a row. Weights keep to seven bits: older processors add two products in sixteen
-bits, and with eight they would overflow there and not elsewhere, so that vectors differed.
+The graph is built explicitly from onnxruntime's fused operators, except for residual and layer
+norm, where two plain operators take a third of the fused one's time. Matrices have a scale for each
+column, word embeddings for each row. Weights use seven bits: older CPUs add two products in 16
+bits, where eight bits would overflow, so that vectors would depend on the CPU.
 
-The table of words lies in a file of its own beside the graph, so that encoders of several depths
-that read the same words ship and load it once.
+Word embeddings are external data in a separate file, so that encoders of several depths share it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -67,10 +66,10 @@ def export(weights: Weights, path: Path, *, takes_many: bool = False) -> int:
 
 
 def in_turn(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same for many texts: each alone as before, but all in one call.
+    """Wrap the graph in a loop over packed sequences: each text alone, but all in one call.
 
-    `input_ids` are those of all texts, one after the other; `starts` tells where each begins, and
-    after them where the last one ends. Whoever calls needs the interpreter once for all of them.
+    `input_ids` are those of all texts concatenated; `starts` are the offsets of the texts, and the
+    end of the last one. The caller needs the GIL once for all of them.
     """
     one, many = _Graph(), _Graph()
     zero, next_one = _whole(many, "turn.zero", 0), _whole(many, "turn.one", 1)

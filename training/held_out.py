@@ -1,8 +1,8 @@
-"""Which texts must not be trained on: all that belongs to the library retrieval is judged by.
+"""Train/test separation: exclude the evaluation library and its near-duplicates from training.
 
-A text belongs to it if its skill bears the name of a held-out skill, or if its description is one
-of theirs or nearly so. Translations carry this on: whoever is left out takes the other-language
-side along, which leaves out its own near-duplicates, and so on until nobody new is found.
+A text is excluded if its skill has the name of a held-out skill, or if its description is one of
+theirs or a near-duplicate. Translations propagate this: an excluded text excludes its translation,
+which excludes its own near-duplicates, until a fixed point is reached.
 """
 
 import re
@@ -15,13 +15,13 @@ _NEAR = 0.6
 """Share of its shingles that a near-duplicate has in common with one held-out text."""
 _WORDS, _CHARACTERS = 4, 6
 _LEAST = 5
-"""With fewer shingles in common, two texts just use the same phrase."""
+"""With fewer common shingles, two texts just use the same phrase."""
 _CHINESE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 _SEPARATORS = re.compile(r"[-_:./\s]+")
 
 
 def spoken(name: str) -> str:
-    """A name as words.
+    """Split a name into words.
 
     >>> spoken("PDF-form_filler")
     'pdf form filler'
@@ -30,12 +30,12 @@ def spoken(name: str) -> str:
 
 
 def letters(text: str) -> str:
-    """What is left of a text when only its letters count."""
+    """Keep only the letters of a text."""
     return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", text).lower())
 
 
 def shingles(text: str) -> set[int]:
-    """Hashes of every few words in a row; of characters where the text is Chinese."""
+    """Hash the word shingles of a text; character shingles for Chinese."""
     folded = unicodedata.normalize("NFKC", text).lower()
     if _CHINESE.search(folded):
         run = re.sub(r"[\W_]+", "", folded)
@@ -46,7 +46,7 @@ def shingles(text: str) -> set[int]:
 
 @dataclass(slots=True)
 class HeldOut:
-    """Names and descriptions to be left out, and whatever is found to belong to them."""
+    """Held-out names and descriptions, with their near-duplicates."""
 
     names: set[str] = field(default_factory=set[str])
     _texts: set[str] = field(default_factory=set[str])
@@ -54,7 +54,7 @@ class HeldOut:
     _sizes: list[int] = field(default_factory=list[int])
 
     def add(self, name: str, *texts: str) -> None:
-        """Leave out this name and these descriptions from now on."""
+        """Add a name and descriptions."""
         self.names.add(spoken(name))
         for text in texts:
             plain = letters(text)
@@ -67,11 +67,11 @@ class HeldOut:
             self._sizes.append(len(found))
 
     def covers(self, name: str, *texts: str) -> bool:
-        """Whether a skill of this name, or with one of these texts, is to be left out."""
+        """Say whether a skill with this name or one of these texts is held out."""
         return (bool(name) and spoken(name) in self.names) or any(map(self.covers_text, texts))
 
     def covers_text(self, text: str) -> bool:
-        """Whether this is a held-out description, a part of one, or nearly so."""
+        """Say whether a text is a held-out description, a part of one, or a near-duplicate."""
         plain = letters(text)
         return bool(plain) and (plain in self._texts or self._is_near(shingles(text)))
 
@@ -87,14 +87,14 @@ class HeldOut:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A skill's name and its description, in one language or in two."""
+    """Name and descriptions of a skill, in one language or both."""
 
     name: str
     texts: tuple[str, ...]
 
 
 def close_over(held_out: HeldOut, known: Iterable[Described]) -> Iterator[int]:
-    """Leave out translations and near-duplicates too; tells how many each round found."""
+    """Extend to translations and near-duplicates; yield the number found in each round."""
     rest = list(known)
     while rest:
         left, found = list[Described](), 0

@@ -1,4 +1,4 @@
-"""The files that ship, and their hashes."""
+"""Release: the shipped files and their SHA-256 digests."""
 
 import hashlib
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from training.export import export
-from training.texts import DOCUMENT_TOKENS, QUERY_TOKENS
+from training.token_table import DOCUMENT_TOKENS, QUERY_TOKENS
 
 _RECIPE = {
     "max_query_tokens": QUERY_TOKENS,
@@ -25,7 +25,7 @@ def release(
     *,
     takes_many: bool = False,
 ) -> dict[str, str]:
-    """Write model, tokenizer, words and recipe to a folder; tells each one's SHA-256."""
+    """Write model, tokenizer, vocabulary and options to a folder; return the SHA-256 of each."""
     with np.load(weights) as kept:
         every = {name: kept[name].astype(np.float32) for name in kept.files}
     export(every, out / model, takes_many=takes_many)

@@ -1,8 +1,8 @@
-"""The base's vocabulary, and the Chinese words and characters that are added to it.
+"""Vocabulary: the base model's, extended with Chinese words and characters.
 
-Words are cut by greedy longest match before the tokenizer sees the text, so that nothing but the
-list itself is needed at run time. They are those of the training texts, found by the library's own
-trainer; no dictionary is read.
+Chinese is segmented by greedy longest match before tokenization, so that only the word list is
+needed at run time. The words are found in the training texts by the tokenizer library's trainer,
+without a dictionary.
 """
 
 import json
@@ -24,13 +24,13 @@ WORDS = 8_000
 CHARACTERS = 5_500
 _LONGEST = 4
 _COHESION = 15
-"""So many times more often than by chance do the parts of a word meet."""
+"""Minimum ratio of a word's frequency to that of its parts meeting by chance (cohesion)."""
 _RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]+")
 _FIRST, _LAST, _UNKNOWN = "[CLS]", "[SEP]", "[UNK]"
 
 
 def chinese_words(texts: Iterable[str], count: int = WORDS) -> list[str]:
-    """The words of two to four characters that the texts are best told with."""
+    """Select the words of two to four characters that segment the texts best."""
     runs = [run for text in texts for run in _RUN.findall(text)]
     tokenizer = Tokenizer(models.Unigram())
     trainer = trainers.UnigramTrainer(
@@ -49,7 +49,7 @@ def chinese_words(texts: Iterable[str], count: int = WORDS) -> list[str]:
 
 
 def chinese_characters(texts: Iterable[str], count: int = CHARACTERS) -> list[str]:
-    """The commonest characters, those of everyday Chinese among them whether seen or not."""
+    """Select the most frequent characters, always with those of everyday Chinese."""
     seen = Counter(found for text in texts for run in _RUN.findall(text) for found in run)
     everyday = {
         bytes((row, cell)).decode("gb2312", "ignore")
@@ -61,7 +61,7 @@ def chinese_characters(texts: Iterable[str], count: int = CHARACTERS) -> list[st
 
 
 def extend(base: Path, added: Iterable[str], out: Path) -> list[str]:
-    """Write `tokenizer.json` and `cjk.json`; tells what was really new, in the order of its ids."""
+    """Write `tokenizer.json` and `cjk.json`; return the new words in the order of their ids."""
     stored = json.loads((base / "tokenizer.json").read_text(encoding="utf-8"))
     vocabulary: dict[str, int] = dict(stored["model"]["vocab"])
     chinese = list(dict.fromkeys(added))
@@ -87,12 +87,12 @@ def extend(base: Path, added: Iterable[str], out: Path) -> list[str]:
 
 
 def is_word(text: str) -> bool:
-    """Whether this can be cut out of a run of Chinese as one."""
+    """Say whether a text can be a Chinese word."""
     return 2 <= len(text) <= _LONGEST and bool(_RUN.fullmatch(text))
 
 
 def _holds(word: str, seen: Counter[str], total: int) -> bool:
-    """Whether the parts of a word stand together more often than they happen to."""
+    """Say whether the parts of a word co-occur more often than by chance."""
     return all(
         seen[word] * total > _COHESION * seen[word[:cut]] * seen[word[cut:]]
         for cut in range(1, len(word))

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+from training.corpus import Sources
 from training.encoder import Encoder, Shape
-from training.files import write_rows
-from training.material import Sources
+from training.jsonl import write_rows
 
 TASKS = {
     "merge-pdf": ("Merge several PDF files into one document", "把多个 PDF 文件合并成一个文档"),

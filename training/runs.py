@@ -1,4 +1,4 @@
-"""The courses: Chinese from the base, answers after that, the mean of some, and a thinner one."""
+"""Training runs: Chinese from the base, contrastive answers, weight averaging, distillation."""
 
 import argparse
 import sys
@@ -8,87 +8,87 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.beginning import first_rows, swaps_of
+from training.dataset import Dataset, Numbers, read_lesson
 from training.encoder import Encoder, State, build, layers_in, read_base, thinned
+from training.evaluation import judge
 from training.export import WORDS, restored
-from training.judging import judge
-from training.lesson import Lesson, Numbers, read_lesson
-from training.stages import (
-    Elder,
-    Plan,
-    School,
+from training.initialization import first_rows, swaps_of
+from training.objectives import (
+    Schedule,
+    Teacher,
+    Trainer,
     hand_down,
     hand_down_documents,
     learn_answers,
     learn_chinese,
     vectors_of,
 )
-from training.texts import DOCUMENT_TOKENS
+from training.token_table import DOCUMENT_TOKENS
 
 
-class Remembered:
-    """A teacher's vectors of all texts that are learnt from, computed once."""
+class CachedTeacher:
+    """Cache of a teacher's vectors for all training texts."""
 
-    def __init__(self, school: School, numbers: Numbers) -> None:
+    def __init__(self, school: Trainer, numbers: Numbers) -> None:
         self._places = np.full(len(school.lesson.texts), -1, np.int64)
         self._places[numbers] = np.arange(len(numbers))
         self._vectors = vectors_of(school, numbers, DOCUMENT_TOKENS)
 
     def __call__(self, numbers: Numbers) -> Tensor:
-        """Vectors by the texts' numbers."""
+        """Look up vectors by text number."""
         return self._vectors[torch.as_tensor(self._places[numbers]).to(self._vectors.device)]
 
 
 def chinese(given: argparse.Namespace) -> None:
-    """The base, with its new words, learns Chinese from itself."""
+    """Train Chinese by self-distillation from the English base model."""
     device = _device(given.seed)
     lesson = _read(given)
     begun = _begun(given)
     teacher = _base_teacher(given, lesson, device)
-    school = School(build(begun), lesson, device, swaps_of(given.tokenizer / "start.npz"))
+    school = Trainer(build(begun), lesson, device, swaps_of(given.tokenizer / "start.npz"))
     say(f"before: {judge(school)}")
-    learn_chinese(school, teacher, Plan(steps=given.steps, batch=given.batch, rate=given.rate))
+    learn_chinese(school, teacher, Schedule(steps=given.steps, batch=given.batch, rate=given.rate))
     say(f"chinese: {judge(school)}")
     write_weights(school.encoder, given.out)
 
 
 def answers(given: argparse.Namespace) -> None:
-    """What knows Chinese learns what answers what, and stays near the base meanwhile."""
+    """Train retrieval contrastively, regularized towards the base model."""
     device = _device(given.seed)
     lesson = _read(given)
     teacher = _base_teacher(given, lesson, device)
     learner = build(read_weights(given.whole))
     swaps = swaps_of(given.tokenizer / "start.npz")
-    school = School(learner, lesson, device, swaps, seed=given.seed)
-    learn_answers(school, teacher, Plan(steps=given.steps, batch=given.batch, rate=given.rate))
+    school = Trainer(learner, lesson, device, swaps, seed=given.seed)
+    learn_answers(school, teacher, Schedule(steps=given.steps, batch=given.batch, rate=given.rate))
     say(f"answers: {judge(school)}")
     write_weights(school.encoder, given.out)
 
 
 def mean(given: argparse.Namespace) -> None:
-    """The mean of weights that began at the same ones, which is steadier than each."""
+    """Average the weights of runs with the same initialization (model soup)."""
     every = [read_weights(path) for path in given.weights]
     middle = {name: sum(one[name] for one in every) / len(every) for name in every[0]}
     write_weights(build({name: torch.as_tensor(part) for name, part in middle.items()}), given.out)
 
 
 def thin(given: argparse.Namespace) -> None:
-    """Some layers of the whole encoder for requests, some for documents; all share its words."""
+    """Distil into fewer layers, for queries and for documents; word embeddings are shared."""
     device = _device(given.seed)
     lesson = _read(given)
     whole = read_weights(given.whole)
     numbers = np.unique(np.concatenate((lesson.pairs[:, :2].ravel(), lesson.parallel.ravel())))
     numbers = np.union1d(numbers, np.concatenate(lesson.none))
-    teaching = School(build(whole), lesson, device)
+    teaching = Trainer(build(whole), lesson, device)
     say(f"whole, {layers_in(whole)} layers: {judge(teaching)}")
-    elder = Elder(teaching.encoder, Remembered(teaching, numbers))
+    elder = Teacher(teaching.encoder, CachedTeacher(teaching, numbers))
     begun = [thinned(whole, tuple(layers)) for layers in (given.layers, given.document_layers)]
     if given.documents_from is not None:
         begun[1] = read_weights(given.documents_from)
-    requests, documents = (School(build(one), lesson, device, seed=given.seed) for one in begun)
+    requests, documents = (Trainer(build(one), lesson, device, seed=given.seed) for one in begun)
     for school in (requests, documents):
         school.encoder.words.weight.requires_grad_(False)
-    plan = Plan(steps=given.steps, batch=given.batch, rate=given.rate)
+    plan = Schedule(steps=given.steps, batch=given.batch, rate=given.rate)
     if given.documents_only:
         hand_down_documents(documents, elder, plan)
     else:
@@ -101,7 +101,7 @@ def thin(given: argparse.Namespace) -> None:
 
 
 def read_weights(path: Path) -> State:
-    """Weights we wrote, those that ship, or those of a base in ONNX."""
+    """Load our checkpoints, the bundled weights, or a base model in ONNX."""
     if path.suffix == ".onnx":
         if (path.parent / WORDS).is_file():
             return {name: torch.as_tensor(part) for name, part in restored(path).items()}
@@ -111,10 +111,10 @@ def read_weights(path: Path) -> State:
 
 
 def write_weights(encoder: Encoder, path: Path) -> None:
-    """Half precision is as exact as what they were trained in."""
+    """Save in half precision, the precision of training."""
     path.parent.mkdir(parents=True, exist_ok=True)
     state = encoder.state_dict()
-    exact = {"words.weight"}  # shared, so that it must come out the same in each
+    exact = {"words.weight"}  # shared by the encoders, so that it must be bit-identical
     np.savez(
         path,
         **{
@@ -125,7 +125,7 @@ def write_weights(encoder: Encoder, path: Path) -> None:
 
 
 def say(text: str) -> None:
-    """Tell how it goes, at once."""
+    """Print progress, unbuffered."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -136,9 +136,11 @@ def _begun(given: argparse.Namespace) -> State:
     return begun | {"words.weight": torch.as_tensor(table)}
 
 
-def _base_teacher(given: argparse.Namespace, lesson: Lesson, device: torch.device) -> Remembered:
+def _base_teacher(
+    given: argparse.Namespace, lesson: Dataset, device: torch.device
+) -> CachedTeacher:
     english = np.unique(np.concatenate((lesson.parallel[:, 0], lesson.alone)))
-    return Remembered(School(build(_begun(given)), lesson, device), english)
+    return CachedTeacher(Trainer(build(_begun(given)), lesson, device), english)
 
 
 def _device(seed: int) -> torch.device:
@@ -147,7 +149,7 @@ def _device(seed: int) -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _read(given: argparse.Namespace) -> Lesson:
+def _read(given: argparse.Namespace) -> Dataset:
     lesson = read_lesson(given.data, given.tokenizer, processes=given.processes)
     say(
         f"{len(lesson.texts):,} texts, {len(lesson.pairs):,} pairs, "

@@ -1,4 +1,4 @@
-"""What a stage draws its batches from: numbers of texts, in arrays."""
+"""Training set: text numbers in arrays, from which the stages sample batches."""
 
 import json
 from collections import defaultdict
@@ -9,40 +9,40 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from training.files import Row, read_rows
-from training.texts import Texts
+from training.jsonl import Row, read_rows
+from training.token_table import TokenTable
 
 Numbers = NDArray[np.int64]
 
 _KEPT_BACK = 5
-"""Of the small talk, every so many is kept for validation."""
+"""Every n-th small talk text is kept for validation."""
 NO_SKILL = -1
-"""The group of all small talk: none of it is a wrong answer to the other."""
+"""Group of all small talk: none of it is a negative of another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lesson:
-    """Texts by number, and how they belong together."""
+class Dataset:
+    """Texts by number, and their pairs."""
 
-    texts: Texts
+    texts: TokenTable
     pairs: Numbers
-    """Request, document, group."""
+    """Query, document, group."""
     parallel: Numbers
     """English, Chinese."""
     alone: Numbers
-    """English without a translation: descriptions and requests."""
+    """English without a translation: descriptions and queries."""
     none: tuple[Numbers, ...]
     """Small talk by kind."""
     idle: Numbers
-    """Small talk for validation only."""
+    """Small talk for validation."""
     asked: Numbers
-    """Request, its place in the library, whether it is Chinese; for validation only."""
+    """Query, its row in the library, whether it is Chinese; for validation."""
     library: Numbers
 
 
-def read_lesson(data: Path, tokenizer: Path, *, processes: int = 1) -> Lesson:
-    """Read what `prepare` wrote and cut it into tokens."""
-    texts = Texts()
+def read_lesson(data: Path, tokenizer: Path, *, processes: int = 1) -> Dataset:
+    """Load the output of `prepare` and tokenize it."""
+    texts = TokenTable()
     add = texts.add
     documents = [add(row["text"]) for row in _rows(data, "documents")]
     pairs, said = list[tuple[int, int, int]](), set[int]()
@@ -63,7 +63,7 @@ def read_lesson(data: Path, tokenizer: Path, *, processes: int = 1) -> Lesson:
     library = [add(row["text"]) for row in _rows(data, "library")]
     words: list[str] = json.loads((tokenizer / "cjk.json").read_text(encoding="utf-8"))
     texts.cut(tokenizer / "tokenizer.json", words, processes)
-    return Lesson(
+    return Dataset(
         texts=texts,
         pairs=np.array(pairs, np.int64).reshape(-1, 3),
         parallel=np.array(parallel, np.int64).reshape(-1, 2),

@@ -1,4 +1,4 @@
-"""Lines of JSON in packed files, in and out."""
+"""JSON lines in compressed files."""
 
 import gzip
 import json
@@ -11,14 +11,14 @@ Row = dict[str, Any]
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The lines of a file, packed or not."""
+    """Read the rows of a file, compressed or not."""
     with _open(path, "rt") as lines:
         for line in lines:
             yield json.loads(line)
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> int:
-    """Write lines, packed if the name says so, and tell how many."""
+    """Write rows, compressed by the file's suffix; return their number."""
     count = 0
     path.parent.mkdir(parents=True, exist_ok=True)
     with _open(path, "wt") as file:

@@ -1,4 +1,4 @@
-"""The step before training: the vocabulary, where its new words start, and which words swap."""
+"""Initialization before training: vocabulary, embeddings of new words, and translation swaps."""
 
 import json
 from collections.abc import Sequence
@@ -10,17 +10,23 @@ from tokenizers import Tokenizer
 
 from apexbridge.retrieval.embedders.use import UseEmbedder
 from training.colloquial import Products
-from training.files import read_rows
-from training.lesson import Numbers
-from training.start import Matrix, Start, english_words, standing_together, start_values
+from training.dataset import Numbers
+from training.jsonl import read_rows
 from training.vocabulary import chinese_characters, chinese_words, extend, is_word
+from training.word_initialization import (
+    Matrix,
+    Start,
+    english_words,
+    standing_together,
+    start_values,
+)
 
 _SURE = 0.5
-"""A word is swapped for one that has at least this share of its start."""
+"""A word is swapped for one with at least this share in its initialization."""
 
 
 def begin(base: Path, data: Path, products: Products, out: Path) -> int:
-    """Write `tokenizer.json`, `cjk.json` and `start.npz`; tells how many words are new."""
+    """Write `tokenizer.json`, `cjk.json` and `start.npz`; return the number of new words."""
     parallel = [(row["en"], row["zh"]) for row in read_rows(data / "parallel.jsonl.xz")]
     asked = [row["q"] for row in read_rows(data / "pairs.jsonl.xz")]
     chinese = [*(right for _, right in parallel), *(text for text in asked if not text.isascii())]
@@ -46,7 +52,7 @@ def begin(base: Path, data: Path, products: Products, out: Path) -> int:
 
 
 def first_rows(table: Matrix, start: Path) -> Matrix:
-    """The base's table of words with the new rows below it."""
+    """Append rows for the new words to the base model's embedding table."""
     with np.load(start) as kept:
         places, shares, pieces = kept["places"], kept["shares"].astype(np.float32), kept["pieces"]
     is_piece = pieces >= 0
@@ -56,7 +62,7 @@ def first_rows(table: Matrix, start: Path) -> Matrix:
 
 
 def swaps_of(start: Path) -> Numbers:
-    """For each word's id the id of what it may be swapped for."""
+    """Return, for each word id, the id of its translation."""
     with np.load(start) as kept:
         return kept["swaps"].astype(np.int64)
 

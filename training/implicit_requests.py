@@ -1,4 +1,4 @@
-"""Products, formats and methods, and how people ask for them without their names."""
+"""Products, formats and methods, and implicit requests that do not name them."""
 
 import random
 import re
@@ -7,39 +7,39 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.files import Row, read_rows
 from training.held_out import spoken
+from training.jsonl import Row, read_rows
 
 _LONGEST_NAME = 3
-"""Words of a name that are looked for."""
+"""Longest name in words."""
 _BEGINNING = 160
-"""A skill is about what the beginning of its description names."""
+"""A skill is about what the first characters of its description name."""
 _SKILLS = 4
 """Skills that a request for a thing is paired with."""
 _WORD = re.compile(r"[A-Za-z0-9][\w.+#-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thing:
-    """What it is called, what it is, and requests that say neither name."""
+class Topic:
+    """A thing: names, descriptions, and requests that name neither."""
 
     names: tuple[str, ...]
     what: Mapping[str, str]
     requests: tuple[str, ...]
 
     def texts(self) -> Iterator[str]:
-        """What it is, under a name of the same language where it has one."""
+        """Yield its descriptions, under a name in the same language if there is one."""
         for language, what in self.what.items():
             fitting = [name for name in self.names if name.isascii() == (language == "en")]
             yield f"{(fitting or self.names)[0]}. {what}"
 
 
-def read_things(folder: Path) -> list[Thing]:
-    """From the lines of `things-*.jsonl`; the same thing twice is one."""
-    found = dict[str, Thing]()
+def read_things(folder: Path) -> list[Topic]:
+    """Read `things-*.jsonl`; duplicates are merged."""
+    found = dict[str, Topic]()
     for path in sorted(folder.glob("things-*.jsonl")):
         for row in read_rows(path):
-            thing = Thing(
+            thing = Topic(
                 names=tuple(row["names"]),
                 what={"en": row["what_en"], "zh": row["what_zh"]},
                 requests=(*row["en"], *row["zh"]),
@@ -49,9 +49,9 @@ def read_things(folder: Path) -> list[Thing]:
 
 
 def skills_about(
-    things: Sequence[Thing], skills: Iterable[Row], chance: random.Random
+    things: Sequence[Topic], skills: Iterable[Row], chance: random.Random
 ) -> list[list[Row]]:
-    """For each thing a few of the skills that are about it, by chance."""
+    """Sample a few skills about each thing."""
     numbers = defaultdict[str, list[int]](list)
     for number, thing in enumerate(things):
         for name in thing.names:
@@ -65,7 +65,7 @@ def skills_about(
 
 
 def _named(skill: Row, foreign: Sequence[str]) -> Iterator[str]:
-    """All runs of words that could be a name: any in the skill's own, capital ones in its text."""
+    """Yield candidate names: all word n-grams of the skill's name, capitalized ones of its text."""
     text = skill["description"][:_BEGINNING]
     title = spoken(skill["name"]).split()
     yield from _runs(title)

@@ -1,7 +1,7 @@
-"""Where the new words start: among the English words that mean the same.
+"""Initialization of new word embeddings from English words with the same meaning.
 
-Two witnesses are heard. A multilingual encoder under a permissive licence (USE) says which English
-words lie near a Chinese one; the clean translations say which English words stand where it stands.
+Two signals are combined: similarity in a multilingual encoder under a permissive licence (USE), and
+co-occurrence in the clean translations.
 """
 
 import re
@@ -21,13 +21,13 @@ _HEAT = 0.06
 _LEAST_SEEN = 12
 _MOST_WORDS = 16_000
 _TOGETHER = 2.0
-"""What standing together counts, beside being near."""
+"""Weight of co-occurrence, relative to similarity."""
 _WORD = re.compile(r"[a-z][a-z0-9+#.]{1,}[a-z0-9+#]")
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """For each new word the English words it starts from, and the share of each."""
+    """For each new word, the English words it is initialized from, with weights."""
 
     english: list[str]
     places: NDArray[np.int32]
@@ -35,7 +35,7 @@ class Start:
 
 
 def english_words(texts: Sequence[str]) -> list[str]:
-    """The commoner English words of the translations."""
+    """Select the frequent English words of the translations."""
     seen = Counter(word for text in texts for word in set(_WORD.findall(text.lower())))
     return [word for word, count in seen.most_common(_MOST_WORDS) if count >= _LEAST_SEEN]
 
@@ -43,7 +43,7 @@ def english_words(texts: Sequence[str]) -> list[str]:
 def standing_together(
     parallel: Sequence[tuple[str, str]], english: Sequence[str], chinese: Sequence[str]
 ) -> Matrix:
-    """Dice's coefficient: how often two words stand in both sides of a translation."""
+    """Compute Dice's coefficient of words on both sides of the translations."""
     english_at = {word: place for place, word in enumerate(english)}
     chinese_at = {word: place for place, word in enumerate(chinese)}
     together = np.zeros((len(chinese), len(english)), np.float32)
@@ -66,7 +66,7 @@ def standing_together(
 
 
 def start_values(near: Matrix, together: Matrix, english: list[str]) -> Start:
-    """The few English words that both witnesses name, with a softmax over what they say."""
+    """Select the English words that both signals support, with softmax weights."""
     said = near + _TOGETHER * together
     few = min(_NEIGHBOURS, len(english))
     places = np.argpartition(-said, few - 1, axis=1)[:, :few].astype(np.int32)

@@ -1,18 +1,18 @@
-"""How well an encoder does on what it has not seen, by its vectors alone."""
+"""Evaluation of an encoder on validation queries, by its vectors alone."""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from training.lesson import Lesson
-from training.stages import School, vectors_of
-from training.texts import DOCUMENT_TOKENS, QUERY_TOKENS
+from training.dataset import Dataset
+from training.objectives import Trainer, vectors_of
+from training.token_table import DOCUMENT_TOKENS, QUERY_TOKENS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marks:
-    """Shares of requests, by language, and how well small talk is told from requests."""
+class Metrics:
+    """Recall by language, and AUROC of queries against small talk."""
 
     first: dict[str, float]
     five: dict[str, float]
@@ -25,9 +25,9 @@ class Marks:
         return ", ".join((*parts, f"AUROC {self.small_talk:.3f}"))
 
 
-def judge(school: School, documents: School | None = None) -> Marks:
-    """Validation requests against the whole library, which another encoder may have read."""
-    lesson: Lesson = school.lesson
+def judge(school: Trainer, documents: Trainer | None = None) -> Metrics:
+    """Evaluate validation queries against the library, which another encoder may embed."""
+    lesson: Dataset = school.lesson
     library = vectors_of(documents or school, lesson.library, DOCUMENT_TOKENS).float()
     asked = vectors_of(school, lesson.asked[:, 0], QUERY_TOKENS).float()
     scores = asked @ library.T
@@ -41,9 +41,9 @@ def judge(school: School, documents: School | None = None) -> Marks:
         five[name] = float((of_language < 5).mean())
     idle = vectors_of(school, lesson.idle, QUERY_TOKENS).float()
     near = auroc(scores.max(1).values, (idle @ library.T).max(1).values)
-    return Marks(first=first, five=five, small_talk=near)
+    return Metrics(first=first, five=five, small_talk=near)
 
 
 def auroc(above: Tensor, below: Tensor) -> float:
-    """The chance that one of the first lies above one of the second."""
+    """Compute the area under the ROC curve."""
     return float((above[:, None] > below[None, :]).float().mean())

@@ -1,4 +1,4 @@
-"""Texts as rows of token ids, kept flat: a million of them fit where lists would not."""
+"""Token ids of texts in one flat array: a million of them fit where lists would not."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -17,8 +17,8 @@ QUERY_TOKENS, DOCUMENT_TOKENS = 64, 96
 _PART = 20_000
 
 
-class Texts:
-    """Each text once, by number."""
+class TokenTable:
+    """Deduplicated texts by number."""
 
     def __init__(self) -> None:
         self._numbers = dict[str, int]()
@@ -26,14 +26,14 @@ class Texts:
         self.flat: NDArray[np.int32] = np.zeros(0, np.int32)
 
     def add(self, text: str) -> int:
-        """The text's number."""
+        """Add a text and return its number."""
         return self._numbers.setdefault(text, len(self._numbers))
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def cut(self, tokenizer: Path, words: Sequence[str], processes: int = 1) -> None:
-        """Turn all texts into token ids."""
+        """Tokenize all texts."""
         texts = list(self._numbers)
         parts = [texts[start : start + _PART] for start in range(0, len(texts), _PART)]
         work = partial(_tokens, str(tokenizer), frozenset(words))
@@ -47,7 +47,7 @@ class Texts:
         self.flat = np.concatenate([flat for _, flat in done])
 
     def rows(self, numbers: Sequence[int] | NDArray[np.int64], limit: int) -> tuple[Tensor, Tensor]:
-        """Padded ids of some texts, and where they are words; the end stays where a text is cut."""
+        """Return padded ids and attention mask of some texts; truncation keeps the final token."""
         chosen = np.asarray(numbers)
         lengths = np.minimum(self.starts[chosen + 1] - self.starts[chosen], limit)
         longest = int(lengths.max())
@@ -61,7 +61,7 @@ class Texts:
     def groups(
         self, numbers: NDArray[np.int64], limit: int, parts: int
     ) -> Iterator[tuple[NDArray[np.int64], Tensor, Tensor]]:
-        """The same in parts of similar length, so that little is padded; each with its places."""
+        """Yield length buckets with little padding, each with its positions."""
         lengths = self.starts[numbers + 1] - self.starts[numbers]
         for part in np.array_split(np.argsort(lengths, kind="stable"), parts):
             if len(part):

@@ -1,4 +1,4 @@
-"""From data files to what is trained on: translations, requests with their skills, small talk."""
+"""Training data: translations, queries with their skills, and small talk, from data files."""
 
 import random
 from collections import Counter, defaultdict
@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from training.colloquial import Products, framed
-from training.files import Row, read_rows, write_rows
 from training.held_out import Described, HeldOut, close_over, letters, spoken
-from training.things import read_things, skills_about
+from training.implicit_requests import read_things, skills_about
+from training.jsonl import Row, read_rows, write_rows
 
 LANGUAGES = ("en", "zh")
 _DOCUMENT = 900
 _PHRASE = 400
 _KEY = 80
 _SEGMENT = {"en": 24, "zh": 8}
-"""A shorter segment says too little to be asked for."""
+"""A shorter segment is too vague for a query."""
 _SEGMENTS_A_SKILL = 8
 _FRAMED_SHARE = 0.35
 _NAMED_SHARE = 0.5
@@ -27,7 +27,7 @@ _THING_TIMES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """The files that are read."""
+    """Input files."""
 
     skills: Path
     phrases: Path
@@ -39,30 +39,30 @@ class Sources:
 
 
 @dataclass(slots=True)
-class Material:
-    """What was gathered; a request's group is its skill."""
+class Corpus:
+    """Collected training data; the group of a query is its skill."""
 
     pairs: list[tuple[str, str, int, str]] = field(default_factory=list[tuple[str, str, int, str]])
     parallel: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     alone: list[str] = field(default_factory=list[str])
-    """English texts without a translation, to keep the base's English."""
+    """English texts without a translation, which preserve the base model's English."""
     counts: Counter[str] = field(default_factory=Counter[str])
     _groups: dict[str, int] = field(default_factory=dict[str, int])
 
     def pair(self, request: str, document: str, description: str, kind: str) -> None:
-        """A request, and the skill that answers it."""
+        """Add a query and the skill that answers it."""
         group = self._groups.setdefault(letters(description)[:_KEY], len(self._groups))
         self.pairs.append((request[:_PHRASE], document[:_DOCUMENT], group, kind))
         self.counts[f"pairs: {kind}"] += 1
 
 
 def document(name: str, description: str) -> str:
-    """The text that stands for a skill, as the index writes it."""
+    """Format the main text of a skill, as the index does."""
     return f"{spoken(name)}. {description}"
 
 
 def language_of(text: str) -> str:
-    """Chinese if a fifth of it is."""
+    """Detect Chinese: a fifth of the characters."""
     chinese = sum("\u4e00" <= character <= "\u9fff" for character in text)
     return "zh" if chinese * 5 >= len(text) else "en"
 
@@ -73,7 +73,7 @@ def prepare(sources: Sources, out: Path) -> dict[str, int]:
     skills = list(read_rows(sources.skills))
     translated = list(read_rows(sources.descriptions))
     held_out, evaluation = _held_out(sources, skills, translated)
-    material = Material()
+    material = Corpus()
     clean = [row for row in skills if not held_out.covers(row["name"], row["description"])]
     translated = [
         row for row in translated if not held_out.covers(row["name_en"], row["en"], row["zh"])
@@ -96,7 +96,7 @@ def prepare(sources: Sources, out: Path) -> dict[str, int]:
 def _held_out(
     sources: Sources, skills: list[Row], translated: list[Row]
 ) -> tuple[HeldOut, list[Row]]:
-    """What may not be trained on, and the library that retrieval is validated with."""
+    """Collect the held-out texts, and the validation library."""
     held_out, evaluation = HeldOut(), list(read_rows(sources.held_out))
     for row in evaluation:
         held_out.add(row["name"], row["description"])
@@ -126,14 +126,14 @@ def _by_text(translated: list[Row]) -> Mapping[str, Row]:
 
 
 def _add_phrases(  # all of it is needed
-    material: Material,
+    material: Corpus,
     sources: Sources,
     held_out: HeldOut,
     by_text: Mapping[str, Row],
     chance: random.Random,
     products: Products,
 ) -> None:
-    """Sentences mined from skills, as they are, as people would say them, and across languages."""
+    """Add sentences mined from skills: verbatim, colloquial and translated."""
     judged = dict[str, bool]()
     for row in read_rows(sources.phrases):
         name, _, description = row["d"].partition(": ")
@@ -159,7 +159,7 @@ def _add_phrases(  # all of it is needed
             )
 
 
-def _add_translations(material: Material, translated: list[Row]) -> None:
+def _add_translations(material: Corpus, translated: list[Row]) -> None:
     for row in translated:
         english, chinese = row["en"][:_DOCUMENT], row["zh"][:_DOCUMENT]
         material.parallel.append((english, chinese))
@@ -172,13 +172,13 @@ def _add_translations(material: Material, translated: list[Row]) -> None:
 
 
 def _add_segments(
-    material: Material,
+    material: Corpus,
     sources: Sources,
     held_out: HeldOut,
     translated: list[Row],
     chance: random.Random,
 ) -> None:
-    """Translated parts of bodies; some of them are asked for, in the language of neither."""
+    """Add translated body segments, some as queries in the other language."""
     described = {row["key"]: row for row in translated}
     of_skill = defaultdict[str, list[Row]](list)
     for row in read_rows(sources.segments):
@@ -198,8 +198,8 @@ def _add_segments(
                     material.pair(row[here], text, skill["en"], "segment across")
 
 
-def _add_names(material: Material, clean: list[Row], chance: random.Random) -> None:
-    """Names are what short requests look like; descriptions alone keep the base's English."""
+def _add_names(material: Corpus, clean: list[Row], chance: random.Random) -> None:
+    """Add names as short queries, and descriptions as English-only texts."""
     for row in clean:
         if chance.random() < _NAMED_SHARE:
             material.pair(spoken(row["name"]), row["description"], row["description"], "name")
@@ -208,9 +208,9 @@ def _add_names(material: Material, clean: list[Row], chance: random.Random) -> N
 
 
 def _add_written(
-    material: Material, sources: Sources, by_id: Mapping[int, Row], held_out: HeldOut
+    material: Corpus, sources: Sources, by_id: Mapping[int, Row], held_out: HeldOut
 ) -> None:
-    """Requests written for skills; they are few and good, so that they are seen more often."""
+    """Add queries written for skills, which are few and good, and therefore repeated."""
     for row in _requests(sources, "written"):
         skill = by_id.get(row["id"])
         if skill is None:
@@ -223,13 +223,13 @@ def _add_written(
 
 
 def _add_things(
-    material: Material,
+    material: Corpus,
     sources: Sources,
     clean: list[Row],
     held_out: HeldOut,
     chance: random.Random,
 ) -> None:
-    """A thing asked for without its name: what it is answers that, and skills about it do."""
+    """Add implicit queries for a thing, answered by its description and by skills about it."""
     things = read_things(sources.requests)
     for thing, skills in zip(things, skills_about(things, clean, chance), strict=True):
         texts = list(thing.texts())
@@ -241,9 +241,7 @@ def _add_things(
                     material.pair(request, text, f"thing {thing.names[0]}", "thing")
 
 
-def _write(
-    material: Material, sources: Sources, evaluation: list[Row], out: Path
-) -> dict[str, int]:
+def _write(material: Corpus, sources: Sources, evaluation: list[Row], out: Path) -> dict[str, int]:
     small_talk = list(read_rows(sources.requests / "none.jsonl"))
     places = {row["id"]: place for place, row in enumerate(evaluation)}
     asked = [

@@ -1,4 +1,4 @@
-"""The stages of training: learn Chinese from the base, learn what answers what, hand it down."""
+"""Training stages: cross-lingual distillation, contrastive retrieval, and layer distillation."""
 
 import math
 import sys
@@ -11,41 +11,41 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from training.dataset import NO_SKILL, Dataset, Numbers
 from training.encoder import Encoder
-from training.lesson import NO_SKILL, Lesson, Numbers
-from training.texts import DOCUMENT_TOKENS, QUERY_TOKENS
+from training.token_table import DOCUMENT_TOKENS, QUERY_TOKENS
 
 _PARTS = 3
-"""Parts of similar length that a batch is encoded in: more would be less to compute, and slower."""
+"""Length buckets of a batch: more would compute less, and take longer."""
 _NEAR_DUPLICATE = 0.97
 _HEAT = 0.03
 _PULL, _SPREAD = 4.0, 0.25
-"""What being near the teacher counts, and being nearer to its own than to others'."""
+"""Weights of the distance to the teacher, and of the contrastive term."""
 _NO_SKILL_SHARE = 0.03
 _SWAPPED_ROWS, _SWAPPED_WORDS = 0.5, 0.15
 _STIRRED_WORDS = 0.2
 _FIRST_WORD = 4
-"""Below are marks, in the smallest vocabulary too."""
+"""Ids below are special tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How long a stage takes, and how boldly it moves."""
+class Schedule:
+    """Schedule of a stage: steps, batch size and learning rate."""
 
     steps: int
     batch: int = 4_096
     rate: float = 4e-4
     distil: float = 1.0
-    """What staying near the base counts beside answering; only where both are done."""
+    """Weight of the distillation loss beside the contrastive one."""
 
 
-class School:
-    """An encoder, what it learns from, and the device it learns on."""
+class Trainer:
+    """Trainer: an encoder, its training set and the device."""
 
     def __init__(
         self,
         encoder: Encoder,
-        lesson: Lesson,
+        lesson: Dataset,
         device: torch.device,
         swaps: Numbers | None = None,
         *,
@@ -56,13 +56,13 @@ class School:
         self.device = device
         self.chance = np.random.default_rng(seed)
         self._swaps = None if swaps is None else torch.as_tensor(swaps).to(device)
-        """For each word the one that means the same in the other language, or itself."""
+        """Translation of each word, or the word itself."""
         flat = lesson.texts.flat
         self._every = torch.as_tensor(flat[flat >= _FIRST_WORD].astype(np.int64)).to(device)
-        """Words as often as they are used."""
+        """Words sampled by frequency."""
 
     def encode(self, numbers: Numbers, limit: int, *, is_mixed: bool = False) -> Tensor:
-        """Unit vectors of texts; mixed, some words of some rows stand in the other language."""
+        """Encode texts to unit vectors; mixed, some words are replaced by translations."""
         parts, order = list[Tensor](), list[Numbers]()
         for places, given, is_word in self._given(numbers, limit):
             ids = self._mix(given) if is_mixed and self._swaps is not None else given
@@ -73,7 +73,7 @@ class School:
     def encode_stirred(
         self, numbers: Numbers, limit: int, teacher: Encoder
     ) -> tuple[Tensor, Tensor]:
-        """Texts in which some words are others by chance: our vectors, and a teacher's."""
+        """Encode texts with random word replacements, by student and teacher."""
         own, goal, order = list[Tensor](), list[Tensor](), list[Numbers]()
         for places, given, is_word in self._given(numbers, limit):
             ids = self._stir(given, is_word)
@@ -106,7 +106,7 @@ class School:
         return torch.where(chosen, self._swaps[ids], ids)
 
     def _stir(self, ids: Tensor, is_word: Tensor) -> Tensor:
-        """Put words of anywhere in the place of some; the marks at both ends stay."""
+        """Replace random words; the special tokens stay."""
         inner = is_word.clone()
         inner[:, 0] = False
         inner[:, :-1] &= is_word[:, 1:]
@@ -116,8 +116,8 @@ class School:
         return torch.where(chosen, others, ids)
 
 
-def run(plan: Plan, encoders: Sequence[Encoder], loss: Callable[[], Tensor], name: str) -> None:
-    """Take the steps of a stage, the rate rising shortly and falling long."""
+def run(plan: Schedule, encoders: Sequence[Encoder], loss: Callable[[], Tensor], name: str) -> None:
+    """Run the optimization steps of a stage, with warm-up and decay of the learning rate."""
     every = [p for encoder in encoders for p in encoder.parameters() if p.requires_grad]
     tables = [encoder.words.weight for encoder in encoders if encoder.words.weight.requires_grad]
     others = [p for p in every if not any(p is table for table in tables)]
@@ -149,8 +149,8 @@ def run(plan: Plan, encoders: Sequence[Encoder], loss: Callable[[], Tensor], nam
             sys.stdout.flush()
 
 
-def vectors_of(school: School, numbers: Numbers, limit: int, batch: int = 4_096) -> Tensor:
-    """Vectors of many texts, without learning from them."""
+def vectors_of(school: Trainer, numbers: Numbers, limit: int, batch: int = 4_096) -> Tensor:
+    """Encode many texts without gradients."""
     school.encoder.eval()
     with torch.no_grad():
         parts = [
@@ -161,8 +161,8 @@ def vectors_of(school: School, numbers: Numbers, limit: int, batch: int = 4_096)
     return torch.cat(parts)
 
 
-def learn_chinese(school: School, teacher: Callable[[Numbers], Tensor], plan: Plan) -> None:
-    """Both sides of a translation come to where the teacher sees its English side."""
+def learn_chinese(school: Trainer, teacher: Callable[[Numbers], Tensor], plan: Schedule) -> None:
+    """Distil: both sides of a translation move to the teacher's vector of the English side."""
     lesson, chance = school.lesson, school.chance
 
     def loss() -> Tensor:
@@ -178,8 +178,8 @@ def learn_chinese(school: School, teacher: Callable[[Numbers], Tensor], plan: Pl
     run(plan, [school.encoder], loss, "chinese")
 
 
-def learn_answers(school: School, teacher: Callable[[Numbers], Tensor], plan: Plan) -> None:
-    """A request comes nearer to its skill than to any other, in either language."""
+def learn_answers(school: Trainer, teacher: Callable[[Numbers], Tensor], plan: Schedule) -> None:
+    """Train contrastively: a query moves closer to its skill than to any other."""
     lesson, chance = school.lesson, school.chance
 
     def loss() -> Tensor:
@@ -194,19 +194,19 @@ def learn_answers(school: School, teacher: Callable[[Numbers], Tensor], plan: Pl
     run(plan, [school.encoder], loss, "answers")
 
 
-class Elder:
-    """The whole encoder as a teacher: of texts as they are, remembered, and of any others."""
+class Teacher:
+    """Full encoder as a teacher: cached vectors for the training set, computed for other texts."""
 
     def __init__(self, encoder: Encoder, remembered: Callable[[Numbers], Tensor]) -> None:
         self.encoder = encoder.eval()
         self.of = remembered
 
 
-def hand_down(requests: School, documents: School, elder: Elder, plan: Plan) -> None:
-    """Two small encoders learn to read as the whole one does: one requests, the other documents.
+def hand_down(requests: Trainer, documents: Trainer, elder: Teacher, plan: Schedule) -> None:
+    """Distil the full encoder into a query encoder and a document encoder with fewer layers.
 
-    Each learns where the whole one sees its texts, and both together to find what it finds, in the
-    same order. Requests with words of anywhere in them, of which there is no end, teach most.
+    Each learns the teacher's vectors, and both together its ranking. Queries with random word
+    replacements contribute most, because their number is unlimited.
     """
     lesson, chance = requests.lesson, requests.chance
 
@@ -228,11 +228,11 @@ def hand_down(requests: School, documents: School, elder: Elder, plan: Plan) -> 
     run(plan, [requests.encoder, documents.encoder], loss, "handed down")
 
 
-def hand_down_documents(documents: School, elder: Elder, plan: Plan) -> None:
-    """A small encoder learns to read documents as the whole one does, for any request.
+def hand_down_documents(documents: Trainer, elder: Teacher, plan: Schedule) -> None:
+    """Distil the document encoder alone, for any query.
 
-    Not only those of the lesson: with words of anywhere in them, and short ones too, which other
-    libraries are full of.
+    Texts with random word replacements, and short ones, are added: other libraries have many
+    of them.
     """
     lesson, chance = documents.lesson, documents.chance
 
@@ -259,17 +259,17 @@ def hand_down_documents(documents: School, elder: Elder, plan: Plan) -> None:
 
 
 def _near(own: Tensor, goal: Tensor) -> Tensor:
-    """How far they lie from where the teacher sees them."""
+    """Distance loss to the teacher's vectors."""
     return (1 - (own * goal).sum(1)).mean()
 
 
 def _order(own: Tensor, goal: Tensor) -> Tensor:
-    """How far they are from finding what the teacher finds, as much above the rest."""
+    """Ranking loss: KL divergence between the students' and the teacher's similarities."""
     ours, theirs = (functional.log_softmax(scores / _HEAT, dim=1) for scores in (own, goal))
     return functional.kl_div(ours, theirs, reduction="batchmean", log_target=True)
 
 
-def _with_small_talk(lesson: Lesson, batch: int, chance: np.random.Generator) -> Numbers:
+def _with_small_talk(lesson: Dataset, batch: int, chance: np.random.Generator) -> Numbers:
     pairs = lesson.pairs[chance.integers(len(lesson.pairs), size=batch)].copy()
     for place in range(int(batch * _NO_SKILL_SHARE)):
         kind = lesson.none[chance.integers(len(lesson.none))]
@@ -278,7 +278,7 @@ def _with_small_talk(lesson: Lesson, batch: int, chance: np.random.Generator) ->
     return pairs
 
 
-def _stay(school: School, teacher: Callable[[Numbers], Tensor], count: int) -> Tensor:
+def _stay(school: Trainer, teacher: Callable[[Numbers], Tensor], count: int) -> Tensor:
     lesson = school.lesson
     rows = lesson.parallel[school.chance.integers(len(lesson.parallel), size=count)]
     goal = teacher(rows[:, 0]).float()
@@ -287,7 +287,7 @@ def _stay(school: School, teacher: Callable[[Numbers], Tensor], count: int) -> T
 
 
 def _apart(own: Tensor, goal: Tensor, numbers: Numbers) -> Tensor:
-    """The share of each goal among all goals; the same text twice is no other."""
+    """Share of each target among all targets; duplicates are no negatives."""
     same = torch.as_tensor(numbers).to(own.device)
     is_same = (same[:, None] == same[None, :]).fill_diagonal_(fill_value=False)
     scores = (own @ goal.T / _HEAT).masked_fill(is_same, -1e4)
@@ -295,7 +295,7 @@ def _apart(own: Tensor, goal: Tensor, numbers: Numbers) -> Tensor:
 
 
 def contrast(asked: Tensor, found: Tensor, pairs: Numbers) -> Tensor:
-    """Symmetric InfoNCE; what belongs to the same skill or request, or nearly so, is no mistake."""
+    """Symmetric InfoNCE; the same skill or query, and near-duplicates, are no negatives."""
     rows = torch.as_tensor(pairs).to(asked.device)
     same = (rows[:, 2, None] == rows[None, :, 2]) | (rows[:, 0, None] == rows[None, :, 0])
     same = same | (found.detach() @ found.detach().T > _NEAR_DUPLICATE)

@@ -12,15 +12,15 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from apexbridge.retrieval.embedders.onnx import OnnxEmbedder
-from training.beginning import begin, first_rows, swaps_of
 from training.colloquial import Products
-from training.course import answers, chinese, mean, read_weights, thin
+from training.corpus import prepare
+from training.dataset import NO_SKILL, read_lesson
 from training.encoder import Encoder, Shape, build, layers_in, read_base, thinned
-from training.files import read_rows
-from training.lesson import NO_SKILL, read_lesson
-from training.material import prepare
+from training.initialization import begin, first_rows, swaps_of
+from training.jsonl import read_rows
+from training.objectives import contrast
 from training.release import release
-from training.stages import contrast
+from training.runs import answers, chinese, mean, read_weights, thin
 from training.tests import small
 
 pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]

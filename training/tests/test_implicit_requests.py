@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from training.files import write_rows
-from training.things import Thing, read_things, skills_about
+from training.implicit_requests import Topic, read_things, skills_about
+from training.jsonl import write_rows
 
 
-def _thing(*names: str) -> Thing:
-    return Thing(names=names, what={"en": "a tool", "zh": "工具"}, requests=("that one",))
+def _thing(*names: str) -> Topic:
+    return Topic(names=names, what={"en": "a tool", "zh": "工具"}, requests=("that one",))
 
 
 @pytest.mark.parametrize(
