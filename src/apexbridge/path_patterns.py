@@ -41,7 +41,7 @@ class _Rule:
     regex: str
     is_negated: bool = False
     is_for_folders: bool = False
-    """Whether it ended in a slash."""
+    """It ended in a slash."""
 
 
 class PathMatcher:
@@ -53,7 +53,7 @@ class PathMatcher:
         self._negated = _Automata(rule for rule in self._rules if rule.is_negated)
 
     def verdict(self, path: str) -> bool | None:
-        """Whether a path is matched, excluded again by a `!` rule, or not matched by any rule.
+        """Decide by the last rule that matches: True if included, False by a `!` rule, else None.
 
         A folder is written with a slash at its end. Parent folders are not considered.
         """
@@ -63,7 +63,7 @@ class PathMatcher:
         return self._decide("/".join(parts) + "/" * path.endswith("/"))
 
     def matches(self, path: str) -> bool:
-        """Whether a path is matched, or a parent folder with all that it holds."""
+        """Return whether a path is matched, or a parent folder with all that it holds."""
         parts = [part for part in path.split("/") if part]
         if not parts or len(parts) > MAX_DEPTH:
             return False
@@ -91,11 +91,11 @@ class _Automata:
         self._rules = tuple(rules)
 
     def match(self, path: str) -> bool:
-        """Whether one of the rules names the path."""
+        """Return whether one of the rules names the path."""
         return _any(self._exact, path)
 
     def match_with_parents(self, path: str) -> bool:
-        """Whether one of the rules names the path or one of its parent folders."""
+        """Return whether one of the rules names the path or one of its parent folders."""
         return _any(self._prefix, path)
 
     @cached_property
@@ -112,14 +112,14 @@ def _automaton(rule: _Rule) -> _Automata:
     return _Automata((rule,))
 
 
-def covers(pattern: str, parts: Sequence[str], *, is_anchored: bool) -> bool:
-    """Whether a pattern matches a path or one of its parent folders; no pattern is invalid here.
+def covers(pattern: str, path: str, *, is_anchored: bool) -> bool:
+    """Match a path or one of its parent folders leniently: no pattern is invalid here.
 
     Without an anchor a pattern matches at any depth. `a/**` covers `a` too: a permission rule for
     all files of a folder is also one for listing it.
     """
     rule = _lenient_rule(pattern, is_anchored=is_anchored)
-    return rule is None or _automaton(rule).match_with_parents("/".join(parts))
+    return rule is None or _automaton(rule).match_with_parents(path)
 
 
 @lru_cache(1024)
@@ -259,7 +259,9 @@ def _segment_regex(text: str, is_lenient: bool) -> str:
         except ValueError:
             if not is_lenient:
                 raise
-            piece, at = re.escape(text[at]), at + 1
+            # `[!]` has always been any character in permission rules: a deny rule stays as wide.
+            is_any = text[at : at + 3] in {"[!]", "[^]"}
+            piece, at = ("[^/]", at + 3) if is_any else (re.escape(text[at]), at + 1)
         regex += piece
     # A name is never empty, and a run of stars is one star.
     return re.sub(r"(?:\[\^/\]\*)+", "[^/]*", regex) if set(text) != {"*"} else "[^/]+"

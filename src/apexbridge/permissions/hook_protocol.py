@@ -81,9 +81,9 @@ class HookVerdict:
     context: str = ""
     """Text to add to the conversation."""
     asks: bool = False
-    """Whether a person must approve, even where the rules allow."""
+    """True if a person must approve, even where the rules allow."""
     stops: bool = False
-    """Whether the whole turn ends, not only this step."""
+    """True if the whole turn ends, not only this step."""
     changed: Mapping[str, Any] | None = None
     """The tool's complete input as rewritten by a hook; it is checked again."""
     warnings: tuple[HookWarning, ...] = ()
@@ -249,7 +249,7 @@ def parse_hook_output(event: HookEvent, answer: bytes) -> HookVerdict:
     """Parse a hook's output; empty output continues, and so does plain text on a context event.
 
     Raises:
-        HookOutputError: If it is no verdict.
+        HookOutputError: If it is not valid.
     """
     text = answer.decode("utf-8", "replace").strip()
     if not text:

@@ -101,9 +101,11 @@ def _normalise(rest: str) -> str:
 
 
 def _is_below(rest: str, base: Path, path: Path) -> bool:
-    if not path.is_relative_to(base):
+    # As texts: `Path.relative_to` takes ten times as long as the match itself.
+    prefix, text = f"{base}/".replace("//", "/"), str(path)
+    if not f"{text}/".startswith(prefix):
         return False
-    return covers(rest, path.relative_to(base).parts, is_anchored=rest.startswith("/"))
+    return covers(rest, text[len(prefix) :].lstrip("/"), is_anchored=rest.startswith("/"))
 
 
 @functools.lru_cache(1024)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apexbridge.sandbox.base import SandboxLimits
+from apexbridge.sandbox.zygote import write_kernel_file
 
 _CGROUP_ROOT = Path("/sys/fs/cgroup")
 _GROUP_NAME = "apexbridge"
@@ -63,9 +64,9 @@ class Cgroups:
 def _v2() -> Cgroups | None:
     home = _CGROUP_ROOT / _GROUP_NAME
     try:
-        _write_kernel_file(_CGROUP_ROOT / "cgroup.subtree_control", "+memory +pids")
+        write_kernel_file(f"{_CGROUP_ROOT}/cgroup.subtree_control", "+memory +pids")
         home.mkdir(exist_ok=True)
-        _write_kernel_file(home / "cgroup.subtree_control", "+memory +pids")
+        write_kernel_file(f"{home}/cgroup.subtree_control", "+memory +pids")
     except OSError:
         return None
     return Cgroups(homes=(home,), is_v2=True)
@@ -79,12 +80,3 @@ def _v1() -> Cgroups | None:
     except OSError:
         return None
     return Cgroups(homes=homes, is_v2=False)
-
-
-def _write_kernel_file(path: Path, value: str) -> None:
-    """Write to a cgroup file that exists; a regular file is never created."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, value.encode("ascii"))
-    finally:
-        os.close(descriptor)

@@ -25,8 +25,8 @@ from apexbridge.sandbox.base import TRUNCATED, SandboxLimits
 _CHUNK = 1 << 16
 _GRACE_SECONDS = 0.5
 """Time for a pipe to reach EOF after the process has exited."""
-_MEASURE_SECONDS = 0.05
-_LONGEST_PAUSE_SECONDS = 1.0
+_QUOTA_SECONDS = 0.05
+_MAX_QUOTA_SECONDS = 1.0
 
 OutputSink = Callable[[int, bytes], None]
 
@@ -75,16 +75,16 @@ class RunSpec:
     """Quota check, polled while the process runs."""
 
 
-def run(order: RunSpec, cancel: int) -> ProcessResult:
+def run(spec: RunSpec, cancel: int) -> ProcessResult:
     """Run to the end, a limit, or until the file descriptor `cancel` becomes readable. Blocks."""
     began = time.monotonic()
     try:
-        started = order.start()
+        started = spec.start()
     except OSError as error:
         return ProcessResult(status=None, error=errno_name(error))
-    watch = _ProcessWatcher(started, order, began + order.limits.wall_seconds)
+    watch = _ProcessWatcher(started, spec, began + spec.limits.wall_seconds)
     try:
-        watch.until_end(cancel)
+        watch.watch(cancel)
     finally:
         started.kill()
         status, error = started.finish(bytes(watch.outputs[1]))
@@ -122,14 +122,14 @@ def errno_name(error: OSError) -> str:
 class _ProcessWatcher:
     """State of a watched process: selector, buffers, deadline."""
 
-    def __init__(self, started: RunningProcess, order: RunSpec, deadline: float) -> None:
+    def __init__(self, started: RunningProcess, spec: RunSpec, deadline: float) -> None:
         self._started = started
         self._deadline = deadline
-        self._on_output = order.on_output
-        self._stdin = memoryview(order.stdin)
-        self._measure = order.is_oversized
-        self._next_measure = time.monotonic() + _MEASURE_SECONDS
-        self._room = order.limits.output_bytes
+        self._on_output = spec.on_output
+        self._stdin = memoryview(spec.stdin)
+        self._quota = spec.is_oversized
+        self._next_check = time.monotonic() + _QUOTA_SECONDS
+        self._output_budget = spec.limits.output_bytes
         self._selector = selectors.DefaultSelector()
         self._open = 0
         self.outputs = (bytearray(), bytearray())
@@ -137,7 +137,7 @@ class _ProcessWatcher:
         self.truncated = False
         self.is_oversized = False
 
-    def until_end(self, cancel: int) -> None:
+    def watch(self, cancel: int) -> None:
         """Watch until the process exits, then until EOF on its pipes or the end of the grace."""
         self._selector.register(self._started.exit_fd, selectors.EVENT_READ, "end")
         self._selector.register(cancel, selectors.EVENT_READ, "cancel")
@@ -149,7 +149,7 @@ class _ProcessWatcher:
             os.set_blocking(self._started.stdin, False)
             self._selector.register(self._started.stdin, selectors.EVENT_WRITE, "stdin")
         self._loop()
-        self._measure_now()  # also what was written too fast to be seen on the way
+        self._check_quota()  # a run may end between two checks
 
     def _loop(self) -> None:
         is_over = False
@@ -157,32 +157,32 @@ class _ProcessWatcher:
             now = time.monotonic()
             if now >= self._deadline:
                 if is_over:
-                    return  # someone holds our pipe; the process we were asked to run is gone
+                    return  # a descendant keeps the pipe open; the process itself has exited
                 self.timed_out = self.timed_out or not (self.truncated or self.is_oversized)
-                self._end_within_grace(now)
-            if now >= self._next_measure:
-                self._measure_now()
+                self._kill_within_grace(now)
+            if now >= self._next_check:
+                self._check_quota()
                 later = time.monotonic()
-                pause = min(max(_MEASURE_SECONDS, 10 * (later - now)), _LONGEST_PAUSE_SECONDS)
-                self._next_measure = later + pause
+                pause = min(max(_QUOTA_SECONDS, 10 * (later - now)), _MAX_QUOTA_SECONDS)
+                self._next_check = later + pause
             for key, _ in self._selector.select(max(self._wake() - now, 0)):
                 if key.data == "end":
                     is_over = True
                     self._selector.unregister(key.fd)
-                    self._end_within_grace(time.monotonic())
+                    self._kill_within_grace(time.monotonic())
                 else:
                     self._handle(key)
 
     def _wake(self) -> float:
-        is_watched = self._measure is not None and not self.is_oversized
-        return min(self._deadline, self._next_measure) if is_watched else self._deadline
+        is_watched = self._quota is not None and not self.is_oversized
+        return min(self._deadline, self._next_check) if is_watched else self._deadline
 
-    def _measure_now(self) -> None:
-        if self._measure is not None and not self.is_oversized and self._measure():
+    def _check_quota(self) -> None:
+        if self._quota is not None and not self.is_oversized and self._quota():
             self.is_oversized = True
-            self._end_within_grace(time.monotonic())
+            self._kill_within_grace(time.monotonic())
 
-    def _end_within_grace(self, now: float) -> None:
+    def _kill_within_grace(self, now: float) -> None:
         self._started.kill()
         self._deadline = now + _GRACE_SECONDS
 
@@ -201,7 +201,7 @@ class _ProcessWatcher:
             self._stdin = self._stdin[os.write(pipe, self._stdin[:_CHUNK]) :]
         except BlockingIOError:
             return
-        except OSError:  # it does not read; that is its business
+        except OSError:  # EPIPE: it does not read its stdin
             self._stdin = memoryview(b"")
         if not self._stdin:
             self._selector.unregister(pipe)
@@ -215,18 +215,18 @@ class _ProcessWatcher:
                 self._selector.unregister(pipe)
                 self._open -= 1
                 return
-            self._take(piece, number)
+            self._append(piece, number)
 
-    def _take(self, piece: bytes, number: int) -> None:
-        taken = piece[: self._room]
+    def _append(self, piece: bytes, number: int) -> None:
+        taken = piece[: self._output_budget]
         self.outputs[number].extend(taken)
         if taken and self._on_output is not None:
             self._on_output(number + 1, taken)
-        if len(piece) > self._room and not self.truncated:
+        if len(piece) > self._output_budget and not self.truncated:
             self.truncated = True
             self.outputs[number].extend(TRUNCATED)
-            self._end_within_grace(time.monotonic())
-        self._room = max(self._room - len(piece), 0)
+            self._kill_within_grace(time.monotonic())
+        self._output_budget = max(self._output_budget - len(piece), 0)
 
     def close(self) -> None:
         """Close our file descriptors."""
@@ -256,7 +256,7 @@ class _SpawnerThread:
 
     def popen(self, order: Callable[[], Popen]) -> Popen:
         with self._lock:
-            if self._pid != os.getpid():  # also after a fork, where the thread is gone
+            if self._pid != os.getpid():  # threads do not survive a fork
                 self._pid = os.getpid()
                 threading.Thread(target=self._serve, name="spawner", daemon=True).start()
         future: Future[Popen] = Future()

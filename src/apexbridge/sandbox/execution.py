@@ -38,7 +38,7 @@ def reject_nul(words: Iterable[str]) -> None:
         try:
             os.fsencode(text)
         except UnicodeEncodeError:
-            raise ValueError(f"{text!r} holds half of a character") from None
+            raise ValueError(f"{text!r} holds a lone surrogate") from None
 
 
 @runtime_checkable
@@ -69,19 +69,19 @@ async def run_backend(backend: Backend, request: ExecRequest) -> ExecutionResult
 
 async def run_process(start: Callable[[], RunningProcess], request: ExecRequest) -> ProcessResult:
     """Run the process that `start` returns to its end or its limits."""
-    order = run_spec_for(request, start)
-    return await run_in_thread(lambda cancel: child_process.run(order, cancel))
+    spec = run_spec_for(request, start)
+    return await run_in_thread(lambda cancel: child_process.run(spec, cancel))
 
 
 def run_spec_for(request: ExecRequest, start: Callable[[], RunningProcess]) -> RunSpec:
     """Build the run specification of a request."""
-    place = request.workspace
+    quota = WorkspaceQuota(request.workspace, request.limits) if request.workspace else None
     return RunSpec(
         start=start,
         limits=request.limits,
         stdin=request.stdin,
         on_output=request.on_output,
-        is_oversized=None if place is None else WorkspaceQuota(place, request.limits).is_exceeded,
+        is_oversized=quota.is_exceeded if quota else None,
     )
 
 

@@ -54,7 +54,7 @@ class Launch:
     workspace: Path | None = None
     """Private directory whose owner may be changed."""
     is_confined: bool = False
-    """Whether Landlock and the strict seccomp filter apply, with these paths."""
+    """True to apply Landlock and the strict seccomp filter, with these paths."""
     read: tuple[Path, ...] = ()
     write: tuple[Path, ...] = ()
     has_stdin: bool = False

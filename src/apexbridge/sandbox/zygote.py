@@ -88,7 +88,7 @@ def exec_order(
     raise failure
 
 
-def write_kernel_file(path: str, value: int) -> None:
+def write_kernel_file(path: str, value: int | str) -> None:
     """Write to an existing cgroup file; a missing one is not created."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:

@@ -155,9 +155,9 @@ class Provenance:
     origin: Origin
     source_id: str
     needs_trust: bool = True
-    """Whether a person must approve each version of the skill (by hash) before it may act."""
+    """True if a person must approve each version of the skill (by hash) before it may act."""
     may_run_shell: bool = False
-    """Whether inline commands may ever run; those of remote skills never may."""
+    """True if inline commands may ever run; those of remote skills never may."""
     writable: bool = False
     home: Path | None = None
     """The project folder that a nested skill belongs to; `paths` globs are relative to it."""
@@ -193,16 +193,16 @@ class Skill:
     tools: tuple[ToolPattern, ...] = ()
     hooks: tuple[Hook, ...] = ()
     is_trusted: bool = False
-    """Whether its scripts, hooks, inline commands and tool grants are allowed. Fails closed."""
+    """True if its scripts, hooks, inline commands and tool grants are allowed. Fails closed."""
 
     @property
     def may_run_shell(self) -> bool:
-        """Whether its inline commands may run."""
+        """True if its inline commands may run."""
         return self.is_trusted and self.provenance.may_run_shell
 
     @property
     def is_conditional(self) -> bool:
-        """Whether the skill stays hidden until a file that matches `paths` is touched."""
+        """True if the skill stays hidden until a file that matches `paths` is touched."""
         return bool(self.manifest.paths)
 
     @property

@@ -43,7 +43,7 @@ class _File:
 
     @property
     def executable(self) -> bool:
-        """Whether the file is a script: zip imports (`Traversable`) have no file mode."""
+        """True if the file is a script: zip imports (`Traversable`) have no file mode."""
         return self.path.parts[0] == _SCRIPTS or self.data.startswith(b"#!")
 
 

@@ -22,7 +22,7 @@ class ScanLimits:
     max_depth: int = 6
     max_folders: int = 2_000
     follow_external_symlinks: bool = True
-    """Whether symlinks that lead out of the root are followed."""
+    """True if symlinks that lead out of the root are followed."""
 
 
 DEFAULT_LIMITS = ScanLimits()
@@ -46,7 +46,7 @@ class DirectoryScanner:
     root: str
     limits: ScanLimits
     is_truncated: bool = False
-    """Whether the root has more folders than the limit."""
+    """True if the root has more folders than the limit."""
     visited_folders: list[str] = field(default_factory=list[str])
     """Folders that are no skills: new skills would appear in them."""
     external_symlinks: list[str] = field(default_factory=list[str])

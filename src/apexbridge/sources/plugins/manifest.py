@@ -56,7 +56,7 @@ class MarketplaceEntry(PluginManifest):
 
     source: Any = None
     strict: bool = True
-    """Whether the plugin must have its own plugin.json."""
+    """True if the plugin must have its own plugin.json."""
 
 
 class _Metadata(_Model):

@@ -37,9 +37,9 @@ class RemoteFile:
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     """Further files by relative path, with their SHA-256."""
     is_listed: bool = False
-    """Whether an index named it, rather than the operator."""
+    """True if an index named it, rather than the operator."""
     may_be_private: bool = True
-    """Whether it may be on a private network that the operator allows."""
+    """True if it may be on a private network that the operator allows."""
 
     def sibling(self, path: str, sha256: str) -> "RemoteFile":
         """Return one of the further files."""

@@ -107,7 +107,7 @@ class Fetched:
     data: bytes = field(repr=False)
     url: str
     is_private: bool
-    """Whether every hop was on an allowed private network."""
+    """True if every hop was on an allowed private network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -256,9 +256,7 @@ def compile_glob(pattern: str, tool: str) -> PathMatcher:
     try:
         return compile_patterns((pattern.removeprefix("./"),))
     except ValueError as error:
-        raise ToolInputError(
-            f"the pattern {pattern!r} cannot be used: {error}", name=tool
-        ) from None
+        raise ToolInputError(f"invalid pattern {pattern!r}: {error}", name=tool) from None
 
 
 def skipped_summary(walk: FileWalk) -> list[str]:

@@ -219,7 +219,7 @@ class GrepTool(TypedTool[GrepArguments]):
         try:
             pattern = LinePattern(arguments.pattern, ignore_case=arguments.ignore_case)
         except ValueError as error:
-            detail = f"'pattern' cannot be used: {error}"
+            detail = f"invalid 'pattern': {error}"
             raise ToolInputError(detail, name=self.spec.name) from None
         return _Search(arguments, pattern, walk)
 

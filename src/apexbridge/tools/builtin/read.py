@@ -82,7 +82,7 @@ def read_text(target: ResolvedPath, file: BinaryIO) -> bytes:
     """Read a text file's bytes, at most `MAX_BYTES` + 1.
 
     Raises:
-        ToolFailedError: If it is no text, saying what it is.
+        ToolFailedError: If it is not text; the error names the file type.
     """
     try:
         data = file.read(MAX_BYTES + 1)
