@@ -41,7 +41,7 @@ async def test_files_that_a_script_makes_are_saved_where_it_was_said(home: Path)
         assert asked == [("Write", str(at.project / "out"))]  # one question for all of them
 
 
-async def test_without_a_folder_nothing_is_written_and_nobody_asked(home: Path) -> None:
+async def test_without_save_to_nothing_is_written_or_requested(home: Path) -> None:
     _maker(home)
     approver = FixedApprover("once")
     async with open_agent(home, approver=approver) as at:
@@ -148,7 +148,7 @@ async def test_a_persons_own_skill_may_have_its_script_run_once_it_was_invoked(h
         assert (await at.results())[1] == "ran"
 
 
-async def test_a_script_without_its_permission_is_told_so(home: Path) -> None:
+async def test_a_script_without_its_permission_is_reported(home: Path) -> None:
     root = make_skill(home / ".claude/skills", "mine", files={"scripts/main.sh": "echo"})
     (root / "scripts/main.sh").chmod(0o644)
     async with open_agent(home) as at:
