@@ -1,4 +1,4 @@
-"""A bound for what could otherwise go on for ever. So wide that no slow machine meets it."""
+"""Deadline by SIGALRM for code that could loop forever; generous, for slow machines."""
 
 import signal
 from collections.abc import Generator
@@ -8,7 +8,7 @@ from types import FrameType
 
 @contextmanager
 def within(seconds: float) -> Generator[None]:
-    """End what takes longer, patterns in the middle of a search among it; main thread only."""
+    """Raise TimeoutError after so many seconds, also inside a regex search; main thread only."""
 
     def end(_: int, __: FrameType | None) -> None:
         raise TimeoutError(f"not done within {seconds} s")

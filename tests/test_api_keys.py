@@ -1,4 +1,4 @@
-"""Keys: made, revoked, found again, and never kept as they are."""
+"""API keys: creation, revocation, lookup, and hashes only on disk."""
 
 import stat
 import time
@@ -19,7 +19,7 @@ def place(tmp_path: Path) -> Path:
 def test_a_key_is_found_and_its_text_is_nowhere(place: Path) -> None:
     store = ApiKeyStore(place)
     assert store.find("apx_x") is None
-    text, key = store.make("laptop", ["exec", "chat"])
+    text, key = store.create("laptop", ["exec", "chat"])
     assert text.startswith("apx_")
     assert len(text) > 40
     assert key.scopes == ("chat", "exec")
@@ -33,14 +33,14 @@ def test_a_key_is_found_and_its_text_is_nowhere(place: Path) -> None:
 
 def test_a_key_that_opens_nothing_is_not_made(place: Path) -> None:
     with pytest.raises(ConfigError):
-        ApiKeyStore(place).make("none", [])
+        ApiKeyStore(place).create("none", [])
     assert not place.exists()
 
 
 def test_a_key_ends_with_its_time(place: Path) -> None:
     store = ApiKeyStore(place)
-    old, _ = store.make("old", ["chat"], expires=time.time() - 1)
-    new, _ = store.make("new", ["chat"], expires=time.time() + 1_000)
+    old, _ = store.create("old", ["chat"], expires=time.time() - 1)
+    new, _ = store.create("new", ["chat"], expires=time.time() + 1_000)
     assert store.find(old) is None
     assert store.find(new) is not None
     assert store.has_any()
@@ -49,7 +49,7 @@ def test_a_key_ends_with_its_time(place: Path) -> None:
 @pytest.mark.promise("S01")
 def test_revoking_binds_other_stores_of_the_file(place: Path) -> None:
     one, other = ApiKeyStore(place), ApiKeyStore(place)
-    text, key = one.make("k", ["chat"])
+    text, key = one.create("k", ["chat"])
     assert other.find(text) == key
     assert one.get(key.id) == key
     gone = one.revoke("k")
@@ -65,8 +65,8 @@ def test_revoking_binds_other_stores_of_the_file(place: Path) -> None:
 
 def test_a_name_of_two_keys_revokes_neither(place: Path) -> None:
     store = ApiKeyStore(place)
-    _, one = store.make("twin", ["chat"])
-    _, other = store.make("twin", ["chat"])
+    _, one = store.create("twin", ["chat"])
+    _, other = store.create("twin", ["chat"])
     with pytest.raises(ConfigError) as refused:
         store.revoke("twin")
     assert refused.value.code == "key_ambiguous"
@@ -78,7 +78,7 @@ def test_a_name_of_two_keys_revokes_neither(place: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"keys": [{"id": 1}]}', b"\xff"])
 def test_a_file_that_makes_no_sense_opens_nothing(place: Path, content: bytes) -> None:
-    text, _ = ApiKeyStore(place).make("k", ["chat"])
+    text, _ = ApiKeyStore(place).create("k", ["chat"])
     place.write_bytes(content)
     store = ApiKeyStore(place)
     with pytest.raises(StorageError):
@@ -86,7 +86,7 @@ def test_a_file_that_makes_no_sense_opens_nothing(place: Path, content: bytes) -
     with pytest.raises(StorageError):
         store.check()
     with pytest.raises(StorageError):
-        store.make("more", ["chat"])
+        store.create("more", ["chat"])
     assert place.read_bytes() == content
 
 
@@ -98,7 +98,7 @@ def test_a_folder_in_the_way_is_told(tmp_path: Path) -> None:
 
 def test_keys_made_at_the_same_time_are_all_kept(place: Path) -> None:
     def make(at: int) -> tuple[str, ApiKey]:
-        return ApiKeyStore(place).make(str(at), ["chat"])
+        return ApiKeyStore(place).create(str(at), ["chat"])
 
     with ThreadPoolExecutor(8) as threads:
         made = list(threads.map(make, range(24)))

@@ -1,4 +1,4 @@
-"""The audit log grows at its end only, and shows whatever else was done to it."""
+"""Audit log: append-only, and the hash chain detects tampering."""
 
 import json
 import subprocess

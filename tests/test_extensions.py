@@ -1,4 +1,4 @@
-"""What other packages can add."""
+"""Extension points for other packages."""
 
 import sys
 from collections.abc import Sequence

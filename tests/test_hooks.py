@@ -1,4 +1,4 @@
-"""Hooks run in the sandbox or over HTTP, side by side, and the strictest answer wins."""
+"""Hook runner: sandboxed commands and HTTP hooks, merged verdicts, fail closed."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""The conversation's own words."""
+"""Token estimate of messages."""
 
 from hypothesis import given
 from hypothesis import strategies as st

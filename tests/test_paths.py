@@ -1,4 +1,4 @@
-"""Paths that stay inside, changes that happen wholly or not at all."""
+"""Path traversal guard and atomic file system changes."""
 
 import errno
 import os
@@ -186,7 +186,7 @@ def test_a_file_that_was_not_there_is_made(tmp_path: Path) -> None:
 
 def test_devices_and_pipes_are_not_replaced(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(StorageError, match="no plain file"):
+    with pytest.raises(StorageError, match="not a regular file"):
         replace_bytes(tmp_path / "pipe", b"new")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
@@ -224,7 +224,7 @@ def test_a_tree_that_does_not_want_to_go_goes(tmp_path: Path) -> None:
 def test_a_link_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "target").write_bytes(b"old")
     (tmp_path / "link").symlink_to("target")
-    with pytest.raises(StorageError, match="no plain file"):
+    with pytest.raises(StorageError, match="not a regular file"):
         replace_bytes(tmp_path / "link", b"new")
     assert (tmp_path / "target").read_bytes() == b"old"
 

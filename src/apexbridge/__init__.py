@@ -1,8 +1,7 @@
 """ApexBridge: a skills and tools runtime for language-model agents.
 
-These are the public names. They are loaded when first used, so that importing the package, and
-with it `apexbridge --help`, costs nothing; `__init__.pyi` beside this file tells type checkers
-the same.
+Public API, imported lazily (PEP 562): importing the package, and with it `apexbridge --help`, stays
+cheap. `__init__.pyi` declares the same names for type checkers.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Keys of the HTTP door: made, revoked and found again; what is kept of one is its hash."""
+"""API keys: create, revoke and look up by hash; only the SHA-256 of a key is stored."""
 
 import hashlib
 import math
@@ -19,11 +19,11 @@ Scope = Literal["chat", "skills:read", "skills:write", "exec", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 _KEY_PREFIX = "apx_"
 _STAT_INTERVAL = 0.02
-"""Seconds for which a look at the file is good: asking the system is most of what finding costs."""
+"""Seconds between stat calls of the file: the system call is most of the cost of a lookup."""
 
 
 class ApiKey(BaseModel):
-    """What is kept of a key. Whoever has the file has no key."""
+    """Stored metadata and hash of a key; the key itself cannot be recovered from it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -35,8 +35,8 @@ class ApiKey(BaseModel):
     expires: float | None = None
     revoked: float | None = None
 
-    def is_good(self, now: float) -> bool:
-        """Whether it opens anything now."""
+    def is_valid(self, now: float) -> bool:
+        """Return whether the key is neither revoked nor expired."""
         return self.revoked is None and (self.expires is None or now < self.expires)
 
 
@@ -47,25 +47,25 @@ class _KeyFile(BaseModel):
 
 
 class ApiKeyStore:
-    """A small file, private to its owner, read again whenever somebody changed it.
+    """JSON file of API keys with mode 0600, reloaded when its mtime, size or inode changes.
 
-    A key is 32 random bytes, so that a plain hash of it cannot be searched for.
+    A key is 32 random bytes: a plain SHA-256 is enough, since brute force is out of reach.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: tuple[int, int, int] | None = None
-        self._looked = -math.inf
+        self._checked_at = -math.inf
         self._by_hash: dict[str, ApiKey] = {}
 
-    def make(
+    def create(
         self, name: str, scopes: Collection[Scope], *, expires: float | None = None
     ) -> tuple[str, ApiKey]:
-        """A new key, which is told this once, and what is kept of it.
+        """Create a key; return its secret text, which is not stored, and its metadata.
 
         Raises:
-            ConfigError: If it would open nothing.
-            StorageError: If that cannot be written down.
+            ConfigError: If there is no scope.
+            StorageError: If the file cannot be written.
         """
         if not scopes:
             raise ConfigError("a key needs at least one scope")
@@ -78,73 +78,73 @@ class ApiKeyStore:
             created=time.time(),
             expires=expires,
         )
-        with self._alone():
+        with self._file_lock():
             self._write((*self._read(), key))
         return text, key
 
     def revoke(self, wanted: str) -> ApiKey | None:
-        """End a key, by its id or its name; None if there is no good one.
+        """Revoke a key by id or name; None if there is no valid one.
 
         Raises:
-            ConfigError: If several good ones have that name.
-            StorageError: If that cannot be written down.
+            ConfigError: If several valid ones have that name.
+            StorageError: If the file cannot be written.
         """
-        with self._alone():
+        with self._file_lock():
             keys, now = self._read(), time.time()
-            good = [key for key in keys if key.is_good(now)]
-            found = [key for key in good if key.id == wanted] or [
-                key for key in good if key.name == wanted
+            valid = [key for key in keys if key.is_valid(now)]
+            found = [key for key in valid if key.id == wanted] or [
+                key for key in valid if key.name == wanted
             ]
             if not found:
                 return None
             if len(found) > 1:
                 ids = ", ".join(key.id for key in found)
                 raise ConfigError(code="key_ambiguous", name=wanted, ids=ids)
-            gone = found[0].model_copy(update={"revoked": now})
-            self._write(gone if key.id == gone.id else key for key in keys)
-        return gone
+            revoked = found[0].model_copy(update={"revoked": now})
+            self._write(revoked if key.id == revoked.id else key for key in keys)
+        return revoked
 
     def all(self) -> tuple[ApiKey, ...]:
-        """Every key there ever was, the oldest first."""
+        """Return every key, also expired and revoked ones, oldest first."""
         return self._read()
 
     def find(self, text: str) -> ApiKey | None:
-        """What is kept of a key that opens something now; costs a look at the file's date at most.
+        """Look up a valid key by its secret text; costs one stat call at most.
 
         Raises:
-            StorageError: If the file is there and cannot be read.
+            StorageError: If the file exists and cannot be read.
         """
         self._refresh()
         key = self._by_hash.get(_hash(text))
-        return key if key is not None and key.is_good(time.time()) else None
+        return key if key is not None and key.is_valid(time.time()) else None
 
     def get(self, key_id: str) -> ApiKey | None:
-        """What is kept of a key, by its id, if it opens something now.
+        """Look up a valid key by its id.
 
         Raises:
-            StorageError: If the file is there and cannot be read.
+            StorageError: If the file exists and cannot be read.
         """
         self._refresh()
         now = time.time()
-        found = (key for key in self._by_hash.values() if key.id == key_id and key.is_good(now))
+        found = (key for key in self._by_hash.values() if key.id == key_id and key.is_valid(now))
         return next(found, None)
 
     def check(self) -> None:
-        """Make sure that keys can be found.
+        """Check that the file can be read.
 
         Raises:
-            StorageError: If the file is there and cannot be read.
+            StorageError: If the file exists and cannot be read.
         """
         self._refresh()
 
     def has_any(self) -> bool:
-        """Whether any key opens anything now."""
+        """Return whether there is any valid key."""
         now = time.time()
-        return any(key.is_good(now) for key in self._read())
+        return any(key.is_valid(now) for key in self._read())
 
     def _refresh(self) -> None:
         now = time.monotonic()
-        if now - self._looked < _STAT_INTERVAL:
+        if now - self._checked_at < _STAT_INTERVAL:
             return
         try:
             stat = self._path.stat()
@@ -156,9 +156,9 @@ class ApiKeyStore:
         if seen != self._seen:
             self._by_hash = {key.sha256: key for key in self._read()}
             self._seen = seen
-        self._looked = now
+        self._checked_at = now
 
-    def _alone(self) -> AbstractContextManager[int]:
+    def _file_lock(self) -> AbstractContextManager[int]:
         return file_lock(self._path.with_suffix(".lock"))
 
     def _read(self) -> tuple[ApiKey, ...]:
@@ -167,29 +167,29 @@ class ApiKeyStore:
         except FileNotFoundError:
             return ()
         except (OSError, ValidationError) as error:
-            # No key is better than a guess: nothing is opened by a file that makes no sense.
+            # Fail closed: a damaged file authenticates nobody.
             raise StorageError(str(error), path=self._path) from error
 
     def _write(self, keys: Iterable[ApiKey]) -> None:
         ring = _KeyFile(keys=tuple(keys))
         if not self._path.exists():
-            self._path.touch(mode=0o600)  # the new one takes the old one's mode
+            self._path.touch(mode=0o600)  # replace_bytes keeps the mode of the old file
         replace_bytes(self._path, ring.model_dump_json(indent=1).encode())
-        self._looked = -math.inf
+        self._checked_at = -math.inf
 
 
-def create_first_key(store: ApiKeyStore, place: Path) -> str | None:
-    """Where there never was a key, make one for everything and keep it in a private file.
+def create_first_key(store: ApiKeyStore, path: Path) -> str | None:
+    """Create a key with all scopes if there never was one, and write it to a file of mode 0600.
 
     Raises:
-        StorageError: If it cannot be written down.
+        StorageError: If a file cannot be written.
     """
     if store.all():
         return None
-    text, _ = store.make("first", SCOPES)
-    with storage_errors(place):
-        place.unlink(missing_ok=True)
-    create_bytes(place, f"{text}\n".encode(), mode=0o600)
+    text, _ = store.create("first", SCOPES)
+    with storage_errors(path):
+        path.unlink(missing_ok=True)
+    create_bytes(path, f"{text}\n".encode(), mode=0o600)
     return text
 
 

@@ -1,8 +1,8 @@
-"""The audit log: what was attempted, by whom and with what result, in a chain that shows tampering.
+"""Audit log: tamper-evident JSON lines, each with the SHA-256 of the record before it.
 
-One JSON line a record. Each carries the hash of the one before it, so that none can be changed,
-removed or put in between without the rest of the chain telling. Lines are only ever appended, under
-a lock that several processes share, and are on disk before the call returns.
+A hash chain: no record can be changed, removed or inserted without breaking all that follow. Lines
+are only appended, under an advisory lock (flock) between processes, and fsynced before the call
+returns.
 """
 
 import errno
@@ -21,13 +21,13 @@ from apexbridge.errors import AuditBrokenError, StorageError
 
 _GENESIS_HASH = "0" * 64
 _TAIL_BYTES = 64 * 1024
-"""No record is longer: what goes in is cut."""
+"""Upper bound of a record's length: values are truncated."""
 _MAX_TEXT = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """What was attempted, and when."""
+    """One audited action, its time and facts."""
 
     at: str
     action: str
@@ -35,7 +35,7 @@ class AuditRecord:
 
 
 class AuditLog:
-    """Appends to one file."""
+    """Append-only log file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -44,7 +44,7 @@ class AuditLog:
         """Append a record.
 
         Raises:
-            StorageError: If it cannot be written; what was to be recorded should not happen then.
+            StorageError: If it cannot be written; the caller must not perform the action then.
         """
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,30 +59,30 @@ class AuditLog:
             raise StorageError(error.strerror or str(error), path=self._path) from error
 
     def verify(self) -> int:
-        """Follow the chain from its beginning; how many records it has.
+        """Verify the hash chain from the beginning; return the number of records.
 
         Raises:
-            AuditBrokenError: With the first line that does not fit.
+            AuditBrokenError: With the first line that breaks the chain.
         """
         before, number = _GENESIS_HASH, 0
         for number, line in enumerate(self._lines(), start=1):
             fields = _parse_line(line)
-            told = fields.pop("hash", None) if fields else None
-            if fields is None or fields.get("before") != before or told != _hash(fields):
+            stored = fields.pop("hash", None) if fields else None
+            if fields is None or fields.get("before") != before or stored != _hash(fields):
                 raise AuditBrokenError(path=self._path, line=number)
-            before = str(told)
+            before = str(stored)
         return number
 
     def latest(self, limit: int) -> tuple[AuditRecord, ...]:
-        """The last records, the newest last; lines that make no sense are left to `verify`."""
+        """Return the latest records, newest last; malformed lines are skipped (see `verify`)."""
         last = deque[AuditRecord](maxlen=limit)
         for line in self._lines():
             fields = _parse_line(line) or {}
             facts = fields.get("facts")
             if isinstance(facts, dict):
-                told = {str(key): str(value) for key, value in facts.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+                texts = {str(key): str(value) for key, value in facts.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
                 at, action = str(fields.get("at", "")), str(fields.get("action", ""))
-                last.append(AuditRecord(at=at, action=action, facts=told))
+                last.append(AuditRecord(at=at, action=action, facts=texts))
         return tuple(last)
 
     def _lines(self) -> Iterator[bytes]:
@@ -103,7 +103,7 @@ def _locked(path: Path) -> Generator[int]:
 
 
 def _append(descriptor: int, line: bytes) -> None:
-    """Write a line that stays, or nothing: half a line would break the chain."""
+    """Append a line durably or not at all: a partial line would break the chain."""
     size = os.fstat(descriptor).st_size
     try:
         is_whole = os.write(descriptor, line) == len(line)
@@ -117,7 +117,7 @@ def _append(descriptor: int, line: bytes) -> None:
 
 
 def _last_hash(descriptor: int) -> str:
-    """The hash of the last record. One that was cut off by a crash is closed, and will be told."""
+    """Return the hash of the last record; a line that a crash cut off is terminated first."""
     size = os.fstat(descriptor).st_size
     tail = os.pread(descriptor, _TAIL_BYTES, max(size - _TAIL_BYTES, 0))
     if tail and not tail.endswith(b"\n"):

@@ -1,4 +1,4 @@
-"""Extension points: everything a Python package can add to ApexBridge, on one screen.
+"""Extension points (pluggy hook specifications): what a Python package can add to ApexBridge.
 
 A package names its module under the entry-point group `apexbridge`:
 
@@ -7,9 +7,9 @@ A package names its module under the entry-point group `apexbridge`:
 
 and implements any of these functions there, each marked with `@extensions.hook`:
 
-    apexbridge_sources(project)      more places skills come from
-    apexbridge_event_sinks()         listeners for everything that happens
-    apexbridge_tools(project)        more tools for the model
+    apexbridge_sources(project)      sources of skills
+    apexbridge_event_sinks()         callbacks for every event
+    apexbridge_tools(project)        tools for the model
 """
 
 import functools
@@ -34,19 +34,19 @@ _spec = pluggy.HookspecMarker(GROUP)
 class _HookSpecs:
     @_spec
     def apexbridge_sources(self, project: Path) -> Sequence[SkillSource]:  # pyright: ignore[reportReturnType]
-        """Give more sources of skills for a project; their skills carry the origin they say."""
+        """Return sources of skills for a project; they declare the origin of their skills."""
 
     @_spec
     def apexbridge_event_sinks(self) -> Sequence[EventSink]:  # pyright: ignore[reportReturnType]
-        """Give functions that are called with every event, in the thread it happens in."""
+        """Return callbacks for every event, called in the thread that emits it."""
 
     @_spec
     def apexbridge_tools(self, project: Path) -> Sequence[Tool]:  # pyright: ignore[reportReturnType]
-        """Give more tools for the model; each needs a name of its own."""
+        """Return tools for the model; each needs a unique name."""
 
 
 class Extensions:
-    """The extensions that are loaded."""
+    """Loaded extensions."""
 
     def __init__(self) -> None:
         self._plugins = pluggy.PluginManager(GROUP)
@@ -54,46 +54,46 @@ class Extensions:
 
     @classmethod
     def installed(cls) -> "Extensions":
-        """Load every extension that is installed beside us.
+        """Load every installed extension by its entry point.
 
         Raises:
-            ConfigError: If one cannot be loaded; its name and the reason are said.
+            ConfigError: If one cannot be loaded, with its name and the reason.
         """
         extensions = cls()
         try:
             for point in _find_entry_points(tuple(sys.path)):
                 if not extensions._plugins.has_plugin(point.name):
                     extensions._plugins.register(point.load(), point.name)
-        except Exception as error:  # a stranger's module may raise anything when it is imported
+        except Exception as error:  # third-party code may raise anything on import
             raise ConfigError(str(error), code="extension_failed", name=GROUP) from error
         return extensions
 
     def add(self, module: object, name: str | None = None) -> None:
-        """Add an extension by hand: a module, or any object with the hooks."""
+        """Register a module or any object with hook implementations."""
         self._plugins.register(module, name)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of what is loaded."""
+        """Return the names of loaded extensions."""
         return tuple(name for name, _ in self._plugins.list_name_plugin())
 
     def sources(self, project: Path) -> tuple[SkillSource, ...]:
-        """All sources that extensions give."""
+        """Return the sources of all extensions."""
         given: list[Sequence[SkillSource]] = self._plugins.hook.apexbridge_sources(project=project)
         return tuple(source for sources in given for source in sources)
 
     def event_sinks(self) -> tuple[EventSink, ...]:
-        """All listeners that extensions give."""
+        """Return the event callbacks of all extensions."""
         given: list[Sequence[EventSink]] = self._plugins.hook.apexbridge_event_sinks()
         return tuple(sink for sinks in given for sink in sinks)
 
     def tools(self, project: Path) -> tuple[Tool, ...]:
-        """All tools that extensions give."""
+        """Return the tools of all extensions."""
         given: list[Sequence[Tool]] = self._plugins.hook.apexbridge_tools(project=project)
         return tuple(tool for tools in given for tool in tools)
 
 
 @functools.cache
 def _find_entry_points(_: tuple[str, ...]) -> tuple[EntryPoint, ...]:
-    """What is installed in these places: it stays so while a process runs, and is slow to find."""
+    """Find entry points, cached by `sys.path`: the scan of all distributions is slow."""
     return tuple(entry_points(group=GROUP))

@@ -1,4 +1,4 @@
-"""Locks on files, for threads and processes; when a holder dies the system lets go of them."""
+"""Advisory file locks (flock) between threads and processes; released when the holder dies."""
 
 import fcntl
 import os
@@ -13,10 +13,10 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def file_lock(path: Path, *, is_shared: bool = False) -> Generator[int]:
-    """Wait for a lock and hold it; the open lock file is lent.
+    """Wait for an exclusive or shared lock; yields the file descriptor.
 
     Raises:
-        StorageError: If the file cannot be made or opened.
+        StorageError: If the file cannot be created or opened.
     """
     descriptor = _open(path)
     try:
@@ -28,10 +28,10 @@ def file_lock(path: Path, *, is_shared: bool = False) -> Generator[int]:
 
 @contextmanager
 def try_file_lock(path: Path) -> Generator[int | None]:
-    """Hold a lock if nobody else does; None is lent if somebody does.
+    """Take an exclusive lock without waiting; yields None if another holder has it.
 
     Raises:
-        StorageError: If the file cannot be made or opened.
+        StorageError: If the file cannot be created or opened.
     """
     descriptor = _open(path)
     try:

@@ -1,8 +1,8 @@
-"""HookRunner: the hooks of one session, run at the moments they are attached to.
+"""Hook runner: run a session's hooks as sandboxed commands or HTTP requests, and merge verdicts.
 
-Hooks of one moment run side by side, each with the input as it was. The strictest answer wins.
-Where several change the input, the one registered last holds, and that is told. A hook that fails
-blocks what waits for it before a tool runs; everywhere else it is passed over, and that is told.
+Hooks of one event run concurrently, each with the original input. The strictest verdict wins. If
+several change the input, the one registered last wins, with a warning. A failing `PreToolUse` hook
+fails closed (the tool is blocked); any other fails open, with a warning.
 """
 
 import json
@@ -51,7 +51,7 @@ _PATH_VARIABLE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookInput:
-    """One moment in a session; `subject` is what a matcher is held against."""
+    """Input of the hooks of one event; matchers are tested against `subject`."""
 
     event: HookEvent
     session_id: str
@@ -60,7 +60,7 @@ class HookInput:
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def payload(self) -> bytes:
-        """What a hook is told."""
+        """Serialize to the JSON that a hook reads from stdin or as HTTP body."""
         known = {
             "session_id": self.session_id,
             "cwd": str(self.cwd),
@@ -74,21 +74,21 @@ class HookInput:
 def pre_tool_use(
     session_id: str, cwd: Path, *, name: str, arguments: Mapping[str, Any], call_id: str = ""
 ) -> HookInput:
-    """A tool is about to be used."""
+    """Build the input of `PreToolUse` hooks."""
     facts = {"tool_name": name, "tool_input": dict(arguments), "tool_use_id": call_id}
     event = HookEvent.PRE_TOOL_USE
     return HookInput(event=event, session_id=session_id, cwd=cwd, subject=name, facts=facts)
 
 
 def post_tool_use(before: HookInput, response: object) -> HookInput:
-    """The tool of `before` was used; `response` is what came back."""
+    """Build the input of `PostToolUse` hooks from that of `PreToolUse` and the tool's response."""
     facts = {**before.facts, "tool_response": response}
     return replace(before, event=HookEvent.POST_TOOL_USE, facts=facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCommand:
-    """A command of a hook, ready to be run in a sandbox; `root` can be read, and starts paths."""
+    """A hook command for the sandbox; `root` is readable, and relative paths start there."""
 
     argv: tuple[str, ...]
     stdin: bytes
@@ -98,7 +98,7 @@ class HookCommand:
 
 
 class HookReply(NamedTuple):
-    """What an address answered."""
+    """HTTP response of a hook."""
 
     status: int
     body: bytes
@@ -106,11 +106,11 @@ class HookReply(NamedTuple):
 
 HookCommandRunner = Callable[[HookCommand], Awaitable[ExecutionResult]]
 HookPoster = Callable[[str, bytes, float], Awaitable[HookReply]]
-"""Address, payload and seconds in, the answer out; raises an `ApexBridgeError` where none comes."""
+"""POST a payload to a URL within a timeout; raises `ApexBridgeError` without a response."""
 
 
 class _HookFailedError(Exception):
-    """A hook gave no verdict."""
+    """A hook returned no verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class _RegisteredHook:
 
 
 class HookRunner:
-    """The hooks of a session and of the skills it invoked; sessions below it may share it."""
+    """Hooks of a session: those of settings and of the skills it invoked."""
 
     def __init__(self, run: HookCommandRunner, post: HookPoster | None = None) -> None:
         self._run = run
@@ -135,10 +135,9 @@ class HookRunner:
         self._spent: set[_RegisteredHook] = set()
 
     def register(self, hooks: Iterable[Hook], *, skill: str = "", root: Path | None = None) -> int:
-        """Attach hooks for the rest of the session; those that are attached already stay as is.
+        """Register hooks for the rest of the session, each once; return the number of new ones.
 
-        `root` is the folder that they come with: they can read it, and their paths start there.
-        Returns how many are new.
+        `root` is the directory of the skill or project: readable, and the base of relative paths.
         """
         before = len(self._registered)
         for hook in hooks:
@@ -146,7 +145,7 @@ class HookRunner:
         return len(self._registered) - before
 
     def for_subagent(self) -> "HookRunner":
-        """The hooks of a session below: these, and what it attaches itself; once stays once."""
+        """Copy the hooks for a subagent; hooks with `once` run once for parent and subagents."""
         other = HookRunner(self._run, self._post)
         other._registered = dict(self._registered)
         other._spent = self._spent
@@ -154,22 +153,22 @@ class HookRunner:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no hook is attached to anything."""
+        """Return whether no hook is registered."""
         return not self._registered
 
     def count(self, event: HookEvent) -> int:
-        """How many hooks are attached to an event."""
+        """Return the number of hooks registered for an event."""
         return sum(entry.hook.event is event for entry in self._registered)
 
     def has_hook(self, event: HookEvent, subject: str) -> bool:
-        """Whether any hook is attached to an event, for that subject."""
+        """Return whether any registered hook matches an event and subject."""
         return any(
             entry.hook.event is event and matches_hook(entry.hook.matcher, subject) is not False
             for entry in self._registered
         )
 
     async def fire(self, occasion: HookInput) -> HookVerdict:
-        """Run the hooks of this moment side by side. Never raises for what a hook did."""
+        """Run the matching hooks concurrently. Never raises for what a hook did."""
         chosen, warnings = self._choose(occasion)
         if not chosen:
             return HookVerdict(warnings=warnings)
@@ -177,17 +176,17 @@ class HookRunner:
         limiter = anyio.CapacityLimiter(_MAX_CONCURRENT)
         verdicts = [HookVerdict()] * len(chosen)
 
-        async def ask(number: int, entry: _RegisteredHook) -> None:
+        async def run(number: int, entry: _RegisteredHook) -> None:
             async with limiter:
-                verdicts[number] = await self._ask(entry, occasion, payload)
+                verdicts[number] = await self._run_hook(entry, occasion, payload)
 
         async with anyio.create_task_group() as group:
             for number, entry in enumerate(chosen):
-                group.start_soon(ask, number, entry)
+                group.start_soon(run, number, entry)
         return _merge_verdicts(chosen, verdicts, warnings)
 
     def _choose(self, occasion: HookInput) -> tuple[list[_RegisteredHook], tuple[HookWarning, ...]]:
-        """The hooks that are meant; one that runs once is spent before anyone else can look."""
+        """Select the matching hooks; one with `once` is marked before any await, against races."""
         chosen, warnings = list[_RegisteredHook](), list[HookWarning]()
         for entry in self._registered:
             if entry.hook.event is not occasion.event or entry in self._spent:
@@ -202,12 +201,12 @@ class HookRunner:
                     self._spent.add(entry)
         return chosen, tuple(warnings)
 
-    async def _ask(
+    async def _run_hook(
         self, entry: _RegisteredHook, occasion: HookInput, payload: bytes
     ) -> HookVerdict:
         try:
             with anyio.fail_after(entry.hook.timeout_seconds + _GRACE_SECONDS):
-                return await self._answer(entry, occasion, payload)
+                return await self._verdict(entry, occasion, payload)
         except (_HookFailedError, HookOutputError) as error:
             detail = str(error)
         except TimeoutError:
@@ -215,18 +214,18 @@ class HookRunner:
         except (ApexBridgeError, OSError, ValueError) as error:
             detail = str(error) or type(error).__name__
         except Exception as error:
-            log.warning("A hook could not be run", exc_info=True)
+            log.warning("A hook cannot be run", exc_info=True)
             detail = type(error).__name__
         return _failure_verdict(entry, occasion.event, detail)
 
-    async def _answer(
+    async def _verdict(
         self, entry: _RegisteredHook, occasion: HookInput, payload: bytes
     ) -> HookVerdict:
         if len(payload) > _MAX_PAYLOAD:
-            raise _HookFailedError("there is more to tell it than a hook can be told")
+            raise _HookFailedError("the payload is too large for a hook")
         hook = entry.hook
         if hook.url:
-            return await self._ask_address(hook, payload)
+            return await self._post_payload(hook, payload)
         command = HookCommand(
             argv=hook.command,
             stdin=payload,
@@ -236,7 +235,7 @@ class HookRunner:
         )
         return _parse_result(occasion.event, await self._run(command))
 
-    async def _ask_address(self, hook: Hook, payload: bytes) -> HookVerdict:
+    async def _post_payload(self, hook: Hook, payload: bytes) -> HookVerdict:
         if self._post is None:
             raise _HookFailedError("hooks may not reach the network here")
         with anyio.fail_after(hook.timeout_seconds):
@@ -247,7 +246,7 @@ class HookRunner:
 
 
 def _parse_result(event: HookEvent, result: ExecutionResult) -> HookVerdict:
-    """Exit 2 blocks, 0 answers by what it printed, and everything else is a failure."""
+    """Parse a command's result: exit code 2 blocks, 0 has a JSON verdict, others are failures."""
     said = result.stderr.decode("utf-8", "replace").strip()
     if result.truncated or result.outcome not in {"ok", "failed"}:
         raise _HookFailedError(f"{result.outcome}: {result.error or said[:200]}".rstrip(": "))
@@ -275,7 +274,7 @@ def _merge_verdicts(
     verdicts: Sequence[HookVerdict],
     warnings: tuple[HookWarning, ...],
 ) -> HookVerdict:
-    """The strictest of the answers, with every reason for it, in the order of registration."""
+    """Merge verdicts into the strictest, with all reasons in the order of registration."""
     blocked = [verdict for verdict in verdicts if verdict.is_blocked]
     asking = [verdict for verdict in verdicts if verdict.asks]
     changes = [
@@ -283,8 +282,8 @@ def _merge_verdicts(
         for entry, verdict in zip(entries, verdicts, strict=True)
         if verdict.changed is not None
     ]
-    told = [warning for verdict in verdicts for warning in verdict.warnings]
-    told += [
+    warned = [warning for verdict in verdicts for warning in verdict.warnings]
+    warned += [
         _warning("hook_change_lost", entry, changes[-1][0].name)
         for entry, changed in changes[:-1]
         if changed != changes[-1][1]
@@ -296,20 +295,20 @@ def _merge_verdicts(
         asks=bool(asking) and not blocked,
         stops=any(v.stops for v in verdicts),
         changed=changes[-1][1] if changes and not blocked else None,
-        warnings=(*warnings, *told),
+        warnings=(*warnings, *warned),
         ran=len(verdicts),
     )
 
 
 def sandbox_runner(
-    workshop: Callable[[], Awaitable[ScriptExecutor]], limits: SandboxLimits | None = None
+    open_executor: Callable[[], Awaitable[ScriptExecutor]], limits: SandboxLimits | None = None
 ) -> HookCommandRunner:
-    """Run hooks' commands in the sandbox that this opens, each in a workspace of its own."""
+    """Return a runner of hook commands in the sandbox, each in a temporary workspace."""
     within = limits or SandboxLimits()
 
     async def run(command: HookCommand) -> ExecutionResult:
-        opened = await workshop()
-        return await opened.run(_to_job(command, within))
+        executor = await open_executor()
+        return await executor.run(_to_job(command, within))
 
     return run
 
@@ -344,7 +343,7 @@ def _to_job(command: HookCommand, limits: SandboxLimits) -> ScriptJob:
 def _resolve_program(
     program: str, rest: list[str], root: Path | None
 ) -> tuple[Interpreter, tuple[str, ...], Path, Sequence[str]]:
-    """Who runs what: a script by its interpreter, any other program by itself."""
+    """Resolve interpreter, flags, script and arguments of a hook command."""
     if "/" in program:
         script = _resolve_script(program, root)
         with script.open("rb") as file:

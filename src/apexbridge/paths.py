@@ -1,4 +1,4 @@
-"""Paths that stay inside, and changes on disk that happen wholly or not at all."""
+"""Path traversal guard, and atomic, durable file system changes (rename, fsync)."""
 
 import contextlib
 import ctypes
@@ -19,16 +19,16 @@ _NOT_SUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 def safe_join(root: Path, relative: str) -> Path:
-    r"""Join a relative POSIX path from outside to a folder, and stay inside it.
+    r"""Path traversal guard: join an untrusted relative POSIX path to a directory.
 
-    Links on the way are resolved before the check. The check cannot stop someone who may write
-    below `root` from swapping a folder for a link afterwards: open what matters with O_NOFOLLOW.
+    Symlinks are resolved before the check. It cannot prevent a TOCTOU race with somebody who may
+    write below `root` and swaps a directory for a symlink: open what matters with O_NOFOLLOW.
 
     >>> safe_join(Path("/skills/pdf"), "references/forms.md").name
     'forms.md'
 
     Raises:
-        UnsafePathError: For absolute paths, `..` that leaves, links that leave, NUL, backslashes.
+        UnsafePathError: For absolute paths, escaping `..` or symlinks, NUL, backslashes.
     """
     parts = PurePosixPath(relative).parts
     if not parts or "\0" in relative or "\\" in relative or relative.startswith(("/", "~")):
@@ -43,12 +43,12 @@ def safe_join(root: Path, relative: str) -> Path:
 
 
 def fsync_file(path: Path) -> None:
-    """Force a file's bytes to the disk."""
+    """Fsync a file."""
     _fsync(path, os.O_RDONLY)
 
 
 def fsync_dir(path: Path) -> None:
-    """Force a folder's entries to the disk: without it a rename may be forgotten by a crash."""
+    """Fsync a directory: without it a crash may undo a rename."""
     _fsync(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
@@ -61,7 +61,7 @@ def _fsync(path: Path, flags: int) -> None:
 
 
 def fsync_tree(root: Path) -> None:
-    """Force a whole folder to the disk, files first, then the folders that name them."""
+    """Fsync a directory tree, files first, then the directories that name them."""
     for folder, _, files in os.walk(root, topdown=False):
         for name in files:
             path = Path(folder, name)
@@ -72,9 +72,9 @@ def fsync_tree(root: Path) -> None:
 
 @contextmanager
 def staging_dir(home: Path) -> Generator[Path]:
-    """Lend a private folder below `home/.staging`; whatever is left in it afterwards is removed.
+    """Create a private directory below `home/.staging`, removed at the end of the block.
 
-    It lies on the file system of `home`, so that what was built in it can be moved by one rename.
+    It is on the file system of `home`, so that its content can be moved by an atomic rename.
     """
     place = home / ".staging" / uuid.uuid4().hex
     place.mkdir(parents=True, mode=0o700)
@@ -85,10 +85,10 @@ def staging_dir(home: Path) -> Generator[Path]:
 
 
 def remove_tree(root: Path) -> None:
-    """Remove a folder however deep, locked or oddly named its tree is; one that is gone is fine.
+    """Remove a directory tree of any depth, mode or file names; a missing one is fine.
 
-    Every folder found is first moved up to the root, so that no path is ever long and nothing
-    recurses. Links are removed, never followed. Nobody else may be writing to the tree.
+    Each directory is first moved up to the root, so that no path exceeds PATH_MAX and nothing
+    recurses. Symlinks are removed, never followed. No other process may write to the tree.
     """
     try:
         if not stat.S_ISLNK(root.lstat().st_mode):
@@ -112,7 +112,7 @@ def remove_tree(root: Path) -> None:
 
 
 def _flatten(folder: int, top: int) -> list[str]:
-    """Unlink a folder's files and move its folders, made accessible, up; their new names."""
+    """Unlink a directory's files, move its subdirectories to the top; return their new names."""
     moved = list[str]()
     for name in os.listdir(folder):
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -126,9 +126,9 @@ def _flatten(folder: int, top: int) -> list[str]:
 
 
 def commit_dir(source: Path, target: Path) -> None:
-    """Move a folder into place by one durable rename, and never replace anything.
+    """Move a directory into place by an atomic, durable rename that never replaces anything.
 
-    If the disk refuses, the folder is where it was.
+    If the disk refuses, the directory is back in its old place.
 
     Raises:
         StorageError: `path_exists` if the target exists, `storage_failed` if the disk refuses.
@@ -146,8 +146,8 @@ def commit_dir(source: Path, target: Path) -> None:
 def _rename_noreplace(source: Path, target: Path) -> None:
     if _renameat2_call(source, target, _RENAME_NOREPLACE):
         return
-    # A portable second way: making the empty folder is the claim that only one can win, and
-    # rename(2) replaces an empty folder, and no other, in one step.
+    # Portable fallback: mkdir is the atomic claim that only one process wins, and rename(2)
+    # replaces an empty directory, and no other, in one step.
     target.mkdir()
     try:
         source.rename(target)
@@ -159,10 +159,10 @@ def _rename_noreplace(source: Path, target: Path) -> None:
 
 
 def exchange_dirs(one: Path, other: Path) -> None:
-    """Let two folders change places by one durable rename: at no moment is either missing.
+    """Exchange two directories atomically (RENAME_EXCHANGE): neither is ever missing.
 
-    Where the file system cannot do that there are three renames. What a crash leaves between them
-    is put right by `finish_exchange`.
+    A file system without that gets three renames; `recover_exchange` repairs what a crash leaves
+    between them.
 
     Raises:
         StorageError: If the disk refuses.
@@ -180,13 +180,13 @@ def _exchange(one: Path, other: Path) -> None:
         _exchange_by_renames(one, other)
 
 
-def _fsync_or_undo(take_back: Callable[[], object], *folders: Path) -> None:
-    """Force folders to the disk; what cannot be made durable is taken back."""
+def _fsync_or_undo(undo: Callable[[], object], *folders: Path) -> None:
+    """Fsync directories; undo the change that cannot be made durable."""
     try:
         for folder in folders:
             fsync_dir(folder)
     except OSError:
-        take_back()
+        undo()
         raise
 
 
@@ -206,7 +206,7 @@ def _exchange_by_renames(one: Path, other: Path) -> None:
 
 
 def recover_exchange(one: Path, other: Path) -> None:
-    """Put right what a crash left of an exchange: the old state, or the new one.
+    """Recover from a crash during an exchange: to the old state, or the new one.
 
     Raises:
         StorageError: If the disk refuses.
@@ -226,7 +226,7 @@ def _backup_path(path: Path) -> Path:
 
 
 def _renameat2_call(source: Path, target: Path, how: int) -> bool:
-    """Ask the kernel; False where this system or this file system cannot."""
+    """Call renameat2(2); False where the kernel or the file system does not support it."""
     renameat2 = _renameat2()
     if renameat2 is None:
         return False
@@ -246,12 +246,12 @@ def _renameat2() -> "ctypes._NamedFuncPointer | None":  # pyright: ignore[report
 
 
 def replace_bytes(path: Path, data: bytes) -> None:
-    """Write a file anew so that a crash leaves the old bytes or the new ones, never a mixture.
+    """Replace a file's content atomically: a crash leaves the old bytes or the new ones.
 
-    The old file's mode is kept. What is there and no plain file (a link, a device) is refused.
+    The mode of the old file is kept. A symlink or device in its place is refused.
 
     Raises:
-        StorageError: If the path is no plain file, or the disk refuses.
+        StorageError: If the path is not a regular file, or the disk refuses.
     """
     with _temporary_sibling(path) as temporary:
         try:
@@ -259,16 +259,16 @@ def replace_bytes(path: Path, data: bytes) -> None:
         except FileNotFoundError:
             mode = stat.S_IFREG | 0o644
         if not stat.S_ISREG(mode):
-            raise StorageError("it is no plain file", path=path)
+            raise StorageError("it is not a regular file", path=path)
         _write_new(temporary, data, stat.S_IMODE(mode))
         temporary.replace(path)
         fsync_dir(path.parent)
 
 
 def replace_file(path: Path, new: Path) -> None:
-    """Put a file, written and synced already, in another's place; the old or the new is there.
+    """Replace a file atomically by one that is already written and synced on the same file system.
 
-    Both lie on one file system. If the disk refuses, the old one is there.
+    If the disk refuses, the old file is back in place.
 
     Raises:
         StorageError: If the disk refuses.
@@ -278,12 +278,12 @@ def replace_file(path: Path, new: Path) -> None:
         old.hardlink_to(path)
         new.replace(path)
         _fsync_or_undo(lambda: old.replace(path), path.parent)
-    with contextlib.suppress(OSError):  # the change is made
+    with contextlib.suppress(OSError):  # the replacement is already durable
         old.unlink()
 
 
 def create_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Write a file that must not exist yet; a reader sees all of it or nothing.
+    """Create a file that must not exist yet; a reader sees all of it or nothing.
 
     Raises:
         StorageError: `path_exists` if there is one, `storage_failed` if the disk refuses.
@@ -296,7 +296,7 @@ def create_bytes(path: Path, data: bytes, *, mode: int = 0o644) -> None:
 
 @contextmanager
 def storage_errors(path: Path) -> Generator[None]:
-    """The disk's errors become ours."""
+    """Convert `OSError` to `StorageError`."""
     try:
         yield
     except OSError as error:
@@ -305,7 +305,7 @@ def storage_errors(path: Path) -> Generator[None]:
 
 @contextmanager
 def _temporary_sibling(path: Path) -> Generator[Path]:
-    """A name for a new file in the same folder, gone afterwards; the disk's errors become ours."""
+    """Yield the path of a temporary file in the same directory, removed afterwards."""
     if not path.name:
         raise StorageError("it names no file", path=path)
     temporary = path.with_name(f".{uuid.uuid4().hex}.new")

@@ -1,4 +1,4 @@
-"""A skill is invoked: refusals, grants, commands in its text."""
+"""Activation of skills: refusals, grants, inline commands."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from apexbridge.settings import load
 from apexbridge.skills.model import Origin
 from apexbridge.sources.base import SkillSource
 from apexbridge.testing import FixedApprover, MemorySource, make_skill, skill_md
-from tests.agent.agent_fixture import House, calls, house, invokes, says
+from tests.agent.agent_fixture import AgentFixture, calls, invokes, open_agent, says
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,7 @@ def test_a_slash_and_a_name_is_a_skill_and_a_path_is_none(
     assert (None if found is None else (found.name, found.arguments)) == expected
 
 
-async def _refused(at: House, trigger: Trigger, name: str) -> str:
+async def _refused(at: AgentFixture, trigger: Trigger, name: str) -> str:
     """Ask for a skill in one of the ways, and give the code of the refusal."""
     del at.events[:]
     try:
@@ -92,7 +92,7 @@ async def test_every_refusal_has_its_number_on_every_way_in(home: Path, trigger:
         "asleep": 7 if is_model else 0,  # a person may call it at any time
         "denied": 8,
     }
-    async with house(home, permissions__deny=["Skill(denied)"]) as at:
+    async with open_agent(home, permissions__deny=["Skill(denied)"]) as at:
         found = {name: REFUSALS.get(await _refused(at, trigger, name), 0) for name in expected}
         assert found == expected
         if trigger != "user":  # a person's slash alone is no wish
@@ -121,7 +121,7 @@ async def test_a_skill_from_outside_that_cannot_be_fetched_is_out_of_reach(home:
 
 async def test_an_unknown_name_is_told_with_those_that_come_near(home: Path) -> None:
     make_skill(home / ".claude/skills", "pdf-report")
-    async with house(home) as at:
+    async with open_agent(home) as at:
         with pytest.raises(SkillNotFoundError) as caught:
             await at.ask("/pdf-rapport", says("."))
         assert caught.value.near == ("pdf-report",)
@@ -131,7 +131,7 @@ async def test_an_unknown_name_is_told_with_those_that_come_near(home: Path) -> 
 
 async def test_the_model_may_write_the_slash_and_that_is_told(home: Path) -> None:
     make_skill(home / ".claude/skills", "pdf")
-    async with house(home) as at:
+    async with open_agent(home) as at:
         await at.ask("Go", invokes(" /pdf "), says("."))
         assert [event.skill for event in at.of(SlashUsedByModel)] == ["pdf"]
         assert "is active" in (await at.results())[0]
@@ -144,7 +144,7 @@ async def test_what_a_skill_lends_holds_for_the_turn_only(home: Path) -> None:
     )  # fmt: skip
     write = calls(("Write", {"file_path": "out/a", "content": "x"}))
     elsewhere = calls(("Write", {"file_path": "b", "content": "x"}))
-    async with house(home, permissions__allow=["Skill"]) as at:
+    async with open_agent(home, permissions__allow=["Skill"]) as at:
         await at.ask("Go", invokes("lender"), write, elsewhere, says("."))
         _, inside, outside = await at.results()
         assert inside.startswith("Created")
@@ -168,7 +168,7 @@ async def test_allowed_tools_lend_restrict_or_only_tell(
     home: Path, mode: str, inside: str, outside: str
 ) -> None:
     make_skill(home / ".claude/skills", "lender", allowed_tools=["Write(out/**)"])
-    async with house(home, permissions__allow=["Skill"], agent__allowed_tools=mode) as at:
+    async with open_agent(home, permissions__allow=["Skill"], agent__allowed_tools=mode) as at:
         await at.ask(
             "Go",
             invokes("lender"),
@@ -182,7 +182,7 @@ async def test_allowed_tools_lend_restrict_or_only_tell(
 
 async def test_the_same_text_again_is_a_note_and_other_arguments_are_a_text(home: Path) -> None:
     make_skill(home / ".claude/skills", "pdf", body="Read $0.")
-    async with house(home) as at:
+    async with open_agent(home) as at:
         await at.ask("/pdf a", says("."))
         await at.ask("/pdf a", says("."))
         assert len(await at.said("skill")) == 1
@@ -215,7 +215,7 @@ async def test_commands_in_a_text_are_run_or_the_invocation_is_broken_off(
 ) -> None:
     body = f"Now: !`{command}`!"
     make_skill(home / ".claude/skills", "shell", body=body)
-    async with house(home, permissions__allow=["Skill", *rules]) as at:
+    async with open_agent(home, permissions__allow=["Skill", *rules]) as at:
         (at.project / "data.txt").write_text("from the project\n", encoding="utf-8")
         hostile = """"a'; touch pwned; '$(id)`id` \\"b" """
         await at.ask("Go", invokes("shell", hostile), says("."))
@@ -233,7 +233,7 @@ async def test_a_skill_lends_itself_the_commands_of_its_text_unless_tools_are_on
 ) -> None:
     make_skill(home / ".claude/skills", "shell", body="!`echo hi`", allowed_tools=["Bash(echo *)"])
     for mode, is_run in (("preapprove", True), ("advise", False)):
-        async with house(home, permissions__allow=["Skill"], agent__allowed_tools=mode) as at:
+        async with open_agent(home, permissions__allow=["Skill"], agent__allowed_tools=mode) as at:
             await at.ask("Go", invokes("shell"), says("."), session=mode)
             assert bool(await at.said("skill", mode)) is is_run
 
@@ -241,7 +241,7 @@ async def test_a_skill_lends_itself_the_commands_of_its_text_unless_tools_are_on
 async def test_commands_stay_words_where_a_policy_has_them_off(home: Path) -> None:
     make_skill(home / ".claude/skills", "shell", body="Now: !`touch made`")
     approver = FixedApprover("once")
-    async with house(home, approver=approver, agent__inline_commands=False) as at:
+    async with open_agent(home, approver=approver, agent__inline_commands=False) as at:
         await at.ask("/shell", says("."))
         assert "Now: !`touch made`" in (await at.said("skill"))[0]
     assert approver.asked == []

@@ -1,4 +1,4 @@
-"""Which exit codes of commands in a skill's text are a success."""
+"""Exit codes of inline commands that count as success."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A skill's script is chosen, checked, and run in a sandbox."""
+"""Skill scripts: choice of script and interpreter, run in the sandbox."""
 
 from pathlib import Path
 

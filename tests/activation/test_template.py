@@ -1,4 +1,4 @@
-"""Values in place of what a skill's text leaves open."""
+"""Template expansion of arguments and variables in a skill's text."""
 
 import pytest
 from hypothesis import given

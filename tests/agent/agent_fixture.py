@@ -1,4 +1,4 @@
-"""A whole house for tests of the agent: real parts, and a model that says what was written down."""
+"""Agent fixture: a real runtime with a scripted model."""
 
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -21,16 +21,16 @@ from apexbridge.testing import ScriptedModel
 from apexbridge.tools.base import Tool
 
 Reply = Sequence[ModelDelta]
-MOST_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 def says(text: str) -> Reply:
-    """A reply of words."""
+    """A text reply."""
     return [ModelDelta(text=text)]
 
 
 def calls(*wanted: tuple[str, Mapping[str, Any] | str], text: str = "") -> Reply:
-    """A reply that calls tools."""
+    """A reply with tool calls."""
     made = [
         ToolCall(
             id=f"call-{at}",
@@ -57,8 +57,8 @@ class _Tools:
 
 
 @dataclass(slots=True, kw_only=True)
-class House:
-    """A runtime, the model it asks, and everything that happened."""
+class AgentFixture:
+    """A runtime, its scripted model, and the events of the latest turn."""
 
     runtime: Runtime
     project: Path
@@ -66,13 +66,13 @@ class House:
     events: list[Event] = field(default_factory=list[Event])
     model: ScriptedModel = field(default_factory=lambda: ScriptedModel(()))
 
-    def plays(self, *replies: Reply) -> None:
-        """Let the model give these replies, the first first."""
+    def script_replies(self, *replies: Reply) -> None:
+        """Prepare the replies of the model, in order."""
         self.model = ScriptedModel(replies)
         self.use(self.model)
 
     def use(self, model: ModelClient) -> None:
-        """Let another model answer."""
+        """Replace the model client."""
         opened = self.runtime.chat_service.model
         self.runtime.chat_service.model = replace(
             opened, client=model, name="m", window=self.window
@@ -81,11 +81,11 @@ class House:
     async def ask(
         self, text: str, *replies: Reply, session: str = "s", **more: Any
     ) -> TurnFinished:
-        """One turn; what was said is the last event."""
+        """Run one turn; return its last event."""
         if replies:
-            self.plays(*replies)
+            self.script_replies(*replies)
         del self.events[:]
-        with anyio.fail_after(MOST_SECONDS):
+        with anyio.fail_after(TIMEOUT_SECONDS):
             async with aclosing(self.runtime.chat(text, session=session, **more)) as events:
                 async for event in events:
                     self.events.append(event)
@@ -94,61 +94,61 @@ class House:
         return last
 
     async def session(self, name: str = "s") -> Session:
-        """The session as it is now."""
+        """Return the session."""
         return await self.runtime.chat_service.session(name)
 
     async def results(self, name: str = "s") -> list[str]:
-        """What tools gave in a session."""
+        """Return the tool results of a session."""
         messages = (await self.session(name)).messages
         return [message.text for message in messages if isinstance(message, ToolMessage)]
 
     async def said(self, kind: str, name: str = "s") -> list[str]:
-        """What was said to the model on the side."""
+        """Return the user messages of a kind: reminders or skill texts."""
         messages = (await self.session(name)).messages
         return [m.text for m in messages if isinstance(m, UserMessage) and m.kind == kind]
 
     def of(self, kind: type[Event]) -> list[Any]:
-        """The events of a kind."""
+        """Return the events of a type."""
         return [event for event in self.events if isinstance(event, kind)]
 
     def record(self) -> dict[str, Any]:
-        """The record of the last turn."""
+        """Return the stored record of the last turn."""
         found = self.runtime.chat_service.store.turn()
         assert found is not None
         return found
 
 
 @asynccontextmanager
-async def house(
+async def open_agent(
     home: Path,
     *,
     tools: Sequence[Tool] = (),
     approver: Approver | None = None,
     **settings: object,
-) -> AsyncGenerator[House]:
-    """Open a house; settings as `agent__rounds=3`. Skills lie in `~/.claude/skills`."""
+) -> AsyncGenerator[AgentFixture]:
+    """Open a runtime; settings as `agent__rounds=3`. Skills lie in `~/.claude/skills`."""
     project = home / "project"
     project.mkdir(exist_ok=True)
     environment = {"HOME": str(home), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
     flags: dict[str, Any] = {}
     for key, value in settings.items():
-        room, _, name = key.partition("__")
+        section, _, name = key.partition("__")
         if name:
-            flags.setdefault(room, {})[name] = value
+            flags.setdefault(section, {})[name] = value
         else:
-            flags[room] = value
+            flags[section] = value
     extensions = Extensions()
     extensions.add(_Tools(tools))
     loaded = load(project=project, environment=environment, flags=flags)
     async with Runtime.open(loaded, extensions=extensions) as runtime:
         runtime.chat_service.approver = approver
-        made = House(runtime=runtime, project=project)
-        made.plays()
-        yield made
+        fixture = AgentFixture(runtime=runtime, project=project)
+        fixture.script_replies()
+        yield fixture
 
 
-class ModelOf:
-    """A model whose every reply is made from what it is asked."""
+class FunctionModel:
+    """Model client that computes each reply from the request."""
 
     def __init__(self, reply: Callable[[ModelRequest], Reply]) -> None:
         self._reply = reply
@@ -156,7 +156,7 @@ class ModelOf:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncGenerator[ModelDelta]]:
-        """Give the reply."""
+        """Stream the reply."""
         self.requests.append(request)
         pieces: Iterable[ModelDelta] = self._reply(request)
 

@@ -1,4 +1,4 @@
-"""Hooks whose commands are answered here, on the seam where others start a process."""
+"""Fake hooks: commands are answered in-process, in place of the sandbox runner."""
 
 import json
 from collections.abc import Mapping
@@ -11,8 +11,8 @@ from apexbridge.runtime import agent_factory
 from apexbridge.sandbox.base import ExecutionResult
 
 
-class Hooking:
-    """Every hook's command is a name; it prints what was prepared for that name, or nothing."""
+class FakeHooks:
+    """Each hook command is a name; its stdout is what was prepared for that name."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, answers: Mapping[str, str] | None = None
@@ -33,5 +33,5 @@ class Hooking:
         return ExecutionResult(outcome="ok", exit_code=0, stdout=printed)
 
     def settings(self, **commands: str) -> dict[str, Any]:
-        """Settings that attach one command to each event."""
+        """Build settings that register one command for each event."""
         return {event: [{"command": [command]}] for event, command in commands.items()}

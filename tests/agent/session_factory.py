@@ -1,4 +1,4 @@
-"""Sessions for tests of the agent's parts."""
+"""Session factory for unit tests of the agent."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ async def _run(command: HookCommand) -> ExecutionResult:
 
 
 def new_session(session_id: str = "s", cwd: Path = Path("/w")) -> Session:
-    """A session without hooks."""
+    """Create a session without hooks."""
     return Session(
         id=session_id, cwd=cwd, path_activation=PathActivation(cwd), hooks=HookRunner(_run)
     )

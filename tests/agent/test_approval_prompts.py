@@ -1,4 +1,4 @@
-"""A person is asked one thing at a time, whichever conversation it is for."""
+"""Human-in-the-loop approval: one prompt at a time, across sessions."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +12,7 @@ from apexbridge.models.base import ModelDelta, ModelRequest, Usage
 from apexbridge.permissions.engine import Answer
 from apexbridge.permissions.rules import Decision, PermissionRequest
 from apexbridge.testing import StaticTool
-from tests.agent.agent_fixture import MOST_SECONDS, house
+from tests.agent.agent_fixture import TIMEOUT_SECONDS, open_agent
 
 pytestmark = pytest.mark.anyio
 
@@ -48,14 +48,14 @@ async def test_two_conversations_wait_for_each_others_answers(home: Path) -> Non
         now -= 1
         return "once"
 
-    async with house(home, tools=[StaticTool("Static")], approver=approver) as at:
+    async with open_agent(home, tools=[StaticTool("Static")], approver=approver) as at:
         at.use(_CallsOnce())
 
         async def ask(session: str) -> None:
             async for _ in at.runtime.chat("go", session=session):
                 pass
 
-        with anyio.fail_after(MOST_SECONDS):
+        with anyio.fail_after(TIMEOUT_SECONDS):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(ask, "one")
                 tasks.start_soon(ask, "two")

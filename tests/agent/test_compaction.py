@@ -1,4 +1,4 @@
-"""A conversation that grew too long is shortened, and invoked skills come back."""
+"""Context compaction: summary of old messages, restored skills."""
 
 import pytest
 

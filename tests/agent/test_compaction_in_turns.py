@@ -1,4 +1,4 @@
-"""A conversation that grows too long, all the way through the loop."""
+"""Compaction of a long history in the agent loop."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ import pytest
 from apexbridge.messages import UserMessage
 from apexbridge.models.base import ModelRequest
 from apexbridge.testing import make_skill
-from tests.agent.agent_fixture import ModelOf, Reply, calls, house, says
-from tests.agent.fake_hooks import Hooking
+from tests.agent.agent_fixture import FunctionModel, Reply, calls, open_agent, says
+from tests.agent.fake_hooks import FakeHooks
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +18,7 @@ async def test_skills_come_back_after_shortening_and_are_not_run_again(
 ) -> None:
     make_skill(home / ".claude/skills", "pdf", body="Read pages.")
     make_skill(home / ".claude/skills", "long", body="Long. " + "words " * 9_000)
-    hooks = Hooking(monkeypatch)
+    hooks = FakeHooks(monkeypatch)
     summaries = 0
 
     def reply(request: ModelRequest) -> Reply:
@@ -29,9 +29,9 @@ async def test_skills_come_back_after_shortening_and_are_not_run_again(
         return says("x" * 4_000)
 
     settings = hooks.settings(PreCompact="compact", PreSkill="skill")
-    async with house(home, hooks=settings) as at:
+    async with open_agent(home, hooks=settings) as at:
         at.window = 20_000
-        at.use(ModelOf(reply))
+        at.use(FunctionModel(reply))
         await at.ask("/long")
         await at.ask("/pdf")
         for number in range(6):
@@ -65,9 +65,9 @@ async def test_skills_of_a_child_do_not_come_back_in_its_parent(home: Path) -> N
             return says("short")
         return calls(("Skill", {"skill": "inner"})) if "Do it." in text else says("x" * 4_000)
 
-    async with house(home, permissions__allow=["Skill"]) as at:
+    async with open_agent(home, permissions__allow=["Skill"]) as at:
         at.window = 10_000
-        at.use(ModelOf(reply))
+        at.use(FunctionModel(reply))
         await at.ask("/task")
         for number in range(4):
             await at.ask(f"{number} " + "y" * 6_000)

@@ -1,4 +1,4 @@
-"""Hooks on every way in, and what they may change."""
+"""Hooks for every trigger of a skill, and what they may change."""
 
 from pathlib import Path
 from typing import Any
@@ -9,32 +9,32 @@ from apexbridge.errors import PermissionDeniedError
 from apexbridge.events import SkillActivated, SkillRefused
 from apexbridge.permissions.hook_protocol import HookEvent
 from apexbridge.testing import FixedApprover, StaticTool, make_skill
-from tests.agent.agent_fixture import House, calls, house, invokes, says
-from tests.agent.fake_hooks import Hooking
+from tests.agent.agent_fixture import AgentFixture, calls, invokes, open_agent, says
+from tests.agent.fake_hooks import FakeHooks
 
 pytestmark = pytest.mark.anyio
 
 _OWN = {"PreToolUse": [{"matcher": "Now", "command": ["own"]}]}
 
 
-async def _by_user(at: House) -> None:
+async def _by_user(at: AgentFixture) -> None:
     await at.ask("/worker x", calls(("Now", {})), says("."))
 
 
-async def _by_model(at: House) -> None:
+async def _by_model(at: AgentFixture) -> None:
     await at.ask("Go", invokes("worker", "x"), calls(("Now", {})), says("."))
 
 
-async def _nested(at: House) -> None:
+async def _nested(at: AgentFixture) -> None:
     await at.ask("/outer", invokes("worker", "x"), calls(("Now", {})), says("."))
 
 
-async def _in_a_child(at: House) -> None:
+async def _in_a_child(at: AgentFixture) -> None:
     replies = (invokes("worker", "x"), calls(("Now", {})), says("."))
     await at.ask("/child", *replies)
 
 
-async def _by_library(at: House) -> None:
+async def _by_library(at: AgentFixture) -> None:
     await at.runtime.invoke_skill("worker", "x", session="s")
     await at.ask("Go", calls(("Now", {})), says("."))
 
@@ -56,13 +56,13 @@ async def test_every_way_in_runs_the_same_hooks(
     make_skill(skills, "worker", hooks=_OWN)
     make_skill(skills, "outer")
     make_skill(skills, "child", context="fork")
-    hooks = Hooking(monkeypatch)
+    hooks = FakeHooks(monkeypatch)
     settings = {
         "PreSkill": [{"matcher": "worker", "command": ["pre"]}],
         "PostSkill": [{"matcher": "worker", "command": ["post"]}],
         "PostToolUse": [{"matcher": "Now", "command": ["used"]}],
     }
-    async with house(home, hooks=settings, permissions__allow=["Skill"]) as at:
+    async with open_agent(home, hooks=settings, permissions__allow=["Skill"]) as at:
         await _WAYS[way](at)
         told = [p for p in hooks.payloads if p["hook_event_name"] == "PreSkill"]
         assert [(p["skill"], p["arguments"], p["trigger"]) for p in told] == [("worker", "x", way)]
@@ -74,8 +74,8 @@ async def test_hooks_of_a_skill_stay_with_the_session_that_has_it(
     home: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     make_skill(home / ".claude/skills", "worker", hooks=_OWN, context=mode)
-    hooks = Hooking(monkeypatch)
-    async with house(home) as at:
+    hooks = FakeHooks(monkeypatch)
+    async with open_agent(home) as at:
         now = calls(("Now", {}))
         await at.ask("/worker", now, says("."))
         assert hooks.ran == ["own"]  # a forked skill's in its child
@@ -90,11 +90,11 @@ async def test_a_session_that_is_taken_up_again_has_the_hooks_of_its_skills(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_skill(home / ".claude/skills", "worker", hooks=_OWN, body="Follow me.")
-    hooks = Hooking(monkeypatch)
-    async with house(home) as at:
+    hooks = FakeHooks(monkeypatch)
+    async with open_agent(home) as at:
         await at.ask("/worker", says("."))
         spent = (await at.session()).turns
-    async with house(home) as at:
+    async with open_agent(home) as at:
         await at.ask("Later", calls(("Now", {})), says("."))
         assert hooks.ran == ["own"]
         session = await at.session()
@@ -109,12 +109,12 @@ async def test_what_a_hook_changes_is_judged_again(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = '{"hookSpecificOutput": {"updatedInput": {"file_path": "secret", "content": "x"}}}'
-    hooks = Hooking(monkeypatch, {"change": changed})
+    hooks = FakeHooks(monkeypatch, {"change": changed})
     rules: dict[str, Any] = {
         "permissions__allow": ["Write"],
         "permissions__deny": ["Write(secret)"],
     }
-    async with house(home, hooks=hooks.settings(PreToolUse="change"), **rules) as at:
+    async with open_agent(home, hooks=hooks.settings(PreToolUse="change"), **rules) as at:
         await at.ask("Go", calls(("Write", {"file_path": "fine", "content": "x"})), says("."))
         assert (await at.results())[0].startswith("[rule_denied]")
         assert list(at.project.iterdir()) == []
@@ -125,9 +125,9 @@ async def test_a_hook_that_asks_has_a_person_asked_where_rules_allow(
     home: Path, monkeypatch: pytest.MonkeyPatch, tool: str
 ) -> None:
     make_skill(home / ".claude/skills", "pdf")
-    hooks = Hooking(monkeypatch, {"ask": '{"decision": "ask", "reason": "Sure?"}'})
+    hooks = FakeHooks(monkeypatch, {"ask": '{"decision": "ask", "reason": "Sure?"}'})
     approver = FixedApprover("no")
-    async with house(
+    async with open_agent(
         home,
         tools=[StaticTool("Static")],
         approver=approver,
@@ -144,8 +144,8 @@ async def test_a_hook_may_refuse_a_skill_on_every_way_in(
     home: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     make_skill(home / ".claude/skills", "worker")
-    hooks = Hooking(monkeypatch, {"no": '{"decision": "block", "reason": "Not today."}'})
-    async with house(home, hooks=hooks.settings(PreSkill="no")) as at:
+    hooks = FakeHooks(monkeypatch, {"no": '{"decision": "block", "reason": "Not today."}'})
+    async with open_agent(home, hooks=hooks.settings(PreSkill="no")) as at:
         if way == "model":
             await _by_model(at)
             assert (await at.results())[0].startswith("[hook_blocked]")
@@ -162,9 +162,9 @@ async def test_words_of_a_hook_before_a_skill_stand_with_its_text(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_skill(home / ".claude/skills", "worker", body="Work.")
-    hooks = Hooking(monkeypatch, {"more": "Mind the gap.", "after": '{"reason": "Well done."}'})
+    hooks = FakeHooks(monkeypatch, {"more": "Mind the gap.", "after": '{"reason": "Well done."}'})
     settings = hooks.settings(PreSkill="more", PostSkill="after")
-    async with house(home, hooks=settings) as at:
+    async with open_agent(home, hooks=settings) as at:
         await at.ask("Go", invokes("worker"), says("."))
         assert "Work.\n\nMind the gap.\n</skill>" in (await at.said("skill"))[0]
 
@@ -173,9 +173,9 @@ async def test_a_hook_before_a_skill_may_have_a_person_asked(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_skill(home / ".claude/skills", "worker")
-    hooks = Hooking(monkeypatch, {"ask": '{"decision": "ask"}'})
+    hooks = FakeHooks(monkeypatch, {"ask": '{"decision": "ask"}'})
     approver = FixedApprover("no")
-    async with house(home, hooks=hooks.settings(PreSkill="ask"), approver=approver) as at:
+    async with open_agent(home, hooks=hooks.settings(PreSkill="ask"), approver=approver) as at:
         with pytest.raises(PermissionDeniedError):
             await at.ask("/worker", says("."))
     assert [request.argument for request in approver.asked] == ["worker"]
@@ -186,9 +186,9 @@ async def test_a_hook_that_ends_the_turn_of_a_child_ends_its_parents_too(
 ) -> None:
     make_skill(home / ".claude/skills", "task", context="fork")
     answer = '{"continue": false, "stopReason": "All stop."}'
-    Hooking(monkeypatch, {"end": answer})
+    FakeHooks(monkeypatch, {"end": answer})
     settings = {"PreToolUse": [{"matcher": "Now", "command": ["end"]}]}
-    async with house(home, hooks=settings, permissions__allow=["Skill"]) as at:
+    async with open_agent(home, hooks=settings, permissions__allow=["Skill"]) as at:
         end = await at.ask("Go", invokes("task"), calls(("Now", {})), says("never"))
         assert (end.finish, end.text) == ("blocked", "All stop.")
         assert len(at.model.requests) == 2

@@ -1,4 +1,4 @@
-"""What else a turn is made of: the tools of whoever asks, search that fails, words on the side."""
+"""Agent loop: client tools, failing search, plain completions, reminders."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from apexbridge.models.base import ModelDelta
 from apexbridge.retrieval.results import SearchResults
 from apexbridge.testing import EventLog, StaticTool, make_skill
 from apexbridge.tools.base import ToolSpec
-from tests.agent.agent_fixture import House, calls, house, says
-from tests.agent.fake_hooks import Hooking
+from tests.agent.agent_fixture import AgentFixture, calls, open_agent, says
+from tests.agent.fake_hooks import FakeHooks
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ _THEIRS = (
 )
 
 
-async def _turn(at: House, request: TurnRequest) -> TurnResult:
+async def _turn(at: AgentFixture, request: TurnRequest) -> TurnResult:
     with anyio.fail_after(30):
         return await at.runtime.chat_service.turn("s", request, EventLog())
 
@@ -32,8 +32,8 @@ async def _turn(at: House, request: TurnRequest) -> TurnResult:
 async def test_a_clients_tools_are_offered_and_never_run_by_us(home: Path) -> None:
     ours = StaticTool("Static")
     mixed = calls(("Calculate", {"expression": "1+1"}), ("Weather", {}), ("Static", {}))
-    async with house(home, tools=[ours], permissions__allow=["Static"]) as at:
-        at.plays(mixed)
+    async with open_agent(home, tools=[ours], permissions__allow=["Static"]) as at:
+        at.script_replies(mixed)
         end = await _turn(at, TurnRequest(text="Go", client_tools=_THEIRS))
         assert end.finish == "client_tools"
         assert [call.name for call in end.client_calls] == ["Weather", "Static"]
@@ -48,8 +48,8 @@ async def test_a_clients_tools_are_offered_and_never_run_by_us(home: Path) -> No
 async def test_without_tools_none_of_ours_is_offered_or_run(home: Path) -> None:
     make_skill(home / ".claude/skills", "pdf")
     ours = StaticTool("Static")
-    async with house(home, tools=[ours], permissions__allow=["Static"]) as at:
-        at.plays(calls(("Static", {})), says("A title"))
+    async with open_agent(home, tools=[ours], permissions__allow=["Static"]) as at:
+        at.script_replies(calls(("Static", {})), says("A title"))
         end = await _turn(at, TurnRequest(text="/pdf is a name", uses_tools=False))
         assert end.text == "A title"
         assert at.model.requests[0].tools == ()
@@ -65,7 +65,7 @@ async def test_a_search_that_fails_costs_the_offers_and_not_the_turn(
     async def fails(*_: object, **__: object) -> SearchResults:
         raise RetrievalError("no index")
 
-    async with house(home) as at:
+    async with open_agent(home) as at:
         monkeypatch.setattr(at.runtime.index_service, "search", fails)
         end = await at.ask("Go", says("Done."))
         assert end.text == "Done."
@@ -74,7 +74,7 @@ async def test_a_search_that_fails_costs_the_offers_and_not_the_turn(
 
 
 async def test_what_the_model_thinks_is_told_and_is_no_part_of_the_answer(home: Path) -> None:
-    async with house(home) as at:
+    async with open_agent(home) as at:
         end = await at.ask("Go", [ModelDelta(reasoning="Hm."), ModelDelta(text="Yes.")])
         assert [event.text for event in at.of(ReasoningDelta)] == ["Hm."]
         assert end.text == "Yes."
@@ -83,9 +83,9 @@ async def test_what_the_model_thinks_is_told_and_is_no_part_of_the_answer(home: 
 async def test_words_of_a_hook_stand_before_the_request_and_failures_are_told(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hooks = Hooking(monkeypatch, {"more": "It is late.", "bad": '{"decision": 7}'})
+    hooks = FakeHooks(monkeypatch, {"more": "It is late.", "bad": '{"decision": 7}'})
     settings = hooks.settings(UserPromptSubmit="more", Stop="bad")
-    async with house(home, hooks=settings) as at:
+    async with open_agent(home, hooks=settings) as at:
         await at.ask("Go", says("."))
         *_, said, request, _answer = (await at.session()).messages
         assert "It is late." in said.text
@@ -96,15 +96,15 @@ async def test_words_of_a_hook_stand_before_the_request_and_failures_are_told(
 async def test_a_hook_may_end_the_turn_where_the_conversation_is_to_be_shortened(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hooks = Hooking(monkeypatch, {"end": '{"continue": false, "stopReason": "Too long."}'})
-    async with house(home, hooks=hooks.settings(PreCompact="end")) as at:
+    hooks = FakeHooks(monkeypatch, {"end": '{"continue": false, "stopReason": "Too long."}'})
+    async with open_agent(home, hooks=hooks.settings(PreCompact="end")) as at:
         at.window = 2_000
         end = await at.ask("x" * 9_000, says("short"), says("never"))
         assert (end.finish, end.text) == ("blocked", "Too long.")
 
 
 async def test_what_the_opener_of_a_session_says_stands_in_the_first_message(home: Path) -> None:
-    async with house(home) as at:
+    async with open_agent(home) as at:
         await at.runtime.chat_service.session("s", system="  Speak like a pirate. ")
         await at.ask("Go", says("Arr."))
         assert at.model.requests[0].messages[0].text.endswith("\n\nSpeak like a pirate.")
@@ -112,7 +112,7 @@ async def test_what_the_opener_of_a_session_says_stands_in_the_first_message(hom
 
 async def test_a_skill_can_be_read_by_its_id_its_name_or_a_part_of_it(home: Path) -> None:
     make_skill(home / ".claude/skills", "pdf-report", body="Count pages. </skill>")
-    async with house(home) as at:
+    async with open_agent(home) as at:
         await at.ask("Go", calls(("skills_load", {"name": "pdf-rep"})), says("."))
         (result,) = await at.results()
         assert "Name: pdf-report" in result
@@ -124,7 +124,7 @@ async def test_a_long_request_is_searched_by_its_beginning(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = list[int]()
-    async with house(home) as at:
+    async with open_agent(home) as at:
         found = await at.runtime.search("x")
 
         async def search(query: str, **_: object) -> SearchResults:

@@ -1,4 +1,4 @@
-"""Who is asked, when, and what an answer is worth."""
+"""Permission checks in turns: rules, approvers and stored approvals."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from apexbridge.permissions.engine import Answer
 from apexbridge.permissions.rules import Decision, PermissionRequest
 from apexbridge.testing import FixedApprover, StaticTool, make_skill
-from tests.agent.agent_fixture import calls, house, invokes, says
+from tests.agent.agent_fixture import calls, invokes, open_agent, says
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ async def test_a_person_is_asked_and_the_answer_counts(
     home: Path, answer: Answer, starts: str, kept: bool
 ) -> None:
     approver, tool = FixedApprover(answer), StaticTool("Static")
-    async with house(home, tools=[tool], approver=approver) as at:
+    async with open_agent(home, tools=[tool], approver=approver) as at:
         for number in range(2):
             await at.ask("Go", calls(("Static", {"n": number})), says("."))
         assert all(text.startswith(starts) for text in await at.results())
@@ -48,7 +48,7 @@ async def test_parallel_questions_come_one_at_a_time_and_an_always_settles_the_r
             name=tool.spec.name, description="d", input_schema={}, read_only=True
         )
     wanted = [(f"Tool{n % 3}", {"n": n}) for n in range(6)]
-    async with house(home, tools=tools, approver=approver) as at:
+    async with open_agent(home, tools=tools, approver=approver) as at:
         await at.ask("Go", calls(*wanted), says("."))
         assert await at.results() == ["done"] * 6
     assert (most, asked) == (1, 3)
@@ -58,7 +58,9 @@ async def test_a_rule_that_denies_is_stronger_than_any_answer_and_nobody_is_aske
     home: Path,
 ) -> None:
     approver, tool = FixedApprover("always"), StaticTool("Static")
-    async with house(home, tools=[tool], approver=approver, permissions__deny=["Static"]) as at:
+    async with open_agent(
+        home, tools=[tool], approver=approver, permissions__deny=["Static"]
+    ) as at:
         await at.ask("Go", calls(("Static", {})), says("."))
         assert (await at.results())[0].startswith("[rule_denied]")
     assert (approver.asked, tool.calls) == ([], [])
@@ -70,7 +72,7 @@ async def test_what_a_skill_says_changes_no_permission(home: Path) -> None:
     make_skill(home / ".claude/skills", "evil", body=body)
     approver = FixedApprover("no")
     bash = ("Bash", {"command": "rm -rf ."})
-    async with house(home, approver=approver, permissions__deny=["Write"]) as at:
+    async with open_agent(home, approver=approver, permissions__deny=["Write"]) as at:
         write = ("Write", {"file_path": "a", "content": "x"})
         await at.ask("Go", invokes("evil"), calls(bash), calls(write), says("."))
         _, ran, wrote = await at.results()
@@ -86,7 +88,7 @@ async def test_what_a_skill_says_changes_no_permission(home: Path) -> None:
 async def test_a_skill_that_changed_is_asked_about_again(home: Path) -> None:
     root = make_skill(home / ".claude/skills", "lender", allowed_tools="Bash(echo *)")
     approver = FixedApprover("always")
-    async with house(home, approver=approver) as at:
+    async with open_agent(home, approver=approver) as at:
         await at.ask("Go", invokes("lender"), says("."))
         await at.ask("Go", invokes("lender"), says("."), session="other")
         assert len(approver.asked) == 1
@@ -105,10 +107,10 @@ async def test_a_skill_that_changed_is_asked_about_again(home: Path) -> None:
 
 async def test_an_always_is_kept_on_disk_for_the_next_runtime(home: Path) -> None:
     tool = StaticTool("Static")
-    async with house(home, tools=[tool], approver=FixedApprover("always")) as at:
+    async with open_agent(home, tools=[tool], approver=FixedApprover("always")) as at:
         await at.ask("Go", calls(("Static", {})), says("."))
         kept = json.loads((at.runtime.config.data / "approvals.json").read_bytes())
         assert kept["rules"] == {str(at.project): ["Static"]}
-    async with house(home, tools=[tool]) as at:
+    async with open_agent(home, tools=[tool]) as at:
         await at.ask("Go", calls(("Static", {})), says("."), session="t")
         assert await at.results("t") == ["done"]

@@ -1,4 +1,4 @@
-"""Sessions and turns are kept, and a conversation is taken up where it was left."""
+"""Session store: sessions and turn records survive a restart."""
 
 import sqlite3
 import threading

@@ -1,4 +1,4 @@
-"""What took time in a turn is told span by span, also of child sessions."""
+"""Tracing spans of a turn and of its subagents."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from apexbridge.agent.turn import TurnRecord
 from apexbridge.events import SkillActivated
 from apexbridge.models.base import ModelDelta, Usage
 from apexbridge.testing import FixedApprover, StaticTool, make_skill
-from tests.agent.agent_fixture import calls, house, invokes, says
-from tests.agent.fake_hooks import Hooking
+from tests.agent.agent_fixture import calls, invokes, open_agent, says
+from tests.agent.fake_hooks import FakeHooks
 
 pytestmark = pytest.mark.anyio
 SPENT = ModelDelta(usage=Usage(input_tokens=10, output_tokens=1))
@@ -19,7 +19,7 @@ SPENT = ModelDelta(usage=Usage(input_tokens=10, output_tokens=1))
 
 async def test_spans_of_a_child_lie_on_the_line_of_its_parents_turn(home: Path) -> None:
     make_skill(home / ".claude/skills", "task", context="fork")
-    async with house(home, approver=FixedApprover("once")) as at:
+    async with open_agent(home, approver=FixedApprover("once")) as at:
         await at.ask(
             "Go",
             [*invokes("task"), SPENT],
@@ -52,12 +52,12 @@ async def test_spans_of_a_child_lie_on_the_line_of_its_parents_turn(home: Path) 
 async def test_a_hook_that_ran_is_a_span_and_one_that_was_not_meant_is_none(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hooks = Hooking(monkeypatch)
+    hooks = FakeHooks(monkeypatch)
     settings = {
         "PreToolUse": [{"matcher": "Static", "hooks": [{"type": "command", "command": "seen"}]}],
         "PostToolUse": [{"matcher": "Other", "hooks": [{"type": "command", "command": "not"}]}],
     }
-    async with house(
+    async with open_agent(
         home, tools=[StaticTool("Static")], hooks=settings, permissions__allow=["Static"]
     ) as at:
         await at.ask("Go", calls(("Static", {})), says("Done"))
@@ -67,8 +67,8 @@ async def test_a_hook_that_ran_is_a_span_and_one_that_was_not_meant_is_none(
 
 
 async def test_a_model_that_fails_leaves_its_span_too(home: Path) -> None:
-    async with house(home) as at:
-        at.plays()  # nothing to say
+    async with open_agent(home) as at:
+        at.script_replies()  # nothing to say
         with pytest.raises(Exception):  # noqa: B017, PT011  # whatever a model fails with
             await at.ask("Go")
         (span,) = (span for span in at.record()["spans"] if span["kind"] == "model")

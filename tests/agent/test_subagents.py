@@ -1,4 +1,4 @@
-"""Forked skills: a session of their own, bounded in every direction."""
+"""Subagents of forked skills: isolation, limits and recursion."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from apexbridge.events import SkillActivated, SkillRefused, TextDelta, ToolFinis
 from apexbridge.messages import UserMessage
 from apexbridge.models.base import ModelDelta, ModelRequest, Usage
 from apexbridge.testing import FixedApprover, StaticTool, make_skill
-from tests.agent.agent_fixture import ModelOf, Reply, calls, house, invokes, says
+from tests.agent.agent_fixture import FunctionModel, Reply, calls, invokes, open_agent, says
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +18,7 @@ async def test_a_forked_skill_works_in_a_session_of_its_own_and_gives_its_last_w
 ) -> None:
     make_skill(home / ".claude/skills", "task", context="fork", body="Count to $0.")
     spent = ModelDelta(usage=Usage(input_tokens=10, output_tokens=1))
-    async with house(home, approver=FixedApprover("once")) as at:
+    async with open_agent(home, approver=FixedApprover("once")) as at:
         end = await at.ask(
             "My secret history",
             invokes("task", "three"),
@@ -47,7 +47,7 @@ async def test_a_forked_skill_works_in_a_session_of_its_own_and_gives_its_last_w
 
 async def test_a_person_may_fork_a_skill_and_its_words_are_the_answer(home: Path) -> None:
     make_skill(home / ".claude/skills", "task", context="fork")
-    async with house(home) as at:
+    async with open_agent(home) as at:
         end = await at.ask("/task now", says("Done by the child."))
         assert (end.finish, end.text) == ("skill", "Done by the child.")
         assert len(at.model.requests) == 1
@@ -75,8 +75,8 @@ async def test_a_skill_that_forks_itself_or_its_caller_is_refused(
             return invokes(others[0])
         return invokes(others[(others.index(inside) + 1) % len(others)])
 
-    async with house(home, permissions__allow=["Skill"]) as at:
-        model = ModelOf(reply)
+    async with open_agent(home, permissions__allow=["Skill"]) as at:
+        model = FunctionModel(reply)
         at.use(model)
         end = await at.ask("Go")
         assert end.text == "nothing more"
@@ -95,8 +95,10 @@ async def test_children_are_bounded_in_depth_and_in_number_over_all_depths(home:
         has_results = request.messages[-1].text.startswith(("[", "ok"))
         return says("ok") if has_results else calls(*everything)
 
-    async with house(home, permissions__allow=["Skill"], agent__depth=2, agent__children=5) as at:
-        model = ModelOf(reply)
+    async with open_agent(
+        home, permissions__allow=["Skill"], agent__depth=2, agent__children=5
+    ) as at:
+        model = FunctionModel(reply)
         at.use(model)
         end = await at.ask("Go")
         assert end.text == "ok"
@@ -113,7 +115,9 @@ async def test_a_child_has_no_tools_beyond_its_profile_listed_or_called(
 ) -> None:
     make_skill(home / ".claude/skills", "look", context="fork", agent=profile)
     tool = StaticTool("Static")
-    async with house(home, tools=[tool], permissions__allow=["Skill", "Static", "Write"]) as at:
+    async with open_agent(
+        home, tools=[tool], permissions__allow=["Skill", "Static", "Write"]
+    ) as at:
         write = ("Write", {"file_path": "a", "content": "x"})
         await at.ask(
             "Go", invokes("look"), calls(write, ("FileWrite", {}), ("Static", {})), says("."),
@@ -130,15 +134,15 @@ async def test_a_child_has_no_tools_beyond_its_profile_listed_or_called(
 
 async def test_a_child_that_says_nothing_is_told_as_such(home: Path) -> None:
     make_skill(home / ".claude/skills", "task", context="fork")
-    async with house(home, permissions__allow=["Skill"]) as at:
+    async with open_agent(home, permissions__allow=["Skill"]) as at:
         await at.ask("Go", invokes("task"), says(""), says("."))
         assert await at.results() == ["(no answer: stop)"]
 
 
 async def test_a_child_has_a_budget_of_its_own(home: Path) -> None:
     make_skill(home / ".claude/skills", "task", context="fork")
-    async with house(home, permissions__allow=["Skill"], agent__rounds=2) as at:
-        at.plays(invokes("task"), calls(("Now", {})), says("child"), says("parent"))
+    async with open_agent(home, permissions__allow=["Skill"], agent__rounds=2) as at:
+        at.script_replies(invokes("task"), calls(("Now", {})), says("child"), says("parent"))
         end = await at.ask("Go")
         assert end.text == "parent"
         assert [bool(request.tools) for request in at.model.requests] == [True, True, False, False]

@@ -1,4 +1,4 @@
-"""The calls of one reply: side by side where that is safe, in order, and each with its result."""
+"""Tool calls of one reply: concurrency, order, and one result each."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -14,7 +14,7 @@ from apexbridge.models.base import ModelDelta
 from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.testing import make_skill
 from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
-from tests.agent.agent_fixture import calls, house, invokes, says
+from tests.agent.agent_fixture import calls, invokes, open_agent, says
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +55,7 @@ async def test_calls_that_only_read_really_run_side_by_side_and_results_keep_the
     home: Path,
 ) -> None:
     tool = Meeting("Look", read_only=True, together=8)  # nobody leaves before all eight are in
-    async with house(home, tools=[tool]) as at:
+    async with open_agent(home, tools=[tool]) as at:
         await at.ask("Go", calls(*_numbered("Look", 8)), says("."))
         assert await at.results() == [f"result {n}" for n in range(8)]
     assert tool.most == 8
@@ -63,7 +63,7 @@ async def test_calls_that_only_read_really_run_side_by_side_and_results_keep_the
 
 async def test_no_more_calls_run_at_once_than_allowed(home: Path) -> None:
     tool = Meeting("Look", read_only=True, together=8)
-    async with house(home, tools=[tool]) as at:
+    async with open_agent(home, tools=[tool]) as at:
         await at.ask("Go", calls(*_numbered("Look", 20)), says("."))
         assert await at.results() == [f"result {n}" for n in range(20)]
     assert tool.most == 8
@@ -71,7 +71,7 @@ async def test_no_more_calls_run_at_once_than_allowed(home: Path) -> None:
 
 async def test_calls_that_change_something_go_one_by_one_in_order(home: Path) -> None:
     tool = Meeting("Change", read_only=False)
-    async with house(home, tools=[tool]) as at:
+    async with open_agent(home, tools=[tool]) as at:
         await at.ask("Go", calls(*_numbered("Change", 6)), says("."))
     assert tool.order == list(range(6))
     assert tool.most == 1
@@ -80,7 +80,7 @@ async def test_calls_that_change_something_go_one_by_one_in_order(home: Path) ->
 async def test_two_calls_with_one_id_both_have_their_result(home: Path) -> None:
     tool = Meeting("Change", read_only=False)
     same = [ToolCall(id="same", name="Change", arguments=f'{{"n": {n}}}') for n in range(2)]
-    async with house(home, tools=[tool]) as at:
+    async with open_agent(home, tools=[tool]) as at:
         await at.ask("Go", [ModelDelta(tool_calls=same)], says("."))
         assert await at.results() == ["result 0", "result 1"]
 
@@ -89,8 +89,8 @@ async def test_a_turn_that_is_broken_off_leaves_a_result_for_every_call(home: Pa
     stuck = Meeting("Change", read_only=False, together=99)
     quick = Meeting("Look", read_only=True)
     wanted = [("Look", {"n": 0}), ("Change", {"n": 1}), ("Look", {"n": 2})]
-    async with house(home, tools=[stuck, quick]) as at:
-        at.plays(calls(*wanted))
+    async with open_agent(home, tools=[stuck, quick]) as at:
+        at.script_replies(calls(*wanted))
         with anyio.fail_after(30):
             async with aclosing(at.runtime.chat("Go", session="s")) as events:
                 async for event in events:
@@ -111,7 +111,7 @@ async def test_a_turn_that_is_broken_off_leaves_a_result_for_every_call(home: Pa
 async def test_the_same_skill_twice_in_one_reply_adds_one_copy(home: Path) -> None:
     make_skill(home / ".claude/skills", "pdf")
     twice = calls(("Skill", {"skill": "pdf"}), ("Skill", {"skill": "/pdf"}))
-    async with house(home) as at:
+    async with open_agent(home) as at:
         await at.ask("Go", twice, says("."))
         assert len(await at.said("skill")) == 1
         assert "is above" in (await at.results())[1]
@@ -128,7 +128,7 @@ async def test_what_a_skill_forbids_is_refused_from_the_next_call_on_until_the_t
     make_skill(home / ".claude/skills", "careful", disallowed_tools=["Look", "Bash"])
     tool = Meeting("Look", read_only=True)
     wanted = calls(("Look", {"n": 0}), ("Skill", {"skill": "careful"}), ("Look", {"n": 1}))
-    async with house(home, tools=[tool], permissions__allow=["Skill(careful)"]) as at:
+    async with open_agent(home, tools=[tool], permissions__allow=["Skill(careful)"]) as at:
         await at.ask("Go", wanted, calls(("Look", {"n": 2})), says("."))
         results = await at.results()
         assert [text[:13] for text in results] == [
@@ -142,7 +142,7 @@ async def test_a_child_cannot_do_what_a_skill_forbids_its_parent(home: Path) -> 
     make_skill(home / ".claude/skills", "careful", disallowed_tools=["Look"])
     make_skill(home / ".claude/skills", "task", context="fork")
     tool = Meeting("Look", read_only=True)
-    async with house(home, tools=[tool], permissions__allow=["Skill"]) as at:
+    async with open_agent(home, tools=[tool], permissions__allow=["Skill"]) as at:
         await at.ask(
             "Go",
             invokes("careful"),

@@ -1,4 +1,4 @@
-"""Limits end a turn with what there is, and hooks can end it or keep it going."""
+"""Turn limits: rounds, tokens, time, loop detection, and Stop hooks."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -14,8 +14,8 @@ from apexbridge.messages import AssistantMessage, ToolMessage, UserMessage
 from apexbridge.models.base import ModelDelta, ModelRequest, Usage
 from apexbridge.testing import StaticTool
 from apexbridge.tools.base import ToolContext, ToolResult
-from tests.agent.agent_fixture import ModelOf, Reply, calls, house, says
-from tests.agent.fake_hooks import Hooking
+from tests.agent.agent_fixture import FunctionModel, Reply, calls, open_agent, says
+from tests.agent.fake_hooks import FakeHooks
 
 pytestmark = pytest.mark.anyio
 
@@ -26,8 +26,8 @@ async def test_at_the_last_round_the_model_answers_without_tools(home: Path) -> 
         number = len(request.messages)
         return calls(("Calculate", {"expression": f"{number}+1"}), text=f"round {number}")
 
-    async with house(home, agent__rounds=3) as at:
-        model = ModelOf(reply)
+    async with open_agent(home, agent__rounds=3) as at:
+        model = FunctionModel(reply)
         at.use(model)
         end = await at.ask("Count")
         assert end.finish == "rounds"
@@ -43,7 +43,7 @@ async def test_at_the_last_round_the_model_answers_without_tools(home: Path) -> 
 @pytest.mark.promise("G04")
 async def test_when_the_tokens_are_spent_a_last_answer_is_given(home: Path) -> None:
     spent = ModelDelta(usage=Usage(input_tokens=900, output_tokens=200))
-    async with house(home, agent__tokens=1_000) as at:
+    async with open_agent(home, agent__tokens=1_000) as at:
         end = await at.ask("Go", [*calls(("Now", {})), spent], says("Enough."))
         assert (end.finish, end.text) == ("tokens", "Enough.")
         assert at.model.requests[-1].tools == ()
@@ -65,7 +65,7 @@ class Slow:
 
 @pytest.mark.promise("G04")
 async def test_when_the_time_is_up_what_was_said_so_far_is_the_answer(home: Path) -> None:
-    async with house(home, agent__seconds=3) as at:
+    async with open_agent(home, agent__seconds=3) as at:
         at.use(Slow())
         end = await at.ask("Go")
         assert (end.finish, end.text) == ("time", "This much is known.")
@@ -84,7 +84,7 @@ async def test_when_the_time_is_up_in_a_tool_the_words_before_it_are_the_answer(
 
     allowed = ["Stuck"]
     stuck = Stuck("Stuck")
-    async with house(home, tools=[stuck], agent__seconds=3, permissions__allow=allowed) as at:
+    async with open_agent(home, tools=[stuck], agent__seconds=3, permissions__allow=allowed) as at:
         end = await at.ask("Go", calls(("Stuck", {}), text="Let me see."))
         assert (end.finish, end.text) == ("time", "Let me see.")
         last = (await at.session()).messages[-1]
@@ -99,7 +99,7 @@ async def test_a_model_that_fails_leaves_a_record_and_a_session_that_goes_on(hom
             raise ModelUnavailableError("down", name="m")
             yield  # pragma: no cover
 
-    async with house(home) as at:
+    async with open_agent(home) as at:
         at.use(Down())
         with pytest.raises(ApexBridgeError, match="down"):
             await at.ask("Go")
@@ -111,16 +111,16 @@ async def test_a_model_that_fails_leaves_a_record_and_a_session_that_goes_on(hom
 
 
 async def test_an_empty_answer_is_no_message_that_a_provider_would_refuse(home: Path) -> None:
-    async with house(home) as at:
+    async with open_agent(home) as at:
         end = await at.ask("Go", says(""))
         assert (end.finish, end.text) == ("stop", "")
         assert isinstance((await at.session()).messages[-1], UserMessage)
 
 
 async def test_a_request_with_half_a_character_is_made_whole(home: Path) -> None:
-    async with house(home) as at:
+    async with open_agent(home) as at:
         await at.ask("a\ud800b", says("."))
-    async with house(home) as at:
+    async with open_agent(home) as at:
         prompts = [m.text for m in (await at.session()).messages if isinstance(m, UserMessage)]
         assert prompts[-1] == "a?b"
 
@@ -128,8 +128,8 @@ async def test_a_request_with_half_a_character_is_made_whole(home: Path) -> None
 async def test_a_stop_hook_keeps_the_model_working_but_not_for_ever(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hooks = Hooking(monkeypatch, {"stop": '{"decision": "block", "reason": "Run the tests."}'})
-    async with house(home, hooks=hooks.settings(Stop="stop")) as at:
+    hooks = FakeHooks(monkeypatch, {"stop": '{"decision": "block", "reason": "Run the tests."}'})
+    async with open_agent(home, hooks=hooks.settings(Stop="stop")) as at:
         end = await at.ask("Go", *[says(f"done {n}") for n in range(9)])
         assert end.text == "done 3"
         assert hooks.ran == ["stop"] * 4
@@ -141,8 +141,8 @@ async def test_a_stop_hook_that_wants_no_more_ends_the_turn(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = '{"continue": false, "decision": "block", "reason": "x", "stopReason": "Enough."}'
-    hooks = Hooking(monkeypatch, {"stop": answer})
-    async with house(home, hooks=hooks.settings(Stop="stop")) as at:
+    hooks = FakeHooks(monkeypatch, {"stop": answer})
+    async with open_agent(home, hooks=hooks.settings(Stop="stop")) as at:
         end = await at.ask("Go", says("done"), says("never"))
         assert (end.finish, end.text) == ("stop", "done")
 
@@ -155,10 +155,12 @@ async def test_a_stop_hook_that_wants_no_more_ends_the_turn(
 async def test_a_hook_that_says_not_to_continue_ends_the_turn(
     home: Path, monkeypatch: pytest.MonkeyPatch, event: str, call_runs: bool
 ) -> None:
-    hooks = Hooking(monkeypatch, {"end": '{"continue": false, "stopReason": "Enough for today."}'})
+    hooks = FakeHooks(
+        monkeypatch, {"end": '{"continue": false, "stopReason": "Enough for today."}'}
+    )
     tool = StaticTool("Static")
     settings = hooks.settings(**{event: "end"})
-    async with house(home, tools=[tool], hooks=settings, permissions__allow=["Static"]) as at:
+    async with open_agent(home, tools=[tool], hooks=settings, permissions__allow=["Static"]) as at:
         end = await at.ask("Go", calls(("Static", {})), says("never said"))
         assert (end.finish, end.text) == ("blocked", "Enough for today.")
     assert bool(tool.calls) is call_runs
@@ -168,9 +170,9 @@ async def test_a_hook_that_says_not_to_continue_ends_the_turn(
 async def test_hooks_are_told_once_that_a_session_began_or_goes_on(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hooks = Hooking(monkeypatch, {"hello": "The branch is main. </reminder>"})
+    hooks = FakeHooks(monkeypatch, {"hello": "The branch is main. </reminder>"})
     for source in ("startup", "resume"):
-        async with house(home, hooks=hooks.settings(SessionStart="hello")) as at:
+        async with open_agent(home, hooks=hooks.settings(SessionStart="hello")) as at:
             await at.ask("One", says("."))
             await at.ask("Two", says("."))
             assert hooks.payloads[-1]["source"] == source
@@ -183,7 +185,7 @@ async def test_hooks_are_told_once_that_a_session_began_or_goes_on(
 async def test_a_hook_may_refuse_a_request_and_the_model_is_not_asked(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hooks = Hooking(monkeypatch, {"no": '{"decision": "block", "reason": "Not here."}'})
-    async with house(home, hooks=hooks.settings(UserPromptSubmit="no")) as at:
+    hooks = FakeHooks(monkeypatch, {"no": '{"decision": "block", "reason": "Not here."}'})
+    async with open_agent(home, hooks=hooks.settings(UserPromptSubmit="no")) as at:
         end = await at.ask("Go", says("never"))
         assert (end.finish, end.text, at.model.requests) == ("blocked", "Not here.", [])

@@ -1,4 +1,4 @@
-"""The pages tell the truth: generated ones are current, and nothing goes unmentioned."""
+"""Documentation is current: generated pages, links, settings, commands."""
 
 import re
 import tomllib

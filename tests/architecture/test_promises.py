@@ -1,4 +1,4 @@
-"""The promise register and the tests agree, in both directions."""
+"""The promise register and the tests' markers agree."""
 
 import ast
 import functools

@@ -1,4 +1,4 @@
-"""The package's public names, said twice: lazily for programs, plainly for type checkers."""
+"""Public API: lazy exports and the type stub list the same names."""
 
 import ast
 import subprocess

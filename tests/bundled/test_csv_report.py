@@ -175,7 +175,7 @@ def test_the_delimiter_is_found_out(tmp_path: Path, mark: str, shown: str) -> No
     assert "price, net was read with a decimal comma" in done.report
 
 
-def test_the_delimiter_can_be_told_or_declared(tmp_path: Path) -> None:
+def test_the_delimiter_can_be_reported_or_declared(tmp_path: Path) -> None:
     outcome = report_on(tmp_path, "k^n\na,b^2\n", "--delimiter", "^")
     assert outcome.row("a,b") == ["a,b", "2"]
 
@@ -191,7 +191,7 @@ def test_quoted_line_breaks_and_pipes_stay_in_their_cell(tmp_path: Path) -> None
     assert done.row('say "hi"') == ['say "hi"', "2"]
 
 
-def test_ragged_and_blank_rows_are_counted_and_told(tmp_path: Path) -> None:
+def test_ragged_and_blank_rows_are_counted_and_reported(tmp_path: Path) -> None:
     done = report_on(tmp_path, "\nk,n,m\na,1,1\nb\nc,3,3,extra\n,,\n\nd,4,4,\n")
 
     assert "- Rows: 4" in done.report
@@ -236,7 +236,7 @@ def test_amounts_are_read_with_signs_separators_and_brackets(tmp_path: Path) -> 
     assert done.row("b", "## Sum") == ["b", "-¥2,000"]
 
 
-def test_mixed_currencies_are_told(tmp_path: Path) -> None:
+def test_mixed_currencies_are_reported(tmp_path: Path) -> None:
     done = report_on(tmp_path, "k,amount\na,$5\nb,€7\n")
 
     assert "amount mixes units ($ €)" in done.report
@@ -371,7 +371,7 @@ def test_axis_ticks_are_round(tmp_path: Path, values: tuple[float, ...], ticks: 
     assert done.chart.words("tick") == ticks
 
 
-def test_long_labels_are_shortened_and_still_told_apart(tmp_path: Path) -> None:
+def test_long_labels_are_shortened_and_still_reported_apart(tmp_path: Path) -> None:
     name = "The very same beginning of a long product name, number "
     done = report_on(tmp_path, f'k,n\n"{name}1",3\n"{name}2",2\n')
 
@@ -467,7 +467,7 @@ def test_every_aggregate_does_what_it_says(tmp_path: Path) -> None:
     assert tips == {agg: [f"a: {figure}"] for agg, figure in figures.items()}
 
 
-def test_an_unclosed_quote_is_told(tmp_path: Path) -> None:
+def test_an_unclosed_quote_is_reported(tmp_path: Path) -> None:
     done = report_on(tmp_path, 'k,n\na,1\n"b,2\nc,3\n')
 
     assert "opened near line 3 is never closed" in done.report

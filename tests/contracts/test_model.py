@@ -122,7 +122,7 @@ async def test_the_pieces_come_in_order_and_the_last_carries_the_usage(made: Mad
 
 
 @every
-async def test_a_usage_that_is_told_is_passed_on(made: Made) -> None:
+async def test_a_usage_that_is_reported_is_passed_on(made: Made) -> None:
     usage = Usage(input_tokens=3, output_tokens=4)
     made.play([[ModelDelta(text="a", usage=usage)]])
     pieces = await _pieces(made, WITH_TOOLS)
@@ -150,7 +150,7 @@ async def test_several_calls_keep_their_order_and_what_is_not_json_is_kept(made:
 
 
 @every
-async def test_thoughts_are_told_beside_the_text(made: Made) -> None:
+async def test_reasoning_is_separate_from_the_text(made: Made) -> None:
     made.play([[ModelDelta(reasoning="hm"), ModelDelta(text="so")]])
     pieces = await _pieces(made, WITH_TOOLS)
     assert _text(pieces) == "so"
@@ -158,7 +158,7 @@ async def test_thoughts_are_told_beside_the_text(made: Made) -> None:
 
 
 @every
-async def test_why_a_reply_was_cut_is_told_at_the_end(made: Made) -> None:
+async def test_why_a_reply_was_cut_is_reported_at_the_end(made: Made) -> None:
     made.play([[ModelDelta(text="a", finish_reason="length")]])
     pieces = await _pieces(made, WITH_TOOLS)
     assert [piece.finish_reason for piece in pieces if piece.finish_reason] == ["length"]
@@ -209,7 +209,7 @@ HISTORIES = {
 
 @every
 @pytest.mark.parametrize("history", HISTORIES)
-async def test_any_history_can_be_told(made: Made, history: str) -> None:
+async def test_any_history_can_be_reported(made: Made, history: str) -> None:
     made.play([[ModelDelta(text="a")]])
     request = replace(WITH_TOOLS, messages=HISTORIES[history])
     assert _text(await _pieces(made, request)) == "a"
@@ -242,7 +242,7 @@ async def test_a_fault_before_the_first_word_is_tried_again(made: Made, fault: s
 
 
 @on_a_wire
-async def test_a_reset_after_the_first_word_is_told_and_not_tried_again(made: Made) -> None:
+async def test_a_reset_after_the_first_word_is_reported_and_not_tried_again(made: Made) -> None:
     assert made.server is not None
     broken = BrokenStream(deltas=[ModelDelta(text="It")], then="reset")
     made.server.play(broken, [ModelDelta(text="a")])

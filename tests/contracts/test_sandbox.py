@@ -143,7 +143,9 @@ async def test_the_double_gives_what_was_prepared_and_remembers(tmp_path: Path) 
     assert double.requests == [request]
 
 
-async def test_asyncios_own_cancellation_ends_the_run_too(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_native_asyncio_cancellation_ends_the_run_too(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
     script = "echo up; sleep 60; touch never"
     up = anyio.Event()
     loop = asyncio.get_running_loop()

@@ -247,7 +247,7 @@ async def test_a_look_sees_what_another_wrote(open_store: Open) -> None:
     assert one.has_changed()
 
 
-async def test_a_large_place_is_told_in_parts_whatever_is_written_between(
+async def test_a_large_store_is_read_in_chunks_despite_concurrent_writes(
     open_store: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("sqlite", "lance"):

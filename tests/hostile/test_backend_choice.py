@@ -69,7 +69,7 @@ async def test_66_a_bubblewrap_that_only_pretends_is_noticed(
 @pytest.mark.needs("bubblewrap")
 @pytest.mark.needs("landlock")
 @pytest.mark.promise("X15")
-async def test_67_without_namespaces_the_next_one_is_taken_and_it_is_said(
+async def test_67_without_namespaces_the_next_backend_is_selected_with_a_warning(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "echo ran"})

@@ -266,7 +266,7 @@ print(libc.prctl(39, 0, 0, 0, 0), list(caps))
 
 
 @row(21)
-async def test_21_killing_everyone_kills_nobody_outside(ground: Field) -> None:
+async def test_21_kill_minus_one_kills_no_process_outside(ground: Field) -> None:
     hit = list[int]()
     before = signal.signal(signal.SIGUSR1, lambda number, _: hit.append(number))
     try:

@@ -46,7 +46,7 @@ verdicts["isatty"] = str([os.isatty(number) for number in (0, 1, 2)])
 @row(54)
 @pytest.mark.promise("X05")
 @pytest.mark.parametrize("stream", [1, 2])
-async def test_54_a_flood_is_cut_at_the_cap_and_told(ground: Field, stream: int) -> None:
+async def test_54_an_output_flood_is_truncated_and_marked(ground: Field, stream: int) -> None:
     limits = SandboxLimits(wall_seconds=30, output_bytes=MIB)
     with anyio.fail_after(20):
         result = await ground.play(f"while True: os.write({stream}, b'x' * 65536)", limits)

@@ -56,7 +56,7 @@ time.sleep(60)
     await ground.is_left_by_all()
 
 
-async def test_room_is_not_taken_without_writing(ground: Field) -> None:
+async def test_fallocate_is_denied(ground: Field) -> None:
     limits = SandboxLimits(wall_seconds=30, workspace_bytes=64 * MIB)
     source = """
 import ctypes
@@ -96,7 +96,7 @@ attack("watch", watch)
     assert verdicts["watch"] == "EPERM" or kind_of(ground.backend) == "bubblewrap"
 
 
-async def test_what_was_granted_and_is_not_there_is_told(cold: Field) -> None:
+async def test_what_was_granted_and_is_not_there_is_reported(cold: Field) -> None:
     missing = Field(
         backend=cold.backend,
         sandbox=cold.sandbox,
@@ -178,7 +178,7 @@ async def test_what_does_not_come_back_is_named(launcher: Launcher, tmp_path: Pa
 
 
 @pytest.mark.needs("landlock")
-async def test_a_fork_does_not_share_what_waits(launcher: Launcher, tmp_path: Path) -> None:
+async def test_a_fork_does_not_share_the_warm_pool(launcher: Launcher, tmp_path: Path) -> None:
     workspaces = Workspaces(tmp_path / "w")
     backend = LandlockSandbox(launcher)
     with closing(WarmPool(backend, workspaces)) as pool:

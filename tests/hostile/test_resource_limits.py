@@ -155,7 +155,7 @@ async def test_30_so_do_many_names(ground: Field, hidden: str) -> None:
     await ground.is_left_by_all()
 
 
-async def test_nobody_needs_folders_that_deep(ground: Field) -> None:
+async def test_directories_nested_too_deep_exceed_the_quota(ground: Field) -> None:
     result = await ground.play("for _ in range(150):\n    os.mkdir('d')\n    os.chdir('d')\n")
     assert result.outcome == "workspace_limit"
 
@@ -188,7 +188,7 @@ print("made")
 
 @row(32, 33)
 @pytest.mark.promise("X06")
-async def test_32_33_daemons_die_and_a_held_pipe_holds_nobody(ground: Field) -> None:
+async def test_32_33_daemons_die_and_a_held_pipe_blocks_nothing(ground: Field) -> None:
     source = """
 if os.fork() == 0:
     os.setsid()

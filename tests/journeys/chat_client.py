@@ -1,4 +1,4 @@
-"""Conversations with a scripted model on a real socket."""
+"""Chat sessions with a scripted model server on a real socket."""
 
 import json
 from collections.abc import AsyncGenerator, Sequence
@@ -86,18 +86,18 @@ def pieces_of(events: Sequence[Event]) -> list[str]:
 
 
 def tools_of(events: Sequence[Event]) -> list[tuple[str, bool]]:
-    """The tools that were used, and whether each failed."""
+    """Return the tools that were called, and whether each failed."""
     return [(e.tool, e.is_error) for e in events if isinstance(e, ToolFinished)]
 
 
 def turns_running() -> list[str]:
-    """Tasks of turns that are at work."""
+    """Return the names of tasks of running turns."""
     tasks = anyio.get_running_tasks()
     return [task.name or "" for task in tasks if "ChatService.stream" in (task.name or "")]
 
 
 def processes_with(mark: str) -> list[str]:
-    """The processes of this machine that have the mark among their arguments."""
+    """Return the processes that have the mark among their arguments."""
     return [path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if _has(path, mark)]
 
 

@@ -1,4 +1,4 @@
-"""The whole loop against a model on a real socket that speaks Anthropic's protocol."""
+"""End-to-end turns against a scripted Anthropic server."""
 
 from contextlib import aclosing
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The whole loop against a model on a real socket that speaks OpenAI's protocol."""
+"""End-to-end turns against a scripted OpenAI server."""
 
 import json
 import runpy

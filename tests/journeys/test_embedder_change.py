@@ -1,4 +1,4 @@
-"""A data folder from before our own embedder: everything is found at every moment of the change."""
+"""Migration to another embedder: search works throughout."""
 
 from collections.abc import Sequence
 from pathlib import Path

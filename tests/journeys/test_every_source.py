@@ -1,4 +1,4 @@
-"""Every source at once, a conflict in each pair, and all that lies in the way: one catalogue."""
+"""Every source at once, with name conflicts between each pair of origins."""
 
 import itertools
 import json

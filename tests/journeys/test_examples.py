@@ -1,4 +1,4 @@
-"""The examples run as they stand there."""
+"""The example programs run unchanged."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What went wrong in the most used client, in public: none of it goes wrong here."""
+"""Publicly reported bugs of other clients do not occur here."""
 
 import os
 import resource

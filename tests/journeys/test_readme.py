@@ -1,4 +1,4 @@
-"""What the README shows works as it stands there."""
+"""The commands and programs of the README work."""
 
 import os
 import re

@@ -97,7 +97,7 @@ class McpEndpoint:
 
     def key(self, *scopes: Scope) -> str:
         """Create an API key for these scopes, or for all."""
-        return self.keys.make("test", scopes or SCOPES)[0]
+        return self.keys.create("test", scopes or SCOPES)[0]
 
     @asynccontextmanager
     async def client(self, *scopes: Scope, **more: Any) -> AsyncGenerator[Client]:

@@ -52,7 +52,7 @@ def test_a_skill_that_changed_asks_again(book: Path, tmp_path: Path) -> None:
     assert decide(new, kept.rules(), (), standing).effect == "ask"
 
 
-def test_what_cannot_be_kept_is_told(book: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_stored_returns_false(book: Path, tmp_path: Path) -> None:
     kept = ApprovalStore(book, tmp_path)
     skill = PermissionRequest(tool="Skill", argument="remote")
     assert not kept.store(skill, decide(skill, []))
@@ -94,7 +94,7 @@ def test_a_broken_file_allows_nothing_and_is_left_alone(
     assert book.read_bytes() == data
 
 
-def test_a_kept_rule_that_makes_no_sense_is_passed_over(
+def test_an_invalid_stored_rule_is_ignored(
     book: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     request = PermissionRequest(tool="X", argument="y")
@@ -107,7 +107,7 @@ def test_a_kept_rule_that_makes_no_sense_is_passed_over(
 
 
 @pytest.mark.anyio
-async def test_answers_given_at_once_are_all_kept(book: Path, tmp_path: Path) -> None:
+async def test_concurrent_answers_are_all_stored(book: Path, tmp_path: Path) -> None:
     async def keep(number: int) -> None:
         request = PermissionRequest(tool="X", argument=str(number))
         kept = ApprovalStore(book, tmp_path)

@@ -161,9 +161,7 @@ def test_path_patterns_read_like_a_gitignore(
 @pytest.mark.parametrize(
     ("lines", "effect"), [(["allow Read(src)"], "ask"), (["deny Read(src)"], "deny")]
 )
-def test_a_path_nobody_can_place_is_refused_rather_than_allowed(
-    lines: list[str], effect: Effect
-) -> None:
+def test_an_unknown_path_is_denied_rather_than_allowed(lines: list[str], effect: Effect) -> None:
     nowhere = PermissionRequest(tool="Read", argument="x")
     assert decide(nowhere, rules(*lines), (), CONTEXT).effect == effect
     groundless = PermissionRequest(tool="Read", path=Path("/srv/project/other"))
@@ -227,7 +225,7 @@ def test_a_refusal_follows_the_links_in_its_path(tmp_path: Path) -> None:
         (["mcp__git"], PermissionRequest(tool="mcp__github__log"), "deny"),
     ],
 )
-def test_a_tool_outside_of_allowed_tools_is_refused_and_told_why(
+def test_a_tool_outside_of_allowed_tools_is_denied_with_the_reason(
     tools: list[str], request_: PermissionRequest, effect: Effect
 ) -> None:
     granted, bound = skill_grants("writer", patterns(*tools), "restrict")
@@ -259,7 +257,7 @@ def test_a_restriction_allows_nothing_by_itself_and_several_hold_together() -> N
     ("mode", "granted", "is_bound"),
     [("preapprove", 1, False), ("restrict", 0, True), ("advise", 0, False)],
 )
-def test_allowed_tools_lend_bind_or_only_advise(
+def test_allowed_tools_grant_restrict_or_advise(
     mode: ToolsMode, granted: int, is_bound: bool
 ) -> None:
     allowed, bound = skill_grants("a", patterns("Read"), mode)
@@ -267,7 +265,7 @@ def test_allowed_tools_lend_bind_or_only_advise(
     assert skill_grants("a", (), mode) == ((), None)
 
 
-def test_patterns_that_name_no_tool_are_told() -> None:
+def test_patterns_that_name_no_tool_are_reported() -> None:
     given_ = patterns("Read", "Raed(x)", "mcp__git", "mcp__*", "Edit(x)", "*")
     assert unknown_tools(given_, {"Read", "Write"}) == ("Raed(x)", "mcp__git", "mcp__*")
     assert unknown_tools(given_, {"Read", "Write", "mcp__git__log"}) == ("Raed(x)",)
@@ -287,7 +285,7 @@ def test_a_refusal_says_who_refused(decision: Decision, answer: None, code: str)
     assert "X" in error.message
 
 
-def test_a_rules_reason_is_told() -> None:
+def test_a_rules_reason_is_reported() -> None:
     rule = Rule(effect="deny", pattern=ToolPattern("X"), reason="it costs money")
     decision = decide(PermissionRequest(tool="X"), [rule])
     assert "it costs money" in permission_error(PermissionRequest(tool="X"), decision).message

@@ -75,7 +75,7 @@ def test_garbage_before_a_tool_is_no_answer(answer: bytes) -> None:
         parse_hook_output(PRE, answer)
 
 
-def test_plain_words_are_context_where_no_tool_waits() -> None:
+def test_plain_text_is_context_on_context_events() -> None:
     assert parse_hook_output(HookEvent.USER_PROMPT_SUBMIT, b"be brief\n").context == "be brief"
     assert parse_hook_output(HookEvent.POST_TOOL_USE, b"done") == HookVerdict()
     with pytest.raises(HookOutputError):

@@ -62,7 +62,7 @@ from apexbridge.permissions.shell_parser import MAX_CHARACTERS, parse_shell, sim
         ("# nothing", []),
     ],
 )
-def test_every_command_that_could_run_is_told(text: str, commands: list[str]) -> None:
+def test_every_command_that_could_run_is_reported(text: str, commands: list[str]) -> None:
     assert simple_commands(text) == tuple(commands)
 
 
@@ -91,7 +91,7 @@ def test_every_command_that_could_run_is_told(text: str, commands: list[str]) ->
         ("[ x ] && a", ["[ x ]", "a"]),
     ],
 )
-def test_what_a_command_starts_is_told_beside_it(text: str, commands: list[str]) -> None:
+def test_what_a_command_starts_is_reported_beside_it(text: str, commands: list[str]) -> None:
     assert simple_commands(text) == tuple(commands)
 
 
@@ -254,14 +254,14 @@ def test_redirections_tell_what_is_written_and_read(
 @pytest.mark.parametrize(
     ("text", "moves"), [("cd x; a", True), ("bash -c 'cd x'", True), ("a cd", False)]
 )
-def test_a_change_of_folder_is_told(text: str, moves: bool) -> None:
+def test_a_change_of_folder_is_reported(text: str, moves: bool) -> None:
     parsed = parse_shell(text)
     assert parsed is not None
     assert parsed.changes_directory is moves
 
 
 @given(st.text(max_size=200))
-def test_no_text_is_too_odd(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     parsed = parse_shell(text)
     assert parsed is None or all(c.name or c.assigned for c in parsed.commands)
 
@@ -323,7 +323,7 @@ def programs(tmp_path: Path) -> Path:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],
 )
 @given(st.lists(st.sampled_from(_PIECES), min_size=1, max_size=9))
-def test_bash_starts_nothing_that_was_not_told(
+def test_bash_starts_nothing_that_was_not_parsed(
     tmp_path: Path, programs: Path, pieces: Sequence[str]
 ) -> None:
     text = "".join(pieces)

@@ -1,4 +1,4 @@
-"""The runtime finds every source that settings and place point to."""
+"""Composition root: all sources that settings and project layout define."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Every run of a script leaves a record, and no run waits for it or fails by it."""
+"""Run history: every script run is recorded, and none waits or fails for it."""
 
 import logging
 import threading

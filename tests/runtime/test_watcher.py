@@ -1,4 +1,4 @@
-"""A living runtime follows the disk: what changes there is found, without a restart."""
+"""Watcher: changes on disk and of sources reach catalog and index."""
 
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path

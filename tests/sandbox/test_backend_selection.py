@@ -37,7 +37,7 @@ async def test_what_does_not_isolate_does_not_pass() -> None:
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
-        (ExecutionResult(outcome="ok", exit_code=0, stdout=b"garbage"), "makes no sense"),
+        (ExecutionResult(outcome="ok", exit_code=0, stdout=b"garbage"), "not valid"),
         (ExecutionResult(outcome="failed", exit_code=1, stderr=b"a\nboom"), "boom"),
         (ExecutionResult(outcome="failed", exit_code=1), "exit code 1"),
         (ExecutionResult(outcome="not_started", exit_code=None, error="ENOENT"), "ENOENT"),

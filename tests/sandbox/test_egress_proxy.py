@@ -93,7 +93,7 @@ async def _ask(path: Path, request: bytes) -> bytes:
 
 
 @pytest.mark.promise("X10")
-async def test_a_granted_host_is_reached_by_both_ways(tmp_path: Path) -> None:
+async def test_a_granted_host_is_reachable_by_connect_and_plain_http(tmp_path: Path) -> None:
     async with _upstream() as (port, received):
         proxy = AllowListProxy([f"localhost:{port}"], is_allowed=lambda _: True)
         with proxy.serve(tmp_path / "s"):
@@ -157,7 +157,7 @@ async def test_68_a_name_with_one_private_address_is_refused(
     assert answer.startswith(b"HTTP/1.1 403 Address not public")
 
 
-async def test_a_name_that_nobody_knows_is_told(
+async def test_an_unknown_host_name_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(*_: object, **__: object) -> list[object]:
@@ -198,7 +198,7 @@ except OSError:
 
 @pytest.mark.needs("bubblewrap")
 @pytest.mark.promise("X10")
-async def test_a_script_in_the_sandbox_reaches_what_was_granted_and_nothing_else(
+async def test_a_sandboxed_script_reaches_granted_hosts_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher
 ) -> None:
     def lenient(hosts: tuple[str, ...]) -> AllowListProxy:

@@ -73,6 +73,6 @@ def test_nothing_is_typed_into_a_terminal_and_shared_memory_is_for_the_loose(
         assert _judge(strict, machine, number) == _denied(errno.EPERM)
 
 
-def test_another_processor_is_killed_and_the_x32_door_is_shut() -> None:
+def test_another_architecture_is_killed_and_x32_is_denied() -> None:
     assert _judge(build_filter(X86_64), ARM64, 0) == KILL
     assert _judge(build_filter(X86_64), X86_64, 0x40000000 + 39) == _denied(errno.ENOSYS)

@@ -80,7 +80,7 @@ async def test_its_processes_are_counted_without_a_control_group(
     assert (result.exit_code != 0, b"fork" in result.stderr.lower()) == (True, True), result
 
 
-async def test_what_a_user_cannot_reach_stays_with_us(sandbox: Sandbox, place: Path) -> None:
+async def test_without_read_access_no_uid_is_leased(sandbox: Sandbox, place: Path) -> None:
     hidden = place / "hidden"
     hidden.mkdir(mode=0o700)
     (hidden / "a").write_text("seen", encoding="utf-8")
@@ -131,7 +131,7 @@ async def test_giving_does_not_follow_links(place: Path) -> None:
     assert os.lstat(inside / "link").st_uid == 12345
 
 
-async def test_what_can_be_reached(place: Path) -> None:
+async def test_world_readable_paths(place: Path) -> None:
     (place / "open").mkdir(mode=0o755)
     (place / "open/file").touch(mode=0o644)
     (place / "half").mkdir(mode=0o755)

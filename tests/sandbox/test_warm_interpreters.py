@@ -123,7 +123,7 @@ def test_what_was_left_open_is_not_lost(tmp_path: Path, source: str) -> None:
         assert made.read_bytes() == b"kept"
 
 
-def test_a_neighbour_is_imported_before_what_waited(tmp_path: Path) -> None:
+def test_a_module_beside_the_script_shadows_preloaded_ones(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import csv, random; print(csv.__file__, random.__file__)", encoding="utf-8")
     for name in ("csv", "random"):
@@ -161,7 +161,7 @@ def test_node_does_the_same(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.needs("node")
-def test_a_failure_of_node_is_told_as_node_tells_it(tmp_path: Path) -> None:
+def test_an_error_in_node_is_reported_like_nodes_own(tmp_path: Path) -> None:
     script = tmp_path / "script.js"
     script.write_text("throw new TypeError('oops')", encoding="utf-8")
     warm, cold = _both("node", script)
@@ -176,7 +176,7 @@ def test_anything_else_is_what_the_shell_turns_into(tmp_path: Path) -> None:
     assert warm == cold
 
 
-def test_who_can_wait(tmp_path: Path) -> None:
+def test_interpreters_that_support_warm_starts(tmp_path: Path) -> None:
     other = interpreters.Interpreter(program=tmp_path / "perl")
     node = interpreters.Interpreter(program=Path("/usr/bin/node"))
     assert interpreters.warm_interpreter_for(other, (), "") is None
@@ -196,7 +196,7 @@ def test_what_no_command_line_could_carry_is_left_to_the_kernel() -> None:
     )
 
 
-def test_a_waiter_whose_server_is_gone_goes_too() -> None:
+def test_a_warm_interpreter_exits_with_its_server() -> None:
     found = interpreters.find("python")
     assert found is not None
     waiter = interpreters.warm_interpreter_for(found, (), BASH)

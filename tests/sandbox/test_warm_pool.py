@@ -85,7 +85,7 @@ def _job(place: Path, source: str, name: str = "python", **more: object) -> Scri
         ("bash", 'echo "$@" "$PWD" "$(cat)"; cat in; printf %s "$HOME" > out'),
     ],
 )  # fmt: skip
-async def test_a_second_run_finds_a_sandbox_waiting_and_does_the_same(
+async def test_a_second_run_gets_a_warm_sandbox_with_the_same_result(
     bench: Bench, tmp_path: Path, name: str, source: str
 ) -> None:
     workspaces = Workspaces(bench.home)
@@ -172,7 +172,7 @@ async def test_limits_hold_and_a_cancelled_run_leaves_nothing(bench: Bench, tmp_
     assert bench.places() == []
 
 
-async def test_one_that_died_is_not_handed_out(bench: Bench, tmp_path: Path) -> None:
+async def test_a_dead_sandbox_is_not_leased(bench: Bench, tmp_path: Path) -> None:
     workspaces = Workspaces(bench.home)
     with closing(WarmPool(bench, workspaces)) as pool:
         executor = ScriptExecutor(bench, workspaces, pool)
@@ -188,7 +188,7 @@ async def test_one_that_died_is_not_handed_out(bench: Bench, tmp_path: Path) -> 
         assert (await executor.run(job)).stdout == b"ran\n"
 
 
-async def test_there_are_never_more_than_there_is_room_for(bench: Bench, tmp_path: Path) -> None:
+async def test_the_pool_never_exceeds_its_capacity(bench: Bench, tmp_path: Path) -> None:
     workspaces = Workspaces(bench.home)
     with closing(WarmPool(bench, workspaces, capacity=2)) as pool:
         keys = [_key(tmp_path, number) for number in range(4)]
@@ -205,9 +205,7 @@ async def test_there_are_never_more_than_there_is_room_for(bench: Bench, tmp_pat
         assert (pool.idle_keys(), len(bench.places())) == (keys[2:], 2)
 
 
-async def test_what_nobody_asks_for_is_dropped_and_the_thread_ends(
-    bench: Bench, tmp_path: Path
-) -> None:
+async def test_idle_sandboxes_expire_and_the_thread_ends(bench: Bench, tmp_path: Path) -> None:
     workspaces = Workspaces(bench.home)
     with closing(WarmPool(bench, workspaces, idle_seconds=0.8)) as pool:
         pool.acquire(_key(tmp_path))

@@ -58,7 +58,7 @@ def test_a_disk_that_runs_full_meanwhile_ends_the_run(
     assert WorkspaceQuota(tmp_path, LIMITS).is_exceeded()
 
 
-def test_a_disk_that_was_full_before_is_nobodys_fault(
+def test_a_disk_that_was_full_before_is_not_the_runs_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_: Path) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from apexbridge.runtime import Runtime
 from apexbridge.server.admin import events, history, operations
 from apexbridge.server.chat import completions
 from apexbridge.settings import Config, load
-from tests.agent.agent_fixture import ModelOf, calls
+from tests.agent.agent_fixture import FunctionModel, calls
 from tests.server.live_server import LiveServer, live_server
 
 TIMEOUT_SECONDS = 60
@@ -102,6 +102,6 @@ async def admin_server(home: Path, **settings: dict[str, Any]) -> AsyncGenerator
     served_routes = (*completions.router.routes, *admin_routes)
     async with live_server(make_config(home, **settings), served_routes) as served:
         chatting = served.state.runtime.chat_service
-        chatting.model = replace(chatting.model, client=ModelOf(_reply))
+        chatting.model = replace(chatting.model, client=FunctionModel(_reply))
         async with httpx.AsyncClient(base_url=served.url, timeout=60) as http:
             yield AdminServer(serving=served, http=http)

@@ -27,7 +27,7 @@ class LiveServer:
 
     def key_for(self, *scopes: Scope) -> str:
         """Create an API key with these scopes."""
-        return self.state.keys.make("test", scopes)[0]
+        return self.state.keys.create("test", scopes)[0]
 
     @property
     def headers(self) -> dict[str, str]:
@@ -57,5 +57,5 @@ async def live_server(
                 while not server.started:
                     await anyio.sleep(0.01)
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            yield LiveServer(url=url, key=keys.make("all", SCOPES)[0], state=state)
+            yield LiveServer(url=url, key=keys.create("all", SCOPES)[0], state=state)
             server.should_exit = True

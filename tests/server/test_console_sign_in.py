@@ -138,7 +138,7 @@ async def test_the_one_time_token_signs_in(server: LiveServer) -> None:
 
 
 async def test_a_key_signs_in_too_and_its_end_ends_the_session(server: LiveServer) -> None:
-    text, key = server.state.keys.make("person", ["skills:write"])
+    text, key = server.state.keys.create("person", ["skills:write"])
     answer = await _sign_in(server, text)
     assert answer.json["scopes"] == ["skills:write"]
     mine = {"Cookie": answer.headers["set-cookie"].partition(";")[0]}

@@ -100,10 +100,10 @@ async def server(
 @pytest.mark.promise("S01")
 async def test_a_good_key_opens_and_no_other_does(server: LiveServer) -> None:
     keys = server.state.keys
-    good, _ = keys.make("good", ["chat"])
-    poor, _ = keys.make("poor", ["skills:read"])
-    old, _ = keys.make("old", ["chat"], expires=time.time() - 1)
-    gone, key = keys.make("gone", ["chat"])
+    good, _ = keys.create("good", ["chat"])
+    poor, _ = keys.create("poor", ["skills:read"])
+    old, _ = keys.create("old", ["chat"], expires=time.time() - 1)
+    gone, key = keys.create("gone", ["chat"])
 
     async def got(**headers: str) -> tuple[int, str]:
         answer = await send_request(server.url, "/hello", headers=headers)

@@ -286,7 +286,7 @@ async def test_a_key_that_another_process_revokes_opens_nothing_any_more(
     server: ServerProcess,
 ) -> None:
     keys = ApiKeyStore(server.data / "keys.json")
-    text, key = keys.make("friend", ["chat"])
+    text, key = keys.create("friend", ["chat"])
     sent_headers = {"Authorization": f"Bearer {text}"}
     with anyio.fail_after(30):  # a look at the file is good for a blink
         while (await send_request(server.url, "/v1/models", headers=sent_headers)).status != 200:

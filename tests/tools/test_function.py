@@ -157,7 +157,7 @@ async def test_a_tool_can_say_itself_what_it_asks_for(tmp_path: Path) -> None:
     assert "nothing was returned" in (await use(send, context(tmp_path), {"to": "x"})).text
 
 
-async def test_what_a_function_raises_is_told_without_a_traceback(tmp_path: Path) -> None:
+async def test_an_exception_is_reported_without_a_traceback(tmp_path: Path) -> None:
     @tool
     def breaks(how: str) -> str:
         if how == "own":

@@ -11,7 +11,7 @@ def test_a_short_text_stays_as_it_is() -> None:
     assert truncate_text("字" * 500, 500) == "字" * 500
 
 
-def test_the_middle_is_left_out_and_told_with_how_to_get_it() -> None:
+def test_the_middle_is_truncated_with_a_notice_and_a_hint() -> None:
     text = "a" * 1_000 + "z" * 1_000
     capped = truncate_text(text, 500, hint="use head")
     assert capped.startswith("a" * 200)
@@ -38,5 +38,5 @@ def test_no_text_comes_out_longer_than_the_cap(
 
 
 @pytest.mark.parametrize("limit", [MIN_CHARS, 1_000])
-def test_a_very_long_hint_leaves_room_for_the_text(limit: int) -> None:
+def test_a_very_long_hint_is_truncated_too(limit: int) -> None:
     assert truncate_text("a" * 5_000, limit, hint="h" * 9_000).startswith("a" * 50)

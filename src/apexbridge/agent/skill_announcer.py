@@ -137,20 +137,19 @@ class SkillAnnouncer:
         snapshot = self._catalog.snapshot
         # Only these two make a session differ from a new one: for all others the list is cached.
         if session.chain or session.path_activation.has_activated:
-            return [skill for skill in snapshot.skills if self._is_visible(skill, session)]
+            return self._filter_visible(snapshot.skills, session)
         if self._cache.snapshot is not snapshot:
-            self._cache.reset(
-                snapshot, [skill for skill in snapshot.skills if self._is_visible(skill, session)]
-            )
+            self._cache.reset(snapshot, self._filter_visible(snapshot.skills, session))
         return self._cache.visible
 
-    def _is_visible(self, skill: Skill, session: Session) -> bool:
-        return not (
-            skill.manifest.disable_model_invocation
-            or skill.name in session.chain  # a subagent cannot invoke the skill it executes
-            or session.path_activation.is_inactive(skill)
-            or self._permissions.is_skill_denied(skill.name)
-        )
+    def _filter_visible(self, skills: Sequence[Skill], session: Session) -> list[Skill]:
+        return [
+            skill
+            for skill in session.path_activation.visible(skills)
+            if not skill.manifest.disable_model_invocation
+            and skill.name not in session.chain  # a subagent cannot invoke the skill it executes
+            and not self._permissions.is_skill_denied(skill.name)
+        ]
 
     def select_tools(
         self, session: Session, registry: ToolRegistry, excluded: frozenset[str] = frozenset()
@@ -233,7 +232,7 @@ class SkillAnnouncer:
         candidates, offers = self._offers(session, results)
         listing, unlisted, asleep = Listing(), 0, 0
         if len(skills) <= MAX_LISTED:
-            asleep = sum(session.path_activation.is_inactive(skill) for skill in skills)
+            asleep = len(skills) - len(session.path_activation.visible(skills))
             listing = render_listing(
                 self._visible(session),
                 self._budget,
@@ -275,7 +274,7 @@ class SkillAnnouncer:
     ) -> CandidateStatus:
         if skill is None or session.path_activation.is_inactive(skill):
             return "asleep" if skill else "denied"
-        if not self._is_visible(skill, session):
+        if not self._filter_visible([skill], session):
             return "denied"
         if confidence < self._threshold or hit.score < MIN_OFFER_SCORE:
             return "weak"
@@ -292,7 +291,7 @@ class SkillAnnouncer:
         """Announce skills that touched paths have activated or discovered."""
         snapshot = self._catalog.snapshot
         found = [snapshot.winner(name) for name in names if name not in session.announced]
-        visible = [s for s in found if s is not None and self._is_visible(s, session)]
+        visible = self._filter_visible([skill for skill in found if skill], session)
         if not visible:
             return None
         listing = render_listing(visible, self._budget, usage=self._usage.scores())

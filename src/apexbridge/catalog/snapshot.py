@@ -34,6 +34,7 @@ def casefold_name(name: str) -> str:
     >>> casefold_name("ＰＤＦ") == casefold_name("pdf")
     True
     """
+    # Twice: case folding can produce a sequence that is not in normal form.
     return names.normalise(names.normalise(name).casefold())
 
 

@@ -50,6 +50,7 @@ def require_trust(skill: Skill, approved: Collection[str]) -> None:
     """
     if not skill.provenance.needs_trust:
         return
+    # A skill without a folder (MCP, HTTP) has no files that could change behind the scan.
     root = skill.root
     now = skill.fingerprint if root is None else tree.fingerprint(root, is_ours=False)
     if skill.is_trusted and isinstance(now, Fingerprint) and now.sha256 in approved:

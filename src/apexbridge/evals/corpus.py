@@ -22,6 +22,7 @@ _GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\x00"
 
 
 def _as_text(value: object) -> object:
+    # Not isinstance: bool is an int, and `true` is no id.
     return str(value) if type(value) is int else value
 
 
@@ -125,6 +126,7 @@ def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 if len(line) > MAX_LINE or remaining < 0:
                     detail = f"more than {MAX_LINE if remaining >= 0 else MAX_BYTES} bytes"
                     raise EvalInputError(detail, path=path, line=number)
+                # Editors on Windows write a byte order mark, which is no JSON.
                 text = line.removeprefix(_BOM) if number == 1 else line
                 if text.strip():
                     yield number, text

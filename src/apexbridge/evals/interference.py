@@ -102,6 +102,7 @@ async def _compare_neighbours(index: SkillIndex, name: str, alike: float, tally:
         near = [] if row is None else index.memory.nearest_to_row(row, _NEIGHBOURS)
     for other, cosine in near:
         if cosine > alike:
+            # One key for both directions: each pair is met twice.
             first, second = sorted((name, other))
             tally.alike.setdefault((first, second), min(1.0, cosine))
 
@@ -210,9 +211,10 @@ def _queries_from_index(index: SkillIndex, name: str) -> Sequence[str]:
 
 
 def _rank_changes(before: Sequence[Hit], after: Sequence[Hit]) -> Iterator[tuple[str, int]]:
-    """Yield how many ranks each skill drops; below the depth counts as one rank lower."""
+    """Yield how many ranks each skill drops."""
     for name in {hit.name: None for hit in (*before, *after)}:
         old, new = first_rank(before, [name]), first_rank(after, [name])
+        # A hit below the depth has an unknown rank: count it as the first one below.
         places = (new or DEPTH + 1) - (old or DEPTH + 1)
         if places:
             yield name, places

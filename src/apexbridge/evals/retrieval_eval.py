@@ -187,6 +187,7 @@ def query_language(query: EvalQuery) -> Language:
 
 
 def _metrics(ranked: Sequence[RankedQuery]) -> Metrics:
+    # An infinite rank is in no top k, and its reciprocal is 0.
     ranks = [one.rank or math.inf for one in ranked]
     times = sorted(one.milliseconds for one in ranked)
     return Metrics(

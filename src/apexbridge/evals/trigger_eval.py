@@ -165,6 +165,7 @@ async def evaluate_triggers(
 async def _evaluate_query(
     index: SkillIndex, name: str, query: TriggerQuery, limit: int, threshold: float
 ) -> TriggerResult:
+    # Deeper than the limit, so that a report shows by how much a skill misses it.
     results = await search_index(index, query.query, limit=max(limit, _DEPTH))
     rank = first_rank(results.hits, [name])
     score = results.hits[rank - 1].score if rank else None

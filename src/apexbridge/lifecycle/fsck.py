@@ -214,6 +214,7 @@ def run_fsck(target: FsckInput) -> FsckReport:
     """Check every visible invariant; blocking and read-only."""
     folders = _read_folders(target.data / "skills")
     skills = [reading.skill for reading in folders.values() if reading.skill is not None]
+    # A shadowed or disabled skill has no row, so rows are compared with the winners only.
     indexed = [skill for skill in skills if _is_winner(skill, target)]
     history = read_history(target.data, {skill.name: skill for skill in skills})
     tallies: dict[Invariant, CheckTally] = {
@@ -262,7 +263,6 @@ def _read_folders(root: Path) -> dict[str, ParseResult]:
 
 
 def _is_winner(skill: Skill, target: FsckInput) -> bool:
-    """Say whether a skill needs a row: a shadowed or disabled one does not."""
     winner = target.winners.get(skill.name)
     return winner is not None and winner.root == skill.root
 

@@ -76,6 +76,7 @@ class TagPolicy:
             return keyword_tags(
                 name=skill.name, summary=skill.summary, body=body, declared=declared
             )
+        # The author's tags outrank the model's when the limit cuts the list.
         every = dict.fromkeys((*(tag for tag in declared if len(tag) <= MAX_TAG), *stored.tags))
         return replace(stored, tags=tuple(every)[:MAX_TAGS])
 

@@ -90,9 +90,11 @@ class SkillManager:
             stage = partial(stage_skill, path, staging, renames=renames, limits=self.policy.limits)
             staged = await to_thread.run_sync(stage)
             skill = staged.skill
+            # Early, for a cheap refusal; again under the lock, where it decides the race.
             await to_thread.run_sync(store.check_name_free, skill.name)
             report = await self._scans.check(skill, staged.root, blocks_at)
             data = await to_thread.run_sync(read_skill_md, staged.root)
+            # Embed before the lock: it is the slow part, and needs nothing that is locked.
             prepared = await self._index.prepare(skill, data)
             async with transactions.lock(skill.name), shielded():
                 await to_thread.run_sync(store.check_name_free, skill.name)

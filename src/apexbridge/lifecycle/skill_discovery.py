@@ -93,6 +93,7 @@ class _Discovery:
         """Add a skill folder, or the archives in it; return the folders to visit next."""
         try:
             with os.scandir(step.path) as items:
+                # File systems list in any order; the result must not depend on it.
                 present = sorted(items, key=lambda item: item.name)
         except OSError as error:
             self._report(step.path, root, "folder_unreadable", detail=error.strerror or str(error))

@@ -197,6 +197,7 @@ class SkillVersions:
         if skill is None or skill.name != name:
             raise SkillVersionError(code="version_damaged", name=name, version=version.sha256[:12])
         data = await to_thread.run_sync(read_skill_md, root)
+        # Before the exchange, so that the index lags behind the disk as briefly as possible.
         prepared = await parts.index.prepare(skill, data)
         async with shielded():
             await self._transactions.record_skill("rollback", skill)

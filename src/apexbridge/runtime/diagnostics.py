@@ -1,4 +1,4 @@
-"""The doctor: what works here, found out by trying, and told alike through every door."""
+"""Diagnostics (`doctor`): probe platform, data directory, sandboxes and sources; redact secrets."""
 
 import json
 import os
@@ -34,16 +34,16 @@ _SECRET_NAME = re.compile(r"key|token|secret|passw|credential|authorization", re
 
 
 class Translate(Protocol):
-    """Puts a word of the doctor into the reader's language."""
+    """Look up a diagnostics text in the user's language."""
 
     def __call__(self, key: str, **fields: object) -> str:
-        """One text."""
+        """Return the text of a key, with its fields formatted."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was tried, and what came of it."""
+    """Result of one check."""
 
     name: str
     state: CheckState
@@ -51,7 +51,7 @@ class Check:
 
 
 def translator(language: Language) -> Translate:
-    """The doctor's words for programs, which need none of them made harmless for a terminal."""
+    """Return a lookup for API responses, without the escaping that a terminal needs."""
 
     def say(key: str, **fields: object) -> str:
         return locales.text("doctor", key, language, **fields)
@@ -62,7 +62,7 @@ def translator(language: Language) -> Translate:
 async def run_checks(
     say: Translate, config: Config, opened: AbstractAsyncContextManager[Runtime]
 ) -> list[Check]:
-    """Try everything."""
+    """Run all checks."""
     data = await anyio.to_thread.run_sync(_data_dir_check, say, config)
     async with opened as runtime:
         skills = await _runtime_checks(say, runtime)
@@ -70,7 +70,7 @@ async def run_checks(
 
 
 def checks_to_json(config: Config, checks: list[Check]) -> dict[str, Any]:
-    """What the doctor tells programs."""
+    """Serialize the checks, version and effective settings."""
     return {
         "version": version("apexbridge"),
         "checks": [asdict(check) for check in checks],
@@ -79,7 +79,7 @@ def checks_to_json(config: Config, checks: list[Check]) -> dict[str, Any]:
 
 
 def effective_settings(config: Config) -> dict[str, dict[str, Any]]:
-    """Every setting by its dotted name, with the layer it came from; what is secret is hidden."""
+    """Return every setting by dotted name with its layer; secrets are redacted."""
     return {
         name: {"value": _to_redacted_json(value), "origin": config.origins[name]}
         for name, value in flatten(config.settings).items()
@@ -87,7 +87,7 @@ def effective_settings(config: Config) -> dict[str, dict[str, Any]]:
 
 
 def _to_redacted_json(value: object) -> Any:
-    """A value as JSON has it; no passwords, wherever somebody has put them."""
+    """Convert to JSON, with credentials redacted also inside URLs and tables."""
     return _redact(json.loads(json.dumps(value, default=_to_plain)))
 
 
@@ -129,7 +129,7 @@ def _platform_checks(say: Translate) -> Iterator[Check]:
 
 
 def _data_dir_check(say: Translate, config: Config) -> Check:
-    """Really make, move and remove something where data is kept, if the folder is there."""
+    """Create, rename and remove a directory in the data directory, if that exists."""
     path = config.data
     name = say("check_data")
     if not path.exists() and os.access(_existing_parent(path), os.W_OK):
@@ -158,7 +158,7 @@ async def _runtime_checks(say: Translate, runtime: Runtime) -> list[Check]:
 
 
 def _sandbox_checks(say: Translate, choice: SandboxSelection) -> Iterator[Check]:
-    """Each backend that was tried; a weaker one that works makes the missing a remark only."""
+    """Yield a check for each sandbox backend; a missing one is a warning, never a failure."""
     chosen = choice.sandbox.name if choice.sandbox else ""
     for trial in choice.trials:
         text = say(sandbox_message_key(trial, chosen), reason=trial.reason)
@@ -170,7 +170,7 @@ def _sandbox_checks(say: Translate, choice: SandboxSelection) -> Iterator[Check]
 
 
 def sandbox_message_key(trial: CanaryResult, chosen: str) -> str:
-    """What is said of a trial: where it failed, how to get what is missing."""
+    """Return the message key of a trial: the outcome, or how to install what is missing."""
     if trial.passed:
         return "sandbox_chosen" if trial.name == chosen else "sandbox_works"
     if trial.name == "bubblewrap" and trial.reason == "ENOENT":
@@ -182,7 +182,7 @@ def sandbox_message_key(trial: CanaryResult, chosen: str) -> str:
 
 
 def _resource_check(say: Translate, bounds: ResourceControls) -> Check:
-    """What bounds scripts here; without control groups a remark."""
+    """Check the resource limits of scripts: cgroups and separate uids."""
     has_users = bounds.users is not None and bounds.users.is_enabled
     told = (
         say("bounds_groups" if bounds.groups else "bounds_no_groups"),

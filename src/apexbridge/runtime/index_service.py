@@ -5,6 +5,7 @@ from collections.abc import Collection
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -22,6 +23,10 @@ from apexbridge.retrieval.results import (
 from apexbridge.settings import Config
 from apexbridge.skills.model import Skill
 
+if TYPE_CHECKING:  # numpy and the HTTP client are imported when the index is opened
+    from apexbridge.retrieval.index import SkillIndex
+    from apexbridge.runtime.index_factory import OpenIndex
+
 log = logging.getLogger(__name__)
 
 
@@ -38,7 +43,7 @@ class IndexService:
         self._tags_dir = tags or config.data / "tags"
         self._catalog = catalog
         self._usage = UsageScores(usage)
-        self._opened = None
+        self._opened: OpenIndex | None = None
         self._is_synced = False
         self._has_opened = anyio.Event()
         self._open_lock = anyio.Lock()
@@ -73,7 +78,7 @@ class IndexService:
             return found
         return replace(found, hits=tuple(hit for hit in found.hits if snapshot.winner(hit.name)))
 
-    async def index(self):  # annotating its type would import numpy at every start
+    async def index(self) -> "SkillIndex":
         """Return the index, synced once; during a full rebuild, the one of the old embedder."""
         opened = self._opened or await self._open()
         if self._sync_lock.locked():
@@ -188,7 +193,7 @@ class IndexService:
         if self._opened is not None and self._opened.tagger is not None:
             self._opened.tagger.wake()
 
-    async def _open(self):  # inferred, like `index`
+    async def _open(self) -> "OpenIndex":
         if self._opened is not None:
             return self._opened
         from apexbridge.runtime.index_factory import create_tagger, open_index

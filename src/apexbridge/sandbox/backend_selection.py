@@ -161,7 +161,7 @@ def _canary_failure(result: ExecutionResult) -> str:
     try:
         could: dict[str, Any] = json.loads(result.stdout)
     except ValueError:
-        return "its output makes no sense"
+        return "its output is not valid"
     broken = [f"cannot {deed}" for deed, done in could.items() if deed in _REQUIRED and not done]
     broken += [f"can {deed}" for deed, done in could.items() if deed not in _REQUIRED and done]
     return ", ".join(broken)

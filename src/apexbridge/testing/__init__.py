@@ -1,4 +1,4 @@
-"""Public test kit: builders for skills and archives, and a double for every seam."""
+"""Public test kit: builders for skills and archives, and test doubles for every protocol."""
 
 from apexbridge.retrieval.embedders.hashing import HashEmbedder
 from apexbridge.retrieval.stores.memory import MemoryStore

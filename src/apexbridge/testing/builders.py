@@ -1,4 +1,4 @@
-"""Make skills and archives for tests."""
+"""Builders of skills and zip archives for tests."""
 
 import json
 import zipfile
@@ -16,7 +16,7 @@ def skill_md(
     body: str = DEFAULT_BODY,
     **fields: object,
 ) -> bytes:
-    """Write a SKILL.md; further fields are written as JSON, which is YAML too.
+    """Build a SKILL.md; further frontmatter fields are written as JSON, which is valid YAML.
 
     Underscores in field names become hyphens, except in `when_to_use`.
     """
@@ -35,7 +35,7 @@ def make_skill(
     files: Mapping[str, str | bytes] | None = None,
     **fields: object,
 ) -> Path:
-    """Make a skill folder below `parent`; `raw` replaces the whole SKILL.md.
+    """Create a skill directory below `parent`; `raw` replaces the whole SKILL.md.
 
     Files below `scripts/` become executable.
     """
@@ -53,7 +53,7 @@ def make_skill(
 
 
 def make_zip(path: Path, entries: Mapping[str, str | bytes]) -> Path:
-    """Make a zip of exactly these entries, in this order, however odd their names are."""
+    """Create a zip archive with exactly these entries, also invalid or hostile names."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in entries.items():
             archive.writestr(name, content)

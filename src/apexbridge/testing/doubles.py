@@ -1,4 +1,4 @@
-"""A double for every seam: small, honest implementations without processes, networks or models."""
+"""Test doubles: in-memory implementations of every protocol, without processes or network."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -25,31 +25,31 @@ from apexbridge.tools.base import ToolContext, ToolResult, ToolSpec
 
 
 class EventLog:
-    """An event sink that remembers."""
+    """Event sink that records every event."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
 
     def __call__(self, event: Event) -> None:
-        """Take one event."""
+        """Record one event."""
         self.events.append(event)
 
 
 class FixedApprover:
-    """Answers every question alike and remembers what was asked."""
+    """Approver with a fixed answer that records every request."""
 
     def __init__(self, answer: Answer = "no") -> None:
         self._answer: Answer = answer
         self.asked: list[PermissionRequest] = []
 
     async def __call__(self, request: PermissionRequest, decision: Decision) -> Answer:
-        """Answer."""
+        """Return the fixed answer."""
         self.asked.append(request)
         return self._answer
 
 
 class MemorySource:
-    """Skills held in memory: each is its folder's files by path, SKILL.md among them."""
+    """Source of in-memory skills: each is a mapping of paths to file contents."""
 
     def __init__(
         self, skills: Mapping[str, Mapping[str, bytes]], origin: Origin = Origin.USER
@@ -61,16 +61,16 @@ class MemorySource:
 
     @property
     def id(self) -> str:
-        """Names the origin."""
+        """Return the source id."""
         return self._provenance.source_id
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """No folder."""
+        """Return no directory to watch."""
         return ()
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Close nothing."""
 
     async def scan(self) -> Scan:
         """Parse every skill."""
@@ -84,14 +84,14 @@ class MemorySource:
         )
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
-        """Read the body."""
+        """Return the body of SKILL.md."""
         opened = parse_document(self._files(skill)["SKILL.md"])
         if not isinstance(opened, tuple):
             raise SourceError(opened.message, source=self.id)
         return SkillContent(skill=skill, body=opened[0].body)
 
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
-        """Read a file."""
+        """Return the content of a file."""
         files = self._files(skill)
         if str(path) not in files:
             raise SourceError(f"there is no {path}", source=self.id)
@@ -104,7 +104,7 @@ class MemorySource:
 
 
 class RecordingSandbox:
-    """Runs nothing: remembers each request and gives the prepared result."""
+    """Sandbox that runs nothing: records requests and returns a fixed result."""
 
     name = "recording"
 
@@ -113,13 +113,13 @@ class RecordingSandbox:
         self.requests: list[ExecRequest] = []
 
     async def run(self, request: ExecRequest) -> ExecutionResult:
-        """Remember."""
+        """Record the request."""
         self.requests.append(request)
         return self._result
 
 
 class ScriptedModel:
-    """Gives prepared replies in turn and remembers each request."""
+    """Model client that returns prepared replies in order and records requests."""
 
     def __init__(self, replies: Iterable[Sequence[ModelDelta]]) -> None:
         self._replies = iter(replies)
@@ -127,7 +127,7 @@ class ScriptedModel:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelDelta]]:
-        """Open the next reply; the last piece carries a usage, as the seam demands."""
+        """Stream the next reply; the last delta has a usage, as the protocol requires."""
         self.requests.append(request)
         reply = next(self._replies, None)
         if reply is None:
@@ -143,7 +143,7 @@ class ScriptedModel:
 
 
 class StaticTool:
-    """A tool that gives the prepared result and remembers its arguments."""
+    """Tool with a fixed result that records its arguments."""
 
     def __init__(self, name: str = "Static", result: ToolResult | None = None) -> None:
         self.spec = ToolSpec(
@@ -155,10 +155,10 @@ class StaticTool:
     def permissions(
         self, arguments: Mapping[str, Any], context: ToolContext
     ) -> Sequence[PermissionRequest]:
-        """Ask for the tool itself."""
+        """Request permission for the tool itself."""
         return (PermissionRequest(tool=self.spec.name),)
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
-        """Give the result."""
+        """Return the fixed result."""
         self.calls.append(arguments)
         return self._result

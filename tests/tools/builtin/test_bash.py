@@ -101,9 +101,7 @@ async def test_what_a_command_changes_stays_changed(bash: BashTool, ground: Path
         "mount -o remount,rw /usr",
     ],
 )
-async def test_nothing_else_is_read_written_or_reached(
-    bash: BashTool, ground: Path, deed: str
-) -> None:
+async def test_nothing_else_is_accessible(bash: BashTool, ground: Path, deed: str) -> None:
     work, skill = ground / "work", ground / "skill"
     skill.mkdir()
     (skill / "SKILL.md").write_text("skill", encoding="utf-8")
@@ -148,7 +146,7 @@ async def test_the_environment_is_clean_and_home_is_private(
     assert list((ground / "private").iterdir()) == []
 
 
-async def test_how_a_command_ended_is_told(bash: BashTool, ground: Path) -> None:
+async def test_the_exit_status_is_reported(bash: BashTool, ground: Path) -> None:
     result = await _run(bash, ground, "echo out; exit 3")
     assert (result.text, result.is_error) == ("out\n[Exit code 3]", True)
     assert result.data["exit_code"] == 3
@@ -160,7 +158,7 @@ async def test_how_a_command_ended_is_told(bash: BashTool, ground: Path) -> None
     assert "unexpected EOF" in result.text
 
 
-async def test_much_output_is_capped_and_told(bash: BashTool, ground: Path) -> None:
+async def test_much_output_is_capped_and_reported(bash: BashTool, ground: Path) -> None:
     result = await _run(bash, ground, "seq 1 15000")
     assert result.text.startswith("1\n2\n")
     assert "15000\n[Exit code 0]" in result.text
@@ -249,7 +247,7 @@ async def test_what_cannot_be_run_is_refused(
 
 async def test_the_folder_must_be_one(ground: Path) -> None:
     (ground / "work/a.txt").touch()
-    with pytest.raises(ToolFailedError, match="it is no folder"):
+    with pytest.raises(ToolFailedError, match="it is not a directory"):
         await _run(_tool(RecordingSandbox(), ground), ground, "ls", cwd="a.txt")
 
 
@@ -284,7 +282,7 @@ async def test_without_a_sandbox_or_bash_it_says_so(
         ("not_started", "could not be started: ENOENT"),
     ],
 )
-def test_other_endings_are_told_too(outcome: Outcome, message: str) -> None:
+def test_other_outcomes_are_reported(outcome: Outcome, message: str) -> None:
     error = "ENOENT" if outcome == "not_started" else None
     result = ExecutionResult(outcome=outcome, exit_code=None, error=error, stdout=b"\xff\n")
     assert message in format_result(result, 1)

@@ -100,7 +100,7 @@ async def test_the_refusal_says_where_it_may_work_instead(work: Path) -> None:
     assert str(work) in caught.value.message
 
 
-async def test_without_a_reach_nothing_can_be_reached(work: Path) -> None:
+async def test_without_a_scope_every_path_is_refused(work: Path) -> None:
     bare = ToolContext(
         session_id="s", call_id="c", cwd=work, emit=context(work).emit, spawn=context(work).spawn
     )
@@ -109,7 +109,7 @@ async def test_without_a_reach_nothing_can_be_reached(work: Path) -> None:
     assert bare.scope == PathScope()
 
 
-async def test_a_name_too_long_for_the_disk_is_told(work: Path) -> None:
+async def test_a_name_too_long_for_the_disk_is_reported(work: Path) -> None:
     with pytest.raises(ToolError):
         await use(ReadTool(), context(work), {"path": "x" * 300})
     with pytest.raises(ToolFailedError):
@@ -160,14 +160,14 @@ async def test_pipes_sockets_and_folders_never_block_and_say_what_they_are(
     os.mkfifo(work / "pipe")
     short = tmp_path_factory.mktemp("s")
     make, more = CALLS[name]
-    with pytest.raises(ToolFailedError, match=r"plain file|a pipe"):
+    with pytest.raises(ToolFailedError, match=r"regular file|a pipe"):
         await use(make(), context(work), {"path": "pipe", **more})
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(short / "s"))
-        with pytest.raises(ToolFailedError, match=r"plain file|a socket"):
+        with pytest.raises(ToolFailedError, match=r"regular file|a socket"):
             await use(make(), context(short), {"path": "s", **more})
     if name not in {"Read", "Grep"}:
-        with pytest.raises(ToolFailedError, match=r"plain file|a folder"):
+        with pytest.raises(ToolFailedError, match=r"regular file|a folder"):
             await use(make(), context(work), {"path": "sub", **more})
         with pytest.raises(ToolFailedError, match="a folder"):
             await use(make(), context(work), {"path": ".", **more})

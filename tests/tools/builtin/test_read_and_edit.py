@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apexbridge.errors import ToolFailedError, ToolInputError
-from apexbridge.tools.builtin import edit, read, text_encoding
+from apexbridge.tools.builtin import charset_detection, edit, read
 from apexbridge.tools.builtin.edit import EditTool, WriteTool
 from apexbridge.tools.builtin.read import ReadTool
 from tests.tools.tool_calls import context, use
@@ -33,7 +33,7 @@ async def test_lines_come_with_their_numbers(tmp_path: Path) -> None:
     assert result.touched == (tmp_path / "a.txt",)
 
 
-async def test_a_part_is_read_and_how_to_go_on_is_told(tmp_path: Path) -> None:
+async def test_a_part_is_read_with_a_hint_to_continue(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("".join(f"line {n}\n" for n in range(1, 11)), encoding="utf-8")
     text = await _read(tmp_path, path="a.txt", offset="3", limit=2)
     assert text == "     3\tline 3\n     4\tline 4\n[Lines 3 to 4 of 10; read on with offset=5]"
@@ -53,7 +53,7 @@ async def test_a_huge_file_comes_in_parts_that_fit(tmp_path: Path) -> None:
     assert (await _read(tmp_path, path="a.txt", offset=wanted)).startswith(f"{wanted:>6}\t")
 
 
-async def test_a_file_larger_than_can_be_read_is_told(
+async def test_a_file_larger_than_can_be_read_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read, "MAX_BYTES", 100)
@@ -65,7 +65,7 @@ async def test_a_file_larger_than_can_be_read_is_told(
     assert "x" * 100 in await _read(tmp_path, path="b.txt")
 
 
-async def test_an_empty_file_and_a_folder_are_told(tmp_path: Path) -> None:
+async def test_an_empty_file_and_a_folder_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
     assert await _read(tmp_path, path="a.txt") == "[The file is empty]"
     (tmp_path / "sub").mkdir()
@@ -82,11 +82,11 @@ async def test_a_folder_with_very_many_entries_is_capped(tmp_path: Path) -> None
     assert "[7 more: use Glob with a pattern]" in await _read(tmp_path, path=".")
 
 
-async def test_a_missing_file_is_told(tmp_path: Path) -> None:
+async def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ToolFailedError, match=r"no\.txt: there is no such file"):
         await _read(tmp_path, path="no.txt")
     (tmp_path / "a.txt").touch()
-    with pytest.raises(ToolFailedError, match="no folder"):
+    with pytest.raises(ToolFailedError, match="not a directory"):
         await _read(tmp_path, path="a.txt/b/c")
 
 
@@ -127,11 +127,11 @@ async def test_what_is_no_text_is_refused_with_what_it_is(
         (b"BM is one prefix, MZ the other!\n", "utf-8", ""),
     ],
 )
-async def test_other_encodings_are_read_told_and_kept(
+async def test_other_encodings_are_read_labelled_and_preserved(
     tmp_path: Path, data: bytes, encoding: str, message: str
 ) -> None:
     (tmp_path / "a.txt").write_bytes(data)
-    decoded = text_encoding.decode(data)
+    decoded = charset_detection.decode(data)
     assert (decoded.encoding, decoded.label) == (encoding, message)
     assert decoded.encode(decoded.text) == data
     text = await _read(tmp_path, path="a.txt")
@@ -143,7 +143,7 @@ async def test_other_encodings_are_read_told_and_kept(
 
 @given(st.binary(max_size=200))
 def test_reading_bytes_never_fails_and_writing_them_back_changes_nothing(data: bytes) -> None:
-    decoded = text_encoding.decode(data)
+    decoded = charset_detection.decode(data)
     if not decoded.encoding.startswith("utf-16"):
         errors = "surrogateescape" if decoded.encoding == "utf-8" else "strict"
         assert decoded.bom + decoded.text.encode(decoded.encoding, errors) == data
@@ -206,7 +206,7 @@ async def test_half_a_character_cannot_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["no-such-file", "no-such-folder/a"])
-async def test_a_disk_that_refuses_is_told(path: str) -> None:
+async def test_a_disk_that_refuses_is_reported(path: str) -> None:
     with pytest.raises(ToolFailedError, match=path):
         await use(WriteTool(), context(Path("/sys")), {"path": path, "content": "x"})
 
@@ -253,15 +253,19 @@ async def test_line_ends_stay_as_they_are(
     ("text", "old", "message"),
     [
         ("def f():\n    return 1\n", "     2\t    return 1", "line numbers"),
-        ("def F():\n", "def f():", r"capital letters \(line 1\)"),
-        ("a\n\tif x:\n\t\ty\n", "    if x:\n        y", r"other blanks or line breaks \(line 2\)"),
+        ("def F():\n", "def f():", r"letter case \(line 1\)"),
+        (
+            "a\n\tif x:\n\t\ty\n",
+            "    if x:\n        y",
+            r"different whitespace \(line 2\)",
+        ),
         ("say “hi”\n", 'say "hi"', "quotes, dashes or punctuation"),
         ("你好，世界\n", "你好,世界", "quotes, dashes or punctuation"),
         ("first line\nother\n", "first line\nsecond", r"only its first line does \(line 1\)"),
         ("value = compute(alpha)\n", "value = compute(alpho)", "the nearest is line 1"),
-        ("nothing alike\n", "zzzzzz", "nothing comes near"),
-        ("text\n", "\n\n\n", "nothing comes near"),
-        ("", "x", "nothing comes near"),
+        ("nothing alike\n", "zzzzzz", "no similar line"),
+        ("text\n", "\n\n\n", "no similar line"),
+        ("", "x", "no similar line"),
     ],
 )
 async def test_a_near_miss_is_explained(tmp_path: Path, text: str, old: str, message: str) -> None:
@@ -303,13 +307,13 @@ async def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(
     target = tmp_path / "a.txt"
     target.write_text("a", encoding="utf-8")
 
-    def change(data: bytes) -> text_encoding.DecodedText:
+    def change(data: bytes) -> charset_detection.DecodedText:
         target.unlink()
         if becomes == "changed":
             target.write_text("theirs", encoding="utf-8")
-        return text_encoding.DecodedText(text=data.decode(), encoding="utf-8")
+        return charset_detection.DecodedText(text=data.decode(), encoding="utf-8")
 
-    monkeypatch.setattr(text_encoding, "decode", change)
+    monkeypatch.setattr(charset_detection, "decode", change)
     with pytest.raises(ToolFailedError, match="changed meanwhile"):
         await _edit(tmp_path, "a", "b")
     assert [path.read_text(encoding="utf-8") for path in tmp_path.iterdir()] == (

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 MOMENT = datetime(2026, 2, 28, 16, 30, 5, tzinfo=UTC)
 
 
-async def test_the_time_is_told_in_every_form(tmp_path: Path) -> None:
+async def test_now_returns_every_format(tmp_path: Path) -> None:
     now = NowTool(lambda: MOMENT)
     result = await use(now, context(tmp_path), {"timezone": "Asia/Shanghai"})
     assert result.text.splitlines() == [
@@ -65,7 +65,7 @@ def test_zones_have_many_names(name: str, hours: float) -> None:
         ({"zone_name": "UTC"}, "is no argument"),
     ],
 )
-async def test_an_unknown_zone_or_form_is_told(
+async def test_an_unknown_zone_or_form_is_reported(
     tmp_path: Path, arguments: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ToolInputError, match=message):
@@ -78,7 +78,7 @@ def test_every_zone_there_is_can_be_found() -> None:
         assert find_timezone(name)
 
 
-async def test_the_platform_is_told_without_names(tmp_path: Path) -> None:
+async def test_the_platform_is_reported_without_names(tmp_path: Path) -> None:
     async def isolation() -> str:
         return "bubblewrap"
 
@@ -90,7 +90,7 @@ async def test_the_platform_is_told_without_names(tmp_path: Path) -> None:
     assert platform.node() not in result.data.values()
 
 
-async def test_a_platform_without_a_sandbox_is_told(tmp_path: Path) -> None:
+async def test_a_platform_without_a_sandbox_is_reported(tmp_path: Path) -> None:
     async def none() -> str:
         raise SandboxUnavailableError("nothing isolates")
 

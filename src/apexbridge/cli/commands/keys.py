@@ -84,7 +84,7 @@ def _create_key(out: Output, name: str, wanted: Sequence[str], days: float | Non
     scopes: tuple[Scope, ...] = tuple(scope for scope in SCOPES if wanted.count(scope))
     expires = None if days is None else time.time() + days * _DAY
     # The store keeps a hash only, so this is the last time that the secret is known.
-    text, key = open_key_store(out.config).make(name, scopes or _DEFAULT_SCOPES, expires=expires)
+    text, key = open_key_store(out.config).create(name, scopes or _DEFAULT_SCOPES, expires=expires)
     _record(out.config, "key_made", key)
 
     def render() -> None:
@@ -125,7 +125,7 @@ def _record(loaded: Config, what: str, key: ApiKey) -> None:
 def _state(key: ApiKey) -> str:
     if key.revoked is not None:
         return "key_ended"
-    return "key_good" if key.is_good(time.time()) else "key_expired"
+    return "key_good" if key.is_valid(time.time()) else "key_expired"
 
 
 def _format_expiry(out: Output, key: ApiKey) -> str:

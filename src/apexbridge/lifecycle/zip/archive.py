@@ -119,7 +119,7 @@ class ExtractedFiles:
         if path not in self._folders:
             path.mkdir(stat.S_IRWXU)
             self._folders[path] = None
-            path.chmod(0o755)
+            path.chmod(0o755)  # the mode of mkdir is subject to the umask
 
     def roll_back(self) -> None:
         """Remove the created files and folders, and nothing else."""

@@ -134,6 +134,7 @@ def _parse_central_directory(data: bytes, count: int) -> Iterator[ZipEntry]:
         position = extra_at + central_header.extra_length + central_header.comment_length
         if position > len(data):
             raise malformed_zip("the central directory is damaged")
+        # Some parsers search comments for signatures, and would see other entries.
         if central_header.comment_length:
             raise ambiguous_zip("an entry has a comment")
         yield _to_entry(central_header, data[name_at:extra_at], data[extra_at:position])

@@ -273,6 +273,7 @@ def find_central_directory(source: ZipSource, limits: ArchiveLimits) -> CentralD
 
 
 def _find_eocd(source: ZipSource) -> tuple[int, _Eocd]:
+    # The EOCD record ends with a comment of at most 64 KiB, so it is in this tail.
     length = min(source.size, _EOCD_STRUCT.size + _MAX_COMMENT)
     start = source.size - length
     tail = source.read(start, length)

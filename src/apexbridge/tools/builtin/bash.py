@@ -92,7 +92,7 @@ class BashTool(TypedTool[BashArguments]):
         self._refuse_unusable(arguments)
         target = resolve_path(arguments.cwd, context, self.spec.name)
         if not is_directory(target):
-            raise target.error("it is no folder")
+            raise target.error("it is not a directory")
         result = await self._run(arguments, target.path, context.scope)
         return ToolResult(
             text=format_result(result, arguments.timeout),
@@ -118,6 +118,7 @@ class BashTool(TypedTool[BashArguments]):
             read=self._mounts(scope.read),
             write=self._mounts(scope.write),
             cwd=cwd,
+            # Nothing is inherited: the server's environment holds API keys.
             env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TERM": "dumb"},
             limits=replace(
                 limits,

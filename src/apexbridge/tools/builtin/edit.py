@@ -15,7 +15,7 @@ from apexbridge.errors import StorageError, ToolInputError
 from apexbridge.paths import replace_bytes
 from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.tools.base import ToolContext, ToolResult
-from apexbridge.tools.builtin import text_encoding
+from apexbridge.tools.builtin import charset_detection
 from apexbridge.tools.builtin.path_access import (
     ResolvedPath,
     open_parent,
@@ -50,13 +50,13 @@ def explain_mismatch(text: str, wanted: str) -> str:
         return "leave out the line numbers that Read shows"
     if wanted.casefold() in text.casefold():
         line = matching_lines(text.casefold(), wanted.casefold())
-        return f"it stands there with other capital letters (line {line})"
+        return f"it occurs with different letter case (line {line})"
     if wanted.translate(_LOOKALIKES) in text.translate(_LOOKALIKES):
         line = matching_lines(text.translate(_LOOKALIKES), wanted.translate(_LOOKALIKES))
-        return f"it stands there with other quotes, dashes or punctuation (line {line})"
+        return f"it occurs with different quotes, dashes or punctuation (line {line})"
     line = _match_ignoring_whitespace(text, wanted)
     if line:
-        return f"it stands there with other blanks or line breaks (line {line}); read it again"
+        return f"it occurs with different whitespace (line {line}); read it again"
     return _closest_lines(text, wanted)
 
 
@@ -85,7 +85,7 @@ def _closest_lines(text: str, wanted: str) -> str:
         :_COMPARED_CHARS
     ]
     if not first:
-        return "nothing comes near; read the file again"
+        return "there is no similar line; read the file again"
     exact = next((number for number, line in enumerate(lines, 1) if first in line), 0)
     if exact:
         return f"only its first line does (line {exact}); read the file again"
@@ -97,7 +97,7 @@ def _closest_lines(text: str, wanted: str) -> str:
             ratio = matcher.ratio()
             best, number = (ratio, at) if ratio > best else (best, number)
     if not number:
-        return "nothing comes near; read the file again"
+        return "there is no similar line; read the file again"
     return f"the nearest is line {number}: {lines[number - 1].strip()[:200]!r}"
 
 
@@ -233,7 +233,7 @@ def _edit(target: ResolvedPath, wanted: EditArguments) -> str:
             data = read_text(target, file)
         if len(data) > MAX_BYTES:
             raise target.error(f"it is larger than {MAX_BYTES:,} bytes")
-        decoded = text_encoding.decode(data)
+        decoded = charset_detection.decode(data)
         old, new, count = _locate_old_string(target, decoded.text, wanted)
         text = decoded.text.replace(old, new)
         changed = _encoded(target, decoded, data, text)
@@ -250,6 +250,7 @@ def _locate_old_string(
     """Find the old string with LF or CRLF: itself, its replacement, and the number of matches."""
     has_returns = "\r\n" in text
     is_all_returns = has_returns and text.count("\r\n") == text.count("\n")
+    # Models write LF; a file with CRLF must keep it, so CRLF is tried first if all lines have it.
     ways: list[Callable[[str], str]] = [str]
     if has_returns:
         ways.insert(0 if is_all_returns else 1, to_crlf)
@@ -258,7 +259,7 @@ def _locate_old_string(
         count = text.count(old)
         if count > 1 and not wanted.replace_all:
             lines = matching_lines(text, old)
-            detail = f"'old_string' stands there {count:,} times (lines {lines})"
+            detail = f"'old_string' occurs {count:,} times (lines {lines})"
             hint = "give more of the text around it, or set replace_all"
             raise ToolInputError(f"{detail}: {hint}", name=target.tool)
         if count:
@@ -273,11 +274,11 @@ def to_crlf(text: str) -> str:
 
 
 def _encoded(
-    target: ResolvedPath, decoded: text_encoding.DecodedText, data: bytes, text: str
+    target: ResolvedPath, decoded: charset_detection.DecodedText, data: bytes, text: str
 ) -> bytes:
     try:
         if decoded.encode(decoded.text) != data:
-            raise target.error(f"it is not clean {decoded.label}: an edit would damage it")
+            raise target.error(f"it is not valid {decoded.label}: an edit would damage it")
         return decoded.encode(text)
     except UnicodeEncodeError as error:
         odd = ascii(error.object[error.start : error.end])

@@ -72,6 +72,7 @@ class FileWalk:
         if not self.include_ignored:
             rules = (*rules, *_load_ignore_file(directory, prefix))
         try:
+            # Sorted: results must not depend on the order of the file system.
             with os.scandir(directory) as entries:
                 listed = sorted((e.name, e.is_dir(follow_symlinks=False)) for e in entries)
         except OSError:
@@ -95,6 +96,7 @@ class FileWalk:
             self.unreadable += 1
             return
         try:
+            # By file descriptor and O_NOFOLLOW: a swapped directory is not followed (TOCTOU).
             child = os.open(name, DIRECTORY_FLAGS, dir_fd=directory)
         except OSError:
             self.unreadable += 1
@@ -256,9 +258,7 @@ def compile_glob(pattern: str, tool: str) -> PathMatcher:
     try:
         return compile_patterns((pattern.removeprefix("./"),))
     except ValueError as error:
-        raise ToolInputError(
-            f"the pattern {pattern!r} cannot be used: {error}", name=tool
-        ) from None
+        raise ToolInputError(f"invalid pattern {pattern!r}: {error}", name=tool) from None
 
 
 def skipped_summary(walk: FileWalk) -> list[str]:

@@ -22,6 +22,7 @@ from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.tools.base import ToolContext
 
 DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: opening a FIFO without a writer would block for ever.
 REGULAR_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MAX_PATH = 4_096
 _FILE_TYPES = {
@@ -76,14 +77,14 @@ def resolve_path(
             can correct that before a person is asked.
     """
     if not text or "\0" in text or len(text) > _MAX_PATH:
-        raise ToolInputError("it is no path" if text else "the path is empty", name=tool)
+        raise ToolInputError("invalid path" if text else "the path is empty", name=tool)
     if text == "~" or text.startswith("~/"):
         raise ToolInputError("'~' is not known here: write the path out", name=tool)
     try:
         cwd = _realpath(context.cwd)
         path = _realpath(cwd / text)
     except (OSError, ValueError) as error:  # the name is too long or not encodable
-        raise ToolInputError(f"it is no path: {error}", name=tool) from None
+        raise ToolInputError(f"invalid path: {error}", name=tool) from None
     written = [_realpath(folder) for folder in context.scope.write]
     readable = [_realpath(folder) for folder in context.scope.read]
     for root in written if writes else (*written, *readable):
@@ -158,9 +159,9 @@ def _os_error_text(error: OSError) -> str:
     if error.errno == errno.ENOENT:
         return "there is no such file or folder"
     if error.errno == errno.ENOTDIR:
-        return "a part of the path is no folder"
+        return "a part of the path is not a directory"
     if error.errno == errno.ELOOP:
-        return "it became a link meanwhile"
+        return "it became a symlink meanwhile"
     return error.strerror or str(error)
 
 
@@ -203,7 +204,7 @@ def open_entry(parent: int, name: str) -> BinaryIO:
 
 def _reject_special_file(mode: int) -> None:
     if not stat.S_ISREG(mode):
-        raise NotRegularFileError(_FILE_TYPES.get(stat.S_IFMT(mode), "something odd"))
+        raise NotRegularFileError(_FILE_TYPES.get(stat.S_IFMT(mode), "a special file"))
 
 
 def is_directory(target: ResolvedPath) -> bool:
