@@ -108,7 +108,7 @@ def test_find_without_any_skill_exits_3(home: Path, monkeypatch: pytest.MonkeyPa
     def nowhere(_places: SourceFactory) -> tuple[list[SkillSource], list[Problem]]:
         return [], []
 
-    monkeypatch.setattr(SourceFactory, "sources", nowhere)
+    monkeypatch.setattr(SourceFactory, "create_all", nowhere)
     monkeypatch.chdir(home)
     done = call("find", "x")
     assert (done.code, done.out) == (3, "No skills found.\n")

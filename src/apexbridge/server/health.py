@@ -11,7 +11,7 @@ from apexbridge.server.routing import AppState, RequestContext, Router, json_res
 
 _OK, _UNAVAILABLE = 200, 503
 
-router = Router()
+router = Router(scope=None)
 
 
 class Health(BaseModel):
@@ -26,13 +26,13 @@ class Readiness(BaseModel):
     status: Literal["ready", "starting", "stopping", "broken"]
 
 
-@router.route("GET", "/healthz", scope=None, response=Health)
+@router.get("/healthz", response=Health)
 async def healthz(ctx: RequestContext) -> Response:
     """Liveness probe."""
     return json_response(Health())
 
 
-@router.route("GET", "/readyz", scope=None, response=Readiness, errors=(_UNAVAILABLE,))
+@router.get("/readyz", response=Readiness, errors=(_UNAVAILABLE,))
 async def readyz(ctx: RequestContext) -> Response:
     """Readiness probe: HTTP 503 until warm-up ends, although requests are served before that."""
     status = _readiness(ctx.state)
@@ -51,7 +51,7 @@ def _readiness(state: AppState) -> Literal["ready", "starting", "stopping", "bro
     return "ready"
 
 
-@router.route("GET", "/metrics", scope=None, media_type="text/plain")
+@router.get("/metrics", media_type="text/plain")
 async def metrics(ctx: RequestContext) -> Response:
     """Metrics in the Prometheus text format."""
     state, runtime = ctx.state, ctx.runtime

@@ -1,4 +1,4 @@
-"""Route table of the server: endpoints are declared with `@router.route` in these modules."""
+"""Route table of the server; endpoints are declared by decorators such as `@router.get`."""
 
 from apexbridge.server import health
 from apexbridge.server.admin import events, history, operations

@@ -117,7 +117,8 @@ class Route:
 
 
 class _RouteOptions(TypedDict, total=False):
-    alternative_scope: Scope
+    scope: Scope | None
+    alternative_scope: Scope | None
     body: type[BaseModel]
     query: type[BaseModel]
     response: type[BaseModel]
@@ -128,23 +129,47 @@ class _RouteOptions(TypedDict, total=False):
     errors: tuple[int, ...]
 
 
-class Router:
-    """Collects the routes of a module from its decorated endpoints."""
+_Decorator = Callable[[Endpoint], Endpoint]
 
-    def __init__(self) -> None:
+
+class Router:
+    """Collects the routes of a module from its decorated endpoints.
+
+    A route has the router's scopes unless it names its own. The first line of an endpoint's
+    docstring is its OpenAPI summary.
+    """
+
+    def __init__(
+        self, prefix: str = "", *, scope: Scope | None, alternative_scope: Scope | None = None
+    ) -> None:
+        self._prefix = prefix
+        self._scopes: _RouteOptions = {"scope": scope, "alternative_scope": alternative_scope}
         self.routes: list[Route] = []
 
-    def route(
-        self, method: Method, path: str, *, scope: Scope | None, **options: Unpack[_RouteOptions]
-    ) -> Callable[[Endpoint], Endpoint]:
-        """Decorate an endpoint; the first line of its docstring is the OpenAPI summary."""
+    def get(self, path: str, **options: Unpack[_RouteOptions]) -> _Decorator:
+        """Decorate the endpoint of a GET route."""
+        return self._decorator("GET", path, options)
 
+    def post(self, path: str, **options: Unpack[_RouteOptions]) -> _Decorator:
+        """Decorate the endpoint of a POST route."""
+        return self._decorator("POST", path, options)
+
+    def patch(self, path: str, **options: Unpack[_RouteOptions]) -> _Decorator:
+        """Decorate the endpoint of a PATCH route."""
+        return self._decorator("PATCH", path, options)
+
+    def delete(self, path: str, **options: Unpack[_RouteOptions]) -> _Decorator:
+        """Decorate the endpoint of a DELETE route."""
+        return self._decorator("DELETE", path, options)
+
+    def _decorator(self, method: Method, path: str, options: _RouteOptions) -> _Decorator:
         def add(endpoint: Endpoint) -> Endpoint:
             summary = (endpoint.__doc__ or "").partition("\n")[0].rstrip(".")
-            route = Route(
-                method=method, path=path, endpoint=endpoint, summary=summary, scope=scope, **options
+            described: _RouteOptions = {**self._scopes, **options}
+            full = self._prefix + path
+            self.routes.append(
+                Route(method=method, path=full, endpoint=endpoint, summary=summary, **described)
             )
-            self.routes.append(route)
             return endpoint
 
         return add

@@ -22,7 +22,7 @@ _PRIVATE_FIELDS = frozenset({"text", "argument", "reason"})
 """Fields with content of people, models and tools, which are not streamed."""
 _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
-router = Router()
+router = Router("/v1", scope="admin")
 
 
 class EventSubscriber:
@@ -100,7 +100,7 @@ class EventStreamResponse(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-@router.route("GET", "/v1/events", scope="admin", media_type=SSE_MEDIA_TYPE)
+@router.get("/events", media_type=SSE_MEDIA_TYPE)
 async def stream_events(ctx: RequestContext) -> Response:
     """Stream events."""
     return EventStreamResponse(ctx.state)

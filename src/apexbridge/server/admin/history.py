@@ -32,7 +32,7 @@ from apexbridge.server.routing import RequestContext, Router, json_response
 
 LATEST = "last"
 
-router = Router()
+router = Router("/v1", scope="chat", alternative_scope="admin")
 
 
 def visible_prefix(ctx: RequestContext) -> str:
@@ -53,15 +53,7 @@ def record_not_found(kind: str, record_id: str) -> RequestError:
     return RequestError(code="record_unknown", kind=kind, id=record_id[:200])
 
 
-@router.route(
-    "GET",
-    "/v1/turns",
-    scope="chat",
-    alternative_scope="admin",
-    query=TurnsQuery,
-    response=TurnList,
-    errors=(404,),
-)
+@router.get("/turns", query=TurnsQuery, response=TurnList, errors=(404,))
 async def list_turns(ctx: RequestContext) -> Response:
     """List the latest turns; without `admin`, those of the caller's own sessions."""
     query, store = ctx.query(TurnsQuery), ctx.runtime.chat_service.store
@@ -74,22 +66,8 @@ async def list_turns(ctx: RequestContext) -> Response:
     return json_response(TurnList(data=turns, has_more=len(found) > query.limit))
 
 
-@router.route(
-    "GET",
-    "/v1/turns/{id}",
-    scope="chat",
-    alternative_scope="admin",
-    response=TurnDetail,
-    errors=(404,),
-)
-@router.route(
-    "GET",
-    "/v1/explain/{id}",
-    scope="chat",
-    alternative_scope="admin",
-    response=TurnDetail,
-    errors=(404,),
-)
+@router.get("/turns/{id}", response=TurnDetail, errors=(404,))
+@router.get("/explain/{id}", response=TurnDetail, errors=(404,))
 async def show_turn(ctx: RequestContext) -> Response:
     """Show the trace of a turn; `last` is the latest that the caller may see."""
     turn = await _find_turn(ctx, ctx.path_param("id"))
@@ -120,14 +98,7 @@ def _turn_summary(turn: StoredTurn) -> dict[str, Any]:
     }
 
 
-@router.route(
-    "GET",
-    "/v1/sessions",
-    scope="chat",
-    alternative_scope="admin",
-    query=SessionsQuery,
-    response=SessionList,
-)
+@router.get("/sessions", query=SessionsQuery, response=SessionList)
 async def list_sessions(ctx: RequestContext) -> Response:
     """List the latest sessions; without `admin`, the caller's own."""
     query, store = ctx.query(SessionsQuery), ctx.runtime.chat_service.store
@@ -136,14 +107,7 @@ async def list_sessions(ctx: RequestContext) -> Response:
     return json_response(SessionList(data=[SessionSummary.model_validate(one) for one in found]))
 
 
-@router.route(
-    "GET",
-    "/v1/sessions/{id:path}",
-    scope="chat",
-    alternative_scope="admin",
-    response=SessionDetail,
-    errors=(404,),
-)
+@router.get("/sessions/{id:path}", response=SessionDetail, errors=(404,))
 async def show_session(ctx: RequestContext) -> Response:
     """Show a session with its messages."""
     session_id, store = (
@@ -156,14 +120,7 @@ async def show_session(ctx: RequestContext) -> Response:
     return json_response(_to_session_schema(found))
 
 
-@router.route(
-    "DELETE",
-    "/v1/sessions/{id:path}",
-    scope="chat",
-    alternative_scope="admin",
-    response=DeletedSession,
-    errors=(404,),
-)
+@router.delete("/sessions/{id:path}", response=DeletedSession, errors=(404,))
 async def delete_session(ctx: RequestContext) -> Response:
     """Delete a session and its turns, after a turn that is running has ended."""
     session_id = qualified_session_id(ctx, ctx.path_param("id"))
@@ -210,7 +167,9 @@ def _to_message_schema(message: Message) -> MessageSchema:
             )
 
 
-@router.route("GET", "/v1/runs", scope="admin", query=PageQuery, response=RunList, errors=(404,))
+@router.get(
+    "/runs", scope="admin", query=PageQuery, response=RunList, errors=(404,), alternative_scope=None
+)
 async def list_runs(ctx: RequestContext) -> Response:
     """List the latest script runs of all clients and transports."""
     query, runs = ctx.query(PageQuery), ctx.runtime.script_runner.runs
@@ -222,7 +181,7 @@ async def list_runs(ctx: RequestContext) -> Response:
     return json_response(RunList(data=summaries, has_more=len(found) > query.limit))
 
 
-@router.route("GET", "/v1/runs/{id}", scope="admin", response=RunDetail, errors=(404,))
+@router.get("/runs/{id}", scope="admin", response=RunDetail, errors=(404,), alternative_scope=None)
 async def show_run(ctx: RequestContext) -> Response:
     """Show a script run with the tail of its output."""
     return json_response(RunDetail.model_validate(await _find_run(ctx, ctx.path_param("id"))))

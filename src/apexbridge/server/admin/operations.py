@@ -28,24 +28,17 @@ from apexbridge.server.admin.schemas import (
 )
 from apexbridge.server.routing import RequestContext, Router, json_response
 
-router = Router()
+router = Router("/v1", scope="admin")
 
 
-@router.route("GET", "/v1/approvals", scope="admin", response=ApprovalList)
+@router.get("/approvals", response=ApprovalList)
 async def list_approvals(ctx: RequestContext) -> Response:
     """List the pending approvals."""
     pending = ctx.state.approvals.pending()
     return json_response(ApprovalList(data=[ApprovalSchema.model_validate(one) for one in pending]))
 
 
-@router.route(
-    "POST",
-    "/v1/approvals/{id}",
-    scope="admin",
-    body=ApprovalAnswer,
-    response=ApprovalResult,
-    errors=(404, 409),
-)
+@router.post("/approvals/{id}", body=ApprovalAnswer, response=ApprovalResult, errors=(404, 409))
 async def answer_approval(ctx: RequestContext) -> Response:
     """Answer a pending approval; its turn resumes at once.
 
@@ -67,7 +60,7 @@ async def answer_approval(ctx: RequestContext) -> Response:
     return json_response(ApprovalResult(id=approval_id, answer=body.answer))
 
 
-@router.route("GET", "/v1/doctor", scope="admin", response=DiagnosticsSchema)
+@router.get("/doctor", response=DiagnosticsSchema)
 async def show_diagnostics(ctx: RequestContext) -> Response:
     """Run the checks of `apexbridge doctor` against the running server."""
     runtime, loaded = ctx.runtime, ctx.runtime.config
@@ -77,14 +70,14 @@ async def show_diagnostics(ctx: RequestContext) -> Response:
     return json_response(DiagnosticsSchema.model_validate(checks_to_json(loaded, checks)))
 
 
-@router.route("GET", "/v1/settings", scope="admin", response=SettingsSchema)
+@router.get("/settings", response=SettingsSchema)
 async def show_settings(ctx: RequestContext) -> Response:
     """List the settings with the origin of each; secrets are redacted."""
     settings = effective_settings(ctx.runtime.config)
     return json_response(SettingsSchema.model_validate({"data": settings}))
 
 
-@router.route("GET", "/v1/audit", scope="admin", query=AuditQuery, response=AuditPage)
+@router.get("/audit", query=AuditQuery, response=AuditPage)
 async def show_audit_log(ctx: RequestContext) -> Response:
     """Show the latest audit records, and verify the hash chain of all."""
     query = ctx.query(AuditQuery)

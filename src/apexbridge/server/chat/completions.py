@@ -29,7 +29,7 @@ _SESSION_HEADER = "x-apexbridge-session"
 _RAW_SESSION_HEADER = _SESSION_HEADER.encode()
 _SESSION_NAME = re.compile(r"[^\s.]{1,128}")
 
-router = Router()
+router = Router("/v1", scope="chat")
 
 
 class ModelCard(BaseModel):
@@ -48,10 +48,8 @@ class ModelList(BaseModel):
     data: list[ModelCard]
 
 
-@router.route(
-    "POST",
-    "/v1/chat/completions",
-    scope="chat",
+@router.post(
+    "/chat/completions",
     body=ChatRequest,
     response=ChatCompletion,
     headers=(_SESSION_HEADER,),
@@ -179,13 +177,13 @@ def upstream_name(runtime: Runtime, wanted: str) -> str:
     return wanted
 
 
-@router.route("GET", "/v1/models", scope="chat", response=ModelList)
+@router.get("/models", response=ModelList)
 async def list_models(ctx: RequestContext) -> Response:
     """List the models that a request can name."""
     return json_response(ModelList(data=[ModelCard(id=name) for name in model_names(ctx.runtime)]))
 
 
-@router.route("GET", "/v1/models/{id:path}", scope="chat", response=ModelCard, errors=(404,))
+@router.get("/models/{id:path}", response=ModelCard, errors=(404,))
 async def show_model(ctx: RequestContext) -> Response:
     """Show a model."""
     name = ctx.path_param("id")

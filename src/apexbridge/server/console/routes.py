@@ -39,7 +39,7 @@ _MEDIA_TYPES: Mapping[str, str] = {
     ".svg": "image/svg+xml",
 }
 
-router = Router()
+router = Router(scope=None)
 
 
 class SignInRequest(BaseModel):
@@ -80,7 +80,7 @@ class SignOutResponse(BaseModel):
     signed_in: bool = False
 
 
-@router.route("POST", _SESSION_PATH, scope=None, body=SignInRequest, response=SignInResponse)
+@router.post(_SESSION_PATH, body=SignInRequest, response=SignInResponse)
 async def sign_in(ctx: RequestContext) -> Response:
     """Exchange a one-time token or an API key for a session cookie."""
     token, state = (await ctx.body(SignInRequest)).token.strip(), ctx.state
@@ -95,7 +95,7 @@ async def sign_in(ctx: RequestContext) -> Response:
     return _cookie_response(ctx, info, cookie, SESSION_SECONDS)
 
 
-@router.route("GET", _SESSION_PATH, scope=None, response=SessionInfo)
+@router.get(_SESSION_PATH, response=SessionInfo)
 async def show_session(ctx: RequestContext) -> Response:
     """Show the current caller and its scopes."""
     info = SessionInfo(
@@ -108,7 +108,7 @@ async def show_session(ctx: RequestContext) -> Response:
     return json_response(info)
 
 
-@router.route("DELETE", _SESSION_PATH, scope=None, response=SignOutResponse)
+@router.delete(_SESSION_PATH, response=SignOutResponse)
 async def sign_out(ctx: RequestContext) -> Response:
     """End the session on the server, so that copies of the cookie are void as well."""
     ctx.state.sessions.sign_out(_session_cookie(ctx))
@@ -147,15 +147,15 @@ class _Asset:
     etag: str
 
 
-@router.route("GET", "/", scope=None, media_type="text/html", status=302)
-@router.route("GET", "/console", scope=None, media_type="text/html", status=302)
+@router.get("/", media_type="text/html", status=302)
+@router.get("/console", media_type="text/html", status=302)
 async def redirect_to_console(ctx: RequestContext) -> Response:
     """Redirect to the console."""
     _require_enabled(ctx)
     return RedirectResponse(_HOME, 302)
 
 
-@router.route("GET", "/console/{path:path}", scope=None, media_type="text/html", errors=(404,))
+@router.get("/console/{path:path}", media_type="text/html", errors=(404,))
 async def show_asset(ctx: RequestContext) -> Response:
     """Serve a static file; a lookup by name, so that no path traversal can leave the folder."""
     _require_enabled(ctx)

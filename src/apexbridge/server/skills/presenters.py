@@ -26,8 +26,6 @@ from apexbridge.server.skills.schemas import (
 )
 from apexbridge.skills.model import Origin, Problem, Skill
 
-SKILL_PATH = "/v1/skills/{id}"
-VERSION_PATH = "/v1/skills/{id}/versions/{version}"
 SKILL_ID, VERSION_ID = "skill_", "skillver_"
 UNVERSIONED = "current"
 """Version name of a skill that has no files to hash."""

@@ -16,7 +16,6 @@ from apexbridge.retrieval.results import Hit
 from apexbridge.server.routing import RequestContext, Router, json_response
 from apexbridge.server.skills.presenters import (
     SKILL_ID,
-    SKILL_PATH,
     make_etag,
     present_skill,
     present_skills,
@@ -45,7 +44,7 @@ _NO_ORIGIN = "\0"
 """Origin that matches no skill."""
 _DAY = 86_400
 
-router = Router()
+router = Router("/v1/skills", scope="skills:read")
 
 
 class ListQuery(BaseModel):
@@ -80,7 +79,7 @@ class SearchQuery(BaseModel):
     limit: int = Field(default=5, ge=1, le=100)
 
 
-@router.route("GET", "/v1/skills", scope="skills:read", query=ListQuery, response=SkillListSchema)
+@router.get("", query=ListQuery, response=SkillListSchema)
 async def list_skills(ctx: RequestContext) -> Response:
     """List a page of skills."""
     query = ctx.query(ListQuery)
@@ -114,14 +113,7 @@ def _origin_filter(query: ListQuery) -> str:
     return Origin.PLUGIN if query.source == "plugin" else _NO_ORIGIN
 
 
-@router.route(
-    "GET",
-    "/v1/skills/search",
-    scope="skills:read",
-    query=SearchQuery,
-    response=SearchSchema,
-    errors=(503,),
-)
+@router.get("/search", query=SearchQuery, response=SearchSchema, errors=(503,))
 async def search(ctx: RequestContext) -> Response:
     """Search skills by meaning, with the components of each score."""
     query = ctx.query(SearchQuery)
@@ -169,14 +161,7 @@ def _notice(problem: RetrievalError | None, language: locales.Language) -> Notic
     return NoticeSchema(code=problem.code, message=text.message, hint=text.hint)
 
 
-@router.route(
-    "GET",
-    SKILL_PATH,
-    scope="skills:read",
-    response=SkillSchema,
-    headers=("If-None-Match",),
-    errors=(304, 404),
-)
+@router.get("/{id}", response=SkillSchema, headers=("If-None-Match",), errors=(304, 404))
 async def retrieve(ctx: RequestContext) -> Response:
     """Show a skill; HTTP 304 if the client's ETag is current."""
     skill = skill_from_path(ctx)
@@ -187,9 +172,7 @@ async def retrieve(ctx: RequestContext) -> Response:
     return json_response(shown, ETag=etag)
 
 
-@router.route(
-    "GET", f"{SKILL_PATH}/text", scope="skills:read", response=SkillTextSchema, errors=(404, 502)
-)
+@router.get("/{id}/text", response=SkillTextSchema, errors=(404, 502))
 async def read_text(ctx: RequestContext) -> Response:
     """Show the source text of SKILL.md, and the list of files."""
     skill = skill_from_path(ctx)
@@ -222,9 +205,7 @@ def _files(skill: Skill) -> list[FileSchema]:
     ]
 
 
-@router.route(
-    "GET", f"{SKILL_PATH}/content", scope="skills:read", media_type=ZIP, errors=(404, 413, 422)
-)
+@router.get("/{id}/content", media_type=ZIP, errors=(404, 413, 422))
 async def content(ctx: RequestContext) -> Response:
     """Download a skill as a zip archive."""
     skill = skill_from_path(ctx)
@@ -241,7 +222,7 @@ def zip_response(data: bytes, name: str, sha256: str) -> Response:
     return Response(data, headers=headers, media_type=ZIP)
 
 
-@router.route("GET", "/v1/skills/trash", scope="skills:read", response=TrashSchema)
+@router.get("/trash", response=TrashSchema)
 async def trash(ctx: RequestContext) -> Response:
     """List the removed skills that can be restored."""
     gone = await anyio.to_thread.run_sync(ctx.runtime.store.trash.list)

@@ -12,13 +12,13 @@ from apexbridge.errors import PermissionDeniedError, RequestError, ToolInputErro
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.server.disconnect import run_until_disconnect
 from apexbridge.server.routing import RequestContext, Router, json_response
-from apexbridge.server.skills.presenters import SKILL_PATH, skill_name_from_path
+from apexbridge.server.skills.presenters import skill_name_from_path
 from apexbridge.server.skills.schemas import OutputFileSchema, ScriptRunSchema
 
 _MAX_INLINE_BYTES = 8_000_000
 _ARGUMENTS_TOO_LONG = "E2BIG"
 
-router = Router()
+router = Router("/v1/skills", scope="exec")
 
 
 class RunRequest(BaseModel):
@@ -34,13 +34,8 @@ class RunRequest(BaseModel):
     """Seconds; settings are the upper bound."""
 
 
-@router.route(
-    "POST",
-    f"{SKILL_PATH}/run",
-    scope="exec",
-    body=RunRequest,
-    response=ScriptRunSchema,
-    errors=(404, 413, 415, 422, 503),
+@router.post(
+    "/{id}/run", body=RunRequest, response=ScriptRunSchema, errors=(404, 413, 415, 422, 503)
 )
 async def run(ctx: RequestContext) -> Response:
     """Run a script in the sandbox; a failing script is a successful response."""

@@ -14,10 +14,8 @@ from apexbridge.runtime import Runtime
 from apexbridge.server.routing import RequestContext, Router, json_response
 from apexbridge.server.skills.presenters import (
     SKILL_ID,
-    SKILL_PATH,
     UNVERSIONED,
     VERSION_ID,
-    VERSION_PATH,
     if_match_sha256,
     make_etag,
     present_findings,
@@ -42,7 +40,7 @@ from apexbridge.skills.model import Skill
 
 _YES, _NO = frozenset({"true", "1", "yes"}), frozenset({"false", "0", "no"})
 
-router = Router()
+router = Router("/v1/skills", scope="skills:read")
 
 
 class VersionsQuery(BaseModel):
@@ -125,14 +123,7 @@ def present_version(skill: Skill, version: Version) -> VersionSchema:
     )
 
 
-@router.route(
-    "GET",
-    f"{SKILL_PATH}/versions",
-    scope="skills:read",
-    query=VersionsQuery,
-    response=VersionListSchema,
-    errors=(404,),
-)
+@router.get("/{id}/versions", query=VersionsQuery, response=VersionListSchema, errors=(404,))
 async def list_versions(ctx: RequestContext) -> Response:
     """List a page of versions."""
     query, skill = ctx.query(VersionsQuery), skill_from_path(ctx)
@@ -158,7 +149,7 @@ async def list_versions(ctx: RequestContext) -> Response:
     )
 
 
-@router.route("GET", VERSION_PATH, scope="skills:read", response=VersionSchema, errors=(404,))
+@router.get("/{id}/versions/{version}", response=VersionSchema, errors=(404,))
 async def retrieve_version(ctx: RequestContext) -> Response:
     """Show a version."""
     skill = skill_from_path(ctx)
@@ -166,9 +157,7 @@ async def retrieve_version(ctx: RequestContext) -> Response:
     return json_response(present_version(skill, version), ETag=make_etag(version.sha256))
 
 
-@router.route(
-    "GET", f"{VERSION_PATH}/content", scope="skills:read", media_type=ZIP, errors=(404, 413, 422)
-)
+@router.get("/{id}/versions/{version}/content", media_type=ZIP, errors=(404, 413, 422))
 async def version_content(ctx: RequestContext) -> Response:
     """Download a version as a zip archive."""
     skill = skill_from_path(ctx)
@@ -180,9 +169,8 @@ async def version_content(ctx: RequestContext) -> Response:
     return zip_response(data, skill.name, version.sha256)
 
 
-@router.route(
-    "POST",
-    f"{SKILL_PATH}/versions",
+@router.post(
+    "/{id}/versions",
     scope="skills:write",
     response=NewVersionSchema,
     headers=("If-Match",),
@@ -233,9 +221,8 @@ def _present_kept(kept: StoredVersion, ctx: RequestContext) -> InstallResultSche
     )
 
 
-@router.route(
-    "POST",
-    SKILL_PATH,
+@router.post(
+    "/{id}",
     scope="skills:write",
     body=DefaultVersionRequest,
     response=SkillSchema,
@@ -251,9 +238,8 @@ async def set_default(ctx: RequestContext) -> Response:
     return json_response(now, ETag=make_etag(now.sha256))
 
 
-@router.route(
-    "DELETE",
-    VERSION_PATH,
+@router.delete(
+    "/{id}/versions/{version}",
     scope="skills:write",
     response=DeletedVersionSchema,
     errors=(404, 409, 507),

@@ -37,7 +37,7 @@ _PUBLISHED_ORIGINS = frozenset(
 )
 """Skills that came from another host are for that host to publish."""
 
-router = Router()
+router = Router(scope=None)
 
 
 class IndexFileSchema(ResponseModel):
@@ -65,7 +65,7 @@ class SkillIndexSchema(ResponseModel):
     skills: list[IndexSkillSchema]
 
 
-@router.route("GET", WELL_KNOWN, scope=None, response=SkillIndexSchema, errors=(401, 403))
+@router.get(WELL_KNOWN, response=SkillIndexSchema, errors=(401, 403))
 async def index(ctx: RequestContext) -> Response:
     """Serve the index."""
     _require_read(ctx)
@@ -77,13 +77,7 @@ async def index(ctx: RequestContext) -> Response:
     return Response(data, headers={"ETag": make_etag(mark)}, media_type="application/json")
 
 
-@router.route(
-    "GET",
-    f"{_BASE_PATH}/{{name}}/{{path:path}}",
-    scope=None,
-    media_type=_BINARY,
-    errors=(401, 403, 404),
-)
+@router.get(f"{_BASE_PATH}/{{name}}/{{path:path}}", media_type=_BINARY, errors=(401, 403, 404))
 async def file(ctx: RequestContext) -> Response:
     """Serve a file that the index lists."""
     _require_read(ctx)

@@ -22,7 +22,6 @@ from apexbridge.server.routing import (
 )
 from apexbridge.server.skills.presenters import (
     SKILL_ID,
-    SKILL_PATH,
     if_match_sha256,
     make_etag,
     present_findings,
@@ -50,7 +49,7 @@ from apexbridge.server.skills.versions import find_version
 from apexbridge.skills.editor import edit_description
 from apexbridge.skills.model import Skill
 
-router = Router()
+router = Router("/v1/skills", scope="skills:write")
 
 
 class CreateQuery(BaseModel):
@@ -92,15 +91,8 @@ class _AnyFields(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-@router.route(
-    "POST",
-    "/v1/skills",
-    scope="skills:write",
-    query=CreateQuery,
-    response=NewSkillSchema,
-    multipart=True,
-    status=201,
-    errors=UPLOAD_ERRORS,
+@router.post(
+    "", query=CreateQuery, response=NewSkillSchema, multipart=True, status=201, errors=UPLOAD_ERRORS
 )
 async def create(ctx: RequestContext) -> Response:
     """Install a skill; a refused one leaves nothing behind."""
@@ -113,9 +105,8 @@ async def create(ctx: RequestContext) -> Response:
     return json_response(created, 201, ETag=make_etag(shown.sha256))
 
 
-@router.route(
-    "POST",
-    "/v1/skills/inspect",
+@router.post(
+    "/inspect",
     scope="skills:read",
     query=CreateQuery,
     response=InspectionSchema,
@@ -165,10 +156,8 @@ def _inspection(ctx: RequestContext, found: Inspection) -> InspectionSchema:
     )
 
 
-@router.route(
-    "PATCH",
-    SKILL_PATH,
-    scope="skills:write",
+@router.patch(
+    "/{id}",
     body=EditRequest,
     query=EditQuery,
     response=SkillChangeSchema,
@@ -241,50 +230,27 @@ async def _set_enabled(ctx: RequestContext, *, enabled: bool) -> Response:
     return await _changed(ctx, name, changed=changed)
 
 
-@router.route(
-    "POST",
-    f"{SKILL_PATH}/enable",
-    scope="skills:write",
-    response=SkillChangeSchema,
-    errors=(404, 507),
-)
+@router.post("/{id}/enable", response=SkillChangeSchema, errors=(404, 507))
 async def enable(ctx: RequestContext) -> Response:
     """Enable a skill."""
     return await _set_enabled(ctx, enabled=True)
 
 
-@router.route(
-    "POST",
-    f"{SKILL_PATH}/disable",
-    scope="skills:write",
-    response=SkillChangeSchema,
-    errors=(404, 507),
-)
+@router.post("/{id}/disable", response=SkillChangeSchema, errors=(404, 507))
 async def disable(ctx: RequestContext) -> Response:
     """Disable a skill."""
     return await _set_enabled(ctx, enabled=False)
 
 
-@router.route(
-    "POST",
-    f"{SKILL_PATH}/undo",
-    scope="skills:write",
-    response=SkillChangeSchema,
-    errors=(404, 409, 507),
-)
+@router.post("/{id}/undo", response=SkillChangeSchema, errors=(404, 409, 507))
 async def undo(ctx: RequestContext) -> Response:
     """Restore the latest removed skill of this name."""
     done = await ctx.runtime.manager.restore(skill_name_from_path(ctx))
     return await _changed(ctx, done.skill.name, changed=True)
 
 
-@router.route(
-    "POST",
-    f"{SKILL_PATH}/rollback",
-    scope="skills:write",
-    body=VersionRequest,
-    response=SkillChangeSchema,
-    errors=(404, 409, 415, 507),
+@router.post(
+    "/{id}/rollback", body=VersionRequest, response=SkillChangeSchema, errors=(404, 409, 415, 507)
 )
 async def rollback(ctx: RequestContext) -> Response:
     """Roll back to a stored version; by default to the previous one."""
@@ -293,13 +259,8 @@ async def rollback(ctx: RequestContext) -> Response:
     return await _changed(ctx, skill.name, changed=True)
 
 
-@router.route(
-    "POST",
-    f"{SKILL_PATH}/pin",
-    scope="skills:write",
-    body=VersionRequest,
-    response=SkillChangeSchema,
-    errors=(404, 409, 415, 507),
+@router.post(
+    "/{id}/pin", body=VersionRequest, response=SkillChangeSchema, errors=(404, 409, 415, 507)
 )
 async def pin(ctx: RequestContext) -> Response:
     """Pin a skill to a version; by default to the current one."""
@@ -309,13 +270,7 @@ async def pin(ctx: RequestContext) -> Response:
     return await _changed(ctx, skill.name, changed=was != held.sha256)
 
 
-@router.route(
-    "POST",
-    f"{SKILL_PATH}/unpin",
-    scope="skills:write",
-    response=SkillChangeSchema,
-    errors=(404, 507),
-)
+@router.post("/{id}/unpin", response=SkillChangeSchema, errors=(404, 507))
 async def unpin(ctx: RequestContext) -> Response:
     """Unpin a skill."""
     name = skill_from_path(ctx).name
@@ -331,9 +286,7 @@ async def _version(ctx: RequestContext) -> tuple[Skill, str]:
     return skill, (await find_version(ctx.runtime, skill, body.version)).sha256
 
 
-@router.route(
-    "DELETE", SKILL_PATH, scope="skills:write", response=DeletedSkillSchema, errors=(404, 507)
-)
+@router.delete("/{id}", response=DeletedSkillSchema, errors=(404, 507))
 async def delete(ctx: RequestContext) -> Response:
     """Move a skill to the trash."""
     gone = await ctx.runtime.manager.uninstall(skill_from_path(ctx).name)
