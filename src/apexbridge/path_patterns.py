@@ -219,6 +219,7 @@ def expand_braces(pattern: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
+@lru_cache(1024)
 def _parse(line: str) -> _Rule | None:
     """Parse one line; blank lines and comments are no rule."""
     text = line.rstrip("\r\n")

@@ -21,8 +21,8 @@ _NOT_SUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 def safe_join(root: Path, relative: str) -> Path:
     r"""Path traversal guard: join an untrusted relative POSIX path to a directory.
 
-    Symlinks are resolved before the check. It cannot prevent a TOCTOU race with somebody who may
-    write below `root` and swaps a directory for a symlink: open what matters with O_NOFOLLOW.
+    Symlinks are resolved before the check. It cannot prevent a TOCTOU race with a process
+    that may write below `root` and swaps a directory for a symlink: open with O_NOFOLLOW.
 
     >>> safe_join(Path("/skills/pdf"), "references/forms.md").name
     'forms.md'

@@ -154,6 +154,6 @@ def test_running_unsandboxed_needs_a_flag_and_is_audited(
     assert not (home / "written").exists()
     done = run_subprocess("run", "--unsafe-no-sandbox", "tool")
     assert (done.code, (home / "written").exists()) == (0, True)
-    assert "without isolation" in done.err
+    assert "without a sandbox" in done.err
     (log,) = home.rglob("audit.jsonl")
     assert '"run_unsandboxed"' in log.read_text(encoding="utf-8")

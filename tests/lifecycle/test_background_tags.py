@@ -117,6 +117,16 @@ async def test_a_search_of_a_one_shot_command_sends_no_request(home: Path) -> No
         assert server.requests == []
 
 
+async def test_a_chat_of_a_one_shot_command_sends_its_own_request_only(home: Path) -> None:
+    for number in range(9):
+        make_skill(_installed(home), f"skill-{number}", description=f"Does task {number}.")
+    async with ScriptedServer([[ModelDelta(text="Hello.")]]) as server:
+        async with _open(home, server, lives=False) as runtime:
+            events = [event async for event in runtime.chat("hello")]
+        assert events
+        assert len(server.requests) == 1
+
+
 async def test_a_server_sends_one_request_for_each_content_and_remembers_unusable_answers(
     home: Path,
 ) -> None:

@@ -95,15 +95,15 @@ def _cut_index(messages: Sequence[Message], budget: int) -> int:
     return cut
 
 
-def _restore_skills(session: Session, kept: Sequence[Message], room: int) -> list[Message]:
+def _restore_skills(session: Session, kept: Sequence[Message], budget: int) -> list[Message]:
     there = {m.skill for m in kept if isinstance(m, UserMessage) and m.kind == "skill"}
     restored = list[Message]()
     for name, applied in reversed(session.applied.items()):
         if name in there:
             continue
-        text = _truncate(applied.text, min(SKILL_TOKENS, room))
-        room -= estimate_tokens(text)
-        if not text or room < 0:
+        text = _truncate(applied.text, min(SKILL_TOKENS, budget))
+        budget -= estimate_tokens(text)
+        if not text or budget < 0:
             break
         note = "(This skill was invoked earlier and is applied already; do not invoke it again.)"
         restored.append(UserMessage(text=f"{note}\n{text}", kind="skill", skill=name))
@@ -112,8 +112,8 @@ def _restore_skills(session: Session, kept: Sequence[Message], room: int) -> lis
 
 def _truncate(text: str, tokens: int) -> str:
     while estimate_tokens(text) > tokens:
-        room = max(len(text) * tokens // max(estimate_tokens(text), 1), 0)
-        text = text[: min(room, len(text) - 1)]
+        fitting = max(len(text) * tokens // max(estimate_tokens(text), 1), 0)
+        text = text[: min(fitting, len(text) - 1)]
     return text
 
 
@@ -136,8 +136,8 @@ def transcript(messages: Sequence[Message]) -> str:
     return _elide_middle("\n\n".join(lines), _MAX_TRANSCRIPT_CHARS)
 
 
-def _elide_middle(text: str, room: int = 8_000) -> str:
-    if len(text) <= room:
+def _elide_middle(text: str, limit: int = 8_000) -> str:
+    if len(text) <= limit:
         return text
-    half = room // 2
+    half = limit // 2
     return f"{text[:half]}\n[…]\n{text[-half:]}"

@@ -36,7 +36,7 @@ _CHECKED_IN_THREAD = READ_TOOLS | WRITE_TOOLS | {SHELL_TOOL}
 
 @runtime_checkable
 class SerialApprover(Protocol):
-    """An approver with a lock of its own: its questions do not queue behind those of others."""
+    """An approver with a separate lock: its prompts do not queue behind those of others."""
 
     turn: anyio.Lock
 

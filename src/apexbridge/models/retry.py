@@ -71,7 +71,7 @@ async def with_retries(
         try:
             return await attempt()
         except UpstreamFault as fault:
-            # The ceiling and not the drawn delay: chance must not decide whether there is a retry.
+            # The ceiling and not the drawn delay: a lucky draw must not squeeze in a retry.
             latest = policy.clock() - start + max(fault.retry_after, policy.ceiling(retry))
             is_last = retry >= min(policy.max_retries, fault.max_retries)
             if is_last or latest > policy.deadline_seconds:

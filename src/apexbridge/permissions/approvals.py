@@ -100,7 +100,7 @@ class ApprovalStore:
         with self._lock():
             try:
                 data = self._read()
-            except (OSError, ValidationError) as error:
+            except (OSError, ValidationError) as error:  # overwriting it would lose approvals
                 raise StorageError(str(error), path=self._path) from None
             if not change(data):
                 return False

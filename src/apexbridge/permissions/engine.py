@@ -53,6 +53,7 @@ def decide(
     rules, granted = tuple(rules), tuple(granted)
     evaluate = evaluate_shell if request.tool == SHELL_TOOL else evaluate_request
     decision = evaluate(request, rules, granted, context)
+    # Restrictions come last, so that no rule, grant or approval can widen them.
     if decision.effect != "deny":
         for bound in context.restrictions:
             if not _is_permitted_by(request, bound.tools, context):

@@ -176,7 +176,7 @@ _MAX_PATTERN = 200
 _MAX_SUBJECT = 200
 _MAX_UNBOUNDED = 4
 _MAX_OPTIONAL = 8
-# A repeated group, or a look back at one, can take longer than anyone would wait.
+# Catastrophic backtracking (ReDoS): a repeated group, or a backreference.
 _REDOS_PRONE = re.compile(r"\)\s*[*+{]|\\[1-9]|\(\?P=")
 
 

@@ -238,7 +238,7 @@ def evaluate_request(
     about = request.argument[:_MAX_SUGGESTED_CHARS]
     for effect in _STRICTEST_FIRST:
         for rule in rules:
-            widely = effect != "allow"
+            widely = effect != "allow"  # in doubt a deny rule matches, an allow rule does not
             if rule.effect == effect and pattern_applies(
                 rule.pattern, request, context, widely=widely
             ):

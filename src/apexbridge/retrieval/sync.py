@@ -66,13 +66,13 @@ class _SyncState:
 @dataclass(frozen=True, slots=True)
 class _Batch:
     items: list[IndexItem]
-    digests: list[SkillDocument]
+    documents: list[SkillDocument]
     failed: list[str]
 
-    def apart(self) -> "Iterator[_Batch]":
+    def split(self) -> "Iterator[_Batch]":
         """Split into batches of one item."""
-        for item, cut in zip(self.items, self.digests, strict=True):
-            yield _Batch([item], [cut], [])
+        for item, document in zip(self.items, self.documents, strict=True):
+            yield _Batch([item], [document], [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class _EmbeddedBatch:
     """Result of one batch."""
 
     entries: list[IndexEntry]
-    left: list[IndexEntry]
+    lexical_entries: list[IndexEntry]
     """Entries without vectors, which only BM25 finds."""
     size: int
 
@@ -95,7 +95,7 @@ async def sync(
 ) -> SyncReport:
     """Make the index hold exactly these skills; `again` names unchanged ones to re-embed.
 
-    With `only`, other names are left alone: those without an item are deleted.
+    With `only`, other names are not touched: those without an item are deleted.
 
     Raises:
         StorageError: If the store cannot be written.
@@ -108,27 +108,29 @@ async def sync(
     await index.store.delete(dropped)
     if index.is_loaded:  # to compare fingerprints, an index need not be loaded
         await index.refresh()
-    redo = {*again, *await _pending_names(index, wanted, only)}
-    todo = [
+    forced = {*again, *await _pending_names(index, wanted, only)}
+    changed = [
         item
         for item in wanted.values()
-        if stored.get(item.name) != item.fingerprint or item.name in redo
+        if stored.get(item.name) != item.fingerprint or item.name in forced
     ]
-    busy = {item.name for item in todo}
-    is_all_anew = only is None and all(name in busy for name in wanted if name in stored)
-    tally = _SyncState(outdated=list(stored) if is_all_anew else [])
-    if todo:
+    changed_names = {item.name for item in changed}
+    is_full_rebuild = only is None and all(
+        name in changed_names for name in wanted if name in stored
+    )
+    state = _SyncState(outdated=list(stored) if is_full_rebuild else [])
+    if changed:
         await index.refresh()
-        await _run_pipeline(index, todo, stored.keys(), tally, watch)
+        await _run_pipeline(index, changed, stored.keys(), state, watch)
     await index.store.forget_others()
     return SyncReport(
-        kept=tuple(name for name in wanted if name not in busy),
-        added=tuple(tally.added),
-        redone=tuple(tally.redone),
+        kept=tuple(name for name in wanted if name not in changed_names),
+        added=tuple(state.added),
+        redone=tuple(state.redone),
         dropped=tuple(dropped),
-        pending=tuple(tally.pending),
-        failed=tuple(tally.failed),
-        problem=tally.problem or tally.last_refusal,
+        pending=tuple(state.pending),
+        failed=tuple(state.failed),
+        problem=state.problem or state.last_refusal,
     )
 
 
@@ -138,8 +140,8 @@ async def make_entry(index: SkillIndex, item: IndexItem) -> IndexEntry:
     Raises:
         RetrievalError: If the embedder fails or its output is invalid.
     """
-    cut = await anyio.to_thread.run_sync(build_document, await item.read())
-    (entry,) = await _embed(index, _Batch([item], [cut], []))
+    document = await anyio.to_thread.run_sync(build_document, await item.read())
+    (entry,) = await _embed(index, _Batch([item], [document], []))
     return entry
 
 
@@ -158,9 +160,9 @@ async def _pending_names(
 
 async def _run_pipeline(
     index: SkillIndex,
-    todo: list[IndexItem],
+    changed: list[IndexItem],
     known: Collection[str],
-    tally: _SyncState,
+    state: _SyncState,
     watch: SyncCallbacks,
 ) -> None:
     """Run a pipeline: one batch is embedded while another is prepared or stored.
@@ -168,19 +170,19 @@ async def _run_pipeline(
     Preparing and storing alternate by a lock: both hold the GIL and would slow each other down.
     """
     problem: Exception | None = None
-    turn = anyio.Lock()
-    give_cut, take_cut = anyio.create_memory_object_stream[_Batch](0)
-    give_made, take_made = anyio.create_memory_object_stream[_EmbeddedBatch](0)
-    async with take_made, anyio.create_task_group() as group:
-        group.start_soon(_prepare_all, todo, index.views, turn, give_cut)
-        group.start_soon(_embed_all, index, take_cut, tally, give_made)
+    gil_lock = anyio.Lock()
+    send_documents, receive_documents = anyio.create_memory_object_stream[_Batch](0)
+    send_embedded, receive_embedded = anyio.create_memory_object_stream[_EmbeddedBatch](0)
+    async with receive_embedded, anyio.create_task_group() as group:
+        group.start_soon(_prepare_all, changed, index.views, gil_lock, send_documents)
+        group.start_soon(_embed_all, index, receive_documents, state, send_embedded)
         try:
             with shortened_gil_switch_interval():
-                async for made in take_made:
-                    async with turn:
-                        await _store_batch(index, made, known, tally, watch)
-                    tally.done += made.size
-                    watch.progress(SyncProgress(done=tally.done, total=len(todo)))
+                async for embedded in receive_embedded:
+                    async with gil_lock:
+                        await _store_batch(index, embedded, known, state, watch)
+                    state.done += embedded.size
+                    watch.progress(SyncProgress(done=state.done, total=len(changed)))
         except Exception as error:  # noqa: BLE001  # raised below, as it is and not in a group
             problem = error
             group.cancel_scope.cancel()
@@ -189,58 +191,61 @@ async def _run_pipeline(
 
 
 async def _prepare_all(
-    todo: list[IndexItem], views: int, turn: anyio.Lock, give: MemoryObjectSendStream[_Batch]
+    changed: list[IndexItem],
+    views: int,
+    gil_lock: anyio.Lock,
+    send_stream: MemoryObjectSendStream[_Batch],
 ) -> None:
-    async with give:
-        for items in _batches(todo):
-            async with turn:
+    async with send_stream:
+        for items in _batches(changed):
+            async with gil_lock:
                 batch = await _prepare(items, views)
-            await give.send(batch)
+            await send_stream.send(batch)
 
 
 async def _embed_all(
     index: SkillIndex,
-    take: MemoryObjectReceiveStream[_Batch],
-    tally: _SyncState,
-    give: MemoryObjectSendStream[_EmbeddedBatch],
+    receive_stream: MemoryObjectReceiveStream[_Batch],
+    state: _SyncState,
+    send_stream: MemoryObjectSendStream[_EmbeddedBatch],
 ) -> None:
-    async with take, give:
-        async for batch in take:
-            tally.failed += batch.failed
-            await give.send(await _embed_batch(index, batch, tally))
+    async with receive_stream, send_stream:
+        async for batch in receive_stream:
+            state.failed += batch.failed
+            await send_stream.send(await _embed_batch(index, batch, state))
 
 
-async def _embed_batch(index: SkillIndex, batch: _Batch, tally: _SyncState) -> _EmbeddedBatch:
+async def _embed_batch(index: SkillIndex, batch: _Batch, state: _SyncState) -> _EmbeddedBatch:
     """Embed a batch, or the part of it that can be embedded."""
     size = len(batch.items) + len(batch.failed)
-    if batch.items and tally.problem is None:  # no retry within a sync
+    if batch.items and state.problem is None:  # no retry within a sync
         try:
             return _EmbeddedBatch(await _embed(index, batch), [], size)
         except EmbedderOutputError as error:
             if len(batch.items) > 1:  # perhaps a single text that the model cannot take
-                singles = [await _embed_batch(index, single, tally) for single in batch.apart()]
+                singles = [await _embed_batch(index, single, state) for single in batch.split()]
                 entries = [entry for single in singles for entry in single.entries]
                 return _EmbeddedBatch(
-                    entries, [entry for one in singles for entry in one.left], size
+                    entries, [entry for one in singles for entry in one.lexical_entries], size
                 )
-            tally.refuse(error)
+            state.refuse(error)
         except RetrievalError as error:
-            tally.problem = error
-    pairs = zip(batch.items, batch.digests, strict=True)
-    return _EmbeddedBatch([], [_lexical_entry(item, cut) for item, cut in pairs], size)
+            state.problem = error
+    pairs = zip(batch.items, batch.documents, strict=True)
+    return _EmbeddedBatch([], [_lexical_entry(item, document) for item, document in pairs], size)
 
 
 async def _prepare(items: list[IndexItem], views: int) -> _Batch:
-    cuts = await anyio.to_thread.run_sync(_prepare_synchronously, items, views)
+    documents = await anyio.to_thread.run_sync(_prepare_synchronously, items, views)
     for item in items:
-        if item.name not in cuts:
-            with _log_failure(item, cuts):
-                cuts[item.name] = await anyio.to_thread.run_sync(
+        if item.name not in documents:
+            with _log_failure(item, documents):
+                documents[item.name] = await anyio.to_thread.run_sync(
                     _build_document, await item.read(), views
                 )
-    whole = [(item, cut) for item in items if (cut := cuts[item.name]) is not None]
-    failed = [name for name, cut in cuts.items() if cut is None]
-    return _Batch([item for item, _ in whole], [cut for _, cut in whole], failed)
+    whole = [(item, document) for item in items if (document := documents[item.name]) is not None]
+    failed = [name for name, document in documents.items() if document is None]
+    return _Batch([item for item, _ in whole], [document for _, document in whole], failed)
 
 
 _Documents = dict[str, SkillDocument | None]
@@ -249,26 +254,26 @@ _Documents = dict[str, SkillDocument | None]
 
 def _prepare_synchronously(items: list[IndexItem], views: int) -> _Documents:
     """Prepare what needs no await on one thread: a thread hop for each would double the work."""
-    cuts: _Documents = {}
+    documents: _Documents = {}
     for item in items:
-        with _log_failure(item, cuts):
+        with _log_failure(item, documents):
             if (text := item.read_at_once()) is not None:
-                cuts[item.name] = _build_document(text, views)
-    return cuts
+                documents[item.name] = _build_document(text, views)
+    return documents
 
 
 @contextmanager
-def _log_failure(item: IndexItem, cuts: _Documents) -> Generator[None]:
+def _log_failure(item: IndexItem, documents: _Documents) -> Generator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001  # a stranger's source may raise anything
         log.warning("%s cannot be indexed: %s", item.name, error)
-        cuts[item.name] = None
+        documents[item.name] = None
 
 
-def _batches(todo: list[IndexItem]) -> Iterator[list[IndexItem]]:
-    for first in range(0, len(todo), BATCH_SIZE):
-        yield todo[first : first + BATCH_SIZE]
+def _batches(changed: list[IndexItem]) -> Iterator[list[IndexItem]]:
+    for first in range(0, len(changed), BATCH_SIZE):
+        yield changed[first : first + BATCH_SIZE]
 
 
 def _build_document(text: SkillText, views: int) -> SkillDocument:
@@ -277,71 +282,74 @@ def _build_document(text: SkillText, views: int) -> SkillDocument:
 
 async def _store_batch(
     index: SkillIndex,
-    made: _EmbeddedBatch,
+    embedded: _EmbeddedBatch,
     known: Collection[str],
-    tally: _SyncState,
+    state: _SyncState,
     watch: SyncCallbacks,
 ) -> None:
-    names, left = [entry.name for entry in made.entries], made.left
+    names, pending_entries = [entry.name for entry in embedded.entries], embedded.lexical_entries
     if names:
         try:
-            await _upsert(index, made.entries, tally)
+            await _upsert(index, embedded.entries, state)
         except RetrievalError as error:
-            tally.problem, left = error, [*left, *map(_without_vectors, made.entries)]
+            state.problem, pending_entries = (
+                error,
+                [*pending_entries, *map(_without_vectors, embedded.entries)],
+            )
         else:
             await index.refresh()
             await watch.stored(names)
-            tally.redone += [name for name in names if name in known]
-            tally.added += [name for name in names if name not in known]
-    if left:
-        tally.pending += [entry.name for entry in left]
+            state.redone += [name for name in names if name in known]
+            state.added += [name for name in names if name not in known]
+    if pending_entries:
+        state.pending += [entry.name for entry in pending_entries]
         async with index.lock:
-            index.memory.put(left)
+            index.memory.put(pending_entries)
             if index.memory.needs_compaction:
                 index.memory = index.memory.compacted()
 
 
-async def _upsert(index: SkillIndex, entries: list[IndexEntry], tally: _SyncState) -> None:
+async def _upsert(index: SkillIndex, entries: list[IndexEntry], state: _SyncState) -> None:
     """Upsert; if all skills are re-embedded, vectors of another size replace the stored ones."""
     try:
         await index.store.upsert(entries)
     except IndexMismatchError:
-        if not tally.outdated:
+        if not state.outdated:
             raise
-        await index.store.delete(tally.outdated)
+        await index.store.delete(state.outdated)
         await index.store.upsert(entries)
-    tally.outdated = []
+    state.outdated = []
 
 
 async def _embed(index: SkillIndex, batch: _Batch) -> list[IndexEntry]:
-    texts = [text for cut in batch.digests for text in (cut.whole, *cut.views)]
+    texts = [text for document in batch.documents for text in (document.whole, *document.views)]
     vectors = await embed_validated(index.embedder, texts, kind="document")
     entries, first = list[IndexEntry](), 0
-    for item, cut in zip(batch.items, batch.digests, strict=True):
-        end = first + 1 + len(cut.views)
+    for item, document in zip(batch.items, batch.documents, strict=True):
+        end = first + 1 + len(document.views)
         entries.append(
             IndexEntry(
                 name=item.name,
                 fingerprint=item.fingerprint,
-                texts=(cut.whole, *cut.views),
+                texts=(document.whole, *document.views),
                 vectors=vectors[first:end],
-                terms=cut.terms,
-                counts=cut.counts,
+                terms=document.terms,
+                counts=document.counts,
             )
         )
         first = end
     return entries
 
 
-def _lexical_entry(item: IndexItem, cut: SkillDocument) -> IndexEntry:
+def _lexical_entry(item: IndexItem, document: SkillDocument) -> IndexEntry:
     """Build an entry without a vector, which only BM25 finds."""
     return IndexEntry(
         name=item.name,
         fingerprint="",
-        texts=(cut.whole,),
+        texts=(document.whole,),
         vectors=np.zeros((1, 0), np.float32),
-        terms=cut.terms,
-        counts=cut.counts,
+        terms=document.terms,
+        counts=document.counts,
     )
 
 

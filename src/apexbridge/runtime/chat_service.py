@@ -122,7 +122,7 @@ class ChatService:
     async def stream(self, session_id: str, request: TurnRequest) -> AsyncGenerator[Event]:
         """Run a turn, and yield its events, `TurnFinished` last; closing the generator cancels it.
 
-        The turn runs in a task of its own: a generator may be closed by another task than the one
+        The turn runs in a separate task: a generator may be closed by another task than the one
         that iterates, and anyio's cancel scopes must not cross tasks.
         """
         sender, receiver = anyio.create_memory_object_stream[Event](float("inf"))

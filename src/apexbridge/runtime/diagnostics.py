@@ -53,20 +53,20 @@ class Check:
 def translator(language: Language) -> Translate:
     """Return a lookup for API responses, without the escaping that a terminal needs."""
 
-    def say(key: str, **fields: object) -> str:
+    def translate(key: str, **fields: object) -> str:
         return locales.text("doctor", key, language, **fields)
 
-    return say
+    return translate
 
 
 async def run_checks(
-    say: Translate, config: Config, opened: AbstractAsyncContextManager[Runtime]
+    translate: Translate, config: Config, opened: AbstractAsyncContextManager[Runtime]
 ) -> list[Check]:
     """Run all checks."""
-    data = await anyio.to_thread.run_sync(_data_dir_check, say, config)
+    data = await anyio.to_thread.run_sync(_data_dir_check, translate, config)
     async with opened as runtime:
-        skills = await _runtime_checks(say, runtime)
-    return [*_platform_checks(say), data, *skills, _variables_check(say, config)]
+        skills = await _runtime_checks(translate, runtime)
+    return [*_platform_checks(translate), data, *skills, _variables_check(translate, config)]
 
 
 def checks_to_json(config: Config, checks: list[Check]) -> dict[str, Any]:
@@ -115,58 +115,60 @@ def _redact_table(table: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _platform_checks(say: Translate) -> Iterator[Check]:
+def _platform_checks(translate: Translate) -> Iterator[Check]:
     detail = f"{platform.python_version()}, apexbridge {version('apexbridge')}"
-    yield Check(name=say("check_python"), state="ok", detail=detail)
-    yield Check(name=say("check_platform"), state="ok", detail=platform.platform())
+    yield Check(name=translate("check_python"), state="ok", detail=detail)
+    yield Check(name=translate("check_platform"), state="ok", detail=platform.platform())
     encoding = (sys.stdout.encoding or "").lower()
     is_wide = encoding.replace("-", "") == "utf8"
-    text = encoding if is_wide else say("terminal_odd", encoding=encoding)
-    yield Check(name=say("check_terminal"), state="ok" if is_wide else "warn", detail=text)
+    text = encoding if is_wide else translate("terminal_odd", encoding=encoding)
+    yield Check(name=translate("check_terminal"), state="ok" if is_wide else "warn", detail=text)
     fast = frontmatter.is_compiled()
-    parser = say("parser_fast" if fast else "parser_slow")
-    yield Check(name=say("check_parser"), state="ok" if fast else "warn", detail=parser)
+    parser = translate("parser_fast" if fast else "parser_slow")
+    yield Check(name=translate("check_parser"), state="ok" if fast else "warn", detail=parser)
 
 
-def _data_dir_check(say: Translate, config: Config) -> Check:
+def _data_dir_check(translate: Translate, config: Config) -> Check:
     """Create, rename and remove a directory in the data directory, if that exists."""
     path = config.data
-    name = say("check_data")
+    name = translate("check_data")
     if not path.exists() and os.access(_existing_parent(path), os.W_OK):
-        return Check(name=name, state="ok", detail=say("data_later", path=path))
+        return Check(name=name, state="ok", detail=translate("data_later", path=path))
     try:
         with tempfile.TemporaryDirectory(dir=path, prefix=".doctor-") as trial:
             (Path(trial) / "a").mkdir()
             commit_dir(Path(trial) / "a", Path(trial) / "b")
     except (OSError, StorageError) as error:
-        detail = say("data_broken", path=path, detail=error)
+        detail = translate("data_broken", path=path, detail=error)
         return Check(name=name, state="fail", detail=detail)
-    return Check(name=name, state="ok", detail=say("data_works", path=path))
+    return Check(name=name, state="ok", detail=translate("data_works", path=path))
 
 
 def _existing_parent(path: Path) -> Path:
     return next(parent for parent in path.absolute().parents if parent.exists())
 
 
-async def _runtime_checks(say: Translate, runtime: Runtime) -> list[Check]:
-    names = ", ".join(runtime.extensions.names) or say("none")
-    extensions = Check(name=say("check_extensions"), state="ok", detail=names)
+async def _runtime_checks(translate: Translate, runtime: Runtime) -> list[Check]:
+    names = ", ".join(runtime.extensions.names) or translate("none")
+    extensions = Check(name=translate("check_extensions"), state="ok", detail=names)
     choice = await runtime.script_runner.select_sandbox(tries_all=True)
-    sources = [_source_check(say, state) for state in runtime.catalog.states if state.is_there()]
-    bounds = _resource_check(say, runtime.script_runner.controls)
-    return [*_sandbox_checks(say, choice), bounds, *sources, extensions]
+    sources = [
+        _source_check(translate, state) for state in runtime.catalog.states if state.is_there()
+    ]
+    bounds = _resource_check(translate, runtime.script_runner.controls)
+    return [*_sandbox_checks(translate, choice), bounds, *sources, extensions]
 
 
-def _sandbox_checks(say: Translate, choice: SandboxSelection) -> Iterator[Check]:
+def _sandbox_checks(translate: Translate, choice: SandboxSelection) -> Iterator[Check]:
     """Yield a check for each sandbox backend; a missing one is a warning, never a failure."""
     chosen = choice.sandbox.name if choice.sandbox else ""
     for trial in choice.trials:
-        text = say(sandbox_message_key(trial, chosen), reason=trial.reason)
+        text = translate(sandbox_message_key(trial, chosen), reason=trial.reason)
         state: CheckState = "ok" if trial.passed else "warn"
-        yield Check(name=say("check_sandbox", name=trial.name), state=state, detail=text)
+        yield Check(name=translate("check_sandbox", name=trial.name), state=state, detail=text)
     if choice.sandbox is None:
-        name = say("check_sandbox", name="-")
-        yield Check(name=name, state="warn", detail=say("sandbox_none"))
+        name = translate("check_sandbox", name="-")
+        yield Check(name=name, state="warn", detail=translate("sandbox_none"))
 
 
 def sandbox_message_key(trial: CanaryResult, chosen: str) -> str:
@@ -181,35 +183,37 @@ def sandbox_message_key(trial: CanaryResult, chosen: str) -> str:
     return "sandbox_get_landlock" if is_unknown else "sandbox_broken"
 
 
-def _resource_check(say: Translate, bounds: ResourceControls) -> Check:
+def _resource_check(translate: Translate, bounds: ResourceControls) -> Check:
     """Check the resource limits of scripts: cgroups and separate uids."""
     has_users = bounds.users is not None and bounds.users.is_enabled
-    told = (
-        say("bounds_groups" if bounds.groups else "bounds_no_groups"),
-        say("bounds_users" if has_users else "bounds_no_users"),
+    texts = (
+        translate("bounds_groups" if bounds.groups else "bounds_no_groups"),
+        translate("bounds_users" if has_users else "bounds_no_users"),
     )
-    return Check(name=say("check_bounds"), state="ok", detail="; ".join(told))
+    return Check(name=translate("check_bounds"), state="ok", detail="; ".join(texts))
 
 
-def _source_check(say: Translate, state: SourceState) -> Check:
+def _source_check(translate: Translate, state: SourceState) -> Check:
     origin, _, place = state.source.id.partition(":")
     problems = state.scan.problems
-    detail = say(
+    detail = translate(
         "source_counts", skills=len(state.scan.skills), problems=len(problems), place=place
     )
     return Check(
-        name=say("check_source", origin=origin),
+        name=translate("check_source", origin=origin),
         state="warn" if any(p.severity == "error" for p in problems) else "ok",
         detail=detail,
     )
 
 
-def _variables_check(say: Translate, config: Config) -> Check:
+def _variables_check(translate: Translate, config: Config) -> Check:
     unknown = config.unknown_variables
     count = sum(origin == ENVIRONMENT for origin in config.origins.values())
     detail = (
-        say("variables_unknown", names=", ".join(unknown))
+        translate("variables_unknown", names=", ".join(unknown))
         if unknown
-        else say("variables_ok", count=count)
+        else translate("variables_ok", count=count)
     )
-    return Check(name=say("check_variables"), state="warn" if unknown else "ok", detail=detail)
+    return Check(
+        name=translate("check_variables"), state="warn" if unknown else "ok", detail=detail
+    )

@@ -32,6 +32,7 @@ def truncate_text(
     budget = limit - len(_truncation_notice(len(text), len(text), hint))
     if keeps == "start":
         return text[:budget] + _truncation_notice(len(text) - budget, len(text), hint)
+    # Head and tail are kept: errors and totals are usually at the end of command output.
     first = int(budget * _HEAD_FRACTION)
     last = budget - first
     return (

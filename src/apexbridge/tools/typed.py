@@ -110,6 +110,7 @@ def validate_arguments(
         ToolInputError: With every invalid argument, worded so that the model can correct it.
     """
     fields = model.model_fields
+    # Models often send null for an optional argument that they leave out.
     optional = {
         key
         for field, facts in fields.items()

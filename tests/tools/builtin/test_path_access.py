@@ -160,14 +160,14 @@ async def test_pipes_sockets_and_folders_never_block_and_say_what_they_are(
     os.mkfifo(work / "pipe")
     short = tmp_path_factory.mktemp("s")
     make, more = CALLS[name]
-    with pytest.raises(ToolFailedError, match=r"plain file|a pipe"):
+    with pytest.raises(ToolFailedError, match=r"regular file|a pipe"):
         await use(make(), context(work), {"path": "pipe", **more})
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(short / "s"))
-        with pytest.raises(ToolFailedError, match=r"plain file|a socket"):
+        with pytest.raises(ToolFailedError, match=r"regular file|a socket"):
             await use(make(), context(short), {"path": "s", **more})
     if name not in {"Read", "Grep"}:
-        with pytest.raises(ToolFailedError, match=r"plain file|a folder"):
+        with pytest.raises(ToolFailedError, match=r"regular file|a folder"):
             await use(make(), context(work), {"path": "sub", **more})
         with pytest.raises(ToolFailedError, match="a folder"):
             await use(make(), context(work), {"path": ".", **more})

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apexbridge.errors import ToolFailedError, ToolInputError
-from apexbridge.tools.builtin import edit, read, text_encoding
+from apexbridge.tools.builtin import charset_detection, edit, read
 from apexbridge.tools.builtin.edit import EditTool, WriteTool
 from apexbridge.tools.builtin.read import ReadTool
 from tests.tools.tool_calls import context, use
@@ -131,7 +131,7 @@ async def test_other_encodings_are_read_labelled_and_preserved(
     tmp_path: Path, data: bytes, encoding: str, message: str
 ) -> None:
     (tmp_path / "a.txt").write_bytes(data)
-    decoded = text_encoding.decode(data)
+    decoded = charset_detection.decode(data)
     assert (decoded.encoding, decoded.label) == (encoding, message)
     assert decoded.encode(decoded.text) == data
     text = await _read(tmp_path, path="a.txt")
@@ -143,7 +143,7 @@ async def test_other_encodings_are_read_labelled_and_preserved(
 
 @given(st.binary(max_size=200))
 def test_reading_bytes_never_fails_and_writing_them_back_changes_nothing(data: bytes) -> None:
-    decoded = text_encoding.decode(data)
+    decoded = charset_detection.decode(data)
     if not decoded.encoding.startswith("utf-16"):
         errors = "surrogateescape" if decoded.encoding == "utf-8" else "strict"
         assert decoded.bom + decoded.text.encode(decoded.encoding, errors) == data
@@ -307,13 +307,13 @@ async def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(
     target = tmp_path / "a.txt"
     target.write_text("a", encoding="utf-8")
 
-    def change(data: bytes) -> text_encoding.DecodedText:
+    def change(data: bytes) -> charset_detection.DecodedText:
         target.unlink()
         if becomes == "changed":
             target.write_text("theirs", encoding="utf-8")
-        return text_encoding.DecodedText(text=data.decode(), encoding="utf-8")
+        return charset_detection.DecodedText(text=data.decode(), encoding="utf-8")
 
-    monkeypatch.setattr(text_encoding, "decode", change)
+    monkeypatch.setattr(charset_detection, "decode", change)
     with pytest.raises(ToolFailedError, match="changed meanwhile"):
         await _edit(tmp_path, "a", "b")
     assert [path.read_text(encoding="utf-8") for path in tmp_path.iterdir()] == (

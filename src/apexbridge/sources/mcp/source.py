@@ -52,12 +52,11 @@ MAX_MESSAGE = 32 * 1024 * 1024
 MAX_DETAIL = 600
 LISTEN_AGAIN_SECONDS = 1.0
 
-_CONNECTION_LOST_CODES = frozenset(
-    {types.CONNECTION_CLOSED, types.INVALID_REQUEST}
-)  # the latter: the session has expired
+# An expired session is answered as an invalid request.
+_CONNECTION_LOST_CODES = frozenset({types.CONNECTION_CLOSED, types.INVALID_REQUEST})
 _CHANGES = (types.PromptListChangedNotification, types.ResourceListChangedNotification)
 
-_ANSWERED = "error response: "
+_ERROR_RESPONSE = "error response: "
 
 log = logging.getLogger(__name__)
 # The SDK logs lines that are not JSON-RPC with a traceback: without a handler they would be printed
@@ -161,7 +160,7 @@ class McpSource(BaseSource):
 
     def _error(self, reason: str) -> SourceError:
         """Build the error message: the reason, and stderr if the process did not answer."""
-        if not reason.startswith(_ANSWERED):
+        if not reason.startswith(_ERROR_RESPONSE):
             reason += "; its output is not MCP" if self._has_invalid_output else ""
             reason += f"; stderr: {self._stderr.text}" if self._stderr.text else ""
         return SourceError(sanitize_line(self._address.redact(reason), MAX_DETAIL), source=self.id)
@@ -169,7 +168,7 @@ class McpSource(BaseSource):
     def _reason(self, error: BaseException | None) -> str:
         match _root_cause(error):
             case MCPError(code=code, message=message) if code != types.CONNECTION_CLOSED:
-                reason = f"{_ANSWERED}{message}"
+                reason = f"{_ERROR_RESPONSE}{message}"
             case None | MCPError():
                 reason = "the connection was closed"
             case OSError(strerror=words) as leaf if self._address.command:

@@ -334,8 +334,8 @@ async def _read_body(
     target: CheckedUrl, response: aiohttp.ClientResponse, limits: FetchLimits
 ) -> bytes:
     body = bytearray()
-    while piece := await response.content.readany():
-        body += piece
+    while chunk := await response.content.readany():
+        body += chunk
         if len(body) > limits.max_bytes:
             raise _too_large(target, limits)
     return bytes(body)

@@ -56,7 +56,7 @@ async def read_object(url: str, limits: FetchLimits) -> bytes:
         with anyio.fail_after(limits.seconds):
             await anyio.to_thread.run_sync(read, location, buffer, abandon_on_cancel=True)
     except TimeoutError:
-        raise buffer.late() from None
+        raise buffer.deadline_error() from None
     return bytes(buffer.data)
 
 
@@ -85,16 +85,16 @@ class _BoundedBuffer:
         self.limits = limits
         self._ends = time.monotonic() + limits.seconds
 
-    def write(self, piece: bytes) -> int:
+    def write(self, chunk: bytes) -> int:
         """Append a chunk."""
-        self.data += piece
+        self.data += chunk
         if len(self.data) > self.limits.max_bytes:
             raise self.unusable(f"it has more than {self.limits.max_bytes} bytes")
         if time.monotonic() > self._ends:
-            raise self.late()
-        return len(piece)
+            raise self.deadline_error()
+        return len(chunk)
 
-    def late(self) -> SourceError:
+    def deadline_error(self) -> SourceError:
         """Build the error for a missed deadline."""
         return self.unreachable(f"no response within {self.limits.seconds:g} s")
 
@@ -121,29 +121,29 @@ def _read_s3(location: _Object, buffer: _BoundedBuffer) -> None:
         read_timeout=buffer.limits.seconds,
         retries={"total_max_attempts": 2},
     )
-    faults = import_module("botocore.exceptions")
-    with _map_s3_errors(faults, buffer):
+    exceptions = import_module("botocore.exceptions")
+    with _map_s3_errors(exceptions, buffer):
         client = boto3.session.Session().client("s3", config=config)
         try:
-            answer = client.get_object(Bucket=location.bucket, Key=location.key)
-            with answer["Body"] as body:
-                _check_encoding(str(answer.get("ContentEncoding", "")), buffer)
-                while piece := body.read(_CHUNK_BYTES):
-                    buffer.write(piece)
+            response = client.get_object(Bucket=location.bucket, Key=location.key)
+            with response["Body"] as body:
+                _check_encoding(str(response.get("ContentEncoding", "")), buffer)
+                while chunk := body.read(_CHUNK_BYTES):
+                    buffer.write(chunk)
         finally:
             client.close()
 
 
 @contextmanager
-def _map_s3_errors(faults: ModuleType, buffer: _BoundedBuffer) -> Generator[None]:
+def _map_s3_errors(exceptions: ModuleType, buffer: _BoundedBuffer) -> Generator[None]:
     try:
         yield
-    except faults.ClientError as error:
+    except exceptions.ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
         raise _status_error(code, buffer) from None
-    except (faults.NoCredentialsError, faults.PartialCredentialsError):
+    except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError):
         raise buffer.unusable("no credentials found") from None
-    except (faults.BotoCoreError, faults.HTTPClientError) as error:
+    except (exceptions.BotoCoreError, exceptions.HTTPClientError) as error:
         raise buffer.unreachable(_error_name(error)) from None
 
 

@@ -118,6 +118,7 @@ class BashTool(TypedTool[BashArguments]):
             read=self._mounts(scope.read),
             write=self._mounts(scope.write),
             cwd=cwd,
+            # Nothing is inherited: the server's environment holds API keys.
             env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TERM": "dumb"},
             limits=replace(
                 limits,

@@ -15,7 +15,7 @@ from apexbridge.errors import StorageError, ToolInputError
 from apexbridge.paths import replace_bytes
 from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.tools.base import ToolContext, ToolResult
-from apexbridge.tools.builtin import text_encoding
+from apexbridge.tools.builtin import charset_detection
 from apexbridge.tools.builtin.path_access import (
     ResolvedPath,
     open_parent,
@@ -233,7 +233,7 @@ def _edit(target: ResolvedPath, wanted: EditArguments) -> str:
             data = read_text(target, file)
         if len(data) > MAX_BYTES:
             raise target.error(f"it is larger than {MAX_BYTES:,} bytes")
-        decoded = text_encoding.decode(data)
+        decoded = charset_detection.decode(data)
         old, new, count = _locate_old_string(target, decoded.text, wanted)
         text = decoded.text.replace(old, new)
         changed = _encoded(target, decoded, data, text)
@@ -250,6 +250,7 @@ def _locate_old_string(
     """Find the old string with LF or CRLF: itself, its replacement, and the number of matches."""
     has_returns = "\r\n" in text
     is_all_returns = has_returns and text.count("\r\n") == text.count("\n")
+    # Models write LF; a file with CRLF must keep it, so CRLF is tried first if all lines have it.
     ways: list[Callable[[str], str]] = [str]
     if has_returns:
         ways.insert(0 if is_all_returns else 1, to_crlf)
@@ -273,7 +274,7 @@ def to_crlf(text: str) -> str:
 
 
 def _encoded(
-    target: ResolvedPath, decoded: text_encoding.DecodedText, data: bytes, text: str
+    target: ResolvedPath, decoded: charset_detection.DecodedText, data: bytes, text: str
 ) -> bytes:
     try:
         if decoded.encode(decoded.text) != data:

@@ -72,6 +72,7 @@ class FileWalk:
         if not self.include_ignored:
             rules = (*rules, *_load_ignore_file(directory, prefix))
         try:
+            # Sorted: results must not depend on the order of the file system.
             with os.scandir(directory) as entries:
                 listed = sorted((e.name, e.is_dir(follow_symlinks=False)) for e in entries)
         except OSError:
@@ -95,6 +96,7 @@ class FileWalk:
             self.unreadable += 1
             return
         try:
+            # By file descriptor and O_NOFOLLOW: a swapped directory is not followed (TOCTOU).
             child = os.open(name, DIRECTORY_FLAGS, dir_fd=directory)
         except OSError:
             self.unreadable += 1

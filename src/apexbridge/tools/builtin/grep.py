@@ -14,7 +14,7 @@ from apexbridge.errors import ToolInputError
 from apexbridge.path_patterns import PathMatcher
 from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.tools.base import ToolContext, ToolResult
-from apexbridge.tools.builtin import text_encoding
+from apexbridge.tools.builtin import charset_detection
 from apexbridge.tools.builtin.glob import (
     DEFAULT_TIMEOUT,
     FileWalk,
@@ -122,12 +122,13 @@ class _Search:
         Raises:
             SearchTimeoutError: If the deadline passes.
         """
-        if text_encoding.binary_kind(data):
+        if charset_detection.binary_kind(data):
             return
-        decoded = text_encoding.decode(data)
+        decoded = charset_detection.decode(data)
         if decoded.encoding != "utf-8" or decoded.bom:
             data = decoded.text.encode("utf-8", "replace")
         found = self.pattern.matching_lines(data, self.walk.deadline)
+        # The matches are a generator: islice ends the search of the file, not only its output.
         match self.wanted.mode:
             case "files":
                 found = islice(found, 1)

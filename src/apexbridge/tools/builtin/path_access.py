@@ -22,6 +22,7 @@ from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.tools.base import ToolContext
 
 DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: opening a FIFO without a writer would block for ever.
 REGULAR_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MAX_PATH = 4_096
 _FILE_TYPES = {

@@ -10,7 +10,7 @@ from pydantic import AliasChoices, Field
 
 from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.tools.base import ToolContext, ToolResult
-from apexbridge.tools.builtin import text_encoding
+from apexbridge.tools.builtin import charset_detection
 from apexbridge.tools.builtin.path_access import (
     ResolvedPath,
     is_directory,
@@ -70,7 +70,7 @@ def _read(target: ResolvedPath, arguments: ReadArguments) -> str:
         size = os.fstat(file.fileno()).st_size
         data = read_text(target, file)
     is_cut = len(data) > MAX_BYTES
-    head = text_encoding.decode(data.rpartition(b"\n")[0] or data[:-1] if is_cut else data)
+    head = charset_detection.decode(data.rpartition(b"\n")[0] or data[:-1] if is_cut else data)
     notes = [f"The file is written in {head.label}"] if head.label else []
     if is_cut:
         notes.append(f"Only the first {MAX_BYTES:,} of its {size:,} bytes can be read")
@@ -85,10 +85,11 @@ def read_text(target: ResolvedPath, file: BinaryIO) -> bytes:
         ToolFailedError: If it is not text; the error names the file type.
     """
     try:
+        # One byte more shows that the file is too large, without a race against its size.
         data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise target.error(error.strerror or str(error)) from error
-    kind = text_encoding.binary_kind(data)
+    kind = charset_detection.binary_kind(data)
     if kind:
         size = f"{len(data):,} bytes" if len(data) <= MAX_BYTES else "large"
         raise target.error(f"it is {kind} ({size}), not text")

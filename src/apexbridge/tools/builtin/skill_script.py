@@ -144,6 +144,7 @@ class SkillScriptTool(TypedTool[ScriptArguments]):
             name: resolve_path(str(folder.path / name), context, self.spec.name, writes=True)
             for name in result.produced
         }
+        # The script chose these names: each path is resolved and checked by itself.
         requests = [replace(_write_request(p.path, ""), harmless=True) for p in targets.values()]
         await context.allow(requests)  # the folder is agreed to; a rule may be about a file in it
         return await anyio.to_thread.run_sync(
