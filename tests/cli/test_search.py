@@ -105,10 +105,10 @@ def test_escape_sequences_in_a_skill_are_sanitized_in_results(hashed: Run, home:
 
 
 def test_find_without_any_skill_exits_3(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nowhere(_places: SourceFactory) -> tuple[list[SkillSource], list[Problem]]:
+    def no_sources(_factory: SourceFactory) -> tuple[list[SkillSource], list[Problem]]:
         return [], []
 
-    monkeypatch.setattr(SourceFactory, "create_all", nowhere)
+    monkeypatch.setattr(SourceFactory, "create_all", no_sources)
     monkeypatch.chdir(home)
     done = call("find", "x")
     assert (done.code, done.out) == (3, "No skills found.\n")
