@@ -74,9 +74,9 @@ fuzz: $(TEST)/.ready
 
 # Crash tests: kill -9 at many more moments than in `make test`, then at every system call (needs strace).
 crash: $(TEST)/.ready
-	@$(BIN)/python -m tests.crash.whole --only-look
+	@$(BIN)/python -m tests.crash.exhaustive --only-look
 	@$(BIN)/python -m pytest -q -p no:cacheprovider tests/crash --rounds 50
-	@$(BIN)/python -m tests.crash.whole
+	@$(BIN)/python -m tests.crash.exhaustive
 
 bench: $(TEST)/.ready
 	@$(BIN)/python -m benchmarks

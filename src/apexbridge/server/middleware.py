@@ -55,7 +55,7 @@ class TrackedSend:
 
     @property
     def is_started(self) -> bool:
-        """Whether the status line was sent, after which no other can be."""
+        """True once the status line was sent, after which no other can be."""
         return self.status != 0
 
     async def __call__(self, message: Message) -> None:

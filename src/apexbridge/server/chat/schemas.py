@@ -145,7 +145,7 @@ class ChatRequest(BaseModel):
 
     @property
     def has_loop(self) -> bool:
-        """Whether the server's tools and skills take part."""
+        """True if the server's tools and skills take part."""
         is_open = self.tool_choice is None or self.tool_choice == "auto"
         return is_open and self.tools != []
 
