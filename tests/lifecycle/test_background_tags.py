@@ -212,6 +212,17 @@ async def test_a_rejected_request_is_not_repeated_and_does_not_stop_the_others(h
         assert len(server.requests) == 2
 
 
+@pytest.mark.parametrize("status", [401, 404])
+async def test_a_wrong_key_or_model_name_is_no_failure_of_the_content(
+    home: Path, status: int
+) -> None:
+    make_skill(_installed(home), "billing", description="Makes bills from orders.")
+    rejected = RawResponse(status=status, body=b'{"error": {"message": "no"}}')
+    async with ScriptedServer([rejected, TAGS]) as server, _open(home, server) as runtime:
+        await _until(lambda: _has_tags(runtime))  # soon, and not after the backoff of an hour
+        assert len(server.requests) == 2
+
+
 async def test_a_server_is_ready_while_its_model_hangs(home: Path) -> None:
     make_skill(_installed(home), "billing", description="Makes bills from orders.")
     async with ScriptedServer([HANG] * 3) as model:
