@@ -27,9 +27,9 @@ from apexbridge.errors import (
     StorageError,
 )
 from apexbridge.lifecycle.index_updates import TagRound
-from apexbridge.lifecycle.indexer import TagPolicy
-from apexbridge.lifecycle.model_tags import ModelTagger
 from apexbridge.paths import replace_bytes
+from apexbridge.retrieval.indexer import TagPolicy
+from apexbridge.retrieval.model_tags import ModelTagger
 from apexbridge.skills.model import Skill
 
 log = logging.getLogger(__name__)
