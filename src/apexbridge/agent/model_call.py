@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import anyio
 
 from apexbridge.agent.session import Session
-from apexbridge.agent.turn import TurnRecord, add_usage
+from apexbridge.agent.turn import TurnRecord
 from apexbridge.events import EventSink, ReasoningDelta, TextDelta
 from apexbridge.messages import AssistantMessage, ToolCall, UserMessage
 from apexbridge.models.base import FinishReason, ModelClient, ModelDelta, ModelRequest, Usage
@@ -64,8 +64,8 @@ class ModelCaller:
 
     def spend(self, usage: Usage) -> None:
         """Add token usage to the turn and to the session."""
-        self._record.spend(usage)
-        self._session.usage = add_usage(self._session.usage, usage)
+        self._record.usage += usage
+        self._session.usage += usage
 
     def _handle_delta(self, delta: ModelDelta, texts: list[str]) -> None:
         session_id = self._session.id

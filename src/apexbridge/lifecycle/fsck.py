@@ -23,10 +23,10 @@ from apexbridge.errors import AuditBrokenError
 from apexbridge.lifecycle.crash_cleanup import CheckTally, find_leftovers, is_store_busy
 from apexbridge.lifecycle.store import SkillStore, fold_name
 from apexbridge.lifecycle.trash import TRASH
-from apexbridge.lifecycle.vectorized_marker import Marker, read_marker
 from apexbridge.lifecycle.version_store import VERSIONS
 from apexbridge.retrieval import skill_document
 from apexbridge.retrieval.results import IndexStatus
+from apexbridge.retrieval.vectorized_marker import Marker, read_marker
 from apexbridge.skills import tree
 from apexbridge.skills.model import Fingerprint, Origin, Problem, Provenance, Skill
 from apexbridge.skills.parser import ParseResult, read_skill

@@ -194,7 +194,7 @@ def _resource_check(translate: Translate, bounds: ResourceControls) -> Check:
 
 
 def _source_check(translate: Translate, state: SourceState) -> Check:
-    origin, _, place = state.source.id.partition(":")
+    origin, _, place = state.source_id.partition(":")
     problems = state.scan.problems
     detail = translate(
         "source_counts", skills=len(state.scan.skills), problems=len(problems), place=place

@@ -101,7 +101,7 @@ class IndexService:
         Raises:
             StorageError: If the index cannot be written.
         """
-        from apexbridge.lifecycle.indexer import sync_index
+        from apexbridge.retrieval.indexer import sync_index
 
         opened = await self._open()
         if everything and opened.is_copy:
@@ -133,7 +133,7 @@ class IndexService:
         Raises:
             RetrievalError: If the embedder fails.
         """
-        from apexbridge.lifecycle.indexer import make_skill_entry
+        from apexbridge.retrieval.indexer import make_skill_entry
 
         opened = await self._open()
         return await make_skill_entry(opened.index, skill, body, opened.texts)
@@ -149,8 +149,8 @@ class IndexService:
         """
         if self._opened is None and not self.path.exists():
             return
-        from apexbridge.lifecycle.indexer import store_skill_entry
         from apexbridge.retrieval.base import IndexEntry
+        from apexbridge.retrieval.indexer import store_skill_entry
 
         opened = await self._open()
         skill = self._catalog.snapshot.winner(name)

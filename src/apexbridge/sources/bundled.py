@@ -77,7 +77,7 @@ class BundledSource(BaseSource):
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
         """Load the body."""
-        return await anyio.to_thread.run_sync(self._content, skill)
+        return await anyio.to_thread.run_sync(self.content_at_once, skill)
 
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
         """Load a file beside SKILL.md."""
@@ -131,7 +131,8 @@ class BundledSource(BaseSource):
                     return folder
         raise SkillNotFoundError(skill.name)
 
-    def _content(self, skill: Skill) -> SkillContent:
+    def content_at_once(self, skill: Skill) -> SkillContent:
+        """Load the body, blocking the calling thread."""
         opened = parse_document((self._package_folder(skill) / SKILL_MD).read_bytes())
         if isinstance(opened, Problem):
             raise SourceError(opened.message, source=self.id)
