@@ -26,7 +26,7 @@ from apexbridge.retrieval.embedders.loader import (
     embedder_errors,
     find_model,
     fingerprint,
-    import_optional,
+    import_required,
 )
 from apexbridge.retrieval.embedders.validation import (
     normalized_rows,
@@ -230,7 +230,7 @@ def load_encoder(
         EmbedderUnavailableError: If a file or package is missing or broken.
     """
     path = folder / model if model else find_model(folder, name=name)
-    runtime = import_optional("onnxruntime", extra="onnx", name=name)
+    runtime = import_required("onnxruntime", install="onnxruntime", name=name)
     reading = beside or _load_text_pipeline(folder, name)
     with embedder_errors(f"{path} cannot be loaded", name):
         options = runtime.SessionOptions()
@@ -263,7 +263,7 @@ class _TextPipeline:
 def _load_text_pipeline(folder: Path, name: str) -> _TextPipeline:
     if not (folder / "tokenizer.json").is_file():
         raise EmbedderUnavailableError(f"there is no tokenizer.json in {folder}", name=name)
-    tokenizers = import_optional("tokenizers", extra="onnx", name=name)
+    tokenizers = import_required("tokenizers", install="tokenizers", name=name)
     with embedder_errors(f"{folder / 'tokenizer.json'} cannot be read", name):
         tokenizer: _Tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         tokenizer.no_padding()
