@@ -209,7 +209,9 @@ class BackgroundTagger:
             if isinstance(error, ModelRejectedError):
                 raise
             return False
-        await self._reindex([skill.name])
+        # Shielded, so that a shutdown does not leave a row without its marker to embed again.
+        with anyio.CancelScope(shield=True):
+            await self._reindex([skill.name])
         return True
 
 

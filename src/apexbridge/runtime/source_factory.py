@@ -10,7 +10,7 @@ import anyio
 from apexbridge.settings import PROJECT_FILES, Config, SkillSettings
 from apexbridge.skills.model import Origin, Problem
 from apexbridge.sources.base import SkillSource
-from apexbridge.sources.bundled import bundled_source
+from apexbridge.sources.bundled import BundledSource
 from apexbridge.sources.directory_scanner import (
     NestedRoot,
     ScanLimits,
@@ -77,7 +77,7 @@ class SourceFactory:
         roots, problems = self._roots()
         sources: list[SkillSource] = [self._folder(root) for root in _deduplicate(roots)]
         plugins, unusable = self._plugins()
-        sources += [bundled_source(self.config.data / "bundled"), *plugins, *self._mcp()]
+        sources += [BundledSource(self.config.data / "bundled"), *plugins, *self._mcp()]
         sources += [*self._remote(), *self._legacy()]
         return sources, [*problems, *unusable]
 

@@ -235,7 +235,7 @@ def load_encoder(
         EmbedderUnavailableError: If a file or package is missing or broken.
     """
     path = folder / model if model else find_model(folder, name=name)
-    runtime = import_package("onnxruntime", install="'apexbridge[onnx]'", name=name)
+    runtime = import_package("onnxruntime", install="onnxruntime", name=name)
     reading = beside or _load_text_pipeline(folder, name)
     with embedder_errors(f"{path} cannot be loaded", name):
         options = runtime.SessionOptions()
@@ -259,7 +259,7 @@ def load_encoder(
 def _load_text_pipeline(folder: Path, name: str) -> _TextPipeline:
     if not (folder / "tokenizer.json").is_file():
         raise EmbedderUnavailableError(f"there is no tokenizer.json in {folder}", name=name)
-    tokenizers = import_package("tokenizers", install="'apexbridge[onnx]'", name=name)
+    tokenizers = import_package("tokenizers", install="tokenizers", name=name)
     with embedder_errors(f"{folder / 'tokenizer.json'} cannot be read", name):
         tokenizer: _Tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         tokenizer.no_padding()
