@@ -52,10 +52,7 @@ class Metrics:
         for direction in (_INPUT, _OUTPUT):
             self._tokens.labels(*direction)
         self._runs = Counter(
-            "apexbridge_runs",
-            "Script runs, by outcome.",
-            ("outcome",),
-            registry=on,
+            "apexbridge_runs", "Script runs, by outcome.", ("outcome",), registry=on
         )
         self._in_progress = Gauge(
             "apexbridge_requests_in_progress", "Requests in progress.", registry=on

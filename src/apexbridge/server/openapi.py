@@ -87,11 +87,7 @@ def openapi_route(routes: Iterable[Route]) -> Route:
         return Response(rendered(), media_type=_JSON)
 
     route = Route(
-        method="GET",
-        path="/openapi.json",
-        endpoint=show,
-        summary="OpenAPI document",
-        scope=None,
+        method="GET", path="/openapi.json", endpoint=show, summary="OpenAPI document", scope=None
     )
     routes = tuple(routes)
     return route

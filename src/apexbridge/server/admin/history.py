@@ -160,10 +160,7 @@ def _to_message_schema(message: Message) -> MessageSchema:
             return MessageSchema(role="assistant", text=message.text, tool_calls=calls)
         case ToolMessage():
             return MessageSchema(
-                role="tool",
-                text=message.text,
-                call_id=message.call_id,
-                is_error=message.is_error,
+                role="tool", text=message.text, call_id=message.call_id, is_error=message.is_error
             )
 
 
