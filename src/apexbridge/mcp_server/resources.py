@@ -96,9 +96,8 @@ async def read_resource(skills: VisibleSkills, uri: str) -> types.ReadResourceRe
         skill = skills.get(name)
     if not serves_files(skill):
         raise SkillNotFoundError(skill.name)
-    file = (await skills.manifests.get(skill)).files.get(path)
-    if file is None:
-        files = (await skills.manifests.get(skill)).files
+    files = (await skills.manifests.get(skill)).files
+    if path not in files:
         near = difflib.get_close_matches(path[:200], files, n=3)
         more = f"; did you mean {' / '.join(near)}?" if near else ""
         raise RequestError(f"{skill.name} has no file '{path[:200]}'{more}", param="uri")
@@ -170,11 +169,7 @@ class SkillsExtension(Extension):
         page, following = paginate(served, cursor, self._page_size)
         manifests = [(skill, await self._skills.manifests.get(skill)) for skill in page]
         skills = [to_extension_json(skill, one) for skill, one in manifests if one.frontmatter]
-        return {
-            "skills": skills,
-            **_CACHE_HINTS,
-            **({"nextCursor": following} if following else {}),
-        }
+        return {"skills": skills, **_CACHE_HINTS} | ({"nextCursor": following} if following else {})
 
     async def _get(self, uri: str) -> dict[str, Any]:
         name, skill, path = parse_uri(uri, self._skills.find)

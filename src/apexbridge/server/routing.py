@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypedDict, TypeVar, Unpack
 
 import orjson
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
 from pydantic_core import PydanticSerializationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -23,6 +23,32 @@ from apexbridge.server.metrics import Metrics
 from apexbridge.settings import ServerSettings
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class QueryModel(BaseModel):
+    """Base of the query schemas of vendors' APIs: unknown parameters are ignored."""
+
+    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+
+class RequestModel(BaseModel):
+    """Base of the request body schemas: strict types, and declared fields only."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+def former_name(field_name: str, kind: object) -> Any:
+    """Create a computed field: the former name of a field, deprecated but still serialized."""
+
+    def value(self: BaseModel) -> object:
+        return getattr(self, field_name)
+
+    decorate = computed_field(
+        return_type=kind,
+        description=f"Use `{field_name}`.",
+        json_schema_extra={"deprecated": True},
+    )
+    return decorate(property(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

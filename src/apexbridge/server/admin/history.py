@@ -110,11 +110,8 @@ async def list_sessions(ctx: RequestContext) -> Response:
 @router.get("/sessions/{id:path}", response=SessionDetail, errors=(404,))
 async def show_session(ctx: RequestContext) -> Response:
     """Show a session with its messages."""
-    session_id, store = (
-        qualified_session_id(ctx, ctx.path_param("id")),
-        ctx.runtime.chat_service.store,
-    )
-    found = await anyio.to_thread.run_sync(store.get, session_id)
+    session_id = qualified_session_id(ctx, ctx.path_param("id"))
+    found = await anyio.to_thread.run_sync(ctx.runtime.chat_service.store.get, session_id)
     if found is None:
         raise record_not_found("session", ctx.path_param("id"))
     return json_response(_to_session_schema(found))
