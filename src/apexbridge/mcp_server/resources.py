@@ -84,13 +84,7 @@ def to_resource(skill: Skill, file: SkillFile) -> types.Resource:
 
 
 async def read_resource(skills: VisibleSkills, uri: str) -> types.ReadResourceResult:
-    """Read a skill file by URI.
-
-    Raises:
-        RequestError: If the URI is malformed, or the file does not exist.
-        SkillNotFoundError: With similar names.
-        ApexBridgeError: If the file cannot be read.
-    """
+    """Read a skill file by URI."""
     name, skill, path = parse_uri(uri, skills.find)
     if skill is None:
         skill = skills.get(name)

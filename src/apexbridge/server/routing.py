@@ -86,19 +86,11 @@ class RequestContext:
         return self.request.path_params[name]
 
     async def body(self, model: type[Model]) -> Model:
-        """Parse the JSON request body and validate it against a schema.
-
-        Raises:
-            RequestError: If it is not JSON, or does not match the schema.
-        """
+        """Parse the JSON request body and validate it against a schema."""
         return parse_model(model, await read_json(self.request))
 
     def query(self, model: type[Model]) -> Model:
-        """Validate the query string against a schema; of a repeated parameter the last counts.
-
-        Raises:
-            RequestError: If it does not match the schema.
-        """
+        """Validate the query string against a schema; of a repeated parameter the last counts."""
         return parse_model(model, dict(self.request.query_params))
 
 
@@ -229,11 +221,7 @@ def parse_model(model: type[Model], value: object) -> Model:
 
 
 async def read_json(request: Request) -> object:
-    """Read the request body and parse it as strict JSON: no NaN, no duplicate keys.
-
-    Raises:
-        RequestError: If it is not valid JSON.
-    """
+    """Read the request body and parse it as strict JSON: no NaN, no duplicate keys."""
     return parse_json(await _read_body(request.receive))
 
 

@@ -66,11 +66,7 @@ def strip_id_prefix(runtime: Runtime, written: str) -> str:
 
 
 def skill_from_path(ctx: RequestContext) -> Skill:
-    """Return the skill of the path, enabled or disabled.
-
-    Raises:
-        SkillNotFoundError: If there is none.
-    """
+    """Return the skill of the path, enabled or disabled."""
     return ctx.runtime.catalog.find(skill_name_from_path(ctx))
 
 
