@@ -8,9 +8,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from apexbridge.lifecycle import background_tags, model_tags
+from apexbridge.lifecycle import background_tags
 from apexbridge.lifecycle.background_tags import TagFailures, backoff_seconds
 from apexbridge.models.base import ModelDelta
+from apexbridge.retrieval import model_tags
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.description_preview import preview_description
 from apexbridge.runtime.fsck import check_data_dir

@@ -27,9 +27,9 @@ from apexbridge.errors import (
     StorageError,
 )
 from apexbridge.lifecycle.index_updates import TagRound
-from apexbridge.lifecycle.indexer import TagPolicy
-from apexbridge.lifecycle.model_tags import ModelTagger
 from apexbridge.paths import replace_bytes
+from apexbridge.retrieval.indexer import TagPolicy
+from apexbridge.retrieval.model_tags import ModelTagger
 from apexbridge.skills.model import Skill
 
 log = logging.getLogger(__name__)
@@ -209,7 +209,9 @@ class BackgroundTagger:
             if isinstance(error, ModelRejectedError):
                 raise
             return False
-        await self._reindex([skill.name])
+        # Shielded, so that a shutdown does not leave a row without its marker to embed again.
+        with anyio.CancelScope(shield=True):
+            await self._reindex([skill.name])
         return True
 
 
