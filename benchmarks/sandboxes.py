@@ -141,7 +141,7 @@ def _warm(workshop: ScriptExecutor, pool: WarmPool, subject: _Subject, place: Pa
         _require(await workshop.run(job))
         spent = time.perf_counter() - start
         # Background refills of the pool are not measured.
-        while not pool.waiting():  # noqa: ASYNC110  # a thread makes it
+        while not pool.idle_count():  # noqa: ASYNC110  # a thread makes it
             await anyio.sleep(0.01)
         await anyio.sleep(_SETTLE_SECONDS)
         return spent

@@ -1,10 +1,17 @@
-"""Count package changes along two journeys: upload to search, and a chat that runs a script.
+"""Count package changes along three journeys: upload to search, a chat, and a chat with a script.
 
     python -m scripts.journey_profile [--pairs 12]
 
-A profile hook sees every call of an `apexbridge` function. A change is counted where a call goes to
-another sub-package than the call before it in the same thread: how often a reader who follows the
-journey call by call has to open another folder. Needs a sandbox, for the script of the chat.
+A `sys.setprofile` hook sees every call of an `apexbridge` function, and every resumption of a
+coroutine or generator. A change is counted where a call goes to another sub-package than the call
+before it in the same thread: how often a reader who follows the journey call by call has to open
+another folder. The journeys:
+
+- upload: a new runtime on an empty data folder, with the default embedder, installs a zip file and
+  then searches for its skill, which opens, builds and syncs the index;
+- chat: the second request of a session with the embedded model, which calls a built-in tool;
+- script: a request that a scripted model answers by a search, a skill and the script of that skill.
+  Needs a sandbox.
 """
 
 import argparse
@@ -22,7 +29,7 @@ import anyio
 from apexbridge import Extensions, Runtime
 from apexbridge.messages import ToolCall
 from apexbridge.models.base import ModelDelta
-from apexbridge.settings import load
+from apexbridge.settings import Config, load
 from apexbridge.testing import ScriptedServer
 
 SKILL = """---
@@ -84,16 +91,18 @@ REPLIES = [
 ]
 
 
+def _config(place: Path, **flags: object) -> Config:
+    flags["data_dir"] = str(place / "data")
+    return load(project=place, flags=flags, environment={"HOME": str(place)})
+
+
 async def upload(place: Path, changes: PackageChanges, most: int) -> None:
-    """Install a zip file into a runtime that is open, then find its skill."""
+    """Install a zip file into a new runtime, then find its skill."""
     archive = place / "greet.zip"
     with zipfile.ZipFile(archive, "w") as packed:
         packed.writestr("greet/SKILL.md", SKILL)
         packed.writestr("greet/scripts/greet.py", "print('hello')\n")
-    flags = {"data_dir": str(place / "data"), "index": {"embedder": "hash"}}
-    config = load(project=place, flags=flags, environment={"HOME": str(place)})
-    async with Runtime.open(config, extensions=Extensions()) as runtime:
-        await runtime.search("warm up")
+    async with Runtime.open(_config(place), extensions=Extensions()) as runtime:
         changes.begin()
         await runtime.manager.install(archive)
         found = await runtime.search("say hello")
@@ -103,17 +112,27 @@ async def upload(place: Path, changes: PackageChanges, most: int) -> None:
 
 
 async def chat(place: Path, changes: PackageChanges, most: int) -> None:
+    """Answer the second request of a session, without a language model."""
+    async with Runtime.open(_config(place), extensions=Extensions()) as runtime:
+        for request in ("What is 17*23?", "What is 17*24?"):
+            changes.begin()
+            events = [event async for event in runtime.chat(request, session="s")]
+        changes.report("chat", most)
+        if "408" not in str(events[-1]):
+            raise RuntimeError(f"the chat failed: {events[-1]}")
+
+
+async def script(place: Path, changes: PackageChanges, most: int) -> None:
     """Answer one request with a search, a skill and its script."""
     (place / "sales.csv").write_text("month,sales\n2026-01,3\n2026-02,4\n", encoding="utf-8")
     async with ScriptedServer(REPLIES) as server:
         model = {"base_url": server.base_url, "name": "scripted", "api_key": "none"}
-        flags = {"data_dir": str(place / "data"), "index": {"embedder": "hash"}, "model": model}
-        config = load(project=place, flags=flags, environment={"HOME": str(place)})
+        config = _config(place, index={"embedder": "hash"}, model=model)
         async with Runtime.open(config, extensions=Extensions()) as runtime:
             await runtime.search("warm up")
             changes.begin()
             events = [e async for e in runtime.chat("What is the mean of my sales?")]
-            changes.report("chat", most)
+            changes.report("script", most)
             if "3.50" not in str(events[-1]):
                 raise RuntimeError(f"the chat failed: {events[-1]}")
 
@@ -123,12 +142,12 @@ async def _main(most: int) -> None:
     # Worker threads take the hook when they start, so it is there before the first one.
     threading.setprofile(changes)
     sys.setprofile(changes)
-    for journey in (upload, chat):
+    for journey in (upload, chat, script):
         with tempfile.TemporaryDirectory() as place:
             await journey(Path(place), changes, most)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Count package changes along two journeys.")
+    parser = argparse.ArgumentParser(description="Count package changes along three journeys.")
     parser.add_argument("--pairs", type=int, default=8, help="how many pairs to print")
     anyio.run(_main, parser.parse_args().pairs)

@@ -5,7 +5,7 @@ import math
 import secrets
 import time
 from collections.abc import Collection, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -49,7 +49,8 @@ class _KeyFile(BaseModel):
 class ApiKeyStore:
     """JSON file of API keys with mode 0600, reloaded when its mtime, size or inode changes.
 
-    A key is 32 random bytes: a plain SHA-256 is enough, since brute force is out of reach.
+    A key is 32 random bytes: a plain SHA-256 is enough, since brute force is out of reach. Methods
+    raise StorageError if the file exists and cannot be read, or cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -65,7 +66,6 @@ class ApiKeyStore:
 
         Raises:
             ConfigError: If there is no scope.
-            StorageError: If the file cannot be written.
         """
         if not scopes:
             raise ConfigError("a key needs at least one scope")
@@ -87,7 +87,6 @@ class ApiKeyStore:
 
         Raises:
             ConfigError: If several valid ones have that name.
-            StorageError: If the file cannot be written.
         """
         with self._file_lock():
             keys, now = self._read(), time.time()
@@ -109,50 +108,32 @@ class ApiKeyStore:
         return self._read()
 
     def find(self, text: str) -> ApiKey | None:
-        """Look up a valid key by its secret text; costs one stat call at most.
-
-        Raises:
-            StorageError: If the file exists and cannot be read.
-        """
-        self._refresh()
+        """Look up a valid key by its secret text; costs one stat call at most."""
+        self.check()
         key = self._by_hash.get(_hash(text))
         return key if key is not None and key.is_valid(time.time()) else None
 
     def get(self, key_id: str) -> ApiKey | None:
-        """Look up a valid key by its id.
-
-        Raises:
-            StorageError: If the file exists and cannot be read.
-        """
-        self._refresh()
+        """Look up a valid key by its id."""
+        self.check()
         now = time.time()
         found = (key for key in self._by_hash.values() if key.id == key_id and key.is_valid(now))
         return next(found, None)
-
-    def check(self) -> None:
-        """Check that the file can be read.
-
-        Raises:
-            StorageError: If the file exists and cannot be read.
-        """
-        self._refresh()
 
     def has_any(self) -> bool:
         """Return whether there is any valid key."""
         now = time.time()
         return any(key.is_valid(now) for key in self._read())
 
-    def _refresh(self) -> None:
+    def check(self) -> None:
+        """Check that the file can be read; reload it if it changed."""
         now = time.monotonic()
         if now - self._checked_at < _STAT_INTERVAL:
             return
-        try:
+        seen = (0, 0, 0)
+        with storage_errors(self._path), suppress(FileNotFoundError):
             stat = self._path.stat()
             seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        except FileNotFoundError:
-            seen = (0, 0, 0)
-        except OSError as error:
-            raise StorageError(error.strerror or str(error), path=self._path) from error
         if seen != self._seen:
             self._by_hash = {key.sha256: key for key in self._read()}
             self._seen = seen
@@ -179,11 +160,7 @@ class ApiKeyStore:
 
 
 def create_first_key(store: ApiKeyStore, path: Path) -> str | None:
-    """Create a key with all scopes if there never was one, and write it to a file of mode 0600.
-
-    Raises:
-        StorageError: If a file cannot be written.
-    """
+    """Create a key with all scopes if there never was one, and write it to a file of mode 0600."""
     if store.all():
         return None
     text, _ = store.create("first", SCOPES)

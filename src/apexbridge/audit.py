@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from apexbridge.errors import AuditBrokenError, StorageError
+from apexbridge.errors import AuditBrokenError
+from apexbridge.paths import storage_errors
 
 _GENESIS_HASH = "0" * 64
 _TAIL_BYTES = 64 * 1024
@@ -46,7 +47,7 @@ class AuditLog:
         Raises:
             StorageError: If it cannot be written; the caller must not perform the action then.
         """
-        try:
+        with storage_errors(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with _locked(self._path) as descriptor:
                 before = _last_hash(descriptor)
@@ -55,8 +56,6 @@ class AuditLog:
                 fields = {"at": at, "action": action, "facts": cut, "before": before}
                 line = json.dumps({**fields, "hash": _hash(fields)}, ensure_ascii=True) + "\n"
                 _append(descriptor, line.encode("ascii"))
-        except OSError as error:
-            raise StorageError(error.strerror or str(error), path=self._path) from error
 
     def verify(self) -> int:
         """Verify the hash chain from the beginning; return the number of records.

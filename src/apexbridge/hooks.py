@@ -61,14 +61,9 @@ class HookInput:
 
     def payload(self) -> bytes:
         """Serialize to the JSON that a hook reads from stdin or as HTTP body."""
-        known = {
-            "session_id": self.session_id,
-            "cwd": str(self.cwd),
-            "hook_event_name": str(self.event),
-        }
-        return json.dumps(known | dict(self.facts), ensure_ascii=False, default=str).encode(
-            "utf-8", "replace"
-        )
+        known = {"session_id": self.session_id, "cwd": str(self.cwd)}
+        facts = {**known, "hook_event_name": str(self.event), **self.facts}
+        return json.dumps(facts, ensure_ascii=False, default=str).encode("utf-8", "replace")
 
 
 def pre_tool_use(
@@ -344,8 +339,9 @@ def _resolve_program(
     program: str, rest: list[str], root: Path | None
 ) -> tuple[Interpreter, tuple[str, ...], Path, Sequence[str]]:
     """Resolve interpreter, flags, script and arguments of a hook command."""
+    base = root or Path()  # an absolute path replaces it
     if "/" in program:
-        script = _resolve_script(program, root)
+        script = base / program
         with script.open("rb") as file:
             name, *flags = script_interpreter(file.readline(SHEBANG_BYTES), script.suffix)
         found = interpreters.find(name) if name else None
@@ -356,12 +352,8 @@ def _resolve_program(
     if found is None:
         raise _HookFailedError(f"there is no program '{program}'")
     if rest and root is not None and program in _SCRIPT_INTERPRETERS:
-        script = _resolve_script(rest[0], root)
+        script = base / rest[0]
         if script.is_file():
             return found, found.flags, script, rest[1:]
     starter = replace(_ENV, prefix=found.prefix)
     return starter, (), found.program, (*found.flags, *rest)
-
-
-def _resolve_script(path: str, root: Path | None) -> Path:
-    return Path(path) if root is None else root / path

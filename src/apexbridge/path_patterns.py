@@ -198,7 +198,7 @@ def _braces(pattern: str) -> frozenset[int]:
 def expand_braces(pattern: str) -> tuple[str, ...]:
     """Expand the braces in one pass, to as many texts as were counted. The caller counts first.
 
-    >>> expand("src/*.{ts,tsx}")
+    >>> expand_braces("src/*.{ts,tsx}")
     ('src/*.ts', 'src/*.tsx')
     """
     braces, stack = _braces(pattern), list[tuple[list[str], list[str]]]()

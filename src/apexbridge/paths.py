@@ -1,4 +1,7 @@
-"""Path traversal guard, and atomic, durable file system changes (rename, fsync)."""
+"""Path traversal guard, and atomic, durable file system changes (rename, fsync).
+
+If the disk refuses to commit, exchange or replace, `StorageError` is raised and the old state kept.
+"""
 
 import contextlib
 import ctypes
@@ -128,19 +131,13 @@ def _flatten(folder: int, top: int) -> list[str]:
 def commit_dir(source: Path, target: Path) -> None:
     """Move a directory into place by an atomic, durable rename that never replaces anything.
 
-    If the disk refuses, the directory is back in its old place.
-
     Raises:
         StorageError: `path_exists` if the target exists, `storage_failed` if the disk refuses.
     """
-    try:
+    with _creation_errors(target):
         fsync_tree(source)
         _rename_noreplace(source, target)
         _fsync_or_undo(lambda: target.rename(source), target.parent, source.parent)
-    except FileExistsError:
-        raise StorageError(code="path_exists", path=target) from None
-    except OSError as error:
-        raise StorageError(error.strerror or str(error), path=target) from error
 
 
 def _rename_noreplace(source: Path, target: Path) -> None:
@@ -163,16 +160,11 @@ def exchange_dirs(one: Path, other: Path) -> None:
 
     A file system without that gets three renames; `recover_exchange` repairs what a crash leaves
     between them.
-
-    Raises:
-        StorageError: If the disk refuses.
     """
-    try:
+    with storage_errors(other):
         fsync_tree(one)
         _exchange(one, other)
         _fsync_or_undo(lambda: _exchange(one, other), other.parent, one.parent)
-    except OSError as error:
-        raise StorageError(error.strerror or str(error), path=other) from error
 
 
 def _exchange(one: Path, other: Path) -> None:
@@ -206,19 +198,13 @@ def _exchange_by_renames(one: Path, other: Path) -> None:
 
 
 def recover_exchange(one: Path, other: Path) -> None:
-    """Recover from a crash during an exchange: to the old state, or the new one.
-
-    Raises:
-        StorageError: If the disk refuses.
-    """
+    """Recover from a crash during an exchange: to the old state, or the new one."""
     aside = _backup_path(one)
-    try:
+    with storage_errors(other):
         if aside.exists():
             aside.rename(one if other.exists() else other)
             fsync_dir(other.parent)
             fsync_dir(one.parent)
-    except OSError as error:
-        raise StorageError(error.strerror or str(error), path=other) from error
 
 
 def _backup_path(path: Path) -> Path:
@@ -248,10 +234,7 @@ def _renameat2() -> "ctypes._NamedFuncPointer | None":  # pyright: ignore[report
 def replace_bytes(path: Path, data: bytes) -> None:
     """Replace a file's content atomically: a crash leaves the old bytes or the new ones.
 
-    The mode of the old file is kept. A symlink or device in its place is refused.
-
-    Raises:
-        StorageError: If the path is not a regular file, or the disk refuses.
+    The mode of the old file is kept. A symlink or device in its place is refused (StorageError).
     """
     with _temporary_sibling(path) as temporary:
         try:
@@ -266,13 +249,7 @@ def replace_bytes(path: Path, data: bytes) -> None:
 
 
 def replace_file(path: Path, new: Path) -> None:
-    """Replace a file atomically by one that is already written and synced on the same file system.
-
-    If the disk refuses, the old file is back in place.
-
-    Raises:
-        StorageError: If the disk refuses.
-    """
+    """Replace a file atomically by one that is already written and synced on the same disk."""
     old = _backup_path(new)
     with storage_errors(path):
         old.hardlink_to(path)
@@ -304,17 +281,23 @@ def storage_errors(path: Path) -> Generator[None]:
 
 
 @contextmanager
+def _creation_errors(path: Path) -> Generator[None]:
+    with storage_errors(path):
+        try:
+            yield
+        except FileExistsError:
+            raise StorageError(code="path_exists", path=path) from None
+
+
+@contextmanager
 def _temporary_sibling(path: Path) -> Generator[Path]:
     """Yield the path of a temporary file in the same directory, removed afterwards."""
     if not path.name:
         raise StorageError("it names no file", path=path)
     temporary = path.with_name(f".{uuid.uuid4().hex}.new")
     try:
-        yield temporary
-    except FileExistsError:
-        raise StorageError(code="path_exists", path=path) from None
-    except OSError as error:
-        raise StorageError(error.strerror or str(error), path=path) from error
+        with _creation_errors(path):
+            yield temporary
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)

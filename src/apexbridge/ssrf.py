@@ -21,24 +21,18 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # Written out, because `ipaddress.is_global` differs between versions of Python.
-_PRIVATE_V4 = tuple(
-    map(
-        ipaddress.IPv4Network,
-        ("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
-         "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16",
-         "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3"),
-    )
-)  # fmt: skip
+_PRIVATE_V4 = tuple(map(ipaddress.IPv4Network, (
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+    "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15",
+    "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3",
+)))  # fmt: skip
 _GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
 _PRIVATE_V6 = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2001:db8::/32", "3fff::/20")))
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_CLOUD_METADATA = frozenset(
-    map(
-        ipaddress.ip_address,
-        ("169.254.169.254", "169.254.170.2", "169.254.170.23", "168.63.129.16", "100.100.100.200",
-         "192.0.0.192", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
-    )
-)  # fmt: skip
+_CLOUD_METADATA = frozenset(map(ipaddress.ip_address, (
+    "169.254.169.254", "169.254.170.2", "169.254.170.23", "168.63.129.16", "100.100.100.200",
+    "192.0.0.192", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254",
+)))  # fmt: skip
 """Metadata services, which hand out the machine's cloud credentials. No setting allows them."""
 
 
@@ -114,9 +108,8 @@ def check_url(url: str) -> CheckedUrl:
         SourceError: `remote_refused`, for anything but http and https with a plain host.
     """
     if len(url) > _MAX_URL or "\\" in url or any(not c.isprintable() or c == " " for c in url):
-        raise url_refused(
-            url, "it is too long or contains characters that are not allowed in a URL"
-        )
+        detail = "it is too long or contains characters that are not allowed in a URL"
+        raise url_refused(url, detail)
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -215,8 +208,5 @@ def url_key(url: str) -> str:
     except SourceError:  # an object storage URL
         plain = url.partition("#")[0]
     bare, _, query = plain.partition("?")
-    return f"{bare}?{_short_hash(query)}" if query else bare
-
-
-def _short_hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    digest = hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{bare}?{digest[:16]}" if query else bare

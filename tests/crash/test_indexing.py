@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from apexbridge.lifecycle.vectorized_marker import read_marker
+from apexbridge.retrieval.vectorized_marker import read_marker
 from apexbridge.runtime import Runtime
 from apexbridge.settings import Config, load
 from apexbridge.skills.tree import MARKER

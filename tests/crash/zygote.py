@@ -51,7 +51,7 @@ def warm_up(place: Path) -> None:
         return BundledSource(package=place / "none")
 
     # To read those that ship with us would take longer than all the rest.
-    source_factory.bundled_source = without_skills
+    source_factory.BundledSource = without_skills
     anyio.run(prepare, OPERATIONS["update"], place)
     anyio.run(restart, place)
     gc.collect()

@@ -8,9 +8,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from apexbridge.lifecycle import background_tags, model_tags
+from apexbridge.lifecycle import background_tags
 from apexbridge.lifecycle.background_tags import TagFailures, backoff_seconds
 from apexbridge.models.base import ModelDelta
+from apexbridge.retrieval import model_tags
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.description_preview import preview_description
 from apexbridge.runtime.fsck import check_data_dir
@@ -208,6 +209,17 @@ async def test_a_rejected_request_is_not_repeated_and_does_not_stop_the_others(h
     async with ScriptedServer([rejected, TAGS]) as server, _open(home, server) as runtime:
         await _until(lambda: _has_tags(runtime))
         await _is_idle(runtime, server, 2)
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("status", [401, 404])
+async def test_a_wrong_key_or_model_name_is_no_failure_of_the_content(
+    home: Path, status: int
+) -> None:
+    make_skill(_installed(home), "billing", description="Makes bills from orders.")
+    rejected = RawResponse(status=status, body=b'{"error": {"message": "no"}}')
+    async with ScriptedServer([rejected, TAGS]) as server, _open(home, server) as runtime:
+        await _until(lambda: _has_tags(runtime))  # soon, and not after the backoff of an hour
         assert len(server.requests) == 2
 
 

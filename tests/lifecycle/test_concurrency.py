@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from apexbridge.lifecycle.vectorized_marker import read_marker
+from apexbridge.retrieval.vectorized_marker import read_marker
 from apexbridge.runtime import Runtime
 from apexbridge.settings import Config
 from apexbridge.testing import make_zip, skill_md

@@ -15,8 +15,8 @@ import pytest
 
 from apexbridge.lifecycle.fsck import INVARIANTS, PROVEN_BY_TESTS, FsckReport, Invariant
 from apexbridge.lifecycle.store import SkillStore
-from apexbridge.lifecycle.vectorized_marker import Marker, read_marker, write_marker
 from apexbridge.locales import error_texts
+from apexbridge.retrieval.vectorized_marker import Marker, read_marker, write_marker
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.fsck import check_data_dir, repair_data_dir
 from apexbridge.settings import Config, load

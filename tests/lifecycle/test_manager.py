@@ -16,7 +16,7 @@ from apexbridge.errors import (
     SkillNotFoundError,
     SkillReadOnlyError,
 )
-from apexbridge.lifecycle.vectorized_marker import read_marker
+from apexbridge.retrieval.vectorized_marker import read_marker
 from apexbridge.runtime import Runtime
 from apexbridge.settings import Config, load
 from apexbridge.testing import make_skill, make_zip, skill_md

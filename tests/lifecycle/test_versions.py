@@ -15,8 +15,8 @@ from apexbridge.errors import (
     SkillVersionError,
     StorageError,
 )
-from apexbridge.lifecycle.vectorized_marker import read_marker
 from apexbridge.paths import recover_exchange
+from apexbridge.retrieval.vectorized_marker import read_marker
 from apexbridge.runtime import Runtime
 from apexbridge.settings import Config, load
 from apexbridge.skills import tree

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from apexbridge.lifecycle.vectorized_marker import read_marker
+from apexbridge.retrieval.vectorized_marker import read_marker
 from tests.server.skills_server import (
     SkillsServer,
     error_code,

@@ -19,7 +19,7 @@ from apexbridge.errors import SkillNotFoundError, SourceError, StorageError
 from apexbridge.paths import commit_dir
 from apexbridge.skills import tree
 from apexbridge.skills.model import Origin, Skill
-from apexbridge.sources.bundled import BundledSource, bundled_source
+from apexbridge.sources.bundled import BundledSource
 from apexbridge.testing import MemorySource, make_zip, skill_md
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +50,7 @@ async def _tidy(source: BundledSource) -> Skill:
 
 
 async def test_the_packages_own_skills_are_valid_and_trusted() -> None:
-    source = bundled_source()
+    source = BundledSource()
     scan = await source.scan()
     assert scan.problems == ()
     folders = {path.parent.name for path in PACKAGE.glob("*/SKILL.md")}
@@ -65,7 +65,7 @@ async def test_the_packages_own_skills_are_valid_and_trusted() -> None:
 
 
 async def test_an_unpacked_package_needs_no_copy(tmp_path: Path) -> None:
-    source = bundled_source(_place(tmp_path))
+    source = BundledSource(_place(tmp_path))
     for skill in (await source.scan()).skills:
         assert await source.folder(skill) == skill.root == PACKAGE / skill.name
     assert not _place(tmp_path).exists()
@@ -324,7 +324,7 @@ async def test_a_folder_and_an_archive_are_fingerprinted_alike(tmp_path: Path) -
     }
     packed = BundledSource(None, zipfile.Path(make_zip(tmp_path / "z.zip", clean), "pkg/"))
     (in_archive,) = (await packed.scan()).skills
-    on_disk = next(s for s in (await bundled_source().scan()).skills if s.name == name)
+    on_disk = next(s for s in (await BundledSource().scan()).skills if s.name == name)
     assert in_archive.fingerprint == on_disk.fingerprint
     assert on_disk.fingerprint is not None
     assert on_disk.fingerprint.files == len(clean)
@@ -333,10 +333,10 @@ async def test_a_folder_and_an_archive_are_fingerprinted_alike(tmp_path: Path) -
 CHILD = """
 import sys, anyio
 from pathlib import Path
-from apexbridge.sources.bundled import bundled_source
+from apexbridge.sources.bundled import BundledSource
 
 async def main():
-    source = bundled_source(Path(sys.argv[1]))
+    source = BundledSource(Path(sys.argv[1]))
     skills = (await source.scan()).skills
     print(source.id)
     print(*(skill.name for skill in skills))

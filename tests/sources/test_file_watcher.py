@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def _short_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is looked at once a second is looked at more often: nobody need wait for it here."""
+    """Poll more often than once a second, so that no test waits for it."""
     monkeypatch.setattr("apexbridge.sources.file_watcher._TICK_SECONDS", 0.2)
 
 
@@ -34,8 +34,8 @@ class Watching:
         self._stands = anyio.Event()
 
     async def run(self, max_watched: int) -> None:
-        told = watch(self._ask, stop=self.stop, debounce_ms=60, max_watched=max_watched)
-        async with self._send, aclosing(told) as batches:
+        stream = watch(self._ask, stop=self.stop, debounce_ms=60, max_watched=max_watched)
+        async with self._send, aclosing(stream) as batches:
             async for batch in batches:
                 self._asked, self._stands = 0, anyio.Event()
                 await self._send.send(batch)
@@ -51,7 +51,7 @@ class Watching:
         await self._stands.wait()
 
     async def stands_again(self) -> None:
-        """Wait until the watch, though nothing was told, has been set up anew."""
+        """Wait until the watch, though nothing changed, has been renewed."""
         self._asked, self._stands = 0, anyio.Event()
         await self._stands.wait()
 
@@ -69,7 +69,7 @@ class Watching:
         return set(await self._batches.receive())
 
     async def until(self, *wanted: Path) -> set[Path]:
-        """Gather batches until all of these were told of."""
+        """Gather batches until all of these were reported."""
         seen = set[Path]()
         while not seen >= set(wanted):
             seen |= await self.batch()
@@ -138,7 +138,7 @@ CHANGES: list[Callable[[Path], None]] = [
 ]
 
 
-@pytest.mark.parametrize("max_watched", [100, 0], ids=["told", "polled"])
+@pytest.mark.parametrize("max_watched", [100, 0], ids=["notified", "polled"])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 async def test_a_changed_skill_file_is_noticed(
     root: Path, change: Callable[[Path], None], max_watched: int
@@ -149,7 +149,7 @@ async def test_a_changed_skill_file_is_noticed(
         assert await watching.batch() == {pdf}
 
 
-@pytest.mark.parametrize("max_watched", [100, 0], ids=["told", "polled"])
+@pytest.mark.parametrize("max_watched", [100, 0], ids=["notified", "polled"])
 async def test_a_new_skill_is_noticed_also_if_its_file_comes_a_moment_later(
     root: Path, max_watched: int
 ) -> None:
@@ -176,7 +176,7 @@ async def test_changes_during_a_batch_are_in_the_next_one(root: Path) -> None:
     batches = watch(lambda: {one, two}, stop=anyio.Event(), debounce_ms=60)
     with anyio.fail_after(10):
         assert await anext(batches) == {one, two}
-        _rewrite(one / "SKILL.md", "while nobody waits")
+        _rewrite(one / "SKILL.md", "without a reader")
         assert await anext(batches) == {one}
         shutil.rmtree(two)
         make_skill(root, "two")
@@ -201,7 +201,7 @@ async def test_a_folder_that_was_missing_during_a_scan_is_yielded_again(root: Pa
     await batches.aclose()
 
 
-@pytest.mark.parametrize("max_watched", [100, 0], ids=["told", "polled"])
+@pytest.mark.parametrize("max_watched", [100, 0], ids=["notified", "polled"])
 async def test_a_removed_skill_is_noticed(root: Path, max_watched: int) -> None:
     pdf = make_skill(root, "pdf")
     async with _watching(root, pdf, max_watched=max_watched) as watching:
@@ -225,7 +225,7 @@ async def test_a_skill_moved_away_and_another_moved_in_are_noticed(
         assert await watching.until(pdf) == {pdf}
 
 
-@pytest.mark.parametrize("max_watched", [100, 0], ids=["told", "polled"])
+@pytest.mark.parametrize("max_watched", [100, 0], ids=["notified", "polled"])
 async def test_a_root_that_comes_to_be_later_is_noticed(tmp_path: Path, max_watched: int) -> None:
     root = tmp_path / ".claude" / "skills"
     async with _watching(root, max_watched=max_watched) as watching:
@@ -246,7 +246,7 @@ async def test_a_root_that_comes_step_by_step_is_noticed(tmp_path: Path) -> None
     async with _watching(root, beside) as watching:
         for step, folder in enumerate((tmp_path / "a", tmp_path / "a/b", root)):
             folder.mkdir()
-            (beside / f"step-{step}").mkdir()  # told of, so that the step before it was seen
+            (beside / f"step-{step}").mkdir()  # reported, so that the step before it was seen
             await watching.until(beside, *([root] if folder == root else []))
             await watching.stands()
 
@@ -297,11 +297,11 @@ async def test_mass_changes_come_in_few_batches(root: Path) -> None:
         await watching.look_after(root, *skills)
         for skill in skills:
             _rewrite(skill / "SKILL.md", "checked out")
-        count, told = 0, set[Path]()
-        while told < set(skills):
-            told |= await watching.batch()
+        count, reported = 0, set[Path]()
+        while reported < set(skills):
+            reported |= await watching.batch()
             count += 1
-        assert told == set(skills)
+        assert reported == set(skills)
         assert count < 50
 
 
@@ -342,7 +342,7 @@ async def test_a_link_that_leads_elsewhere_is_noticed(root: Path, tmp_path: Path
         assert await watching.until(link) == {link}
 
 
-@pytest.mark.parametrize("max_watched", [100, 0], ids=["told", "polled"])
+@pytest.mark.parametrize("max_watched", [100, 0], ids=["notified", "polled"])
 async def test_a_dangling_link_in_place_of_the_file_breaks_nothing(
     root: Path, max_watched: int
 ) -> None:
@@ -466,11 +466,11 @@ async def test_without_file_descriptors_folders_are_polled_and_that_is_logged_on
 
     async def line() -> str:
         assert child.stdout is not None
-        told = await anyio.to_thread.run_sync(child.stdout.readline, abandon_on_cancel=True)
-        if told.startswith("log "):
-            lines.append(told)
+        text = await anyio.to_thread.run_sync(child.stdout.readline, abandon_on_cancel=True)
+        if text.startswith("log "):
+            lines.append(text)
             return await line()
-        return told.strip()
+        return text.strip()
 
     try:
         with anyio.fail_after(20):

@@ -7,7 +7,7 @@ import pytest
 
 from apexbridge.errors import SourceError, UnsafePathError
 from apexbridge.skills.model import Origin
-from apexbridge.sources.bundled import bundled_source
+from apexbridge.sources.bundled import BundledSource
 from apexbridge.sources.folders import FolderSource, ScanLimits
 from apexbridge.testing import make_skill
 
@@ -135,7 +135,7 @@ async def test_what_a_project_brings_is_not_trusted(
 
 
 async def test_the_bundled_skills_are_valid(tmp_path: Path) -> None:
-    scan = await bundled_source().scan()
+    scan = await BundledSource().scan()
     names = {skill.name for skill in scan.skills}
     assert {"skill-creator", "csv-report", "git-commit", "changelog", "test-guide"} <= names
     assert scan.problems == ()

@@ -33,10 +33,8 @@ SUMMARY_PROMPT = (
 
 def message_tokens(message: Message) -> int:
     """Estimate the tokens of a message, with its tool calls."""
-    extra = 0
-    if isinstance(message, AssistantMessage):
-        extra = sum(estimate_tokens(call.name + call.arguments) for call in message.tool_calls)
-    return estimate_tokens(message.text) + extra + 4
+    calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
+    return estimate_tokens(message.text, *(call.name + call.arguments for call in calls)) + 4
 
 
 def total_tokens(messages: Sequence[Message]) -> int:

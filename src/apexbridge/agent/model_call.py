@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import anyio
 
 from apexbridge.agent.session import Session
-from apexbridge.agent.turn import TurnRecord, add_usage
+from apexbridge.agent.turn import TurnRecord
 from apexbridge.events import EventSink, ReasoningDelta, TextDelta
 from apexbridge.messages import AssistantMessage, ToolCall, UserMessage
 from apexbridge.models.base import FinishReason, ModelClient, ModelDelta, ModelRequest, Usage
@@ -24,11 +24,7 @@ class ModelCaller:
         self.finish_reason: FinishReason = "stop"
 
     async def reply(self, request: ModelRequest, *, keeps_calls: bool) -> AssistantMessage:
-        """Stream one reply; when cancelled, the text received so far is kept in the session.
-
-        Raises:
-            ModelError: If the model cannot be reached or its response is invalid.
-        """
+        """Stream one reply; when cancelled, the text received so far is kept in the session."""
         start, texts, calls = time.perf_counter(), list[str](), list[ToolCall]()
         try:
             with self._record.span("model", request.model):
@@ -44,11 +40,7 @@ class ModelCaller:
         return self._append_reply(texts, calls if keeps_calls else ())
 
     async def summarize(self, text: str, model: str) -> str:
-        """Request a reply that is neither streamed nor stored.
-
-        Raises:
-            ModelError: If the model cannot be reached or its response is invalid.
-        """
+        """Request a reply that is neither streamed nor stored."""
         parts, start = list[str](), time.perf_counter()
         request = ModelRequest(model=model, messages=(UserMessage(text=text),))
         try:
@@ -64,8 +56,8 @@ class ModelCaller:
 
     def spend(self, usage: Usage) -> None:
         """Add token usage to the turn and to the session."""
-        self._record.spend(usage)
-        self._session.usage = add_usage(self._session.usage, usage)
+        self._record.usage += usage
+        self._session.usage += usage
 
     def _handle_delta(self, delta: ModelDelta, texts: list[str]) -> None:
         session_id = self._session.id

@@ -28,7 +28,7 @@ from apexbridge.errors import ApexBridgeError
 from apexbridge.events import EventSink, ListingCut
 from apexbridge.messages import UserMessage
 from apexbridge.retrieval.lru_cache import LruCache
-from apexbridge.retrieval.results import Hit, SearchResults
+from apexbridge.retrieval.results import SearchResults
 from apexbridge.skills.model import Skill
 from apexbridge.tools.base import ToolRegistry, ToolSpec
 
@@ -136,7 +136,7 @@ class SkillAnnouncer:
     def _visible(self, session: Session) -> Sequence[Skill]:
         snapshot = self._catalog.snapshot
         # Only these two make a session differ from a new one: for all others the list is cached.
-        if session.chain or session.path_activation.has_activated:
+        if session.chain or session.path_activation.active:
             return self._filter_visible(snapshot.skills, session)
         if self._cache.snapshot is not snapshot:
             self._cache.reset(snapshot, self._filter_visible(snapshot.skills, session))
@@ -216,7 +216,7 @@ class SkillAnnouncer:
 
     def _announcement(self, session: Session, results: SearchResults) -> Announcement:
         is_new = session.turns == 1 and not (
-            session.announced or session.chain or session.path_activation.has_activated
+            session.announced or session.chain or session.path_activation.active
         )
         if not is_new:
             return self._build_announcement(session, results)
@@ -258,9 +258,18 @@ class SkillAnnouncer:
         """Offer the best hits with the request, which saves the model a round of SkillSearch."""
         snapshot = self._catalog.snapshot
         candidates, offers = list[Candidate](), list[prompt.Offer]()
-        for hit in results.hits[:MAX_OFFERS]:
-            skill = snapshot.winner(hit.name)
-            status = self._candidate_status(hit, skill, session, results.confidence)
+        hits = [(hit, snapshot.winner(hit.name)) for hit in results.hits[:MAX_OFFERS]]
+        found = [skill for _, skill in hits if skill is not None]
+        active = {skill.name for skill in session.path_activation.visible(found)}
+        visible = {skill.name for skill in self._filter_visible(found, session)}
+        for hit, skill in hits:
+            status: CandidateStatus = "known" if hit.name in session.announced else "offered"
+            if skill is None:
+                status = "denied"
+            elif skill.name not in visible:
+                status = "denied" if skill.name in active else "asleep"
+            elif results.confidence < self._threshold or hit.score < MIN_OFFER_SCORE:
+                status = "weak"
             candidates.append(
                 Candidate(name=hit.name, score=hit.score, parts=hit.parts, fate=status)
             )
@@ -268,17 +277,6 @@ class SkillAnnouncer:
                 text = truncate_line(to_single_line(skill.summary), OFFER_CHARS)
                 offers.append(prompt.Offer(name=skill.name, text=text, score=hit.score))
         return candidates, offers
-
-    def _candidate_status(
-        self, hit: Hit, skill: Skill | None, session: Session, confidence: float
-    ) -> CandidateStatus:
-        if skill is None or session.path_activation.is_inactive(skill):
-            return "asleep" if skill else "denied"
-        if not self._filter_visible([skill], session):
-            return "denied"
-        if confidence < self._threshold or hit.score < MIN_OFFER_SCORE:
-            return "weak"
-        return "known" if hit.name in session.announced else "offered"
 
     def announce_all(self, session: Session) -> UserMessage | None:
         """Announce all skills again, after compaction removed earlier announcements."""

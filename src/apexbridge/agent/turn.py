@@ -218,10 +218,6 @@ class TurnRecord:
 
         return record
 
-    def spend(self, usage: Usage) -> None:
-        """Add the token usage of a reply."""
-        self.usage = add_usage(self.usage, usage)
-
 
 class SpanContext:
     """Context manager of a span.
@@ -251,14 +247,6 @@ class SpanContext:
             span.input_tokens = usage.input_tokens - before.input_tokens
             span.output_tokens = usage.output_tokens - before.output_tokens
         self._record.add_span(span)
-
-
-def add_usage(one: Usage, other: Usage) -> Usage:
-    """Return the sum of two token counts."""
-    return Usage(
-        input_tokens=one.input_tokens + other.input_tokens,
-        output_tokens=one.output_tokens + other.output_tokens,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

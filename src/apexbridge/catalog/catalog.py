@@ -36,6 +36,7 @@ class SourceState:
     """A source with the result of its last scan."""
 
     source: SkillSource
+    source_id: str
     scan: Scan = field(default_factory=Scan)
     failures: int = 0
     retry_at: float = 0.0
@@ -114,13 +115,12 @@ class Catalog:
         scanned: dict[str, SourceState] = {}
 
         async def scan(state: SourceState) -> None:
-            source = state.source
-            async with self._source_locks.setdefault(source.id, anyio.Lock()):
-                scanned[source.id] = await self._scan(state)
+            async with self._source_locks.setdefault(state.source_id, anyio.Lock()):
+                scanned[state.source_id] = await self._scan(state)
 
         async with anyio.create_task_group() as tasks:
             for state in self.states:
-                if only is None or state.source.id in only:
+                if only is None or state.source_id in only:
                     tasks.start_soon(scan, state)
         async with self._publish_lock:
             return await self._publish(scanned, cause)
@@ -138,7 +138,7 @@ class Catalog:
             self._add(roots)
             # Including those that an earlier call discovered before it was cancelled.
             unread = {
-                state.source.id for state in self.states if state.depth and not state.sequence
+                state.source_id for state in self.states if state.depth and not state.sequence
             }
             if unread:
                 change = await self.refresh(unread, cause="folder")
@@ -194,7 +194,7 @@ class Catalog:
             SkillNotFoundError: If no source does any more.
         """
         for state in self.states:
-            if state.source.id == skill.provenance.source_id:
+            if state.source_id == skill.provenance.source_id:
                 return state
         raise SkillNotFoundError(skill.name)
 
@@ -209,7 +209,7 @@ class Catalog:
 
     def due(self, now: float) -> list[str]:
         """Return the failed sources whose backoff has elapsed."""
-        return [s.source.id for s in self.states if s.is_down and s.retry_at <= now]
+        return [s.source_id for s in self.states if s.is_down and s.retry_at <= now]
 
     async def close(self) -> None:
         """Close every source, even if one fails or the task is cancelled."""
@@ -219,13 +219,15 @@ class Catalog:
                     tasks.start_soon(_close_source, state.source)
 
     def _add(self, roots: Iterable[NestedRoot]) -> None:
-        known = {state.source.id for state in self.states}
+        known = {state.source_id for state in self.states}
+        found = [(root, self._rules.nested(root)) for root in roots]
         new = [
-            SourceState(source=source, depth=len(root.home.parts))
-            for root in roots
-            if (source := self._rules.nested(root)).id not in known
+            SourceState(source=source, source_id=source.id, depth=len(root.home.parts))
+            for root, source in found
+            if source.id not in known
         ]
-        self.states = _deepest_first((*new, *self.states))
+        # By precedence: sources nested deeper in the project first.
+        self.states = tuple(sorted((*new, *self.states), key=lambda state: -state.depth))
 
     async def _publish(
         self, scanned: Mapping[str, SourceState], cause: ChangeCause
@@ -234,7 +236,7 @@ class Catalog:
         approved = await to_thread.run_sync(self._rules.trust.approved)
         disabled = await to_thread.run_sync(self._rules.disabled)
         if scanned:
-            self.states = tuple(_newer(s, scanned.get(s.source.id, s)) for s in self.states)
+            self.states = tuple(_newer(s, scanned.get(s.source_id, s)) for s in self.states)
         merged = without_disabled(self._merged(approved), disabled)
         before, self.snapshot = self.snapshot, merged
         change = _change_event(before, self.snapshot, cause)
@@ -252,20 +254,21 @@ class Catalog:
 
     async def _scan(self, state: SourceState) -> SourceState:
         """Scan a source; any exception becomes a problem of that source."""
-        source, sequence = state.source, next(self._sequence)
+        sequence = next(self._sequence)
         try:
             with anyio.fail_after(self._rules.scan_timeout):
-                scan = await source.scan()
+                scan = await state.source.scan()
         except SourceError as error:
             return _failed_state(state, sequence, error)
         except Exception as error:  # a plugin's source may raise anything
-            log.warning("Source %s failed", source.id, exc_info=True)
-            return _failed_state(state, sequence, SourceError(_error_text(error), source=source.id))
+            log.warning("Source %s failed", state.source_id, exc_info=True)
+            text = f"{type(error).__name__}: {error}".removesuffix(": ")
+            return _failed_state(state, sequence, SourceError(text, source=state.source_id))
         return replace(state, scan=scan, failures=0, retry_at=0.0, sequence=sequence)
 
 
 def _failed_state(state: SourceState, sequence: int, error: SourceError) -> SourceState:
-    problem = Problem(code=error.code, where=state.source.id, details=error.details)
+    problem = Problem(code=error.code, where=state.source_id, details=error.details)
     backoff = min(LAST_RETRY, FIRST_RETRY * 2 ** min(state.failures, 10))
     return replace(
         state,
@@ -274,10 +277,6 @@ def _failed_state(state: SourceState, sequence: int, error: SourceError) -> Sour
         retry_at=time.monotonic() + backoff,
         sequence=sequence,
     )
-
-
-def _error_text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def _newer(one: SourceState, other: SourceState) -> SourceState:
@@ -290,10 +289,10 @@ def _unique_sources(
     """Keep the first source of each id, and report duplicates."""
     states, duplicates = dict[str, SourceState](), list[Problem]()
     for source in sources:
-        state = SourceState(source=source)
-        if states.setdefault(source.id, state) is not state:
-            problem = Problem(code="source_twice", where=source.id, details={"id": source.id})
-            duplicates.append(problem)
+        state = SourceState(source=source, source_id=source.id)
+        if states.setdefault(state.source_id, state) is not state:
+            details = {"id": state.source_id}
+            duplicates.append(Problem(code="source_twice", where=state.source_id, details=details))
     return tuple(states.values()), duplicates
 
 
@@ -342,11 +341,6 @@ def _has_changed(old: Skill, new: Skill) -> bool:
         or old.provenance.source_id != new.provenance.source_id
         or old.is_trusted != new.is_trusted
     )
-
-
-def _deepest_first(states: Sequence[SourceState]) -> tuple[SourceState, ...]:
-    """Sort sources by precedence: those nested deeper in the project first."""
-    return tuple(sorted(states, key=lambda state: -state.depth))
 
 
 def _with_resolved(paths: Sequence[Path]) -> tuple[Path, ...]:

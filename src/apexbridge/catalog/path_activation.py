@@ -50,17 +50,13 @@ class PathActivation:
 
     def __init__(self, project: Path) -> None:
         self._project = project
-        self._active: set[str] = set()
+        self.active: set[str] = set()
+        """Names of the skills that touched paths have activated."""
         self._compiled: dict[tuple[str, ...], PathMatcher] = {}
-
-    @property
-    def has_activated(self) -> bool:
-        """Say whether any skill was activated."""
-        return bool(self._active)
 
     def is_inactive(self, skill: Skill) -> bool:
         """Say whether a skill waits for a matching path."""
-        return skill.is_conditional and skill.name not in self._active
+        return bool(skill.manifest.paths) and skill.name not in self.active
 
     def visible(self, skills: Iterable[Skill]) -> list[Skill]:
         """Return the skills that are not inactive."""
@@ -89,7 +85,7 @@ class PathActivation:
                 for base in {self._project, skill.provenance.home or self._project}
             )
         ]
-        self._active.update(activated)
+        self.active.update(activated)
         return tuple(activated)
 
     def _matcher(self, patterns: tuple[str, ...]) -> PathMatcher:

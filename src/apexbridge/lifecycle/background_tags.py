@@ -27,9 +27,9 @@ from apexbridge.errors import (
     StorageError,
 )
 from apexbridge.lifecycle.index_updates import TagRound
-from apexbridge.lifecycle.indexer import TagPolicy
-from apexbridge.lifecycle.model_tags import ModelTagger
 from apexbridge.paths import replace_bytes
+from apexbridge.retrieval.indexer import TagPolicy
+from apexbridge.retrieval.model_tags import ModelTagger
 from apexbridge.skills.model import Skill
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 _UNUSABLE_SECONDS, _MAX_UNUSABLE_SECONDS = 3_600.0, 7 * 86_400.0
 _MAX_FAILURES = 2_000
 _UNAVAILABLE_SECONDS, _MAX_UNAVAILABLE_SECONDS = 1.0, 300.0
+_CONTENT_STATUSES = frozenset({400, 413})
 
 
 def backoff_seconds(attempt: int, first: float, longest: float) -> float:
@@ -201,13 +202,22 @@ class BackgroundTagger:
         except ModelUnavailableError:
             raise  # says nothing about this content
         except ApexBridgeError as error:  # the answer, the source or the disk
+            if isinstance(error, ModelRejectedError) and not _is_about_content(error):
+                raise
             log.warning("%s keeps its keyword tags: %s", skill.name, error)
             await to_thread.run_sync(self._failures.add, sha256)
             if isinstance(error, ModelRejectedError):
                 raise
             return False
-        await self._reindex([skill.name])
+        # Shielded, so that a shutdown does not leave a row without its marker to embed again.
+        with anyio.CancelScope(shield=True):
+            await self._reindex([skill.name])
         return True
+
+
+def _is_about_content(error: ModelRejectedError) -> bool:
+    """Return whether the request was refused for what it says, not for its key or model name."""
+    return error.details.get("status") in _CONTENT_STATUSES
 
 
 def _sha256(skill: Skill) -> str:

@@ -146,7 +146,7 @@ class EmbeddedModel:
         """Open a stream of deltas, which are complete at once."""
         turn = _read_conversation(request.messages, frozenset(spec.name for spec in request.tools))
         reply = _next_reply(turn)
-        spent = sum(estimate_tokens(message.text) for message in request.messages)
+        spent = estimate_tokens(*(message.text for message in request.messages))
 
         async def pieces() -> AsyncIterator[ModelDelta]:
             if isinstance(reply, str):

@@ -21,7 +21,7 @@ MISSING_RESULT = "There is no result: the call was interrupted."
 def normalize_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Normalize: one system message first, no empty messages, adjacent ones of a role merged.
 
-    Every tool call is followed by its result, in the order of the calls. A prefixholder stands for
+    Every tool call is followed by its result, in the order of the calls. A placeholder stands for
     a missing result; a result without a call is dropped.
     """
     system = "\n\n".join(

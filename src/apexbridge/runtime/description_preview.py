@@ -5,7 +5,7 @@ from dataclasses import replace
 from apexbridge.errors import SkillInvalidError
 from apexbridge.evals.interference import DescriptionPreview, compare_descriptions
 from apexbridge.evals.trigger_eval import positive_queries
-from apexbridge.lifecycle.indexer import SkillTexts, TagPolicy
+from apexbridge.retrieval.indexer import SkillTexts, TagPolicy
 from apexbridge.retrieval.results import NO_CALLBACKS, SyncCallbacks
 from apexbridge.retrieval.skill_document import SkillText
 from apexbridge.runtime.container import Runtime

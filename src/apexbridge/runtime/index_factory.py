@@ -17,13 +17,13 @@ from anyio import to_thread
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.errors import RetrievalError
 from apexbridge.lifecycle.background_tags import BackgroundTagger, TagFailures
-from apexbridge.lifecycle.indexer import SkillTexts, TagPolicy
-from apexbridge.lifecycle.model_tags import ModelTagger
-from apexbridge.lifecycle.tags import TagStore
 from apexbridge.models.openai import OpenAiModel
 from apexbridge.retrieval.base import Embedder
 from apexbridge.retrieval.index import SkillIndex
+from apexbridge.retrieval.indexer import SkillTexts, TagPolicy
+from apexbridge.retrieval.model_tags import ModelTagger
 from apexbridge.retrieval.results import IndexStatus
+from apexbridge.retrieval.tags import TagStore
 from apexbridge.runtime.embedder_factory import (
     create_embedder,
     create_vector_store,

@@ -97,11 +97,8 @@ class IndexService:
         """Embed new and changed skills, delete rows of removed ones; `everything` embeds all anew.
 
         With `only`, no skills but those of these names are looked at. Searches go on meanwhile.
-
-        Raises:
-            StorageError: If the index cannot be written.
         """
-        from apexbridge.lifecycle.indexer import sync_index
+        from apexbridge.retrieval.indexer import sync_index
 
         opened = await self._open()
         if everything and opened.is_copy:
@@ -128,12 +125,8 @@ class IndexService:
             await self.sync(only=names)
 
     async def make_entry(self, skill: Skill, body: str) -> PreparedRow:
-        """Embed a skill with this body, without storing it.
-
-        Raises:
-            RetrievalError: If the embedder fails.
-        """
-        from apexbridge.lifecycle.indexer import make_skill_entry
+        """Embed a skill with this body, without storing it."""
+        from apexbridge.retrieval.indexer import make_skill_entry
 
         opened = await self._open()
         return await make_skill_entry(opened.index, skill, body, opened.texts)
@@ -143,14 +136,11 @@ class IndexService:
 
         The entry is stored only if it describes the skill that the catalog lists: an installed
         skill may be disabled, or shadowed by a source of higher precedence.
-
-        Raises:
-            StorageError: If the index cannot be written.
         """
         if self._opened is None and not self.path.exists():
             return
-        from apexbridge.lifecycle.indexer import store_skill_entry
         from apexbridge.retrieval.base import IndexEntry
+        from apexbridge.retrieval.indexer import store_skill_entry
 
         opened = await self._open()
         skill = self._catalog.snapshot.winner(name)

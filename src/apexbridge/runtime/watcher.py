@@ -63,7 +63,7 @@ class Watcher:
 
     async def begin(self) -> None:
         """Scan local sources; remote ones are scanned in the background, and delay nothing."""
-        ids = {state.source.id for state in self._catalog.states}
+        ids = {state.source_id for state in self._catalog.states}
         remote = {source_id for source_id in ids if source_id.startswith(_REMOTE_PREFIXES)}
         await self._catalog.refresh(ids - remote)
         for source_id in remote:
@@ -90,7 +90,7 @@ class Watcher:
 
     def _sources_of(self, folders: frozenset[Path]) -> set[str]:
         states = self._catalog.states
-        return {s.source.id for s in states if not folders.isdisjoint(s.source.roots)}
+        return {s.source_id for s in states if not folders.isdisjoint(s.source.roots)}
 
     async def _poll(self) -> None:
         """Scan each changed or recovering source in its own task: a slow one delays no other."""

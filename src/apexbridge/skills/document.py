@@ -37,13 +37,13 @@ def decode_skill_md(data: bytes) -> str | Problem:
     nul = data.find(b"\0")
     if nul >= 0:
         line = data.count(b"\n", 0, nul) + 1
-        return Problem(code="encoding_nul", where=line_location(line), details={"line": line})
+        return Problem.error("encoding_nul", line_location(line), line=line)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        details = {"line": line, "guess": _guess_encoding(data)}
-        return Problem(code="encoding_not_utf8", where=line_location(line), details=details)
+        guess = _guess_encoding(data)
+        return Problem.error("encoding_not_utf8", line_location(line), line=line, guess=guess)
 
 
 def _guess_encoding(data: bytes) -> str:

@@ -74,18 +74,16 @@ def _verify(cut: Document, before: Frontmatter, edited: bytes, description: str)
     new_cut, after = opened
     others = {key: value for key, value in before.values.items() if key != "description"}
     unchanged = {key: value for key, value in after.values.items() if key != "description"}
-    if (unchanged, new_cut.body) != (others, cut.body) or after.values[
-        "description"
-    ] != description:
-        details = {
-            "key": "description",
-            "detail": "it cannot be replaced without changing something else",
-        }
-        raise _invalid_error(Problem(code="field_invalid", where=SKILL_MD, details=details))
+    is_written = after.values["description"] == description
+    if (unchanged, new_cut.body) != (others, cut.body) or not is_written:
+        detail = "it cannot be replaced without changing something else"
+        raise _invalid_error(
+            Problem.error("field_invalid", SKILL_MD, key="description", detail=detail)
+        )
 
 
 def _not_text_problem() -> Problem:
-    return Problem(code="field_not_text", where=SKILL_MD, details={"key": "description"})
+    return Problem.error("field_not_text", SKILL_MD, key="description")
 
 
 def _invalid_error(problem: Problem) -> SkillInvalidError:

@@ -80,9 +80,8 @@ def _quoted(value: str, needs_quotes: Callable[[str], bool]) -> str:
         return ""
     if value.startswith("[") and value.endswith("]"):
         items = [item.strip() for item in _split_items(value[1:-1])]
-        listed = (
-            "[" + ", ".join(_quote(item) if needs_quotes(item) else item for item in items) + "]"
-        )
+        parts = [_quote(item) if needs_quotes(item) else item for item in items]
+        listed = f"[{', '.join(parts)}]"
         if not needs_quotes(listed):
             return listed
     return _quote(value)
@@ -152,11 +151,10 @@ class Frontmatter:
 def read(text: str) -> Frontmatter | Problem:
     """Parse the text between the `---` lines; missing quotes are added and reported."""
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        return Problem(code="frontmatter_too_large", where=SKILL_MD, details={"limit": MAX_BYTES})
+        return Problem.error("frontmatter_too_large", SKILL_MD, limit=MAX_BYTES)
     # YAML takes these for line breaks, so a value could hide a key. Blanks keep the offsets.
-    plain = text.translate(_UNICODE_LINE_BREAKS)
-    has_unicode_line_breaks = plain != text
-    text = plain
+    text, author_text = text.translate(_UNICODE_LINE_BREAKS), text
+    has_unicode_line_breaks = text != author_text
     first = _build(text)
     if isinstance(first, Frontmatter):
         return replace(first, has_unicode_line_breaks=has_unicode_line_breaks)
@@ -225,8 +223,7 @@ class _Builder:
             return None
         if not isinstance(event, yaml.NodeEvent):
             return None
-        broken = self._refuse(event)
-        if broken:
+        if broken := self._refuse(event):
             return broken
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event)
@@ -296,16 +293,12 @@ class _Builder:
         return None
 
 
-def _events(text: str) -> Iterator[yaml.Event]:
-    return yaml.parse(text, Loader=_LOADER)
-
-
 def _build(text: str) -> Frontmatter | Problem:
     builder = _Builder()
+    events: Iterator[yaml.Event] = yaml.parse(text, Loader=_LOADER)
     try:
-        for event in _events(text):
-            broken = builder.take(event)
-            if broken:
+        for event in events:
+            if broken := builder.take(event):
                 return broken
     except (yaml.YAMLError, UnicodeError) as error:
         return _invalid(error)
@@ -338,7 +331,7 @@ def _invalid(error: Exception) -> Problem:
     mark: Any = getattr(error, "problem_mark", None)
     detail = getattr(error, "problem", None) or str(error).split("\n", 1)[0]
     where = line_location(mark.line + 2) if mark else SKILL_MD
-    return Problem(code="yaml_invalid", where=where, details={"detail": detail, "repairable": True})
+    return Problem.error("yaml_invalid", where, detail=detail, repairable=True)
 
 
 def is_compiled() -> bool:

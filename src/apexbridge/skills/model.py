@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -236,6 +236,16 @@ class Problem:
     where: str
     severity: Severity = "error"
     details: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    @classmethod
+    def error(cls, code: str, where: str, /, **details: object) -> Self:
+        """Build an error from its details."""
+        return cls(code=code, where=where, details=details)
+
+    @classmethod
+    def warning(cls, code: str, where: str, /, **details: object) -> Self:
+        """Build a warning from its details."""
+        return cls(code=code, where=where, severity="warning", details=details)
 
     @property
     def message(self) -> str:

@@ -46,9 +46,7 @@ def parse_manifest(frontmatter: Frontmatter) -> ParsedManifest:
     tools, bad_tools = _tools(manifest)
     hooks, bad_hooks = _hooks(manifest)
     paths, bad_paths = _paths(manifest)
-    line_breaks = (
-        [_warning("frontmatter_line_breaks")] if frontmatter.has_unicode_line_breaks else []
-    )
+    line_breaks = [_warning("frontmatter_line_breaks")] * frontmatter.has_unicode_line_breaks
     problems = [*line_breaks, *repaired, *shadowed, *wrong, *bad_tools, *bad_hooks, *bad_paths]
     return ParsedManifest(
         manifest=manifest.model_copy(update={"paths": paths}),
@@ -59,17 +57,15 @@ def parse_manifest(frontmatter: Frontmatter) -> ParsedManifest:
 
 
 def _repair_warning(repair: Repair) -> Problem:
-    problem = _warning("frontmatter_repaired", key=repair.key, quoted=repair.quoted)
-    return replace(problem, where=line_location(repair.line + 2))
+    where = line_location(repair.line + 2)
+    return Problem.warning("frontmatter_repaired", where, key=repair.key, quoted=repair.quoted)
 
 
 def _locate(problem: Problem, lines: Mapping[str, int]) -> Problem:
     line = lines.get(str(problem.details.get("key")))
-    return (
-        replace(problem, where=line_location(line))
-        if line and problem.where == SKILL_MD
-        else problem
-    )
+    if line is None or problem.where != SKILL_MD:
+        return problem
+    return replace(problem, where=line_location(line))
 
 
 def _canonical_keys(frontmatter: Frontmatter) -> tuple[dict[str, YamlValue], list[Problem]]:
@@ -151,7 +147,7 @@ def _paths(manifest: SkillManifest) -> tuple[tuple[str, ...], list[Problem]]:
 
 
 def _warning(code: str, **details: object) -> Problem:
-    return Problem(code=code, where=SKILL_MD, severity="warning", details=details)
+    return Problem.warning(code, SKILL_MD, **details)
 
 
 MAX_SKILL_MD_BYTES = 1024 * 1024
@@ -199,7 +195,7 @@ def read_skill_file(root: Path) -> SkillFile | Problem:
     try:
         present = [path.name for path in root.iterdir()]
     except OSError as error:
-        return _read_error("folder_unreadable", root.name, error)
+        return tree.unreadable(root, error)
     variants = sorted(name for name in present if name.lower() == SKILL_MD.lower())
     if not variants:
         return Problem(code="skill_md_missing", where=root.name)
@@ -207,7 +203,7 @@ def read_skill_file(root: Path) -> SkillFile | Problem:
     data = _read_regular(root / name)
     if isinstance(data, Problem) or name == SKILL_MD:
         return data if isinstance(data, Problem) else SkillFile(data=data)
-    unusual = Problem(code="skill_md_case", where=name, severity="warning", details={"name": name})
+    unusual = Problem.warning("skill_md_case", name, name=name)
     return SkillFile(data=data, problems=(unusual,))
 
 
@@ -216,20 +212,16 @@ def _read_regular(path: Path) -> bytes | Problem:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
             kind = tree.file_kind(status.st_mode)
-            return Problem(code="skill_md_not_a_file", where=path.name, details={"kind": kind})
+            return Problem.error("skill_md_not_a_file", path.name, kind=kind)
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             data = file.read(MAX_SKILL_MD_BYTES + 1)
     except OSError as error:
-        return _read_error("skill_md_unreadable", path.name, error)
+        detail = error.strerror or str(error)
+        return Problem.error("skill_md_unreadable", path.name, detail=detail)
     if len(data) > MAX_SKILL_MD_BYTES:
-        details = {"limit": MAX_SKILL_MD_BYTES}
-        return Problem(code="skill_md_too_large", where=path.name, details=details)
+        return Problem.error("skill_md_too_large", path.name, limit=MAX_SKILL_MD_BYTES)
     return data
-
-
-def _read_error(code: str, where: str, error: OSError) -> Problem:
-    return Problem(code=code, where=where, details={"detail": error.strerror or str(error)})
 
 
 ParsedDocument = tuple[Document, frontmatter.Frontmatter]
@@ -313,10 +305,14 @@ def _description(declared: ParsedManifest, body: str, name: str) -> tuple[str, l
     if not written:
         derived = first_paragraph(body) or name
         return derived, [_warning("description_derived", text=derived[:80])]
-    if len(written) > MAX_DESCRIPTION:
-        details = {"length": len(written), "limit": MAX_DESCRIPTION}
-        return written, [_warning("description_too_long", **details)]
-    return written, []
+    return written, description_problems(written)
+
+
+def description_problems(text: str, where: str = SKILL_MD) -> list[Problem]:
+    """Warn of a description that is longer than the limit."""
+    if len(text) <= MAX_DESCRIPTION:
+        return []
+    return [Problem.warning("description_too_long", where, length=len(text), limit=MAX_DESCRIPTION)]
 
 
 def first_paragraph(body: str) -> str:

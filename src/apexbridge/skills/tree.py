@@ -95,7 +95,7 @@ def fingerprint(
         for entry in entries(root, is_ours=is_ours):
             files, folders = files + (entry.kind != "folder"), folders + (entry.kind == "folder")
             if max(files, folders) > max_files:
-                return _too_many(root, max_files)
+                return too_many_files(root, max_files)
             if entry.kind == "folder":
                 continue
             head = f"{entry.kind}\0".encode() + os.fsencode(entry.path) + b"\0"
@@ -104,11 +104,7 @@ def fingerprint(
             content = _content(root / entry.path, entry) if data is None else _hash(data)
             digest.update(head + content)
     except OSError as error:
-        return Problem(
-            code="folder_unreadable",
-            where=root.name,
-            details={"detail": error.strerror or str(error)},
-        )
+        return unreadable(root, error)
     return Fingerprint(size=size, files=files, sha256=digest.hexdigest())
 
 
@@ -171,18 +167,19 @@ def stamp(
 
 
 def _status_line(path: str, status: os.stat_result) -> bytes:
-    return b"%s\0%d %d %d %d %d" % (
-        os.fsencode(path),
-        status.st_mode,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-        status.st_ino,
-    )
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    values = (os.fsencode(path), status.st_mode, status.st_size, *times, status.st_ino)
+    return b"%s\0%d %d %d %d %d" % values
 
 
-def _too_many(root: Path, limit: int) -> Problem:
-    return Problem(code="tree_too_large", where=root.name, details={"limit": limit})
+def unreadable(root: Path, error: OSError) -> Problem:
+    """Build the problem of a folder that cannot be listed or read."""
+    return Problem.error("folder_unreadable", root.name, detail=error.strerror or str(error))
+
+
+def too_many_files(root: Path, limit: int) -> Problem:
+    """Build the problem of a folder with more entries than the limit."""
+    return Problem.error("tree_too_large", root.name, limit=limit)
 
 
 INTERPRETER_BY_SUFFIX = {

@@ -51,15 +51,13 @@ def _paths(root: Path, problems: list[Problem]) -> Iterator[PurePosixPath]:
     try:
         for count, entry in enumerate(tree.entries(root), 1):
             if count > tree.MAX_FILES:
-                details: dict[str, object] = {"limit": tree.MAX_FILES}
-                problems.append(Problem(code="tree_too_large", where=root.name, details=details))
+                problems.append(tree.too_many_files(root, tree.MAX_FILES))
                 return
             if not tree.is_junk(entry.path):
                 problems += _unsupported_entry(entry)
                 yield entry.path
     except OSError as error:
-        details = {"detail": error.strerror or str(error)}
-        problems.append(Problem(code="folder_unreadable", where=root.name, details=details))
+        problems.append(tree.unreadable(root, error))
 
 
 def _unsupported_entry(entry: tree.TreeEntry) -> Iterator[Problem]:
@@ -120,12 +118,11 @@ def _strict(found: Iterable[Problem], level: Level, values: Frontmatter) -> Iter
 def _keys(values: Frontmatter, level: Level) -> Iterable[Problem]:
     for key, line in values.lines.items():
         if level == "spec" and key not in SPEC_KEYS:
-            yield Problem(code="key_not_in_spec", where=line_location(line), details={"key": key})
+            yield Problem.error("key_not_in_spec", line_location(line), key=key)
         elif level == "compat" and canonical_key(key) is None:
             near = difflib.get_close_matches(key, KEYS, n=1, cutoff=0.75)
-            details = {"key": key, "near": near[0] if near else ""}
             code = "unknown_key_near" if near else "unknown_key"
-            yield Problem(code=code, where=line_location(line), severity="warning", details=details)
+            yield Problem.warning(code, line_location(line), key=key, near="".join(near))
     yield from _portable_keys(values)
 
 
@@ -135,7 +132,7 @@ def _portable_keys(values: Frontmatter) -> Iterable[Problem]:
         field = key.removeprefix(PORTABLE_PREFIX)
         if field != key and canonical_key(field) is None:
             where = line_location(values.lines["metadata"])
-            yield Problem(code="unknown_key", where=where, severity="warning", details={"key": key})
+            yield Problem.warning("unknown_key", where, key=key)
 
 
 def _name(
@@ -153,10 +150,9 @@ def _name(
     name = names.normalise(declared.manifest.name or "")
     yield from names.name_problems(name, where)
     if level == "compat" and names.is_reserved(name):
-        yield Problem(code="name_reserved", where=where, details={"name": name})
+        yield Problem.error("name_reserved", where, name=name)
     if name and names.normalise(folder) != name:
-        details = {"name": name, "folder": folder}
-        yield Problem(code="name_mismatch", where=where, details=details)
+        yield Problem.error("name_mismatch", where, name=name, folder=folder)
 
 
 def _description(declared: ParsedManifest, values: Frontmatter) -> Iterable[Problem]:
@@ -170,36 +166,31 @@ def _description(declared: ParsedManifest, values: Frontmatter) -> Iterable[Prob
     if not text.strip():
         yield Problem(code="description_empty", where=where)
     if len(text) > MAX_DESCRIPTION:
-        details = {"length": len(text), "limit": MAX_DESCRIPTION}
-        yield Problem(code="description_too_long", where=where, details=details)
+        yield Problem.error("description_too_long", where, length=len(text), limit=MAX_DESCRIPTION)
     if text.startswith(PLACEHOLDER):
-        yield Problem(code="description_placeholder", where=where, severity="warning")
+        yield Problem.warning("description_placeholder", where)
 
 
 def _other_fields(declared: ParsedManifest, values: Frontmatter, level: Level) -> Iterable[Problem]:
     compatibility = declared.manifest.compatibility or ""
     if len(compatibility) > MAX_COMPATIBILITY:
         where = line_location(values.lines["compatibility"])
-        details = {"length": len(compatibility), "limit": MAX_COMPATIBILITY}
-        yield Problem(code="compatibility_too_long", where=where, details=details)
+        length, limit = len(compatibility), MAX_COMPATIBILITY
+        yield Problem.error("compatibility_too_long", where, length=length, limit=limit)
     metadata = values.values.get("metadata")
     if isinstance(metadata, dict) and any(isinstance(v, list | dict) for v in metadata.values()):
-        yield Problem(
-            code="metadata_not_map",
-            where=line_location(values.lines["metadata"]),
-            severity="warning",
-        )
+        yield Problem.warning("metadata_not_map", line_location(values.lines["metadata"]))
     tools = values.values.get("allowed-tools")
     if level == "spec" and isinstance(tools, list):
-        details = {"suggestion": " ".join(declared.manifest.allowed_tools)}
         where = line_location(values.lines["allowed-tools"])
-        yield Problem(code="tools_not_text", where=where, details=details)
+        suggestion = " ".join(declared.manifest.allowed_tools)
+        yield Problem.error("tools_not_text", where, suggestion=suggestion)
 
 
 def _body(cut: Document, package: Package) -> Iterable[Problem]:
     first = cut.text[: len(cut.text) - len(cut.body)].count("\n") + 1
     if not cut.body.strip():
-        yield Problem(code="body_empty", where=SKILL_MD, severity="warning")
+        yield Problem.warning("body_empty", SKILL_MD)
     reported, line, seen = set[str](), first, 0
     text = _FENCED.sub(lambda block: re.sub(r"[^\n]", " ", block[0]), cut.body)
     for match in _LINK.finditer(text):
@@ -212,8 +203,7 @@ def _body(cut: Document, package: Package) -> Iterable[Problem]:
         line, seen = line + text.count("\n", seen, match.start()), match.start()
         code = _reference_problem(path, package.files)
         if code:
-            details = {"path": path}
-            yield Problem(code=code, where=line_location(line), severity="warning", details=details)
+            yield Problem.warning(code, line_location(line), path=path)
 
 
 def _reference_problem(path: str, files: frozenset[PurePosixPath]) -> str:

@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from apexbridge import bundled
 from apexbridge.errors import SkillNotFoundError, SourceError, StorageError
-from apexbridge.paths import commit_dir, staging_dir
+from apexbridge.paths import commit_dir, staging_dir, storage_errors
 from apexbridge.skills import tree
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import (
@@ -47,17 +47,12 @@ class _File:
         return self.path.parts[0] == _SCRIPTS or self.data.startswith(b"#!")
 
 
-def bundled_source(place: Path | None = None) -> "BundledSource":
-    """Create the source; `place` is the folder that zipped skills are extracted to."""
-    return BundledSource(place)
-
-
 class BundledSource(BaseSource):
     """Skills inside a package, which is a folder or a zip file on the import path.
 
     Listing and reading need no folder. Skills of an unpacked package are used where they are: a
-    second copy could only be tampered with or get stale. From a zip file a skill is extracted when
-    a caller needs its folder.
+    second copy could only be tampered with or get stale. From a zip file a skill is extracted to
+    `place` when a caller needs its folder.
     """
 
     def __init__(self, place: Path | None = None, package: Traversable | None = None) -> None:
@@ -82,7 +77,7 @@ class BundledSource(BaseSource):
 
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
         """Load the body."""
-        return await anyio.to_thread.run_sync(self._content, skill)
+        return await anyio.to_thread.run_sync(self.content_at_once, skill)
 
     async def resource(self, skill: Skill, path: PurePosixPath) -> SkillResource:
         """Load a file beside SKILL.md."""
@@ -136,7 +131,8 @@ class BundledSource(BaseSource):
                     return folder
         raise SkillNotFoundError(skill.name)
 
-    def _content(self, skill: Skill) -> SkillContent:
+    def content_at_once(self, skill: Skill) -> SkillContent:
+        """Load the body, blocking the calling thread."""
         opened = parse_document((self._package_folder(skill) / SKILL_MD).read_bytes())
         if isinstance(opened, Problem):
             raise SourceError(opened.message, source=self.id)
@@ -156,18 +152,15 @@ class BundledSource(BaseSource):
             raise SourceError("there is no folder to extract its skills to", source=self.id)
         files = list(_files(home))
         target = self._place / f"{home.name}-{_fingerprint(files).sha256[:16]}"
-        try:
+        with storage_errors(target):
             return target if _is_intact(target, files) else _extract(target, files)
-        except OSError as error:
-            raise StorageError(error.strerror or str(error), path=target) from error
 
 
 def _files(folder: Traversable, below: PurePosixPath = _ROOT) -> Iterator[_File]:
     """List the files of a skill in the order of the content hash, without caches."""
-    entries = [(below / item.name, item) for item in folder.iterdir()]
-    entries = sorted(
-        (e for e in entries if not tree.is_junk(e[0])), key=lambda e: os.fsencode(e[0])
-    )
+    found = [(below / item.name, item) for item in folder.iterdir()]
+    kept = [entry for entry in found if not tree.is_junk(entry[0])]
+    entries = sorted(kept, key=lambda entry: os.fsencode(entry[0]))
     for path, item in entries:
         if item.is_file():
             yield _File(path=path, data=item.read_bytes())
@@ -209,23 +202,18 @@ def _extract(target: Path, files: list[_File]) -> Path:
         for file in files:
             _write_new(fresh / file.path, file)
         for attempt in range(_ATTEMPTS):
-            with contextlib.suppress(FileExistsError):
-                _commit(fresh, target)
+            try:
+                commit_dir(fresh, target)
+            except StorageError as error:
+                if error.code != "path_exists":
+                    raise
+            else:
                 return target
             if _is_intact(target, files):  # another process won the race
                 return target
             with contextlib.suppress(FileNotFoundError):  # or it has moved it away already
                 target.rename(staging / f"spoilt-{attempt}")
     raise StorageError("another process keeps changing it", path=target)
-
-
-def _commit(fresh: Path, target: Path) -> None:
-    try:
-        commit_dir(fresh, target)
-    except StorageError as error:
-        if error.code != "path_exists":
-            raise
-        raise FileExistsError from error
 
 
 def _write_new(path: Path, file: _File) -> None:

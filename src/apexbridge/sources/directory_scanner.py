@@ -103,10 +103,8 @@ class DirectoryScanner:
             return [], ()  # parsing it as a skill reports the error
         if any(item.name.lower() == _SKILL_MD for item in present):
             return [], tuple(present)
-        below = [
-            item for item in present if is_scannable_folder(item) and self._may_enter(path, item)
-        ]
-        return sorted(item.name for item in below), None
+        folders = filter(is_scannable_folder, present)
+        return sorted(item.name for item in folders if self._may_enter(path, item)), None
 
     def _may_enter(self, path: str, item: "os.DirEntry[str]") -> bool:
         if self.limits.follow_external_symlinks or not item.is_symlink():
@@ -176,7 +174,8 @@ class NestedDiscovery:
         for folder in self._new_folders(touched):
             here = [folder / place for place in self._places if is_folder(folder / place)]
             if here and not self._is_passed_over(folder):
-                found += [NestedRoot(root, folder) for root in here if not self._is_ignored(root)]
+                top = _repository_root(self._project)
+                found += [NestedRoot(root, folder) for root in here if not is_gitignored(root, top)]
         return sorted(found, key=lambda root: -len(root.path.parts))
 
     def _new_folders(self, touched: Iterable[Path]) -> Iterator[Path]:
@@ -195,9 +194,6 @@ class NestedDiscovery:
         parts = folder.relative_to(self._project).parts
         return any(map(is_skipped, parts))
 
-    def _is_ignored(self, root: Path) -> bool:
-        return is_gitignored(root, _repository_root(self._project))
-
 
 def _repository_root(project: Path) -> Path:
     """Find the git repository's root; outside of a repository, the project's."""
@@ -210,10 +206,9 @@ def _repository_root(project: Path) -> Path:
 def is_gitignored(path: Path, top: Path) -> bool:
     """Return whether git ignores a folder or one of its parents."""
     steps = [*reversed([p for p in path.parents if p.is_relative_to(top) and p != top]), path]
-    rules = [
-        (top, _git_exclude(top)),
-        *((folder, _gitignore(folder)) for folder in (top, *steps[:-1])),
-    ]
+    files = [(folder, folder / ".gitignore") for folder in (top, *steps[:-1])]
+    files.insert(0, (top, top / ".git" / "info" / "exclude"))
+    rules = [(folder, _read_ignore_file(file)) for folder, file in files]
     for step in steps:
         verdict: bool | None = None
         for folder, patterns in rules:
@@ -224,14 +219,6 @@ def is_gitignored(path: Path, top: Path) -> bool:
         if verdict:
             return True
     return False
-
-
-def _git_exclude(top: Path) -> PathMatcher | None:
-    return _read_ignore_file(top / ".git" / "info" / "exclude")
-
-
-def _gitignore(folder: Path) -> PathMatcher | None:
-    return _read_ignore_file(folder / ".gitignore")
 
 
 def _read_ignore_file(path: Path) -> PathMatcher | None:

@@ -158,7 +158,7 @@ class FolderSource(BaseSource):
         )
         digest = stamp.digest if stamp else b""
         if reading.skill is None and known is not None and known.reading.skill is not None:
-            fallback = Problem(code="last_good_kept", where=folder.path, severity="warning")
+            fallback = Problem.warning("last_good_kept", folder.path)
             # Approval of the last good version does not extend to the files that are beside it now.
             skill = self._rehash(known.reading.skill) if self.provenance.needs_trust else None
             last = ParseResult(skill=skill or known.reading.skill, problems=(*problems, fallback))
@@ -210,13 +210,11 @@ class FolderSource(BaseSource):
             self._cache.store(self.id, new, gone)
 
     def _external_symlink_problem(self, path: str) -> Problem:
-        details = {"path": self.root / path, "target": resolve_leniently(self.root / path)}
-        return Problem(code="link_leads_out", where=path, severity="warning", details=details)
+        link = self.root / path
+        return Problem.warning("link_leads_out", path, path=link, target=resolve_leniently(link))
 
     def _limit_problem(self) -> Problem:
-        details = {"limit": self._limits.max_folders}
-        where = str(self.root)
-        return Problem(code="folder_limit", where=where, severity="warning", details=details)
+        return Problem.warning("folder_limit", str(self.root), limit=self._limits.max_folders)
 
     def _folder_of(self, skill: Skill) -> Path:
         if skill.root is None or not skill.root.is_relative_to(self.root):

@@ -4,7 +4,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import anyio.to_thread
@@ -22,9 +22,9 @@ from apexbridge.skills.model import (
     SkillResource,
 )
 from apexbridge.skills.parser import (
-    MAX_DESCRIPTION,
     MAX_SKILL_MD_BYTES,
     ParsedManifest,
+    description_problems,
     first_paragraph,
     parse_document,
     parse_manifest,
@@ -34,14 +34,6 @@ from apexbridge.sources.directory_scanner import is_skipped
 from apexbridge.sources.folders import DEFAULT_LIMITS, FolderSource, ScanLimits
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CommandFiles:
-    """Command files by name, and problems with others."""
-
-    files: dict[str, PurePosixPath]
-    problems: tuple[Problem, ...]
 
 
 class LegacySource(BaseSource):
@@ -85,17 +77,14 @@ class LegacySource(BaseSource):
         raise SourceError(f"'{skill.name}' is a single file without {path}", source=self.id)
 
     def _commands(self) -> tuple[list[Skill], list[Problem]]:
-        listing = self._list()
-        self._files = listing.files
-        skills, problems = list[Skill](), list(listing.problems)
-        for name, path in listing.files.items():
+        self._files, problems = self._list()
+        skills = list[Skill]()
+        for name, path in self._files.items():
             data = self._read(path)
-            skill, found_problems = (
-                (None, [data]) if isinstance(data, Problem) else self._skill(name, data)
-            )
-            problems += [
-                replace(problem, where=_location(path, problem.where)) for problem in found_problems
-            ]
+            skill, found = (None, [data]) if isinstance(data, Problem) else self._skill(name, data)
+            # The parser locates problems in SKILL.md: here it is the command's file.
+            prefix = path.as_posix()
+            problems += [replace(p, where=prefix + p.where.removeprefix(SKILL_MD)) for p in found]
             if skill is not None:
                 skills.append(skill)
         return skills, problems
@@ -105,21 +94,17 @@ class LegacySource(BaseSource):
         if isinstance(opened, Problem):
             return None, [opened]
         declared, body = opened
-        problems = list(declared.problems)
         written = (declared.manifest.description or "").strip()
-        if len(written) > MAX_DESCRIPTION:
-            details = {"length": len(written), "limit": MAX_DESCRIPTION}
-            problems.append(_warning("description_too_long", **details))
+        problems = [*declared.problems, *description_problems(written)]
         if not body.strip():
-            problems.append(_warning("body_empty"))
+            problems.append(Problem.warning("body_empty", SKILL_MD))
+        mark = Fingerprint(size=len(data), files=1, sha256=hashlib.sha256(data).hexdigest())
         skill = Skill(
             name=name,
             description=written or first_paragraph(body) or name,
             manifest=declared.manifest,
             provenance=self.provenance,
-            fingerprint=Fingerprint(
-                size=len(data), files=1, sha256=hashlib.sha256(data).hexdigest()
-            ),
+            fingerprint=mark,
             tools=declared.tools,
             hooks=declared.hooks,
             is_trusted=not self.provenance.needs_trust,
@@ -137,21 +122,20 @@ class LegacySource(BaseSource):
     def _command_path(self, skill: Skill) -> PurePosixPath:
         if skill.provenance.source_id == self.id:
             if skill.name not in self._files:
-                self._files = self._list().files
+                self._files, _ = self._list()
             if skill.name in self._files:
                 return self._files[skill.name]
         raise SkillNotFoundError(skill.name)
 
-    def _list(self) -> _CommandFiles:
+    def _list(self) -> tuple[dict[str, PurePosixPath], list[Problem]]:
         """Assign names to command files; on a conflict the first keeps the name."""
         files, problems = dict[str, PurePosixPath](), list[Problem]()
         for number, found in enumerate(self._walk()):
             if number >= self._limits.max_folders:
                 problems.append(self._limit_problem())
                 break
-            found_problems = [found] if isinstance(found, Problem) else _claim_name(found, files)
-            problems += found_problems
-        return _CommandFiles(files=files, problems=tuple(problems))
+            problems += [found] if isinstance(found, Problem) else _claim_name(found, files)
+        return files, problems
 
     def _walk(self) -> Iterator[PurePosixPath | Problem]:
         """Yield command files in a fixed order, without those inside of skills."""
@@ -177,8 +161,7 @@ class LegacySource(BaseSource):
             pending += reversed(below)
 
     def _limit_problem(self) -> Problem:
-        cut = _warning("folder_limit", limit=self._limits.max_folders)
-        return replace(cut, where=str(self.root))
+        return Problem.warning("folder_limit", str(self.root), limit=self._limits.max_folders)
 
     def _report_symlink(self, path: PurePosixPath, entry: "os.DirEntry[str]") -> list[Problem]:
         """Report a skipped symlink, unless it is a skill, which the folder scan finds."""
@@ -186,10 +169,9 @@ class LegacySource(BaseSource):
             is_skipped_entry = not _is_skill(self._list_folder(path))
         else:
             is_skipped_entry = path.suffix.lower() == ".md"
-        found_problems = _warning(
-            "command_unreadable", detail="it is a symlink, and symlinks are not followed"
-        )
-        return [replace(found_problems, where=path.as_posix())] if is_skipped_entry else []
+        detail = "it is a symlink, and symlinks are not followed"
+        found = Problem.warning("command_unreadable", path.as_posix(), detail=detail)
+        return [found] if is_skipped_entry else []
 
     def _list_folder(self, folder: PurePosixPath) -> "list[os.DirEntry[str]]":
         try:
@@ -244,7 +226,7 @@ def _claim_name(path: PurePosixPath, files: dict[str, PurePosixPath]) -> list[Pr
     if first is path:
         return []
     details = {"name": name, "source": where, "winner": first.as_posix()}
-    return [replace(_warning("skill_shadowed", **details), where=where)]
+    return [Problem.warning("skill_shadowed", where, **details)]
 
 
 def _open(data: bytes) -> tuple[ParsedManifest, str] | Problem:
@@ -252,7 +234,7 @@ def _open(data: bytes) -> tuple[ParsedManifest, str] | Problem:
     text = document.decode_skill_md(data)
     if isinstance(text, Problem):
         line = text.details.get("line", 1)
-        return Problem(code="command_not_text", where=text.where, details={"line": line})
+        return Problem.error("command_not_text", text.where, line=line)
     opened = parse_document(data)
     if not isinstance(opened, Problem):
         return parse_manifest(opened[1]), opened[0].body
@@ -263,13 +245,4 @@ def _open(data: bytes) -> tuple[ParsedManifest, str] | Problem:
 
 
 def _unreadable(detail: str) -> Problem:
-    return Problem(code="command_unreadable", where=SKILL_MD, details={"detail": detail})
-
-
-def _warning(code: str, **details: object) -> Problem:
-    return Problem(code=code, where=SKILL_MD, severity="warning", details=details)
-
-
-def _location(path: PurePosixPath, where: str) -> str:
-    """Replace SKILL.md in a problem's location by the command's file."""
-    return path.as_posix() + where.removeprefix(SKILL_MD)
+    return Problem.error("command_unreadable", SKILL_MD, detail=detail)

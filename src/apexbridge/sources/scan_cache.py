@@ -199,9 +199,8 @@ class ScanCache:
         return database
 
     def _recreate(self, error: sqlite3.DatabaseError) -> None:
-        if isinstance(
-            error, sqlite3.OperationalError
-        ):  # locked, full or read-only, but not corrupt
+        # Locked, full or read-only, but not corrupt.
+        if isinstance(error, sqlite3.OperationalError):
             self._paused_until = time.monotonic() + RETRY_AFTER_SECONDS
             log.debug("the scan cache is not available: %s", error)
             return

@@ -78,7 +78,7 @@ def deaf() -> None:
 
 
 def older() -> None:
-    """Tell of a change whenever prompts were listed."""
+    """Notify of a change whenever prompts were listed."""
     for method, number in requests():
         answer_as_older(method, number)
         if method == "prompts/list":
@@ -86,7 +86,7 @@ def older() -> None:
 
 
 def late() -> None:
-    """Tell of a change when a file says so."""
+    """Notify of a change once a file exists."""
     for method, number in requests():
         answer_as_older(method, number)
         if method == "prompts/list":

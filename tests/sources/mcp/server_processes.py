@@ -61,7 +61,7 @@ def _address(script: str, *args: str, seconds: float, env: Mapping[str, str]) ->
 
 @contextmanager
 def serve_http(offer: Offer, port: int = 0) -> Generator[str]:
-    """Serve over HTTP in a process of its own; the address. It ends with us, whatever happens."""
+    """Serve over HTTP in a child process that never outlives us; yield the URL."""
     argv = [sys.executable, str(HERE / "sdk_server.py"), str(offer.place), str(port)]
     with subprocess.Popen(
         argv,

@@ -96,8 +96,8 @@ def test_secrets_are_redacted() -> None:
         headers={"Authorization": "Bearer abc-def"},
         env={"TOKEN": "t0p secret", "DEBUG": "1"},
     )
-    told = address.redact("1 abc-def / Bearer abc-def / open-sesame / k-12345 / t0p secret")
-    assert told == "1 *** / *** / *** / *** / ***"
+    redacted = address.redact("1 abc-def / Bearer abc-def / open-sesame / k-12345 / t0p secret")
+    assert redacted == "1 *** / *** / *** / *** / ***"
     for secret in ("sesame", "k-12345", "abc-def", "t0p"):
         assert secret not in repr(address)
 
@@ -381,11 +381,11 @@ async def test_pages_are_followed_but_not_for_ever(
     assert [problem.code for problem in problems] == codes
 
 
-# the lane
+# the shared
 
 
-class Door:
-    """Opens numbered things, and remembers in which thread and what was closed."""
+class FakeConnector:
+    """Connects to numbered values, and records threads and what was closed."""
 
     def __init__(self) -> None:
         self.opened = 0
@@ -412,15 +412,15 @@ class Door:
 
 
 @asynccontextmanager
-async def _lane(
+async def _shared(
     opening: Callable[[], AbstractAsyncContextManager[int]], seconds: float = 20
 ) -> AsyncGenerator[SharedConnection[int]]:
-    lane = SharedConnection(opening, seconds=seconds)
+    shared = SharedConnection(opening, seconds=seconds)
     with anyio.fail_after(20):
         try:
-            yield lane
+            yield shared
         finally:
-            await lane.close()
+            await shared.close()
 
 
 async def _same(value: int) -> int:
@@ -434,100 +434,100 @@ async def _lose(value: int) -> int:
 
 @pytest.mark.anyio
 async def test_a_connection_is_kept_and_shared_by_all_callers() -> None:
-    door, got = Door(), list[int]()
-    async with _lane(door) as lane:
+    connector, got = FakeConnector(), list[int]()
+    async with _shared(connector) as shared:
 
         async def call() -> None:
-            got.append(await lane.run(_same))
+            got.append(await shared.run(_same))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(20):
                 tasks.start_soon(call)
     assert got == [1] * 20
-    assert (door.opened, door.closed) == (1, [1])
-    assert len(door.threads) == 1
-    assert threading.get_ident() not in door.threads
+    assert (connector.opened, connector.closed) == (1, [1])
+    assert len(connector.threads) == 1
+    assert threading.get_ident() not in connector.threads
 
 
 @pytest.mark.anyio
 async def test_an_older_opening_that_is_lost_is_replaced_at_once() -> None:
-    door = Door()
+    connector = FakeConnector()
 
     async def first_is_stale(value: int) -> int:
         if value == 1:
             raise ConnectionLostError
         return value
 
-    async with _lane(door) as lane:
-        assert await lane.run(_same) == 1
-        assert await lane.run(first_is_stale) == 2
-        assert door.closed == [1]
+    async with _shared(connector) as shared:
+        assert await shared.run(_same) == 1
+        assert await shared.run(first_is_stale) == 2
+        assert connector.closed == [1]
 
 
 @pytest.mark.anyio
 async def test_a_new_connection_that_is_lost_is_reported_and_the_next_call_reconnects() -> None:
-    door = Door()
-    async with _lane(door) as lane:
+    connector = FakeConnector()
+    async with _shared(connector) as shared:
         with pytest.raises(ConnectionLostError):
-            await lane.run(_lose)
-        assert (door.opened, door.closed) == (1, [1])
-        assert await lane.run(_same) == 2
+            await shared.run(_lose)
+        assert (connector.opened, connector.closed) == (1, [1])
+        assert await shared.run(_same) == 2
 
 
 @pytest.mark.anyio
 async def test_what_cannot_be_opened_says_why_and_is_tried_again() -> None:
-    door = Door()
-    door.fails = OSError("no")
-    async with _lane(door) as lane:
+    connector = FakeConnector()
+    connector.fails = OSError("no")
+    async with _shared(connector) as shared:
         with pytest.raises(ConnectionLostError) as caught:
-            await lane.run(_same)
-        assert caught.value.__cause__ is door.fails
-        door.fails = None
-        assert await lane.run(_same) == 2
+            await shared.run(_same)
+        assert caught.value.__cause__ is connector.fails
+        connector.fails = None
+        assert await shared.run(_same) == 2
 
 
 @pytest.mark.anyio
 async def test_an_error_of_the_work_costs_nothing() -> None:
-    door = Door()
+    connector = FakeConnector()
 
     async def fail(value: int) -> int:
         raise RuntimeError(value)
 
-    async with _lane(door) as lane:
+    async with _shared(connector) as shared:
         with pytest.raises(RuntimeError, match="1"):
-            await lane.run(fail)
-        assert await lane.run(_same) == 1
+            await shared.run(fail)
+        assert await shared.run(_same) == 1
 
 
 @pytest.mark.anyio
 async def test_work_that_takes_too_long_ends_and_the_next_call_opens_anew() -> None:
-    door = Door()
+    connector = FakeConnector()
 
     async def wait(value: int) -> int:
         await anyio.sleep_forever()
         return value
 
-    async with _lane(door, seconds=1.5) as lane:
+    async with _shared(connector, seconds=1.5) as shared:
         with pytest.raises(TimeoutError):
-            await lane.run(wait)
-        assert await lane.run(_same) == 2
+            await shared.run(wait)
+        assert await shared.run(_same) == 2
 
 
 @pytest.mark.anyio
 async def test_an_opening_that_takes_too_long_ends_too() -> None:
-    door = Door()
-    door.hangs = True
-    async with _lane(door, seconds=1.5) as lane:
+    connector = FakeConnector()
+    connector.hangs = True
+    async with _shared(connector, seconds=1.5) as shared:
         with pytest.raises((TimeoutError, ConnectionLostError)):
-            await lane.run(_same)
-        door.hangs = False
-        assert await lane.run(_same) == 2
-    assert sorted(door.closed) == [1, 2]
+            await shared.run(_same)
+        connector.hangs = False
+        assert await shared.run(_same) == 2
+    assert sorted(connector.closed) == [1, 2]
 
 
 @pytest.mark.anyio
 async def test_a_cancelled_caller_does_not_affect_others() -> None:
-    door, started, left = Door(), threading.Event(), threading.Event()
+    connector, started, left = FakeConnector(), threading.Event(), threading.Event()
 
     async def wait(value: int) -> int:
         started.set()
@@ -537,15 +537,15 @@ async def test_a_cancelled_caller_does_not_affect_others() -> None:
             left.set()
         return value
 
-    async with _lane(door) as lane:
+    async with _shared(connector) as shared:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lane.run, wait)
+            tasks.start_soon(shared.run, wait)
             while not started.is_set():
                 await anyio.lowlevel.checkpoint()
             tasks.cancel_scope.cancel()
         while not left.is_set():
             await anyio.lowlevel.checkpoint()
-        assert await lane.run(_same) == 1
+        assert await shared.run(_same) == 1
 
 
 @pytest.mark.anyio
@@ -567,42 +567,42 @@ async def test_what_breaks_by_itself_ends_the_work_with_its_reason() -> None:
         await anyio.sleep_forever()
         return value
 
-    async with _lane(breaking) as lane:
+    async with _shared(breaking) as shared:
         with pytest.raises(ConnectionLostError) as caught:
-            await lane.run(break_and_wait)
+            await shared.run(break_and_wait)
     assert isinstance(caught.value.__cause__, ExceptionGroup)
 
 
 @pytest.mark.anyio
 async def test_closing_ends_the_work_and_is_final() -> None:
-    door, started = Door(), threading.Event()
+    connector, started = FakeConnector(), threading.Event()
 
     async def wait(value: int) -> int:
         started.set()
         await anyio.sleep_forever()
         return value
 
-    lane, ended = SharedConnection(door, seconds=20), list[type]()
+    shared, ended = SharedConnection(connector, seconds=20), list[type]()
 
     async def call() -> None:
         try:
-            await lane.run(wait)
+            await shared.run(wait)
         except (ConnectionLostError, ConnectionClosedError) as error:
             ended.append(type(error))
 
     with anyio.fail_after(20):
-        assert await lane.run(_same) == 1
+        assert await shared.run(_same) == 1
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
             while not started.is_set():
                 await anyio.lowlevel.checkpoint()
-            tasks.start_soon(lane.close)
-            tasks.start_soon(lane.close)
+            tasks.start_soon(shared.close)
+            tasks.start_soon(shared.close)
         with pytest.raises(ConnectionClosedError):
-            await lane.run(_same)
-        await lane.close()
+            await shared.run(_same)
+        await shared.close()
     assert ended == [ConnectionClosedError]
-    assert door.closed == [1]
+    assert connector.closed == [1]
 
 
 @pytest.mark.anyio
@@ -616,11 +616,11 @@ async def test_work_that_fails_while_its_lane_closes_is_closed_out() -> None:
         finally:
             raise RuntimeError(value)
 
-    lane = SharedConnection(Door(), seconds=20)
+    shared = SharedConnection(FakeConnector(), seconds=20)
 
     async def call() -> None:
         try:
-            await lane.run(fail_late)
+            await shared.run(fail_late)
         except ConnectionClosedError as error:
             ended.append(type(error))
 
@@ -629,18 +629,18 @@ async def test_work_that_fails_while_its_lane_closes_is_closed_out() -> None:
             tasks.start_soon(call)
             while not started.is_set():
                 await anyio.lowlevel.checkpoint()
-            await lane.close()
+            await shared.close()
     assert ended == [ConnectionClosedError]
 
 
 @pytest.mark.anyio
 async def test_a_lane_that_was_never_used_closes_and_opens_nothing() -> None:
-    door = Door()
-    lane = SharedConnection(door, seconds=1)
-    await lane.close()
+    connector = FakeConnector()
+    shared = SharedConnection(connector, seconds=1)
+    await shared.close()
     with pytest.raises(ConnectionClosedError):
-        await lane.run(_same)
-    assert door.opened == 0
+        await shared.run(_same)
+    assert connector.opened == 0
 
 
 # last words

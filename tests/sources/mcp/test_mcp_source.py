@@ -171,7 +171,7 @@ async def test_callers_at_the_same_time_share_one_process(tmp_path: Path) -> Non
     assert len(Offer(tmp_path).pids) == 1
 
 
-async def test_a_server_that_offers_and_tells_nothing_is_no_fault(tmp_path: Path) -> None:
+async def test_a_server_without_prompts_or_skills_is_valid(tmp_path: Path) -> None:
     offer = Offer(tmp_path)
     offer.say(listens=False)
     async with _source(offer.as_process(), lambda _: None) as source:
@@ -387,37 +387,37 @@ async def test_a_skill_of_another_server_is_not_read(offer: Offer, address: Serv
 async def test_a_change_is_notified_in_the_event_loop_of_the_caller(
     offer: Offer, address: ServerAddress
 ) -> None:
-    told, heard = list[tuple[str, int]](), anyio.Event()
+    changes, notified = list[tuple[str, int]](), anyio.Event()
 
     def changed(source: str) -> None:
-        told.append((source, threading.get_ident()))
-        heard.set()
+        changes.append((source, threading.get_ident()))
+        notified.set()
 
     offer.say(prompts=[{"name": "announce", "announces": True}])
     async with _source(address, changed) as source:
         announce = await _named(source, "mcp__my__announce")
-        while not heard.is_set():  # listening begins beside the first scan
+        while not notified.is_set():  # listening begins beside the first scan
             await source.content(announce)
             with anyio.move_on_after(0.2):
-                await heard.wait()
-    assert told[0] == ("mcp:my", threading.get_ident())
+                await notified.wait()
+    assert changes[0] == ("mcp:my", threading.get_ident())
 
 
 async def test_an_older_protocol_version_is_read_and_notifies(tmp_path: Path) -> None:
-    told, heard = list[str](), anyio.Event()
+    changes, notified = list[str](), anyio.Event()
 
     def changed(source: str) -> None:
-        told.append(source)
-        heard.set()
+        changes.append(source)
+        notified.set()
 
     async with _source(faulty("older", tmp_path), changed) as source:
         scan = await source.scan()
-        await heard.wait()
+        await notified.wait()
     assert [skill.name for skill in scan.skills] == ["mcp__my__old"]
-    assert told == ["mcp:my"]
+    assert changes == ["mcp:my"]
 
 
-class _Heard(logging.Handler):
+class _LogWaiter(logging.Handler):
     """Waits for a message of the source's log."""
 
     def __init__(self, words: str) -> None:
@@ -431,20 +431,20 @@ class _Heard(logging.Handler):
 
 
 def test_a_source_outlives_the_loop_that_used_it(tmp_path: Path) -> None:
-    told = list[str]()
-    source = McpSource("my", faulty("late", tmp_path), changed=told.append)
-    heard, log = _Heard("has ended"), logging.getLogger("apexbridge.sources.mcp.source")
+    changes = list[str]()
+    source = McpSource("my", faulty("late", tmp_path), changed=changes.append)
+    waiter, log = _LogWaiter("has ended"), logging.getLogger("apexbridge.sources.mcp.source")
     before = log.level
-    log.addHandler(heard)
+    log.addHandler(waiter)
     log.setLevel(logging.DEBUG)
     try:
         assert len(anyio.run(source.scan).skills) == 1
         (tmp_path / "go").touch()
-        assert heard.event.wait(30)
+        assert waiter.event.wait(30)
         assert len(anyio.run(source.scan).skills) == 1
     finally:
         anyio.run(source.close)
-        log.removeHandler(heard)
+        log.removeHandler(waiter)
         log.setLevel(before)
     pids = Offer(tmp_path).pids
     assert [is_alive(pid) for pid in pids] == [False]
@@ -563,8 +563,8 @@ async def test_an_invalid_header_is_redacted_too(value: str, address: ServerAddr
             await source.scan()
     detail = str(caught.value.details["detail"])
     assert detail
-    for told in (value, repr(value)[1:-1], repr(value.encode())[2:-1]):
-        assert told not in detail
+    for secret in (value, repr(value)[1:-1], repr(value.encode())[2:-1]):
+        assert secret not in detail
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/mcp", "not an address", "ftp://127.0.0.1/"])

@@ -36,7 +36,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedRequest:
-    """What was asked for."""
+    """A request that the server received."""
 
     path: str
     headers: Mapping[str, str]
@@ -47,7 +47,7 @@ def redirect(to: str, status: int = 302) -> Answer:
 
 
 class Site:
-    """Serves `answers` by path while its block runs, and remembers what was asked."""
+    """Serves `answers` by path while its block runs, and records the requests."""
 
     def __init__(
         self, host: str = "127.0.0.1", port: int = 0, *, tls: ssl.SSLContext | None = None

@@ -308,7 +308,7 @@ async def test_connection_errors_do_not_quote_the_server(site: Site) -> None:
     assert "incomplete" in (await _refusal(site.url("/cut"))).message
     site.close()
     assert "refused" in (await _refusal(site.url("/gone"))).message.lower()
-    unknown = await _refusal("https://nobody.example/", transport=Transport(resolve=Names()))
+    unknown = await _refusal("https://unknown.example/", transport=Transport(resolve=Names()))
     assert (unknown.code, "cannot be resolved" in unknown.message) == ("remote_unreachable", True)
 
 

@@ -28,7 +28,7 @@ def sources(out: Output, *, accept: str, yes: bool) -> None:
                 out.text(f"source_{_state(state)}"),
                 str(len(state.scan.skills)),
                 str(len(state.scan.problems)),
-                state.source.id.partition(":")[2],
+                state.source_id.partition(":")[2],
             )
             for state in states
         ]
@@ -39,7 +39,7 @@ def sources(out: Output, *, accept: str, yes: bool) -> None:
 
     data = [
         {
-            "id": state.source.id,
+            "id": state.source_id,
             "origin": _origin(state),
             "state": _state(state),
             "skills": len(state.scan.skills),
@@ -59,7 +59,7 @@ def _rank(state: SourceState, precedence: Sequence[str]) -> int:
 
 
 def _origin(state: SourceState) -> str:
-    return state.source.id.partition(":")[0]
+    return state.source_id.partition(":")[0]
 
 
 def _state(state: SourceState) -> str:

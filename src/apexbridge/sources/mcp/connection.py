@@ -49,9 +49,8 @@ class ServerAddress:
             for piece in (value, *value.split()):
                 if len(piece) >= _SHORTEST_SECRET and piece not in _SCHEMES:
                     yield piece
-                    yield repr(piece.encode("utf-8", "surrogateescape"))[
-                        2:-1
-                    ]  # as the repr of bytes shows it
+                    encoded = piece.encode("utf-8", "surrogateescape")
+                    yield repr(encoded)[2:-1]  # as a message shows bytes
 
 
 def sanitize_line(text: str, limit: int) -> str:
@@ -202,7 +201,7 @@ class SharedConnection(Generic[T]):
             if self._portal is None:
                 self._portal = self._closing.enter_context(start_blocking_portal())
                 self._portal.start_task(self._main)
-                self._closing.callback(self._portal.call, self._end)
+                self._closing.callback(self._portal.call, self._stop.set)
             return self._portal
 
     def _close_blocking(self) -> None:
@@ -216,9 +215,6 @@ class SharedConnection(Generic[T]):
             task_status.started()
             await self._stop.wait()
             self._tasks.cancel_scope.cancel()
-
-    def _end(self) -> None:
-        self._stop.set()
 
     async def _attempt(self, work: Callable[[T], Awaitable[R]]) -> R:
         previous = connection = self._connection

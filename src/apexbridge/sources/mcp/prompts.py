@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from apexbridge.errors import SkillNotInvocableError
 from apexbridge.skills.model import Fingerprint, Problem, Provenance, Skill, SkillManifest
-from apexbridge.skills.parser import MAX_DESCRIPTION
+from apexbridge.skills.parser import MAX_DESCRIPTION, description_problems
 from apexbridge.sources.mcp.connection import qualified_name, sanitize_line
 
 MAX_NAME = 128
@@ -54,14 +54,11 @@ def skills_from_prompts(
             problems.append(_invalid(prompt, wrong))
         elif name in owners:
             details = {"name": name, "source": own, "winner": owners[name]}
-            problems.append(
-                Problem(code="skill_shadowed", where=name, severity="warning", details=details)
-            )
+            problems.append(Problem.warning("skill_shadowed", name, **details))
         else:
             owners[name] = own
             offered[name] = PromptSkill(prompt=prompt, skill=_skill(prompt, name, provenance))
-            if len(prompt.description) > MAX_DESCRIPTION:
-                problems.append(_too_long(prompt, name))
+            problems += description_problems(prompt.description, name)
     return offered, problems
 
 
@@ -80,12 +77,7 @@ def _validate_prompt(prompt: Prompt) -> str:
 
 def _invalid(prompt: Prompt, detail: str) -> Problem:
     name = sanitize_line(prompt.name, MAX_NAME)
-    return Problem(code="skill_entry_invalid", where=name, details={"name": name, "detail": detail})
-
-
-def _too_long(prompt: Prompt, name: str) -> Problem:
-    details = {"length": len(prompt.description), "limit": MAX_DESCRIPTION}
-    return Problem(code="description_too_long", where=name, severity="warning", details=details)
+    return Problem.error("skill_entry_invalid", name, name=name, detail=detail)
 
 
 def _skill(prompt: Prompt, name: str, provenance: Provenance) -> Skill:
@@ -118,13 +110,8 @@ def _fingerprint(prompt: Prompt) -> Fingerprint:
 
 def argument_hint(prompt: Prompt) -> str:
     """Format the arguments: `<required> [optional]`."""
-    words = [
-        f"<{sanitize_line(parameter.name, MAX_NAME)}>"
-        if parameter.is_required
-        else f"[{sanitize_line(parameter.name, MAX_NAME)}]"
-        for parameter in prompt.parameters
-    ]
-    return " ".join(words)
+    names = [(sanitize_line(each.name, MAX_NAME), each.is_required) for each in prompt.parameters]
+    return " ".join(f"<{name}>" if is_required else f"[{name}]" for name, is_required in names)
 
 
 def bind_arguments(offered: PromptSkill, arguments: str) -> dict[str, str]:

@@ -141,7 +141,7 @@ def _read(
     folder = unquote(entry.uri.split("/")[-2])
     where = sanitize_line(folder, 128)
     if entry.resources == "dynamic":
-        return None, [Problem(code="digests_missing", where=where, details={"name": where})]
+        return None, [Problem.error("digests_missing", where, name=where)]
     files = _files(entry.uri, entry.resources)
     if isinstance(files, str):
         return None, [_invalid(entry.uri, files)]
@@ -241,9 +241,7 @@ def _first_error(error: ValidationError) -> str:
 
 def _invalid(name: str, detail: str) -> Problem:
     where = sanitize_line(name, 200)
-    return Problem(
-        code="skill_entry_invalid", where=where, details={"name": where, "detail": detail}
-    )
+    return Problem.error("skill_entry_invalid", where, name=where, detail=detail)
 
 
 MAX_LISTED = 1_000
@@ -304,6 +302,5 @@ async def all_pages(
             break
     if cursor is None and len(found) <= MAX_LISTED:
         return found, []
-    details = {"limit": min(MAX_LISTED, len(found))}
-    cut = Problem(code="listing_limit", where=where, severity="warning", details=details)
+    cut = Problem.warning("listing_limit", where, limit=min(MAX_LISTED, len(found)))
     return found[:MAX_LISTED], [cut]

@@ -100,10 +100,8 @@ class McpSource(BaseSource):
         """Load the body: the verified SKILL.md, or the prompt rendered with the arguments."""
         entry = self._listing.entry(skill)
         if isinstance(entry, PromptSkill):
-            work = partial(
-                _get_prompt, name=entry.prompt.name, values=bind_arguments(entry, arguments)
-            )
-            text = await self._call(work)
+            values = bind_arguments(entry, arguments)
+            text = await self._call(partial(_get_prompt, name=entry.prompt.name, values=values))
             if len(text) > MAX_CONTENT:
                 raise SourceError(f"more than {MAX_CONTENT} characters", source=self.id)
             return SkillContent(skill=skill, body=text)
@@ -213,9 +211,8 @@ class McpSource(BaseSource):
 
     @asynccontextmanager
     async def _http(self) -> AsyncGenerator[Any]:
-        timeout = httpx2.Timeout(
-            self._address.seconds, read=None
-        )  # SharedConnection has the deadline
+        # SharedConnection has the deadline of reads.
+        timeout = httpx2.Timeout(self._address.seconds, read=None)
         headers = dict(self._address.headers)
         async with (
             httpx2.AsyncClient(headers=headers, timeout=timeout) as http,

@@ -1,7 +1,6 @@
 """Find plugins on disk, directly or through a marketplace.json."""
 
 import os
-import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -111,11 +110,8 @@ class _PluginSearch:
         for entry in marketplace.plugins[:limit]:
             place = _entry_folder(root, marketplace, entry)
             if place is None:
-                source = str(entry.source)[:200]
-                name = entry.name
-                self._report(
-                    "plugin_source_unsupported", where, "warning", name=name, source=source
-                )
+                details = {"name": entry.name, "source": str(entry.source)[:200]}
+                self._report("plugin_source_unsupported", where, "warning", **details)
             elif not is_folder(place):
                 self._report("path_missing", where, "warning", path=place)
             else:
@@ -138,10 +134,8 @@ class _PluginSearch:
         if manifest is None:
             return
         name = self._name(manifest.name, entry.name if entry else "", root)
-        written = (
-            *manifest.skill_folders,
-            *(entry.skill_folders if entry and data is not None else ()),
-        )
+        listed = entry.skill_folders if entry and data is not None else ()
+        written = (*manifest.skill_folders, *listed)
         found = _FoundPlugin(
             name=name,
             root=root,
@@ -150,9 +144,8 @@ class _PluginSearch:
         )
         first = self.found.setdefault(_key(name), found)
         if first.root != root:
-            self._report(
-                "plugin_shadowed", where, "warning", name=name, path=root, winner=first.root
-            )
+            details = {"name": name, "path": root, "winner": first.root}
+            self._report("plugin_shadowed", where, "warning", **details)
 
     def _name(self, written: str, listed: str, root: Path) -> str:
         where = str(root / PLUGIN_JSON)
@@ -186,25 +179,21 @@ class _PluginSearch:
         path = root / name
         try:
             status = path.lstat()
-            if path.parent.is_symlink() or not stat.S_ISREG(status.st_mode):
-                kind = "link" if path.parent.is_symlink() else tree.file_kind(status.st_mode)
-                self.problems.append(
-                    manifest_problem(str(path), f"it is a {kind}, not a regular file")
-                )
-                return None
-            with os.fdopen(
-                os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb"
-            ) as file:
-                data = file.read(MAX_BYTES + 1)
+            kind = "link" if path.parent.is_symlink() else tree.file_kind(status.st_mode)
+            detail = f"it is a {kind}, not a regular file"
+            if kind == "file":
+                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                with os.fdopen(descriptor, "rb") as file:
+                    data = file.read(MAX_BYTES + 1)
+                if len(data) <= MAX_BYTES:
+                    return data
+                detail = f"it has more than {MAX_BYTES} bytes"
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            self.problems.append(manifest_problem(str(path), error.strerror or str(error)))
-            return None
-        if len(data) > MAX_BYTES:
-            self.problems.append(manifest_problem(str(path), f"it has more than {MAX_BYTES} bytes"))
-            return None
-        return data
+            detail = error.strerror or str(error)
+        self.problems.append(manifest_problem(str(path), detail))
+        return None
 
     def _report(
         self, code: str, where: str, severity: Severity = "error", **details: object

@@ -124,7 +124,7 @@ def _as_object(value: object) -> dict[str, Any] | None:
 
 def manifest_problem(where: str, detail: str) -> Problem:
     """Build the problem of an unusable manifest."""
-    return Problem(code="plugin_manifest_invalid", where=where, details={"detail": detail})
+    return Problem.error("plugin_manifest_invalid", where, detail=detail)
 
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -144,5 +144,4 @@ def _lenient(
 
 
 def _field_problem(where: str, key: str, detail: str) -> Problem:
-    details = {"key": key, "detail": detail}
-    return Problem(code="field_invalid", where=where, severity="warning", details=details)
+    return Problem.warning("field_invalid", where, key=key, detail=detail)

@@ -65,11 +65,11 @@ class Plugin:
         variables = dict.fromkeys(match[1] for match in _VARIABLE.finditer(text))
         keys = [v.removeprefix(_CONFIG) for v in variables if v.startswith(_CONFIG)]
         return [
-            Problem(
-                code="plugin_config_secret" if key in self.secrets else "plugin_config_missing",
-                where=where,
-                severity="warning",
-                details={"key": key, "plugin": self.name},
+            Problem.warning(
+                "plugin_config_secret" if key in self.secrets else "plugin_config_missing",
+                where,
+                key=key,
+                plugin=self.name,
             )
             for key in keys
             if key in self.secrets or key not in self.config

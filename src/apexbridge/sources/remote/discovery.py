@@ -106,10 +106,7 @@ def parse_index(data: bytes, url: str, *, may_be_private: bool) -> SkillIndex:
         else:
             problems.append(read)
     if len(index.skills) > MAX_ENTRIES:
-        details = {"limit": MAX_ENTRIES}
-        cut = Problem(
-            code="remote_limit", where=display_url(url), severity="warning", details=details
-        )
+        cut = Problem.warning("remote_limit", display_url(url), limit=MAX_ENTRIES)
         problems.append(cut)
     return SkillIndex(entries=tuple(entries), problems=tuple(problems))
 
@@ -154,8 +151,7 @@ def is_plain_path(path: str) -> bool:
 
 
 def _entry_problem(url: str, name: str, detail: str) -> Problem:
-    details = {"name": name, "detail": detail}
-    return Problem(code="remote_entry_invalid", where=display_url(url), details=details)
+    return Problem.error("remote_entry_invalid", display_url(url), name=name, detail=detail)
 
 
 def _format_validation_error(error: ValidationError) -> str:

@@ -22,7 +22,6 @@ from apexbridge.skills.model import Problem
 from apexbridge.sources.remote.discovery import RemoteFile, SkillIndex, parse_index
 from apexbridge.sources.remote.http_client import (
     DEFAULT_TRANSPORT,
-    Fetched,
     FetchLimits,
     Transport,
     fetch,
@@ -71,19 +70,17 @@ class _PinFile(BaseModel):
 
 
 class PinStore:
-    """Pins of all remote URLs, in one folder. Safe for concurrent threads and processes."""
+    """Pins of all remote URLs, in one folder. Safe for concurrent threads and processes.
+
+    Methods raise SourceError if the pins cannot be read, StorageError if they cannot be written.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
 
     def pin_first(self, url: str, data: bytes) -> PinChange | None:
-        """Pin a URL's first content; if it differs later, store it aside and return the change.
-
-        Raises:
-            SourceError: If the pins cannot be read.
-            StorageError: If they cannot be written.
-        """
+        """Pin a URL's first content; if it differs later, store it aside and return the change."""
         found, key = sha256_hex(data), url_key(url)
         if self.pinned(url) == found and self.load_blob(found) is not None:
             return None  # a read-only folder still serves what it has
@@ -120,12 +117,7 @@ class PinStore:
         return self.load_blob(pin.sha256) if pin else None
 
     def accept_change(self, url: str) -> bool:
-        """Pin a URL to its changed bytes; False if there are none.
-
-        Raises:
-            SourceError: If the pins cannot be read.
-            StorageError: If they cannot be written.
-        """
+        """Pin a URL to its changed bytes; False if there are none."""
         with self._transaction() as pin_file:
             pin = pin_file.pins.get(url_key(url))
             if pin is None or not pin.offered:
@@ -157,7 +149,9 @@ class PinStore:
     @contextmanager
     def _transaction(self) -> Generator[_PinFile]:
         """Read-modify-write transaction under a lock; nothing is written without a change."""
-        with self._lock, self._exclusive():
+        with storage_errors(self._folder):
+            (self._folder / _BLOBS).mkdir(parents=True, exist_ok=True)
+        with self._lock, file_lock(self._folder / ".lock"):
             pin_file = self._read()
             before = pin_file.model_copy(deep=True)
             yield pin_file
@@ -169,13 +163,6 @@ class PinStore:
                 for sha256 in filter(None, (pin.sha256, pin.offered)):
                     if not pin_file.uses(sha256):
                         self._delete_blob(sha256)
-
-    @contextmanager
-    def _exclusive(self) -> Generator[None]:
-        with storage_errors(self._folder):
-            (self._folder / _BLOBS).mkdir(parents=True, exist_ok=True)
-        with file_lock(self._folder / ".lock"):
-            yield
 
     def _store_blob(self, data: bytes) -> None:
         path = self._folder / _BLOBS / sha256_hex(data)
@@ -202,7 +189,7 @@ class Download:
 
 
 class DownloadCache:
-    """Downloads within limits, verified against digests and pins."""
+    """Downloads within limits, verified against digests and pins; raises what `PinStore` raises."""
 
     def __init__(
         self, limits: FetchLimits, pins: PinStore, transport: Transport = DEFAULT_TRANSPORT
@@ -212,21 +199,17 @@ class DownloadCache:
         self._transport = transport
 
     async def fetch_file(self, file: RemoteFile) -> Download:
-        """Download a file. Bytes that do not match their digest or pin are never returned.
-
-        Raises:
-            SourceError: If the pins cannot be read.
-            StorageError: If they cannot be written.
-        """
+        """Download a file. Bytes that do not match their digest or pin are never returned."""
         try:
             data = await self._download(file)
             change = await anyio.to_thread.run_sync(self.pins.pin_first, file.url, data)
         except SourceError as error:
-            return await self.last_good(file, _problem(file.url, error))
+            fault = Problem.error(error.code, display_url(file.url), **error.details)
+            return await self.last_good(file, fault)
         if change is None:
             return Download(data=data)
-        details = {"url": display_url(file.url), "old": change.old, "new": change.new}
-        changed = Problem(code="remote_changed", where=display_url(file.url), details=details)
+        where = display_url(file.url)
+        changed = Problem.error("remote_changed", where, url=where, old=change.old, new=change.new)
         return await self.last_good(file, changed)
 
     async def last_good(self, file: RemoteFile, fault: Problem) -> Download:
@@ -237,15 +220,10 @@ class DownloadCache:
         return Download(data=data, problems=(_stale_problem(file.url, fault.message),))
 
     async def fetch_index(self, url: str) -> SkillIndex:
-        """Download an index; on failure fall back to its last response.
-
-        Raises:
-            SourceError: If there is none.
-            StorageError: If the response cannot be stored.
-        """
+        """Download an index; on failure fall back to its last response; SourceError without one."""
         try:
             found = await retrieve(url, self.limits, expected="json", transport=self._transport)
-            listing = _parse_fetched_index(found)
+            listing = parse_index(found.data, found.url, may_be_private=found.is_private)
         except SourceError as error:
             stored = await anyio.to_thread.run_sync(self.pins.latest, url)
             if stored is None:
@@ -272,14 +250,5 @@ class DownloadCache:
         raise SourceError(code="remote_digest", url=display_url(file.url), **details)
 
 
-def _parse_fetched_index(found: Fetched) -> SkillIndex:
-    return parse_index(found.data, found.url, may_be_private=found.is_private)
-
-
-def _problem(url: str, error: SourceError) -> Problem:
-    return Problem(code=error.code, where=display_url(url), details=error.details)
-
-
 def _stale_problem(url: str, detail: str) -> Problem:
-    details = {"url": display_url(url), "detail": detail}
-    return Problem(code="source_stale", where=display_url(url), severity="warning", details=details)
+    return Problem.warning("source_stale", display_url(url), url=display_url(url), detail=detail)

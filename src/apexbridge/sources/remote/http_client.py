@@ -48,6 +48,7 @@ _CONTENT_TYPES: dict[ExpectedType, re.Pattern[str]] = {
 _HTML_START = re.compile(
     rb"(\xef\xbb\xbf)?\s*(<!--.*?-->\s*)*<(!doctype\s+html|html[\s>])", re.IGNORECASE | re.DOTALL
 )
+_HTML_PAGE = "it is an HTML page, perhaps a login"
 _SNIFF_BYTES = 1024
 _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "apexbridge"}
 
@@ -158,9 +159,8 @@ async def _follow(
         seen.add(target.url)
         next_target = _redirect_target(target, answer.to)
         if target.scheme == "https" and next_target.scheme == "http":
-            raise url_refused(
-                next_target.url, f"{display_url(target.url)} redirects from https to http"
-            )
+            detail = f"{display_url(target.url)} redirects from https to http"
+            raise url_refused(next_target.url, detail)
         if next_target.url in seen:
             raise _unusable(url, "redirect loop")
         target, limits = next_target, limits.after(is_private=is_private)
@@ -171,9 +171,8 @@ def _redirect_target(target: CheckedUrl, written: str) -> CheckedUrl:
     try:
         return check_url(urljoin(target.url, written))
     except ValueError:
-        raise url_refused(
-            written, f"{display_url(target.url)} redirects to it, and it is not a valid URL"
-        ) from None
+        detail = f"{display_url(target.url)} redirects to it, and it is not a valid URL"
+        raise url_refused(written, detail) from None
 
 
 async def _resolve_and_check(
@@ -202,9 +201,12 @@ async def _request(
                 if response.status in _REDIRECTS and location is not None:
                     return _Redirect(to=location)
                 _check_head(target, response, limits, expected)
-                return await _read_text(target, response, limits)
+                body = await _read_body(target, response, limits)
         except aiohttp.ClientError as error:
             raise _unreachable(target.url, _error_reason(error)) from None
+    if _HTML_START.match(body[:_SNIFF_BYTES]):
+        raise _unusable(target.url, _HTML_PAGE)
+    return body
 
 
 async def post(
@@ -221,13 +223,11 @@ async def post(
     try:
         with anyio.fail_after(limits.seconds):
             addresses, _ = await _resolve_and_check(target, limits, transport)
+            headers = {"Content-Type": "application/json"}
             async with (
                 _session(addresses, transport) as session,
                 session.post(
-                    target.url,
-                    data=body,
-                    headers={"Content-Type": "application/json"},
-                    allow_redirects=False,
+                    target.url, data=body, headers=headers, allow_redirects=False
                 ) as response,
             ):
                 return response.status, await _read_body(target, response, limits)
@@ -314,20 +314,11 @@ def _check_head(
         raise _unusable(target.url, "it is compressed, which was not requested")
     written = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if written in {"text/html", "application/xhtml+xml"}:
-        raise _unusable(target.url, "it is an HTML page, perhaps a login")
+        raise _unusable(target.url, _HTML_PAGE)
     if written not in _GENERIC_TYPES and not _CONTENT_TYPES[expected].fullmatch(written):
         raise _unusable(target.url, f"it is {display_url(written)}, not {expected}")
     if (response.content_length or 0) > limits.max_bytes:
         raise _too_large(target, limits)
-
-
-async def _read_text(
-    target: CheckedUrl, response: aiohttp.ClientResponse, limits: FetchLimits
-) -> bytes:
-    body = await _read_body(target, response, limits)
-    if _HTML_START.match(body[:_SNIFF_BYTES]):
-        raise _unusable(target.url, "it is an HTML page, perhaps a login")
-    return body
 
 
 async def _read_body(

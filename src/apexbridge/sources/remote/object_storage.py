@@ -1,7 +1,8 @@
 """Download objects from S3 and Google Cloud Storage with their SDKs.
 
 The SDKs find endpoint and credentials as their users expect. They are imported at the first call:
-they are extras, and slow to load.
+they are extras, and slow to load. Of their exceptions only the type is reported: messages may hold
+URLs and keys.
 """
 
 import re
@@ -144,7 +145,7 @@ def _map_s3_errors(exceptions: ModuleType, buffer: _BoundedBuffer) -> Generator[
     except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError):
         raise buffer.unusable("no credentials found") from None
     except (exceptions.BotoCoreError, exceptions.HTTPClientError) as error:
-        raise buffer.unreachable(_error_name(error)) from None
+        raise buffer.unreachable(type(error).__name__) from None
 
 
 def _read_gs(location: _Object, buffer: _BoundedBuffer) -> None:
@@ -174,7 +175,7 @@ def _map_gcs_errors(buffer: _BoundedBuffer) -> Generator[None]:
     except auth.DefaultCredentialsError:
         raise buffer.unusable("no credentials found") from None
     except (auth.GoogleAuthError, web.RequestException) as error:
-        raise buffer.unreachable(_error_name(error)) from None
+        raise buffer.unreachable(type(error).__name__) from None
 
 
 def _status_error(code: str, buffer: _BoundedBuffer) -> SourceError:
@@ -188,8 +189,3 @@ def _status_error(code: str, buffer: _BoundedBuffer) -> SourceError:
 def _check_encoding(written: str, buffer: _BoundedBuffer) -> None:
     if written.strip().lower() not in _UNCOMPRESSED:
         raise buffer.unusable("it is stored compressed")
-
-
-def _error_name(error: Exception) -> str:
-    """Return the exception's type: messages of these SDKs may hold URLs and keys."""
-    return type(error).__name__

@@ -7,6 +7,7 @@ expanded, and inline commands never run (prompt injection must not become code e
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
@@ -66,17 +67,17 @@ def remote_sources(
     cache = DownloadCache(limits, pins, transport)
     by_id = {f"remote:{display_url(place.rstrip('/'))}": place for place in places.indexes}
     sources = [
-        RemoteSource(source_id, _index_fetcher(cache, place), cache)
+        RemoteSource(source_id, partial(cache.fetch_index, index_url(place)), cache)
         for source_id, place in by_id.items()
     ]
     if places.skills:
-        single = {
-            url_key(url): RemoteFile(url=url, name=_name_from_url(url)) for url in places.skills
-        }
-        listing = SkillIndex(entries=tuple(single.values()))
-        sources.append(
-            RemoteSource("remote:addresses", _static_index(listing), cache, is_required=True)
-        )
+        files = (RemoteFile(url=url, name=_name_from_url(url)) for url in places.skills)
+        single = SkillIndex(entries=tuple({url_key(file.url): file for file in files}.values()))
+
+        async def listing() -> SkillIndex:
+            return single
+
+        sources.append(RemoteSource("remote:addresses", listing, cache, is_required=True))
     return tuple(sources)
 
 
@@ -112,9 +113,7 @@ class RemoteSource(BaseSource):
         except StorageError as error:
             raise SourceError(error.message, source=self.id) from None
         if self._is_required and all(each.data is None for each in downloads):
-            raise self._unavailable_error(
-                [problem for each in downloads for problem in each.problems]
-            )
+            raise self._unavailable_error([p for each in downloads for p in each.problems])
         build = _ScanBuilder(self.provenance).build
         scan, listed = await anyio.to_thread.run_sync(build, listing, downloads)
         self._listed = listed
@@ -218,8 +217,8 @@ class _ScanBuilder:
     def _add(self, file: RemoteFile, data: bytes) -> None:
         where = display_url(file.url)
         if len(data) > MAX_SKILL_MD_BYTES:
-            details = {"limit": MAX_SKILL_MD_BYTES}
-            self._problems.append(Problem(code="skill_md_too_large", where=where, details=details))
+            too_large = Problem.error("skill_md_too_large", where, limit=MAX_SKILL_MD_BYTES)
+            self._problems.append(too_large)
             return
         reading = parse_skill(data, folder=file.name, provenance=self.provenance)
         # A URL is not a folder: its last part need not equal the name.
@@ -229,8 +228,8 @@ class _ScanBuilder:
             return
         name = f"{PREFIX}{names.slug(reading.skill.name)}"
         if name in self._skills:
-            details = {"name": name, "other": display_url(self._listed[name].file.url)}
-            self._problems.append(Problem(code="remote_name_taken", where=where, details=details))
+            other = display_url(self._listed[name].file.url)
+            self._problems.append(Problem.error("remote_name_taken", where, name=name, other=other))
             return
         mark = _fingerprint(file, data)
         self._skills[name] = replace(reading.skill, name=name, fingerprint=mark)
@@ -246,17 +245,6 @@ def _fingerprint(file: RemoteFile, data: bytes) -> Fingerprint:
     return Fingerprint(size=len(data), files=len(hashes), sha256=digest.hexdigest())
 
 
-def _index_fetcher(cache: DownloadCache, place: str) -> Callable[[], Awaitable[SkillIndex]]:
-    return lambda: cache.fetch_index(index_url(place))
-
-
-def _static_index(listing: SkillIndex) -> Callable[[], Awaitable[SkillIndex]]:
-    async def give() -> SkillIndex:
-        return listing
-
-    return give
-
-
 def _name_from_url(url: str) -> str:
     """Derive a default name from the URL: folder, file or host."""
     try:
@@ -270,5 +258,5 @@ def _name_from_url(url: str) -> str:
 
 
 def _deadline_problem(file: RemoteFile) -> Problem:
-    details = {"url": display_url(file.url), "detail": "the deadline has passed"}
-    return Problem(code="remote_unreachable", where=display_url(file.url), details=details)
+    where = display_url(file.url)
+    return Problem.error("remote_unreachable", where, url=where, detail="the deadline has passed")

@@ -15,14 +15,14 @@ from functools import partial
 from anyio import to_thread
 
 from apexbridge.errors import StorageError
-from apexbridge.lifecycle.tags import MAX_TAG, MAX_TAGS, Tags, TagStore, keyword_tags
-from apexbridge.lifecycle.vectorized_marker import Marker, has_marker, write_marker
 from apexbridge.retrieval import skill_document
 from apexbridge.retrieval.base import IndexEntry
 from apexbridge.retrieval.index import SkillIndex
 from apexbridge.retrieval.results import NO_CALLBACKS, SyncCallbacks, SyncReport
 from apexbridge.retrieval.skill_document import SkillText
 from apexbridge.retrieval.sync import IndexItem, make_entry, sync
+from apexbridge.retrieval.tags import MAX_TAG, MAX_TAGS, Tags, TagStore, keyword_tags
+from apexbridge.retrieval.vectorized_marker import Marker, has_marker, write_marker
 from apexbridge.skills.model import Skill, SkillContent
 
 log = logging.getLogger(__name__)

@@ -15,11 +15,11 @@ from apexbridge.errors import (
     StorageError,
     UnsafePathError,
 )
-from apexbridge.lifecycle import model_tags
-from apexbridge.lifecycle.model_tags import ModelTagger
-from apexbridge.lifecycle.tags import Tags, TagStore, keyword_tags
 from apexbridge.models.base import ModelDelta
 from apexbridge.models.openai import OpenAiModel
+from apexbridge.retrieval import model_tags
+from apexbridge.retrieval.model_tags import ModelTagger
+from apexbridge.retrieval.tags import Tags, TagStore, keyword_tags
 from apexbridge.testing import BrokenStream, ScriptedServer
 from apexbridge.testing.model_server import ScriptedReply
 

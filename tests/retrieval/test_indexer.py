@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from apexbridge.lifecycle.vectorized_marker import read_marker
 from apexbridge.retrieval.results import SyncCallbacks, SyncProgress, SyncReport
+from apexbridge.retrieval.vectorized_marker import read_marker
 from apexbridge.runtime import Runtime
 from apexbridge.settings import load
 from apexbridge.skills import tree

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from apexbridge.errors import StorageError
-from apexbridge.lifecycle.vectorized_marker import Marker, read_marker, write_marker
+from apexbridge.retrieval.vectorized_marker import Marker, read_marker, write_marker
 from apexbridge.skills import tree
 from apexbridge.skills.model import Fingerprint
 from apexbridge.testing import make_skill

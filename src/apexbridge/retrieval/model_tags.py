@@ -14,7 +14,9 @@ import anyio
 from pydantic import BaseModel, BeforeValidator, JsonValue
 
 from apexbridge.errors import ModelOutputError, ModelUnavailableError
-from apexbridge.lifecycle.tags import (
+from apexbridge.messages import SystemMessage, UserMessage
+from apexbridge.models.base import ModelClient, ModelRequest
+from apexbridge.retrieval.tags import (
     MAX_MODEL_NAME,
     MAX_TAGS,
     Tags,
@@ -23,8 +25,6 @@ from apexbridge.lifecycle.tags import (
     plain_description,
     visible_line,
 )
-from apexbridge.messages import SystemMessage, UserMessage
-from apexbridge.models.base import ModelClient, ModelRequest
 from apexbridge.retrieval.tokenizer import is_chinese
 
 _MAX_EACH = 8

@@ -19,8 +19,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from apexbridge.errors import StorageError, UnsafePathError
-from apexbridge.lifecycle.keyword_extraction import extract_phrases, has_content_words
 from apexbridge.paths import create_bytes, fsync_dir, remove_tree, staging_dir
+from apexbridge.retrieval.keyword_extraction import extract_phrases, has_content_words
 from apexbridge.retrieval.skill_document import strip_markup
 
 MAX_TAGS = 16
