@@ -231,7 +231,8 @@ class _TurnRun:
                 return self._stop_reason, "blocked", ()
             reply = await self._call_model(with_tools=not limit)
             if not reply.tool_calls:
-                verdict = await self._fire(self._stop_event, "", {"response": reply.text})
+                event = HookEvent.SUBAGENT_STOP if self._session.depth else HookEvent.STOP
+                verdict = await self._fire(event, "", {"response": reply.text})
                 continues = verdict.outcome == "block" and not verdict.stops
                 # A Stop hook may demand more work, but not for ever.
                 if continues and not limit and hook_continuations < self._limits.repeats:
@@ -246,10 +247,6 @@ class _TurnRun:
             await self._activate_by_paths(touched)
             if theirs and not self._stop_reason:
                 return reply.text, "client_tools", theirs
-
-    @property
-    def _stop_event(self) -> HookEvent:
-        return HookEvent.SUBAGENT_STOP if self._session.depth else HookEvent.STOP
 
     def _limit_reached(self) -> TurnFinish | None:
         limits, record = self._limits, self._record

@@ -24,11 +24,7 @@ class ModelCaller:
         self.finish_reason: FinishReason = "stop"
 
     async def reply(self, request: ModelRequest, *, keeps_calls: bool) -> AssistantMessage:
-        """Stream one reply; when cancelled, the text received so far is kept in the session.
-
-        Raises:
-            ModelError: If the model cannot be reached or its response is invalid.
-        """
+        """Stream one reply; when cancelled, the text received so far is kept in the session."""
         start, texts, calls = time.perf_counter(), list[str](), list[ToolCall]()
         try:
             with self._record.span("model", request.model):
@@ -44,11 +40,7 @@ class ModelCaller:
         return self._append_reply(texts, calls if keeps_calls else ())
 
     async def summarize(self, text: str, model: str) -> str:
-        """Request a reply that is neither streamed nor stored.
-
-        Raises:
-            ModelError: If the model cannot be reached or its response is invalid.
-        """
+        """Request a reply that is neither streamed nor stored."""
         parts, start = list[str](), time.perf_counter()
         request = ModelRequest(model=model, messages=(UserMessage(text=text),))
         try:

@@ -148,11 +148,7 @@ class SessionPool:
             yield child
 
     async def delete(self, session_id: str) -> bool:
-        """Delete a session after its running turn; False if there was none.
-
-        Raises:
-            StorageError: If the disk refuses.
-        """
+        """Delete a session after its running turn; False if there was none."""
         async with self.acquire(session_id):
             is_gone = await anyio.to_thread.run_sync(self._store.delete, session_id)
             self._slots[session_id].session = None

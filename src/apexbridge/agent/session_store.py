@@ -43,17 +43,14 @@ _COPY_OLD_TURNS = """
 INSERT OR IGNORE INTO kept_turns (id, session, at, record)
 SELECT id, session, at, record FROM turns ORDER BY at
 """
-_MESSAGE_ADAPTERS: Mapping[str, TypeAdapter[Message]] = {
-    "system": TypeAdapter(SystemMessage),
-    "user": TypeAdapter(UserMessage),
-    "assistant": TypeAdapter(AssistantMessage),
-    "tool": TypeAdapter(ToolMessage),
-}
 _MESSAGE_KINDS: Mapping[type[Message], str] = {
     SystemMessage: "system",
     UserMessage: "user",
     AssistantMessage: "assistant",
     ToolMessage: "tool",
+}
+_MESSAGE_ADAPTERS: Mapping[str, TypeAdapter[Message]] = {
+    name: TypeAdapter(kind) for kind, name in _MESSAGE_KINDS.items()
 }
 _MAX_TITLE = 80
 _BATCH_ROWS = 50
@@ -98,7 +95,7 @@ class _SavedState:
 
 
 class SessionStore:
-    """SQLite store of sessions. Methods block; a mutex serialises threads."""
+    """SQLite store of sessions. Methods block, and raise StorageError; a mutex guards them."""
 
     def __init__(self, path: Path, *, kept_turns: int = _MAX_TURNS) -> None:
         self._path = path
@@ -112,18 +109,14 @@ class SessionStore:
         """Save a session and the record of its turn in one transaction.
 
         If the message history has only grown, only the new messages are inserted.
-
-        Raises:
-            StorageError: If the disk refuses.
         """
         messages, now = tuple(session.messages), time.time()
         with self._transaction() as connection:
-            connection.execute(
-                "BEGIN IMMEDIATE"
-            )  # lock before the read, so that no other process writes in between
+            # Lock before the read, so that no other process writes in between.
+            connection.execute("BEGIN IMMEDIATE")
             first = self._saved_messages(connection, session.id, messages)
             rows = [
-                (session.id, number, _MESSAGE_KINDS[type(message)], _to_json(message))
+                (session.id, number, _MESSAGE_KINDS[type(message)], encode_json(message))
                 for number, message in enumerate(messages[first:], first)
             ]
             connection.execute(
@@ -160,9 +153,7 @@ class SessionStore:
     def _insert_turns(
         self, connection: sqlite3.Connection, records: Sequence[tuple[float, TurnRecord]]
     ) -> None:
-        rows = [
-            (record.id, record.session_id, at, record_to_json(record)) for at, record in records
-        ]
+        rows = [(record.id, record.session_id, at, encode_json(record)) for at, record in records]
         # Many rows a statement: each statement releases the GIL, and getting it back under load
         # costs more than the insert.
         for start in range(0, len(rows), _BATCH_ROWS):
@@ -192,22 +183,26 @@ class SessionStore:
 
     def load(self, session: Session) -> bool:
         """Restore the state of a stored session; False if there is none that can be read."""
-        with self._connection_lock() as connection:
-            row = connection.execute(
-                "SELECT state, changed FROM sessions WHERE id = ?", (session.id,)
-            ).fetchone()
-            found = connection.execute(
-                "SELECT kind, data FROM messages WHERE session = ? ORDER BY number", (session.id,)
-            ).fetchall()
+        row, found = self._read_session(session.id)
         if row is None:
             return False
         try:
             messages = [_MESSAGE_ADAPTERS[kind].validate_json(data) for kind, data in found]
-            _restore(session, json.loads(row[0]), messages)
+            _restore(session, json.loads(row[2]), messages)
         except (ValidationError, ValueError, KeyError, TypeError):
             return False
-        self._saved[session.id] = _SavedState(changed=row[1], messages=tuple(session.messages))
+        self._saved[session.id] = _SavedState(changed=row[0], messages=tuple(session.messages))
         return True
+
+    def _read_session(self, session_id: str) -> tuple[Any, list[Any]]:
+        """Read the row (changed, title, state) and the messages (kind, data) of a session."""
+        with self._connection_lock() as connection:
+            row = connection.execute(
+                "SELECT changed, title, state FROM sessions WHERE id = ?", (session_id,)
+            ).fetchone()
+            return row, connection.execute(
+                "SELECT kind, data FROM messages WHERE session = ? ORDER BY number", (session_id,)
+            ).fetchall()
 
     def latest(self, limit: int = 20, *, prefix: str = "") -> tuple[SessionSummary, ...]:
         """Return the latest sessions whose ids have a prefix, newest first."""
@@ -267,13 +262,7 @@ class SessionStore:
 
     def get(self, session_id: str) -> StoredSession | None:
         """Return a stored session; None if there is none that can be read."""
-        with self._connection_lock() as connection:
-            row = connection.execute(
-                "SELECT changed, title, state FROM sessions WHERE id = ?", (session_id,)
-            ).fetchone()
-            found = connection.execute(
-                "SELECT kind, data FROM messages WHERE session = ? ORDER BY number", (session_id,)
-            ).fetchall()
+        row, found = self._read_session(session_id)
         if row is None:
             return None
         try:
@@ -291,11 +280,7 @@ class SessionStore:
             return None
 
     def delete(self, session_id: str) -> bool:
-        """Delete a session and its turn records; False if there was none.
-
-        Raises:
-            StorageError: If the disk refuses.
-        """
+        """Delete a session and its turn records; False if there was none."""
         with self._transaction() as connection:
             connection.execute("DELETE FROM messages WHERE session = ?", (session_id,))
             connection.execute("DELETE FROM kept_turns WHERE session = ?", (session_id,))
@@ -349,19 +334,14 @@ def _migrate_turns(connection: sqlite3.Connection) -> None:
     if connection.execute(_FIND_OLD_TURNS).fetchone():
         with connection:
             connection.execute("BEGIN IMMEDIATE")
-            if connection.execute(
-                _FIND_OLD_TURNS
-            ).fetchone():  # else another process has migrated meanwhile
+            # Asked again under the lock: another process may have migrated meanwhile.
+            if connection.execute(_FIND_OLD_TURNS).fetchone():
                 connection.execute(_COPY_OLD_TURNS)
                 connection.execute("DROP TABLE turns")
 
 
-def record_to_json(record: TurnRecord) -> str:
-    """Serialize a turn record to JSON."""
-    return _to_json(record)
-
-
-def _to_json(kept: Message | TurnRecord) -> str:
+def encode_json(kept: Message | TurnRecord) -> str:
+    """Serialize a message or turn record to JSON."""
     try:
         return orjson.dumps(kept).decode()
     except orjson.JSONEncodeError:  # a lone surrogate: json escapes it

@@ -226,7 +226,8 @@ class Catalog:
             for root, source in found
             if source.id not in known
         ]
-        self.states = _deepest_first((*new, *self.states))
+        # By precedence: sources nested deeper in the project first.
+        self.states = tuple(sorted((*new, *self.states), key=lambda state: -state.depth))
 
     async def _publish(
         self, scanned: Mapping[str, SourceState], cause: ChangeCause
@@ -261,8 +262,8 @@ class Catalog:
             return _failed_state(state, sequence, error)
         except Exception as error:  # a plugin's source may raise anything
             log.warning("Source %s failed", state.source_id, exc_info=True)
-            problem = SourceError(_error_text(error), source=state.source_id)
-            return _failed_state(state, sequence, problem)
+            text = f"{type(error).__name__}: {error}".removesuffix(": ")
+            return _failed_state(state, sequence, SourceError(text, source=state.source_id))
         return replace(state, scan=scan, failures=0, retry_at=0.0, sequence=sequence)
 
 
@@ -276,10 +277,6 @@ def _failed_state(state: SourceState, sequence: int, error: SourceError) -> Sour
         retry_at=time.monotonic() + backoff,
         sequence=sequence,
     )
-
-
-def _error_text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def _newer(one: SourceState, other: SourceState) -> SourceState:
@@ -344,11 +341,6 @@ def _has_changed(old: Skill, new: Skill) -> bool:
         or old.provenance.source_id != new.provenance.source_id
         or old.is_trusted != new.is_trusted
     )
-
-
-def _deepest_first(states: Sequence[SourceState]) -> tuple[SourceState, ...]:
-    """Sort sources by precedence: those nested deeper in the project first."""
-    return tuple(sorted(states, key=lambda state: -state.depth))
 
 
 def _with_resolved(paths: Sequence[Path]) -> tuple[Path, ...]:

@@ -60,7 +60,10 @@ def require_trust(skill: Skill, approved: Collection[str]) -> None:
 
 
 class TrustStore:
-    """Approvals in an SQLite file; fail closed: an unreadable file approves nothing."""
+    """Approvals in an SQLite file; fail closed: an unreadable file approves nothing.
+
+    Writes raise StorageError.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -87,11 +90,7 @@ class TrustStore:
         )
 
     def approve(self, skills: Iterable[Skill], now: float) -> None:
-        """Approve the current content of skills.
-
-        Raises:
-            StorageError: If the file cannot be written.
-        """
+        """Approve the current content of skills."""
         rows = [
             (skill.fingerprint.sha256, skill.name, skill.provenance.source_id, now)
             for skill in skills
@@ -100,11 +99,7 @@ class TrustStore:
         self._write("INSERT OR REPLACE INTO approvals VALUES (?, ?, ?, ?)", rows)
 
     def revoke(self, hashes: Iterable[str]) -> None:
-        """Withdraw approvals.
-
-        Raises:
-            StorageError: If the file cannot be written.
-        """
+        """Withdraw approvals."""
         self._write("DELETE FROM approvals WHERE sha256 = ?", [(sha256,) for sha256 in hashes])
 
     def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:

@@ -68,11 +68,7 @@ async def measure_coexistence(
     alike: float = MIN_SIMILARITY,
     watch: SyncCallbacks = NO_CALLBACKS,
 ) -> CoexistenceReport:
-    """Query the index with each skill's own stated purposes, and compare nearest neighbours.
-
-    Raises:
-        RetrievalError: If the embedder fails.
-    """
+    """Query the index with each skill's own stated purposes, and compare nearest neighbours."""
     await index.refresh()
     owned = {name: index.memory.texts[row] for name, row in sorted(index.memory.row_of.items())}
     tally = _Tally()
@@ -154,9 +150,6 @@ async def compare_descriptions(
     Both texts are indexed in copies, so that the comparison differs in nothing else. Queries are
     the `saved` ones and the stated purposes of both texts: the old ones show losses, the new ones
     gains.
-
-    Raises:
-        RetrievalError: If the embedder fails.
     """
     name = new.name
     was, would = await with_skill_text(index, old), await with_skill_text(index, new)

@@ -41,11 +41,7 @@ async def search_index(
 
 
 async def with_skill_text(index: SkillIndex, text: SkillText) -> SkillIndex:
-    """Copy the index with another text of one skill; the stored index is unchanged.
-
-    Raises:
-        RetrievalError: If the embedder fails.
-    """
+    """Copy the index with another text of one skill; the stored index is unchanged."""
     cut = build_document(text, views=index.views)
     texts = (cut.whole, *cut.views)
     entry = IndexEntry(
@@ -116,11 +112,7 @@ class RetrievalReport:
 async def build_index(
     corpus: Sequence[CorpusSkill], embedder: Embedder, *, watch: SyncCallbacks = NO_CALLBACKS
 ) -> SkillIndex:
-    """Build an in-memory index, keyed by id because names may repeat.
-
-    Raises:
-        RetrievalError: If the embedder fails.
-    """
+    """Build an in-memory index, keyed by id because names may repeat."""
     index = SkillIndex(embedder, MemoryStore(embedder.id))
     report = await sync(index, [_item(skill) for skill in corpus], watch=watch)
     if report.problem is not None:

@@ -10,7 +10,6 @@ from apexbridge.errors import EvalInputError, SourceError
 from apexbridge.evals.corpus import MAX_LINE, validation_summary
 from apexbridge.evals.retrieval_eval import first_rank, search_index
 from apexbridge.retrieval.index import SkillIndex
-from apexbridge.retrieval.results import Hit
 from apexbridge.skills.model import Skill
 from apexbridge.sources.base import SkillSource
 
@@ -153,11 +152,7 @@ async def evaluate_triggers(
     limit: int = LIMIT,
     threshold: float = THRESHOLD,
 ) -> TriggerReport:
-    """Search every query: the skill triggers in the top `limit` at sufficient confidence.
-
-    Raises:
-        RetrievalError: If the embedder fails.
-    """
+    """Search every query: the skill triggers in the top `limit` at sufficient confidence."""
     found = [await _evaluate_query(index, name, query, limit, threshold) for query in queries]
     return TriggerReport(name=name, limit=limit, threshold=threshold, queries=tuple(found))
 
@@ -169,16 +164,13 @@ async def _evaluate_query(
     results = await search_index(index, query.query, limit=max(limit, _DEPTH))
     rank = first_rank(results.hits, [name])
     score = results.hits[rank - 1].score if rank else None
+    best_other = max((hit.score for hit in results.hits if hit.name != name), default=0.0)
     return TriggerResult(
         query=query.query,
         should_trigger=query.should_trigger,
         triggered=rank is not None and rank <= limit and results.confidence >= threshold,
         rank=rank,
         score=score,
-        margin=None if score is None else score - _best_other_score(results.hits, name),
+        margin=None if score is None else score - best_other,
         confidence=results.confidence,
     )
-
-
-def _best_other_score(hits: Sequence[Hit], name: str) -> float:
-    return max((hit.score for hit in hits if hit.name != name), default=0.0)

@@ -13,10 +13,10 @@ A manual change of files is an observation, not a violation.
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from apexbridge.audit import AuditLog, AuditRecord
 from apexbridge.errors import AuditBrokenError
@@ -65,8 +65,9 @@ def read_history(data: Path, present: Mapping[str, Skill]) -> AuditHistory:
         _compare_record(tally, name, last.get(name), present.get(name))
     if not is_store_busy(data):  # work in progress would look incomplete
         _check_trash(tally, data / "skills" / TRASH, complete)
-        for place, name in _version_folders(data / "skills" / VERSIONS):
-            _check_version(tally, place, name)
+        for skill in _subfolders(data / "skills" / VERSIONS):
+            for place in _subfolders(skill):
+                _check_version(tally, place, skill.name)
     removed = {name for name, record in last.items() if record.action == "uninstall"}
     return AuditHistory(
         tally=tally,
@@ -122,12 +123,6 @@ def _check_trash(tally: CheckTally, trash: Path, complete: Mapping[str, str]) ->
             tally.violation("fsck_trash_unreadable", where, name=name, detail=mark.message)
 
 
-def _version_folders(versions: Path) -> Iterator[tuple[Path, str]]:
-    for skill in _subfolders(versions):
-        for place in _subfolders(skill):
-            yield place, skill.name
-
-
 def _check_version(tally: CheckTally, place: Path, name: str) -> None:
     """Check that a stored version matches the content hash in its path."""
     tally.checked += 1
@@ -150,9 +145,7 @@ def _subfolders(place: Path) -> list[Path]:
 Invariant = Literal[
     "I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "I12"
 ]  # fmt: skip
-INVARIANTS: tuple[Invariant, ...] = (
-    "I1", "I2", "I3", "I4", "I5", "I6", "I7", "I8", "I9", "I10", "I11", "I12",
-)  # fmt: skip
+INVARIANTS: tuple[Invariant, ...] = get_args(Invariant)
 PROVEN_BY_TESTS: tuple[Invariant, ...] = ("I6", "I7", "I9", "I12")
 """Not visible on disk."""
 _EVERY_FOLDER = ScanLimits(max_folders=1_000_000)
@@ -305,17 +298,13 @@ def _check_rows(indexed: Iterable[Skill], target: FsckInput, history: AuditHisto
     for name in names:
         if name in index.missing:
             tally.violation("fsck_row_missing", name, name=name)
-    for name in _orphaned_rows(target, history):
+    for name in index.orphaned:
+        if name in history.gone or name in target.disabled:
+            continue
         # A name that was never installed may belong to another project or an MCP server.
         add = tally.violation if name in history.known else tally.remark
         add("fsck_row_orphaned", name, name=name)
     return tally
-
-
-def _orphaned_rows(target: FsckInput, history: AuditHistory) -> Iterator[str]:
-    for name in target.index.orphaned if target.index is not None else ():
-        if name not in history.gone and name not in target.disabled:
-            yield name
 
 
 def _check_states(indexed: Iterable[Skill], index: IndexStatus | None) -> CheckTally:

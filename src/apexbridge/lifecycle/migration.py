@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from apexbridge.errors import (
     ApexBridgeError,
@@ -38,15 +38,7 @@ MigrationOutcome = Literal["new", "renamed", "same", "taken", "invalid", "danger
 others are refused: `taken` (another skill has the name), `invalid` (validation), `dangerous`
 (scanner findings), `failed` (disk or audit log).
 """
-OUTCOMES: tuple[MigrationOutcome, ...] = (
-    "new",
-    "renamed",
-    "same",
-    "taken",
-    "invalid",
-    "dangerous",
-    "failed",
-)
+OUTCOMES: tuple[MigrationOutcome, ...] = get_args(MigrationOutcome)
 INSTALLABLE: frozenset[MigrationOutcome] = frozenset({"new", "renamed"})
 REFUSED: frozenset[MigrationOutcome] = frozenset({"taken", "invalid", "dangerous", "failed"})
 
@@ -116,9 +108,8 @@ def _evaluate_candidate(
     rules: MigrationRules,
     accepted: Mapping[str, MigrationResult],
 ) -> tuple[MigrationResult, Skill | None]:
-    invalid = MigrationResult(
-        candidate=candidate, outcome="invalid", name=_name_from_path(candidate.path)
-    )
+    name = candidate.path.name if candidate.path.is_dir() else candidate.path.stem
+    invalid = MigrationResult(candidate=candidate, outcome="invalid", name=name)
     if candidate.problems:
         return replace(invalid, problems=candidate.problems), None
     try:
@@ -218,9 +209,8 @@ async def _install_candidate(result: MigrationResult, install: InstallFunction) 
         return replace(result, outcome=_outcome_from_error(error), error=error, problems=problems)
     except OSError as error:  # the original was removed, or is no longer readable
         ours = StorageError(error.strerror or str(error), code="path_unreadable", path=path)
-        return replace(
-            result, outcome="failed", error=ours, problems=tuple(_problems_from_error(ours, path))
-        )
+        problems = tuple(_problems_from_error(ours, path))
+        return replace(result, outcome="failed", error=ours, problems=problems)
 
 
 def _outcome_from_error(error: ApexBridgeError) -> MigrationOutcome:
@@ -241,7 +231,3 @@ def _problems_from_error(error: ApexBridgeError, path: Path) -> Iterator[Problem
         yield from (rule for rule in error.problems if isinstance(rule, Problem))
     else:
         yield Problem(code=error.code, where=path.name, details=error.details)
-
-
-def _name_from_path(path: Path) -> str:
-    return path.name if path.is_dir() else path.stem

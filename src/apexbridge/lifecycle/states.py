@@ -21,7 +21,10 @@ class _StatesFile(BaseModel):
 
 
 class SkillStates:
-    """A JSON file beside the skills. One that cannot be read disables nothing, with a warning."""
+    """A JSON file beside the skills. One that cannot be read disables nothing, with a warning.
+
+    Writes raise StorageError.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -31,11 +34,7 @@ class SkillStates:
         return frozenset(self._read().disabled)
 
     def set_enabled(self, name: str, *, enabled: bool) -> bool:
-        """Enable or disable a name; False if it was so before.
-
-        Raises:
-            StorageError: If the file cannot be written.
-        """
+        """Enable or disable a name; False if it was so before."""
         with self._lock():
             states = self._read()
             if (name not in states.disabled) is enabled:
@@ -52,11 +51,7 @@ class SkillStates:
         return dict(self._read().pinned)
 
     def pin(self, name: str, sha256: str) -> bool:
-        """Pin a name to a version, or unpin it with an empty hash; False if it was so before.
-
-        Raises:
-            StorageError: If the file cannot be written.
-        """
+        """Pin a name to a version, or unpin it with an empty hash; False if it was so before."""
         with self._lock():
             states = self._read()
             if states.pinned.get(name, "") == sha256:

@@ -42,7 +42,7 @@ def fold_name(name: str) -> str:
 
 
 class SkillStore:
-    """The folder of installed skills. Every method blocks; call them from a worker thread."""
+    """The folder of installed skills. Methods block on the disk, whose errors are StorageErrors."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -138,11 +138,7 @@ class SkillStore:
         return target
 
     def replace_skill_md(self, name: str, data: bytes) -> None:
-        """Replace SKILL.md atomically: after a crash it is the old file or the new one.
-
-        Raises:
-            StorageError: If the disk refuses.
-        """
+        """Replace SKILL.md atomically: after a crash it is the old file or the new one."""
         target = self.folder(name) / SKILL_MD
         with self.staging() as folder, storage_errors(target):
             create_bytes(folder / SKILL_MD, data, mode=target.stat().st_mode & 0o777)
@@ -159,12 +155,7 @@ class SkillStore:
             return self.trash.add(self.folder(name))
 
     def restore(self, entry: TrashedSkill) -> None:
-        """Move a skill from the trash back into place. The rename in here is the commit.
-
-        Raises:
-            SkillExistsError: If another skill has the name by now.
-            StorageError: If the disk refuses.
-        """
+        """Move a skill from the trash back into place. The rename in here is the commit."""
         folder = self.trash.folder(entry)
         with self.shared_lock():
             with storage_errors(folder):
@@ -176,9 +167,6 @@ class SkillStore:
         """Crash recovery: remove unfinished operations and expired trash.
 
         It does nothing while any process is changing skills: a later start will.
-
-        Raises:
-            StorageError: If the disk refuses.
         """
         if not (self.root / STAGING).is_dir():  # nothing was ever changed here
             return RecoveryReport()

@@ -30,17 +30,13 @@ class TrashedSkill:
 
 
 class Trash:
-    """The trash folder of a skill store. Every method blocks."""
+    """The trash folder of a skill store. Methods block, and raise StorageError."""
 
     def __init__(self, skills: Path) -> None:
         self._root = skills / TRASH
 
     def add(self, folder: Path) -> TrashedSkill:
-        """Move a skill folder into the trash. The rename in here is the commit.
-
-        Raises:
-            StorageError: If the disk refuses.
-        """
+        """Move a skill folder into the trash. The rename in here is the commit."""
         entry = TrashedSkill(operation=uuid.uuid4().hex, name=folder.name, at=time.time())
         target = self._root / entry.operation
         with storage_errors(target), _removed_on_error(target):

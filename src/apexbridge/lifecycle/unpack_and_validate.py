@@ -167,12 +167,7 @@ def inspect_skill(
     limits: ArchiveLimits = DEFAULT_LIMITS,
     others: Mapping[str, str] | None = None,
 ) -> Inspection:
-    """Dry run of an install, in a temporary folder.
-
-    Raises:
-        ArchiveError: If the archive is unsafe, malformed or not a skill.
-        SkillInvalidError: If a validation rule fails.
-    """
+    """Dry run of an install, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="apexbridge-") as folder:
         staged = stage_skill(path, Path(folder), renames=renames, limits=limits)
         skill, root = staged.skill, staged.root

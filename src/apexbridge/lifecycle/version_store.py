@@ -50,7 +50,7 @@ class Version:
 
 
 class VersionStore:
-    """Versions of installed skills that are not in use. Every method blocks.
+    """Versions of installed skills that are not in use. Methods block, and raise StorageError.
 
     Callers that change versions of a name must hold its name lock.
     """
@@ -96,11 +96,7 @@ class VersionStore:
         return {place.name: modified_at(place / name) for place in self._places(name)}
 
     def add(self, name: str, staged: Path, sha256: str) -> None:
-        """Store a staged folder beside the skill in use. The second rename is the commit.
-
-        Raises:
-            StorageError: If the disk refuses.
-        """
+        """Store a staged folder beside the skill in use. The second rename is the commit."""
         place = self._root / name / f"{_NEW}{sha256}"
         with storage_errors(place):
             remove_tree(place)  # leftover of an interrupted attempt
@@ -115,11 +111,7 @@ class VersionStore:
                 raise
 
     def remove(self, name: str, sha256: str, staging: Path) -> None:
-        """Move a stored version into staging, to be deleted. The rename in here is the commit.
-
-        Raises:
-            StorageError: If the disk refuses.
-        """
+        """Move a stored version into staging, to be deleted. The rename in here is the commit."""
         place = self._root / name / sha256
         with storage_errors(place):
             place.rename(staging / sha256)
@@ -136,9 +128,8 @@ class VersionStore:
         if _sha256(place / name) != sha256:
             raise SkillVersionError(code="version_damaged", name=name, version=sha256[:12])
         with storage_errors(place):
-            (place / name / tree.MARKER).unlink(
-                missing_ok=True
-            )  # the index row belongs to the other version
+            # The index row belongs to the other version.
+            (place / name / tree.MARKER).unlink(missing_ok=True)
         exchange_dirs(place / name, self._skills / name)
         self._rename_by_hash(place, name)
 
@@ -146,9 +137,6 @@ class VersionStore:
         """Replace the skill in use by a staged folder, and store the old version.
 
         The exchange is the commit; on an earlier failure nothing has changed.
-
-        Raises:
-            StorageError: If the disk refuses.
         """
         place = self._root / name / f"{_NEW}{sha256}"
         with storage_errors(place):
@@ -308,10 +296,8 @@ def _diff_file(path: PurePosixPath, old: _DiffSide, new: _DiffSide) -> FileChang
         same = executable[0] == executable[1] and old.entry.kind == new.entry.kind
         return None if same else FileChange(path=path, what="changed", executable=executable)
     lines, is_cut = _diff_lines(path, before, after)
-    if old.entry is None or new.entry is None:
-        what = "added" if old.entry is None else "removed"
-        return FileChange(path=path, what=what, lines=lines, is_cut=is_cut, executable=executable)
-    return FileChange(path=path, what="changed", lines=lines, is_cut=is_cut, executable=executable)
+    what = "added" if old.entry is None else "removed" if new.entry is None else "changed"
+    return FileChange(path=path, what=what, lines=lines, is_cut=is_cut, executable=executable)
 
 
 def _diff_lines(path: PurePosixPath, before: bytes, after: bytes) -> tuple[tuple[str, ...], bool]:

@@ -81,14 +81,12 @@ def checks_to_json(config: Config, checks: list[Check]) -> dict[str, Any]:
 def effective_settings(config: Config) -> dict[str, dict[str, Any]]:
     """Return every setting by dotted name with its layer; secrets are redacted."""
     return {
-        name: {"value": _to_redacted_json(value), "origin": config.origins[name]}
+        name: {
+            "value": _redact(json.loads(json.dumps(value, default=_to_plain))),
+            "origin": config.origins[name],
+        }
         for name, value in flatten(config.settings).items()
     }
-
-
-def _to_redacted_json(value: object) -> Any:
-    """Convert to JSON, with credentials redacted also inside URLs and tables."""
-    return _redact(json.loads(json.dumps(value, default=_to_plain)))
 
 
 def _to_plain(value: object) -> object:
@@ -97,6 +95,7 @@ def _to_plain(value: object) -> object:
 
 
 def _redact(value: Any) -> Any:
+    """Redact credentials in JSON, also inside URLs and tables."""
     match value:
         case str():
             return _USER_INFO.sub(_REDACTED, value)
@@ -132,7 +131,8 @@ def _data_dir_check(translate: Translate, config: Config) -> Check:
     """Create, rename and remove a directory in the data directory, if that exists."""
     path = config.data
     name = translate("check_data")
-    if not path.exists() and os.access(_existing_parent(path), os.W_OK):
+    parent = next(parent for parent in path.absolute().parents if parent.exists())
+    if not path.exists() and os.access(parent, os.W_OK):
         return Check(name=name, state="ok", detail=translate("data_later", path=path))
     try:
         with tempfile.TemporaryDirectory(dir=path, prefix=".doctor-") as trial:
@@ -142,10 +142,6 @@ def _data_dir_check(translate: Translate, config: Config) -> Check:
         detail = translate("data_broken", path=path, detail=error)
         return Check(name=name, state="fail", detail=detail)
     return Check(name=name, state="ok", detail=translate("data_works", path=path))
-
-
-def _existing_parent(path: Path) -> Path:
-    return next(parent for parent in path.absolute().parents if parent.exists())
 
 
 async def _runtime_checks(translate: Translate, runtime: Runtime) -> list[Check]:

@@ -67,11 +67,7 @@ async def check_data_dir(config: Config) -> FsckReport:
 
 
 async def repair_data_dir(config: Config) -> RepairReport:
-    """Finish or undo interrupted changes, remove temporary files, and sync the index.
-
-    Raises:
-        StorageError: If the disk refuses.
-    """
+    """Finish or undo interrupted changes, remove temporary files, and sync the index."""
     store = SkillStore(config.data / "skills")
     keep = config.settings.skills.undo_days * 86_400
     recovered = await anyio.to_thread.run_sync(partial(store.recover, keep_seconds=keep))

@@ -97,9 +97,6 @@ class IndexService:
         """Embed new and changed skills, delete rows of removed ones; `everything` embeds all anew.
 
         With `only`, no skills but those of these names are looked at. Searches go on meanwhile.
-
-        Raises:
-            StorageError: If the index cannot be written.
         """
         from apexbridge.retrieval.indexer import sync_index
 
@@ -128,11 +125,7 @@ class IndexService:
             await self.sync(only=names)
 
     async def make_entry(self, skill: Skill, body: str) -> PreparedRow:
-        """Embed a skill with this body, without storing it.
-
-        Raises:
-            RetrievalError: If the embedder fails.
-        """
+        """Embed a skill with this body, without storing it."""
         from apexbridge.retrieval.indexer import make_skill_entry
 
         opened = await self._open()
@@ -143,9 +136,6 @@ class IndexService:
 
         The entry is stored only if it describes the skill that the catalog lists: an installed
         skill may be disabled, or shadowed by a source of higher precedence.
-
-        Raises:
-            StorageError: If the index cannot be written.
         """
         if self._opened is None and not self.path.exists():
             return

@@ -60,7 +60,7 @@ class ScriptRun:
 
 
 class RunStore:
-    """SQLite store of script runs, bounded to the latest `kept`."""
+    """SQLite store of script runs, bounded to the latest `kept`; reads raise StorageError."""
 
     def __init__(self, path: Path, *, kept: int = MAX_RUNS) -> None:
         self._path, self._kept = path, kept
@@ -77,20 +77,17 @@ class RunStore:
         self._submit(partial(self._write, call, result, began, time.time() - began))
 
     def latest(self, limit: int = 20, *, before: str = "") -> tuple[ScriptRun, ...]:
-        """Return runs, newest first, older than the run with the id `before`. Blocks.
-
-        Raises:
-            StorageError: If the file cannot be read.
-        """
-        return self._submit(partial(self._read, limit, before)).result()
+        """Return runs, newest first, older than the run with the id `before`. Blocks."""
+        query = (
+            "SELECT run FROM runs WHERE ?1 = '' OR number < (SELECT number FROM runs WHERE id = ?1)"
+            " ORDER BY number DESC LIMIT ?2"
+        )
+        return self._submit(partial(self._read, query, (before, limit))).result()
 
     def find(self, run_id: str) -> ScriptRun | None:
-        """Return a run by its id. Blocks.
-
-        Raises:
-            StorageError: If the file cannot be read.
-        """
-        return self._submit(partial(self._find, run_id)).result()
+        """Return a run by its id. Blocks."""
+        query = "SELECT run FROM runs WHERE id = ?"
+        return next(iter(self._submit(partial(self._read, query, (run_id,))).result()), None)
 
     def close(self) -> None:
         """Write queued runs, and close the connection."""
@@ -124,26 +121,14 @@ class RunStore:
             log.log(level, "Cannot store a script run: %s", error)
             self._is_logged = True
 
-    def _read(self, limit: int, before: str) -> tuple[ScriptRun, ...]:
-        rows = self._rows(
-            "SELECT run FROM runs WHERE ?1 = '' OR number < (SELECT number FROM runs WHERE id = ?1)"
-            " ORDER BY number DESC LIMIT ?2",
-            (before, limit),
-        )
-        return tuple(map(_run_from_json, rows))
-
-    def _find(self, run_id: str) -> ScriptRun | None:
-        rows = self._rows("SELECT run FROM runs WHERE id = ?", (run_id,))
-        return _run_from_json(rows[0]) if rows else None
-
-    def _rows(self, query: str, values: tuple[object, ...]) -> list[dict[str, Any]]:
+    def _read(self, query: str, values: tuple[object, ...]) -> tuple[ScriptRun, ...]:
         if self._connection is None and not self._path.exists():
-            return []  # reading must not create the file
+            return ()  # reading must not create the file
         try:
             found = self._open().execute(query, values).fetchall()
         except (sqlite3.Error, OSError) as error:
             raise StorageError(str(error), path=self._path) from error
-        return [json.loads(text) for (text,) in found]
+        return tuple(_run_from_json(json.loads(text)) for (text,) in found)
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:

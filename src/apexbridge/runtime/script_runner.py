@@ -174,11 +174,7 @@ class ScriptRunner:
         return await (await self.executor()).run(job)
 
     async def executor(self) -> ScriptExecutor:
-        """Return the executor of the selected sandbox.
-
-        Raises:
-            SandboxUnavailableError: If no backend isolates.
-        """
+        """Return the executor of the selected sandbox."""
         selection = await self.select_sandbox()
         if self._executor is None:
             for trial in selection.failed():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 
-from apexbridge.settings import PROJECT_FILES, Config, SkillSettings
+from apexbridge.settings import PROJECT_FILES, Config
 from apexbridge.skills.model import Origin, Problem
 from apexbridge.sources.base import SkillSource
 from apexbridge.sources.bundled import BundledSource
@@ -166,7 +166,11 @@ class SourceFactory:
         # Relative to home, never to the project: a cloned repository could bring such a directory.
         own = [(origin, _resolve_path(path, config.home, config)) for origin, path in written]
         roots = [_user_root(origin, path) for origin, path in own]
-        roots += _project_roots(config, chosen)
+        roots += [
+            SourceRoot(origin=Origin.PROJECT, path=folder / path, needs_trust=True, home=folder)
+            for folder in _project_dirs(config)
+            for path in chosen.project_paths
+        ]
         roots.append(_user_root(Origin.INSTALLED, config.data / "skills"))
         outside = list[Problem]()
         by_project = config.origins["skills.paths"] in PROJECT_FILES
@@ -202,14 +206,6 @@ def _resolve_path(written: str, base: Path, config: Config) -> Path:
     if written == "~" or written.startswith("~/"):
         return config.home / written[2:]
     return base / written
-
-
-def _project_roots(config: Config, chosen: SkillSettings) -> Iterator[SourceRoot]:
-    for folder in _project_dirs(config):
-        for path in chosen.project_paths:
-            yield SourceRoot(
-                origin=Origin.PROJECT, path=folder / path, needs_trust=True, home=folder
-            )
 
 
 def _project_dirs(config: Config) -> Iterator[Path]:

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from apexbridge import locales
-from apexbridge.agent.session_store import record_to_json
+from apexbridge.agent.session_store import encode_json
 from apexbridge.agent.turn import TurnRecord, TurnResult
 from apexbridge.errors import ApexBridgeError
 from apexbridge.events import (
@@ -111,7 +111,7 @@ class CompletionBuilder:
             "confidence": self.record.confidence,
         }
         if self.explain:
-            summary["explanation"] = orjson.loads(record_to_json(self.record))
+            summary["explanation"] = orjson.loads(encode_json(self.record))
         return summary
 
 
