@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 import httpx
@@ -12,10 +13,18 @@ import pytest
 
 from apexbridge.events import (
     ApprovalAsked,
+    ApprovalSettled,
     CatalogChanged,
+    Event,
     HookWarned,
+    ListingCut,
     ReasoningDelta,
+    SkillActivated,
+    SkillRefused,
+    SlashUsedByModel,
     TextDelta,
+    ToolFinished,
+    ToolStarted,
     TurnFinished,
 )
 from apexbridge.server.admin.events import EventSubscriber, to_sse
@@ -156,3 +165,28 @@ async def test_content_of_people_models_and_tools_is_not_streamed() -> None:
         line = to_sse(event)
         assert line.startswith(f"event: {name}\ndata: ".encode())
         assert b"secret" not in line
+
+
+def test_event_names_on_the_wire_are_stable() -> None:
+    """The names derive from class names: renaming a class must not rename what clients match."""
+    on_the_wire: dict[Any, str] = {
+        TextDelta: "text_delta",
+        ReasoningDelta: "reasoning_delta",
+        ToolStarted: "tool_started",
+        ToolFinished: "tool_finished",
+        SkillActivated: "skill_activated",
+        SkillRefused: "skill_refused",
+        SlashUsedByModel: "slash_used_by_model",
+        HookWarned: "hook_warned",
+        ApprovalAsked: "approval_asked",
+        ApprovalSettled: "approval_settled",
+        TurnFinished: "turn_finished",
+        CatalogChanged: "catalog_changed",
+        ListingCut: "listing_cut",
+    }
+    assert set(on_the_wire) == set(get_args(Event))
+    for kind, name in on_the_wire.items():
+        event = kind(**{field.name: "" for field in fields(kind)})
+        head, data = to_sse(event).decode().strip().split("\n")
+        assert head == f"event: {name}"
+        assert orjson.loads(data.removeprefix("data: "))["event"] == name

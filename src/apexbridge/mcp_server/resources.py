@@ -84,21 +84,14 @@ def to_resource(skill: Skill, file: SkillFile) -> types.Resource:
 
 
 async def read_resource(skills: VisibleSkills, uri: str) -> types.ReadResourceResult:
-    """Read a skill file by URI.
-
-    Raises:
-        RequestError: If the URI is malformed, or the file does not exist.
-        SkillNotFoundError: With similar names.
-        ApexBridgeError: If the file cannot be read.
-    """
+    """Read a skill file by URI."""
     name, skill, path = parse_uri(uri, skills.find)
     if skill is None:
         skill = skills.get(name)
     if not serves_files(skill):
         raise SkillNotFoundError(skill.name)
-    file = (await skills.manifests.get(skill)).files.get(path)
-    if file is None:
-        files = (await skills.manifests.get(skill)).files
+    files = (await skills.manifests.get(skill)).files
+    if path not in files:
         near = difflib.get_close_matches(path[:200], files, n=3)
         more = f"; did you mean {' / '.join(near)}?" if near else ""
         raise RequestError(f"{skill.name} has no file '{path[:200]}'{more}", param="uri")
@@ -170,11 +163,7 @@ class SkillsExtension(Extension):
         page, following = paginate(served, cursor, self._page_size)
         manifests = [(skill, await self._skills.manifests.get(skill)) for skill in page]
         skills = [to_extension_json(skill, one) for skill, one in manifests if one.frontmatter]
-        return {
-            "skills": skills,
-            **_CACHE_HINTS,
-            **({"nextCursor": following} if following else {}),
-        }
+        return {"skills": skills, **_CACHE_HINTS} | ({"nextCursor": following} if following else {})
 
     async def _get(self, uri: str) -> dict[str, Any]:
         name, skill, path = parse_uri(uri, self._skills.find)

@@ -190,17 +190,9 @@ class McpServer:
         search, load = SearchTool(self._skills), LoadTool(self._skills)
         own = [
             ExposedTool(
-                name="search_skills",
-                tool=partial(_constant_tool, search),
-                scope=READ,
-                output=SearchResults,
+                name="search_skills", tool=lambda _: search, scope=READ, output=SearchResults
             ),
-            ExposedTool(
-                name="load_skill",
-                tool=partial(_constant_tool, load),
-                scope=READ,
-                output=LoadedSkill,
-            ),
+            ExposedTool(name="load_skill", tool=lambda _: load, scope=READ, output=LoadedSkill),
             ExposedTool(name="run_skill", tool=run_tool, scope=EXEC, output=RunResult),
         ]
         return [*own, *self._built_in()]

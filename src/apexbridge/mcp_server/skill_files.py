@@ -120,11 +120,7 @@ class ManifestCache:
         return entry
 
     async def read(self, skill: Skill, path: str) -> bytes:
-        """Read a file through the source of its skill.
-
-        Raises:
-            ApexBridgeError: If it cannot be read.
-        """
+        """Read a file through the source of its skill."""
         source = self._catalog.source_of(skill).source
         return (await source.resource(skill, PurePosixPath(path))).data
 

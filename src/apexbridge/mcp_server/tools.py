@@ -241,10 +241,8 @@ class _Progress:
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             while True:
                 if self._printed > reported:
-                    reported, lines = (
-                        self._printed,
-                        self._last.decode("utf-8", "replace").split("\n"),
-                    )
+                    reported = self._printed
+                    lines = self._last.decode("utf-8", "replace").split("\n")
                     message = next((line for line in reversed(lines) if line.strip()), "started")
                     await self._report(time.monotonic() - start, message.strip())
                 await anyio.sleep(_PROGRESS_SECONDS)

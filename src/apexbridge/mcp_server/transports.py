@@ -88,9 +88,6 @@ async def serve_stdio(runtime: Runtime) -> None:
     """Serve MCP on stdin and stdout until the client closes stdin; running requests are cancelled.
 
     Meanwhile stdout carries the protocol only: other output is redirected to stderr.
-
-    Raises:
-        ConfigError: If the settings name an unknown tool.
     """
     mcp = McpServer(runtime, elicits=True)
     mcp.notify_sessions()

@@ -169,13 +169,7 @@ class AnthropicModel:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelDelta]]:
-        """Open a stream of deltas; leaving the block closes the connection.
-
-        Raises:
-            ModelUnavailableError: If the server cannot be reached, is overloaded or breaks off.
-            ModelRejectedError: If it refuses the request; its message is quoted.
-            ModelOutputError: If the response is malformed.
-        """
+        """Open a stream of deltas; leaving the block closes the connection."""
         if not is_supported_format(request.response_format):
             detail = "its API has no response_format but json_schema"
             raise ModelRejectedError(detail, name=request.model)

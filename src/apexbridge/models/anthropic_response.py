@@ -20,16 +20,10 @@ _FINISH_REASONS: Mapping[str, FinishReason] = {
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
 }
-_REQUEST_ERRORS = frozenset(
-    {
-        "invalid_request_error",
-        "authentication_error",
-        "billing_error",
-        "permission_error",
-        "not_found_error",
-        "request_too_large",
-    }
-)
+_REQUEST_ERRORS = frozenset({
+    "invalid_request_error", "authentication_error", "billing_error", "permission_error",
+    "not_found_error", "request_too_large",
+})  # fmt: skip
 """Types of errors that the request caused; all others are transient."""
 
 
@@ -97,7 +91,10 @@ class _PartialBlock:
 
 
 class MessagesResponse:
-    """Accumulator of a response: text is returned at once, tool calls and usage at the end."""
+    """Accumulator of a response: text is returned at once, tool calls and usage at the end.
+
+    An event that is malformed or an error, and an incomplete response, raise UpstreamFault.
+    """
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
@@ -115,11 +112,7 @@ class MessagesResponse:
         return json.dumps(kept, ensure_ascii=False) if kept else ""
 
     def add(self, document: bytes) -> ModelDelta | None:
-        """Add an event; return its text.
-
-        Raises:
-            UpstreamFault: If it is malformed or an error.
-        """
+        """Add an event; return its text."""
         try:
             event = _Event.model_validate_json(document)
         except ValidationError:
@@ -145,11 +138,7 @@ class MessagesResponse:
         return None
 
     def finish(self) -> ModelDelta:
-        """Return the last delta, with tool calls, usage and finish reason.
-
-        Raises:
-            UpstreamFault: If the response is incomplete.
-        """
+        """Return the last delta, with tool calls, usage and finish reason."""
         if not (self.is_complete or self._stop):
             raise UpstreamFault("unusable", "it ended before it was finished")
         usage = Usage(input_tokens=self._input_tokens, output_tokens=self._output_tokens)

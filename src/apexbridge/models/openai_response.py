@@ -127,7 +127,10 @@ def fast_completion(document: bytes) -> tuple[str, str, Usage] | None:
 
 
 class ChatCompletion:
-    """Accumulator of a response: text is returned at once, tool calls and usage at the end."""
+    """Accumulator of a response: text is returned at once, tool calls and usage at the end.
+
+    A chunk that is malformed or an error raises UpstreamFault, after the deltas before it.
+    """
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
@@ -144,11 +147,7 @@ class ChatCompletion:
         return "".join(self._reasoning)
 
     def add_chunks(self, documents: Iterable[bytes]) -> Iterator[ModelDelta]:
-        """Add the chunks of one read; adjacent texts are joined into one delta.
-
-        Raises:
-            UpstreamFault: If a chunk is malformed or an error, after the deltas before it.
-        """
+        """Add the chunks of one read; adjacent texts are joined into one delta."""
         texts = list[str]()
         for document in documents:
             text = fast_text(document)
@@ -164,11 +163,7 @@ class ChatCompletion:
             yield ModelDelta(text="".join(texts))
 
     def add_completion(self, document: bytes) -> ModelDelta | None:
-        """Add a completion that is not streamed; return its text.
-
-        Raises:
-            UpstreamFault: If it is malformed or an error.
-        """
+        """Add a completion that is not streamed; return its text."""
         plain = fast_completion(document)
         if plain is None:
             return self.add(document)
@@ -177,11 +172,7 @@ class ChatCompletion:
         return ModelDelta(text=text) if text else None
 
     def add(self, document: bytes) -> ModelDelta | None:
-        """Add a chunk or a completion; return its text.
-
-        Raises:
-            UpstreamFault: If it is malformed or an error.
-        """
+        """Add a chunk or a completion; return its text."""
         try:
             chunk = _Chunk.model_validate_json(document)
         except ValidationError:

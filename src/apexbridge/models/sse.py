@@ -71,11 +71,7 @@ class SseParser:
 
 
 async def documents(chunks: AsyncIterator[bytes], parser: SseParser) -> AsyncGenerator[bytes]:
-    """Yield each document of a response as soon as it is complete.
-
-    Raises:
-        UpstreamFault: If a line is too long, or the response is a web page.
-    """
+    """Yield each document of a response as soon as it is complete."""
     async with aclosing(batches(chunks, parser)) as found:
         async for batch in found:
             for document in batch:
@@ -98,11 +94,7 @@ async def batches(
 
 
 def all_documents(body: bytes, parser: SseParser) -> Sequence[bytes]:
-    """Parse a response that is complete already.
-
-    Raises:
-        UpstreamFault: If a line is too long, or the response is a web page.
-    """
+    """Parse a response that is complete already."""
     return (*_feed(parser, body), *_flush(parser))
 
 

@@ -64,13 +64,9 @@ class ErrorMapping:
 
     def to_error(self, fault: UpstreamFault, suffix: str = "") -> ApexBridgeError:
         """Build the error for a fault; `status` in its details is for a gateway to answer."""
-        classes = {
-            "unavailable": self.unavailable,
-            "rejected": self.rejected,
-            "unusable": self.unusable,
-        }
+        error_class: type[ApexBridgeError] = getattr(self, fault.kind)
         status = fault.status or _GATEWAY_STATUS[fault.kind]
-        error = classes[fault.kind](fault.detail + suffix, name=self.name, status=status)
+        error = error_class(fault.detail + suffix, name=self.name, status=status)
         if fault.retry_after:
             error.details["retry_after"] = math.ceil(fault.retry_after)
         return error

@@ -189,13 +189,8 @@ DEFAULT_PROFILE = EmbedderProfile(
         is_fitting=LogisticCurve(near=3.19, bias=-3.8),
     ),
 )
-USE_PROFILE = EmbedderProfile(
-    fusion=FusionWeights(view=1.0, lexical=6.0),
-    calibration=ConfidenceCalibration(
-        is_task=LogisticCurve(near=3.25, small_talk=-4.03, size=-0.53, bias=5.6),
-        is_fitting=LogisticCurve(near=2.88, bias=-6.46),
-    ),
-)
+USE_PROFILE = EmbedderProfile(fusion=FusionWeights(), calibration=ConfidenceCalibration())
+"""The generic weights were fitted to this embedder."""
 _PROFILES: Mapping[str, EmbedderProfile] = {
     "apexbridge-retriever": DEFAULT_PROFILE,
     "use-multilingual-3": USE_PROFILE,

@@ -65,7 +65,7 @@ class SkillDocument:
     counts: NDArray[np.uint8]
 
 
-def build_document(text: SkillText, *, views: int = MAX_VIEWS) -> SkillDocument:
+def build_document(text: SkillText, views: int = MAX_VIEWS) -> SkillDocument:
     """Build the document of a skill, with at most `views` views."""
     prose = _Prose(text.body)
     headings = islice(prose.headings(), _MAX_HEADINGS)

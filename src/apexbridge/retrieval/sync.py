@@ -10,11 +10,7 @@ import anyio.to_thread
 import numpy as np
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from apexbridge.errors import (
-    EmbedderOutputError,
-    IndexMismatchError,
-    RetrievalError,
-)
+from apexbridge.errors import EmbedderOutputError, IndexMismatchError, RetrievalError
 from apexbridge.retrieval.base import IndexEntry
 from apexbridge.retrieval.embedders.validation import embed_validated
 from apexbridge.retrieval.index import SkillIndex
@@ -199,9 +195,9 @@ async def _prepare_all(
     send_stream: MemoryObjectSendStream[_Batch],
 ) -> None:
     async with send_stream:
-        for items in _batches(changed):
+        for first in range(0, len(changed), BATCH_SIZE):
             async with gil_lock:
-                batch = await _prepare(items, views)
+                batch = await _prepare(changed[first : first + BATCH_SIZE], views)
             await send_stream.send(batch)
 
 
@@ -227,9 +223,8 @@ async def _embed_batch(index: SkillIndex, batch: _Batch, state: _SyncState) -> _
             if len(batch.items) > 1:  # perhaps a single text that the model cannot take
                 singles = [await _embed_batch(index, single, state) for single in batch.split()]
                 entries = [entry for single in singles for entry in single.entries]
-                return _EmbeddedBatch(
-                    entries, [entry for one in singles for entry in one.lexical_entries], size
-                )
+                lexical = [entry for single in singles for entry in single.lexical_entries]
+                return _EmbeddedBatch(entries, lexical, size)
             state.refuse(error)
         except RetrievalError as error:
             state.problem = error
@@ -243,7 +238,7 @@ async def _prepare(items: list[IndexItem], views: int) -> _Batch:
         if item.name not in documents:
             with _log_failure(item, documents):
                 documents[item.name] = await anyio.to_thread.run_sync(
-                    _build_document, await item.read(), views
+                    build_document, await item.read(), views
                 )
     whole = [(item, document) for item in items if (document := documents[item.name]) is not None]
     failed = [name for name, document in documents.items() if document is None]
@@ -260,7 +255,7 @@ def _prepare_synchronously(items: list[IndexItem], views: int) -> _Documents:
     for item in items:
         with _log_failure(item, documents):
             if (text := item.read_at_once()) is not None:
-                documents[item.name] = _build_document(text, views)
+                documents[item.name] = build_document(text, views)
     return documents
 
 
@@ -271,15 +266,6 @@ def _log_failure(item: IndexItem, documents: _Documents) -> Generator[None]:
     except Exception as error:  # noqa: BLE001  # a stranger's source may raise anything
         log.warning("%s cannot be indexed: %s", item.name, error)
         documents[item.name] = None
-
-
-def _batches(changed: list[IndexItem]) -> Iterator[list[IndexItem]]:
-    for first in range(0, len(changed), BATCH_SIZE):
-        yield changed[first : first + BATCH_SIZE]
-
-
-def _build_document(text: SkillText, views: int) -> SkillDocument:
-    return build_document(text, views=views)
 
 
 async def _store_batch(
@@ -294,10 +280,8 @@ async def _store_batch(
         try:
             await _upsert(index, embedded.entries, state)
         except RetrievalError as error:
-            state.problem, pending_entries = (
-                error,
-                [*pending_entries, *map(_without_vectors, embedded.entries)],
-            )
+            state.problem = error
+            pending_entries = [*pending_entries, *map(_without_vectors, embedded.entries)]
         else:
             await index.refresh()
             await watch.stored(names)

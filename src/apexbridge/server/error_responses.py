@@ -37,55 +37,34 @@ from apexbridge.errors import (
 from apexbridge.server.logs import redact
 from apexbridge.skills.model import Problem
 
-_STATUS_BY_CODE: Mapping[str, int] = {
-    "request_invalid": 400,
-    "key_missing": 401,
-    "key_invalid": 401,
-    "token_invalid": 401,
-    "scope_missing": 403,
-    "origin_refused": 403,
-    "websocket_refused": 403,
-    "route_unknown": 404,
-    "record_unknown": 404,
-    "model_unknown": 404,
-    "method_not_allowed": 405,
-    "request_slow": 408,
-    "skill_pinned": 409,
-    "version_in_use": 409,
-    "version_older": 409,
-    "approval_settled": 409,
-    "body_too_large": 413,
-    "zip_too_large": 413,
-    "address_too_long": 414,
-    "content_type_unsupported": 415,
-    "host_unknown": 421,
-    "field_not_editable": 422,
-    "rate_limited": 429,
-    "server_busy": 503,
-    "server_stopping": 503,
-    "data_in_use": 503,
+_CODES_BY_STATUS: Mapping[int, tuple[str, ...]] = {
+    400: ("request_invalid",),
+    401: ("key_missing", "key_invalid", "token_invalid"),
+    403: ("scope_missing", "origin_refused", "websocket_refused"),
+    404: ("route_unknown", "record_unknown", "model_unknown"),
+    405: ("method_not_allowed",),
+    408: ("request_slow",),
+    409: ("skill_pinned", "version_in_use", "version_older", "approval_settled"),
+    413: ("body_too_large", "zip_too_large"),
+    414: ("address_too_long",),
+    415: ("content_type_unsupported",),
+    421: ("host_unknown",),
+    422: ("field_not_editable",),
+    429: ("rate_limited",),
+    503: ("server_busy", "server_stopping", "data_in_use"),
 }
-_STATUS_BY_CLASS: tuple[tuple[type[ApexBridgeError], int], ...] = (
-    (RequestError, 400),
-    (SkillNotFoundError, 404),
-    (SkillExistsError, 409),
-    (SkillChangedError, 412),
-    (SkillVersionError, 404),
-    (SkillReadOnlyError, 403),
-    (PermissionDeniedError, 403),
-    (SkillNotInvocableError, 409),
-    (SkillInvalidError, 422),
-    (ArchiveError, 422),
-    (UnsafePathError, 404),
-    (EvalInputError, 422),
-    (ToolError, 422),
-    (SourceError, 502),
-    (ModelRejectedError, 400),
-    (ModelError, 502),
-    (RetrievalError, 503),
-    (SandboxUnavailableError, 503),
-    (ConfigError, 422),
-)
+_STATUS_BY_CODE = {code: status for status, codes in _CODES_BY_STATUS.items() for code in codes}
+_CLASSES_BY_STATUS: Mapping[int, tuple[type[ApexBridgeError], ...]] = {
+    # ModelRejectedError is a ModelError: 400 comes before 502.
+    400: (RequestError, ModelRejectedError),
+    403: (SkillReadOnlyError, PermissionDeniedError),
+    404: (SkillNotFoundError, SkillVersionError, UnsafePathError),
+    409: (SkillExistsError, SkillNotInvocableError),
+    412: (SkillChangedError,),
+    422: (SkillInvalidError, ArchiveError, EvalInputError, ToolError, ConfigError),
+    502: (SourceError, ModelError),
+    503: (RetrievalError, SandboxUnavailableError),
+}
 _ERROR_TYPES: Mapping[int, str] = {
     401: "authentication_error",
     403: "permission_error",
@@ -108,7 +87,7 @@ def http_status(error: ApexBridgeError) -> int:
     cause = error.__cause__
     if isinstance(error, StorageError) and isinstance(cause, OSError) and cause.errno in _DISK_FULL:
         return 507
-    by_class = (status for kind, status in _STATUS_BY_CLASS if isinstance(error, kind))
+    by_class = (status for status, kinds in _CLASSES_BY_STATUS.items() if isinstance(error, kinds))
     return next(by_class, _SERVER_ERROR)
 
 

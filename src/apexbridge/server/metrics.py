@@ -1,6 +1,7 @@
 """Prometheus metrics: counters, gauges and a latency histogram, without personal labels."""
 
 from collections import defaultdict
+from functools import partial
 
 from prometheus_client import (
     CollectorRegistry,
@@ -29,9 +30,10 @@ class Metrics:
         self._tallies: dict[tuple[Counter, tuple[str, ...]], int] = defaultdict(int)
         """Counts since the last scrape: adding to a dict is cheaper than to a labelled counter."""
         self._series: dict[tuple[str, str, int], tuple[tuple[str, ...], Histogram]] = {}
+        counter, gauge = partial(Counter, registry=on), partial(Gauge, registry=on)
         ProcessCollector(registry=on)
-        self._requests = Counter(
-            "apexbridge_requests", "Requests answered.", ("method", "route", "status"), registry=on
+        self._requests = counter(
+            "apexbridge_requests", "Requests answered.", ("method", "route", "status")
         )
         self._seconds = Histogram(
             "apexbridge_request_seconds",
@@ -40,37 +42,20 @@ class Metrics:
             buckets=_BUCKETS,
             registry=on,
         )
-        self._turns = Counter(
-            "apexbridge_turns", "Turns, by finish reason.", ("finish",), registry=on
-        )
-        self._tools = Counter(
-            "apexbridge_tool_calls", "Tool calls, by outcome.", ("outcome",), registry=on
-        )
-        self._tokens = Counter(
-            "apexbridge_tokens", "Tokens that models reported.", ("direction",), registry=on
-        )
+        self._turns = counter("apexbridge_turns", "Turns, by finish reason.", ("finish",))
+        self._tools = counter("apexbridge_tool_calls", "Tool calls, by outcome.", ("outcome",))
+        self._tokens = counter("apexbridge_tokens", "Tokens that models reported.", ("direction",))
         for direction in (_INPUT, _OUTPUT):
             self._tokens.labels(*direction)
-        self._runs = Counter(
-            "apexbridge_runs",
-            "Script runs, by outcome.",
-            ("outcome",),
-            registry=on,
-        )
-        self._in_progress = Gauge(
-            "apexbridge_requests_in_progress", "Requests in progress.", registry=on
-        )
+        self._runs = counter("apexbridge_runs", "Script runs, by outcome.", ("outcome",))
+        self._in_progress = gauge("apexbridge_requests_in_progress", "Requests in progress.")
         # The former name, for dashboards that read it.
-        self._going = Gauge(
-            "apexbridge_requests_going",
-            "Deprecated: use apexbridge_requests_in_progress.",
-            registry=on,
+        self._going = gauge(
+            "apexbridge_requests_going", "Deprecated: use apexbridge_requests_in_progress."
         )
-        self._skills = Gauge("apexbridge_skills", "Enabled skills.", registry=on)
-        self._index = Gauge("apexbridge_index_entries", "Skills in the search index.", registry=on)
-        self._sandbox = Gauge(
-            "apexbridge_sandbox", "Sandbox backend in use.", ("kind",), registry=on
-        )
+        self._skills = gauge("apexbridge_skills", "Enabled skills.")
+        self._index = gauge("apexbridge_index_entries", "Skills in the search index.")
+        self._sandbox = gauge("apexbridge_sandbox", "Sandbox backend in use.", ("kind",))
 
     def record_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a response; `route` is the path pattern, such as `/v1/skills/{id}`."""

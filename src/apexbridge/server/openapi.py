@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from http import HTTPStatus
 from importlib.metadata import version
+from importlib.resources import files
 from typing import Any, Literal
 
 import orjson
@@ -23,57 +24,6 @@ _BODY_ERRORS = (415,)
 _BODILESS_STATUSES = frozenset({304})
 _REDIRECTS = range(300, 400)
 _JSON = "application/json"
-_ERROR: Schema = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code", "hint"],
-            "properties": {
-                "message": {"type": "string"},
-                "type": {"type": "string"},
-                "param": {"type": ["string", "null"]},
-                "code": {"type": "string", "description": "Stable error code, never translated."},
-                "hint": {"type": "string", "description": "How to fix it."},
-                "findings": {
-                    "type": "array",
-                    "items": {"type": "object"},
-                    "description": "Scanner findings for which a skill was refused.",
-                },
-                "problems": {
-                    "type": "array",
-                    "items": {"type": "object"},
-                    "description": "Validation problems of a skill.",
-                },
-            },
-        }
-    },
-}
-_FORM: Schema = {
-    "type": "object",
-    "required": ["files"],
-    "properties": {
-        "files": {
-            "description": "One zip archive, or the files of a folder, each named `folder/path`.",
-            "type": "array",
-            "items": {"type": "string", "format": "binary"},
-        },
-        "default": {
-            "description": "For a new version: whether it becomes the default version.",
-            "type": "boolean",
-        },
-    },
-}
-_SECURITY: Schema = {
-    "key": {
-        "type": "http",
-        "scheme": "bearer",
-        "description": "API key, created with `apexbridge keys`.",
-    },
-    "api_key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
-    "console": {"type": "apiKey", "in": "cookie", "name": "apexbridge_session"},
-}
 
 
 def openapi_route(routes: Iterable[Route]) -> Route:
@@ -87,11 +37,7 @@ def openapi_route(routes: Iterable[Route]) -> Route:
         return Response(rendered(), media_type=_JSON)
 
     route = Route(
-        method="GET",
-        path="/openapi.json",
-        endpoint=show,
-        summary="OpenAPI document",
-        scope=None,
+        method="GET", path="/openapi.json", endpoint=show, summary="OpenAPI document", scope=None
     )
     routes = tuple(routes)
     return route
@@ -117,10 +63,16 @@ def build_document(routes: Sequence[Route]) -> Schema:
         },
         "paths": paths,
         "components": {
-            "schemas": {**definitions.get("$defs", {}), "Error": _ERROR},
-            "securitySchemes": _SECURITY,
+            "schemas": {**definitions.get("$defs", {}), **_components()["schemas"]},
+            "securitySchemes": _components()["securitySchemes"],
         },
     }
+
+
+@cache
+def _components() -> Schema:
+    """Load the schemas that no pydantic model has: errors, the upload form and authentication."""
+    return orjson.loads((files("apexbridge.server") / "openapi_components.json").read_bytes())
 
 
 Mode = Literal["validation", "serialization"]
@@ -154,7 +106,7 @@ def _operation(route: Route, schemas: Mapping[Key, Schema]) -> Schema:
     if body is not None:
         operation["requestBody"] = body
     if route.scope is not None:
-        operation["security"] = [{name: []} for name in _SECURITY]
+        operation["security"] = [{name: []} for name in _components()["securitySchemes"]]
         operation["description"] = f"Requires the scope `{route.scope}`."
     return operation
 
@@ -202,7 +154,10 @@ def _header_parameters(route: Route) -> list[Schema]:
 
 def _request_body(route: Route, schemas: Mapping[Key, Schema]) -> Schema | None:
     if route.multipart:
-        return {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}
+        return {
+            "required": True,
+            "content": {"multipart/form-data": {"schema": _components()["form"]}},
+        }
     if route.body is None:
         return None
     has_required = any(field.is_required() for field in route.body.model_fields.values())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, TypedDict, TypeVar, Unpack
 
 import orjson
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, computed_field
 from pydantic_core import PydanticSerializationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -23,6 +23,32 @@ from apexbridge.server.metrics import Metrics
 from apexbridge.settings import ServerSettings
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class QueryModel(BaseModel):
+    """Base of the query schemas of vendors' APIs: unknown parameters are ignored."""
+
+    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
+
+
+class RequestModel(BaseModel):
+    """Base of the request body schemas: strict types, and declared fields only."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+
+def former_name(field_name: str, kind: object) -> Any:
+    """Create a computed field: the former name of a field, deprecated but still serialized."""
+
+    def value(self: BaseModel) -> object:
+        return getattr(self, field_name)
+
+    decorate = computed_field(
+        return_type=kind,
+        description=f"Use `{field_name}`.",
+        json_schema_extra={"deprecated": True},
+    )
+    return decorate(property(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,19 +86,11 @@ class RequestContext:
         return self.request.path_params[name]
 
     async def body(self, model: type[Model]) -> Model:
-        """Parse the JSON request body and validate it against a schema.
-
-        Raises:
-            RequestError: If it is not JSON, or does not match the schema.
-        """
+        """Parse the JSON request body and validate it against a schema."""
         return parse_model(model, await read_json(self.request))
 
     def query(self, model: type[Model]) -> Model:
-        """Validate the query string against a schema; of a repeated parameter the last counts.
-
-        Raises:
-            RequestError: If it does not match the schema.
-        """
+        """Validate the query string against a schema; of a repeated parameter the last counts."""
         return parse_model(model, dict(self.request.query_params))
 
 
@@ -203,11 +221,7 @@ def parse_model(model: type[Model], value: object) -> Model:
 
 
 async def read_json(request: Request) -> object:
-    """Read the request body and parse it as strict JSON: no NaN, no duplicate keys.
-
-    Raises:
-        RequestError: If it is not valid JSON.
-    """
+    """Read the request body and parse it as strict JSON: no NaN, no duplicate keys."""
     return parse_json(await _read_body(request.receive))
 
 

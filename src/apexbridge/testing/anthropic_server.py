@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from apexbridge.messages import ToolCall
-from apexbridge.models.base import ModelDelta
+from apexbridge.models.base import ModelDelta, Usage
 from apexbridge.testing.model_server import (
     RawResponse,
     ScriptedReply,
@@ -55,8 +55,7 @@ class AnthropicDialect:
 
     def begun(self, deltas: Sequence[ModelDelta]) -> Iterator[bytes]:
         """Yield a content block for each thinking, text and call; calls in fragments."""
-        usage = last_usage(deltas)
-        yield _start(usage.input_tokens if usage else 0)
+        yield _start((last_usage(deltas) or Usage()).input_tokens)
         yield _event({"type": "ping"})
         for index, (opening, pieces) in enumerate(_blocks(deltas)):
             yield _event({"type": "content_block_start", "index": index, "content_block": opening})
@@ -66,15 +65,14 @@ class AnthropicDialect:
 
     def ended(self, deltas: Sequence[ModelDelta], asked: Mapping[str, Any]) -> Iterator[bytes]:
         """Yield stop reason, output tokens and the end."""
-        usage = last_usage(deltas)
+        usage = last_usage(deltas) or Usage()
         reason = {"stop_reason": _STOPS[finish_reason_of(deltas)], "stop_sequence": None}
-        tokens = {"output_tokens": usage.output_tokens if usage else 0}
+        tokens = {"output_tokens": usage.output_tokens}
         yield _event({"type": "message_delta", "delta": reason, "usage": tokens})
         yield _event({"type": "message_stop"})
 
     def whole(self, deltas: Sequence[ModelDelta]) -> object:
         """Build one message."""
-        usage = last_usage(deltas)
         content: list[dict[str, Any]] = []
         for delta in deltas:
             if delta.reasoning:
@@ -84,17 +82,8 @@ class AnthropicDialect:
             content += [
                 {**_opening(call), "input": json.loads(call.arguments)} for call in delta.tool_calls
             ]
-        tokens = {
-            "input_tokens": usage.input_tokens if usage else 0,
-            "output_tokens": usage.output_tokens if usage else 0,
-        }
-        return {
-            "type": "message",
-            "role": "assistant",
-            "content": content,
-            "stop_reason": _STOPS[finish_reason_of(deltas)],
-            "usage": tokens,
-        }
+        usage = last_usage(deltas) or Usage()
+        return _message(content, _STOPS[finish_reason_of(deltas)], usage)
 
 
 _Block = tuple[Mapping[str, object], Sequence[Mapping[str, object]]]
@@ -122,14 +111,18 @@ def _opening(call: ToolCall) -> dict[str, object]:
 
 
 def _start(input_tokens: int) -> bytes:
-    message: dict[str, object] = {
+    message = _message((), None, Usage(input_tokens=input_tokens, output_tokens=1))
+    return _event({"type": "message_start", "message": message})
+
+
+def _message(content: object, stop_reason: str | None, usage: Usage) -> dict[str, object]:
+    return {
         "type": "message",
         "role": "assistant",
-        "content": (),
-        "stop_reason": None,
-        "usage": {"input_tokens": input_tokens, "output_tokens": 1},
+        "content": content,
+        "stop_reason": stop_reason,
+        "usage": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens},
     }
-    return _event({"type": "message_start", "message": message})
 
 
 def _event(event: Mapping[str, object]) -> bytes:

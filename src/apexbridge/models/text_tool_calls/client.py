@@ -98,7 +98,7 @@ class TextToolCallModel:
 
     A malformed call is returned to the model once, with the error; after that it is plain text.
     With `has_schema` the server enforces a JSON schema. A request without tools, and without calls
-    in its history, is passed on unchanged.
+    in its history, is passed on unchanged. Errors are those of the wrapped client.
     """
 
     def __init__(
@@ -110,11 +110,7 @@ class TextToolCallModel:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelDelta]]:
-        """Open a stream of deltas; leaving the block closes the connection.
-
-        Raises:
-            ModelError: As the wrapped client.
-        """
+        """Open a stream of deltas; leaving the block closes the connection."""
         if not request.tools and not _has_calls(request):
             async with self._inner.stream(request) as deltas:
                 yield deltas
@@ -131,7 +127,8 @@ class TextToolCallModel:
             finish: FinishReason | None = None
             async with self._inner.stream(sent) as stream:
                 async for delta in stream:
-                    usage = _add_usage(usage, delta.usage)
+                    if delta.usage:
+                        usage += delta.usage
                     finish = delta.finish_reason or finish
                     if delta.reasoning:
                         yield ModelDelta(reasoning=delta.reasoning)
@@ -161,7 +158,8 @@ class TextToolCallModel:
 class ToolFallbackModel:
     """Model client that uses native tool calls, and text once the server refuses tools.
 
-    `refused` has the base URL and model of each refusal; clients may share one set.
+    `refused` has the base URL and model of each refusal; clients may share one set. All other
+    errors are those of the wrapped client.
     """
 
     def __init__(
@@ -179,11 +177,7 @@ class ToolFallbackModel:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[AsyncIterator[ModelDelta]]:
-        """Open a stream of deltas; leaving the block closes the connection.
-
-        Raises:
-            ModelError: As the wrapped client, except for a refusal of tools.
-        """
+        """Open a stream of deltas; leaving the block closes the connection."""
         async with AsyncExitStack() as stack:
             yield await self._open(request, stack)
 
@@ -204,15 +198,6 @@ class ToolFallbackModel:
 def _has_calls(request: ModelRequest) -> bool:
     return any(
         isinstance(message, AssistantMessage) and message.tool_calls for message in request.messages
-    )
-
-
-def _add_usage(usage: Usage, more: Usage | None) -> Usage:
-    if more is None:
-        return usage
-    return Usage(
-        input_tokens=usage.input_tokens + more.input_tokens,
-        output_tokens=usage.output_tokens + more.output_tokens,
     )
 
 

@@ -24,7 +24,7 @@ from apexbridge.retrieval.base import Matrix, TextKind
 from apexbridge.retrieval.embedders.loader import (
     combine_digests,
     embedder_errors,
-    import_required,
+    import_package,
     verify_sha256,
 )
 from apexbridge.retrieval.embedders.onnx import OnnxEncoder, load_encoder
@@ -125,7 +125,7 @@ class DefaultEmbedder:
     def _load(self, kind: TextKind) -> OnnxEncoder:
         with self._loading:
             if kind not in self._encoders:
-                package = import_required("apexbridge_retriever", install=_NAME, name=self.id)
+                package = import_package("apexbridge_retriever", install=_NAME, name=self.id)
                 beside = next(iter(self._encoders.values()), None)
                 self._encoders[kind] = _load_verified(
                     Path(package.FOLDER), _MODEL_FILES[kind], self.id, beside

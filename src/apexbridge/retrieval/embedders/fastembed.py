@@ -16,7 +16,7 @@ from apexbridge.retrieval.embedders.loader import (
     embedder_errors,
     find_model,
     fingerprint,
-    import_optional,
+    import_package,
 )
 from apexbridge.retrieval.embedders.validation import normalized_rows, replace_surrogates
 
@@ -80,7 +80,7 @@ class FastembedEmbedder:
         return checked
 
     def _load(self) -> _Model:
-        package = import_optional("fastembed", extra="fastembed", name=self._name)
+        package = import_package("fastembed", install="'apexbridge[fastembed]'", name=self._name)
         if self._folder is None:
             return package.TextEmbedding(self._model, threads=1)
         if not self._folder.is_dir():
@@ -96,8 +96,10 @@ class FastembedEmbedder:
             if self._model.lower() in names:
                 return self._model
             if self.id.lower() not in names:
-                parts = import_optional(
-                    "fastembed.common.model_description", extra="fastembed", name=self._name
+                parts = import_package(
+                    "fastembed.common.model_description",
+                    install="'apexbridge[fastembed]'",
+                    name=self._name,
                 )
                 package.TextEmbedding.add_custom_model(
                     model=self.id,

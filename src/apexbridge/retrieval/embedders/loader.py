@@ -60,20 +60,11 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def import_optional(package: str, *, extra: str, name: str) -> ModuleType:
-    """Import the package of an optional extra.
+def import_package(package: str, *, install: str, name: str) -> ModuleType:
+    """Import an optional package lazily.
 
     Raises:
-        EmbedderUnavailableError: With the extra to install.
-    """
-    return import_required(package, install=f"'apexbridge[{extra}]'", name=name)
-
-
-def import_required(package: str, *, install: str, name: str) -> ModuleType:
-    """Import a package lazily.
-
-    Raises:
-        EmbedderUnavailableError: With the package to install.
+        EmbedderUnavailableError: With the package or extra to install.
     """
     try:
         return import_module(package)

@@ -26,7 +26,7 @@ from apexbridge.retrieval.embedders.loader import (
     embedder_errors,
     find_model,
     fingerprint,
-    import_required,
+    import_package,
 )
 from apexbridge.retrieval.embedders.validation import (
     normalized_rows,
@@ -88,13 +88,19 @@ class _Tokenizer(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnnxEncoder:
-    """Loaded ONNX session with its tokenizer; thread-safe."""
+class _TextPipeline:
+    """Tokenizer, options and vocabulary, independent of the model."""
 
-    session: _Session
     tokenizer: _Tokenizer
     recipe: EncoderConfig
     words: Collection[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxEncoder(_TextPipeline):
+    """Loaded ONNX session with its tokenizer; thread-safe."""
+
+    session: _Session
     inputs: Mapping[str, type[np.integer]]
     output: _TensorInfo
     takes_one: bool
@@ -189,9 +195,8 @@ class OnnxEmbedder:
         encoder, tokens = await to_thread.run_sync(self._prepare, texts, kind)
         order = sorted(range(len(texts)), key=lambda at: len(tokens[at]))
         found: dict[int, Matrix] = {}
-        for start in range(
-            0, len(order), _BATCH_SIZE
-        ):  # a thread call for each batch, so that a cancellation takes effect between them
+        # A thread call for each batch, so that a cancellation takes effect between them.
+        for start in range(0, len(order), _BATCH_SIZE):
             part = order[start : start + _BATCH_SIZE]
             rows = await to_thread.run_sync(self._rows, encoder, [tokens[at] for at in part])
             found.update(zip(part, rows, strict=True))
@@ -230,7 +235,7 @@ def load_encoder(
         EmbedderUnavailableError: If a file or package is missing or broken.
     """
     path = folder / model if model else find_model(folder, name=name)
-    runtime = import_required("onnxruntime", install="onnxruntime", name=name)
+    runtime = import_package("onnxruntime", install="onnxruntime", name=name)
     reading = beside or _load_text_pipeline(folder, name)
     with embedder_errors(f"{path} cannot be loaded", name):
         options = runtime.SessionOptions()
@@ -251,34 +256,21 @@ def load_encoder(
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _TextPipeline:
-    """Tokenizer, options and vocabulary, independent of the model."""
-
-    tokenizer: _Tokenizer
-    recipe: EncoderConfig
-    words: Collection[str] | None
-
-
 def _load_text_pipeline(folder: Path, name: str) -> _TextPipeline:
     if not (folder / "tokenizer.json").is_file():
         raise EmbedderUnavailableError(f"there is no tokenizer.json in {folder}", name=name)
-    tokenizers = import_required("tokenizers", install="tokenizers", name=name)
+    tokenizers = import_package("tokenizers", install="tokenizers", name=name)
     with embedder_errors(f"{folder / 'tokenizer.json'} cannot be read", name):
         tokenizer: _Tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         tokenizer.no_padding()
         tokenizer.no_truncation()
     with embedder_errors(f"{folder / 'embedder.json'} makes no sense", name):
-        recipe = _read_config(folder / "embedder.json")
+        config = folder / "embedder.json"
+        written = config.read_bytes() if config.is_file() else b"{}"
+        recipe = EncoderConfig.model_validate_json(written)
     with embedder_errors(f"{folder / 'cjk.json'} makes no sense", name):
         words = _read_vocabulary(folder / "cjk.json")
     return _TextPipeline(tokenizer=tokenizer, recipe=recipe, words=words)
-
-
-def _read_config(path: Path) -> EncoderConfig:
-    return (
-        EncoderConfig.model_validate_json(path.read_bytes()) if path.is_file() else EncoderConfig()
-    )
 
 
 def _read_vocabulary(path: Path) -> Collection[str] | None:
@@ -312,9 +304,7 @@ def _output(session: _Session, recipe: EncoderConfig) -> _TensorInfo:
 def _is_single_text(model: Path, inputs: Collection[str]) -> bool:
     if frozenset(inputs) == _PACKED_INPUTS:
         return False
-    return "attention_mask" not in inputs or _is_dynamically_quantised(model)
-
-
-def _is_dynamically_quantised(model: Path) -> bool:
+    if "attention_mask" not in inputs:
+        return True
     with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
         return view.find(b"DynamicQuantize") >= 0

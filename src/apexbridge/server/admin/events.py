@@ -93,10 +93,7 @@ class EventStreamResponse(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Subscribe for the duration of the response."""
         state, subscriber = self._state, self._subscriber
-        with (
-            state.runtime.listen(subscriber.on_event),
-            state.approvals.subscribe(subscriber.put),
-        ):
+        with state.runtime.listen(subscriber.on_event), state.approvals.subscribe(subscriber.put):
             await super().__call__(scope, receive, send)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import anyio.to_thread
 from starlette.responses import Response
 
-from apexbridge.agent.session_store import StoredSession, StoredTurn
+from apexbridge.agent.session_store import StoredTurn
 from apexbridge.errors import RequestError
 from apexbridge.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from apexbridge.runtime.run_store import ScriptRun
@@ -110,27 +110,11 @@ async def list_sessions(ctx: RequestContext) -> Response:
 @router.get("/sessions/{id:path}", response=SessionDetail, errors=(404,))
 async def show_session(ctx: RequestContext) -> Response:
     """Show a session with its messages."""
-    session_id, store = (
-        qualified_session_id(ctx, ctx.path_param("id")),
-        ctx.runtime.chat_service.store,
-    )
-    found = await anyio.to_thread.run_sync(store.get, session_id)
+    session_id = qualified_session_id(ctx, ctx.path_param("id"))
+    found = await anyio.to_thread.run_sync(ctx.runtime.chat_service.store.get, session_id)
     if found is None:
         raise record_not_found("session", ctx.path_param("id"))
-    return json_response(_to_session_schema(found))
-
-
-@router.delete("/sessions/{id:path}", response=DeletedSession, errors=(404,))
-async def delete_session(ctx: RequestContext) -> Response:
-    """Delete a session and its turns, after a turn that is running has ended."""
-    session_id = qualified_session_id(ctx, ctx.path_param("id"))
-    if not await ctx.runtime.chat_service.delete(session_id):
-        raise record_not_found("session", ctx.path_param("id"))
-    return json_response(DeletedSession(id=session_id))
-
-
-def _to_session_schema(found: StoredSession) -> SessionDetail:
-    return SessionDetail(
+    detail = SessionDetail(
         id=found.id,
         changed=found.changed,
         title=found.title,
@@ -140,6 +124,16 @@ def _to_session_schema(found: StoredSession) -> SessionDetail:
         output_tokens=found.usage.output_tokens,
         messages=to_message_schemas(found.messages),
     )
+    return json_response(detail)
+
+
+@router.delete("/sessions/{id:path}", response=DeletedSession, errors=(404,))
+async def delete_session(ctx: RequestContext) -> Response:
+    """Delete a session and its turns, after a turn that is running has ended."""
+    session_id = qualified_session_id(ctx, ctx.path_param("id"))
+    if not await ctx.runtime.chat_service.delete(session_id):
+        raise record_not_found("session", ctx.path_param("id"))
+    return json_response(DeletedSession(id=session_id))
 
 
 def to_message_schemas(messages: Sequence[Message]) -> list[MessageSchema]:
@@ -160,10 +154,7 @@ def _to_message_schema(message: Message) -> MessageSchema:
             return MessageSchema(role="assistant", text=message.text, tool_calls=calls)
         case ToolMessage():
             return MessageSchema(
-                role="tool",
-                text=message.text,
-                call_id=message.call_id,
-                is_error=message.is_error,
+                role="tool", text=message.text, call_id=message.call_id, is_error=message.is_error
             )
 
 

@@ -40,11 +40,7 @@ async def list_approvals(ctx: RequestContext) -> Response:
 
 @router.post("/approvals/{id}", body=ApprovalAnswer, response=ApprovalResult, errors=(404, 409))
 async def answer_approval(ctx: RequestContext) -> Response:
-    """Answer a pending approval; its turn resumes at once.
-
-    Raises:
-        RequestError: If there is no such approval, or it is settled.
-    """
+    """Answer a pending approval; its turn resumes at once."""
     body, approvals = await ctx.body(ApprovalAnswer), ctx.state.approvals
     approval_id = ctx.path_param("id")
     pending = next((one for one in approvals.pending() if one.id == approval_id), None)

@@ -1,14 +1,14 @@
 """Request and response schemas of the administration API."""
 
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, computed_field
-from pydantic.config import JsonDict
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from apexbridge.permissions.engine import Answer
+from apexbridge.server.routing import former_name
 
 MAX_PAGE = 200
-_DEPRECATED: JsonDict = {"deprecated": True}
+Item = TypeVar("Item")
 
 
 class _Query(BaseModel):
@@ -17,6 +17,11 @@ class _Query(BaseModel):
 
 class _Response(BaseModel):
     model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True, from_attributes=True)
+
+
+class _List(_Response, Generic[Item]):
+    object: Literal["list"] = "list"
+    data: list[Item]
 
 
 class PageQuery(_Query):
@@ -69,11 +74,9 @@ class TurnSummary(_Response):
     confidence: float
 
 
-class TurnList(_Response):
+class TurnList(_List[TurnSummary]):
     """Page of turns, latest first."""
 
-    object: Literal["list"] = "list"
-    data: list[TurnSummary]
     has_more: bool
 
 
@@ -84,11 +87,7 @@ class CandidateSchema(_Response):
     score: float
     parts: dict[str, Any]
     outcome: str = Field(validation_alias=AliasChoices("outcome", "fate"))
-
-    @computed_field(description="Use `outcome`.", json_schema_extra=_DEPRECATED)
-    def fate(self) -> str:
-        """Former name of `outcome`."""
-        return self.outcome
+    fate = former_name("outcome", str)
 
 
 class ToolCallSchema(_Response):
@@ -139,16 +138,8 @@ class TurnDetail(TurnSummary):
     spans: list[SpanSchema]
     spans_dropped: int = 0
     """Spans beyond the stored maximum."""
-
-    @computed_field(description="Use `path_inactive`.", json_schema_extra=_DEPRECATED)
-    def asleep(self) -> int:
-        """Former name of `path_inactive`."""
-        return self.path_inactive
-
-    @computed_field(description="Use `path_activated`.", json_schema_extra=_DEPRECATED)
-    def woken(self) -> list[str]:
-        """Former name of `path_activated`."""
-        return self.path_activated
+    asleep = former_name("path_inactive", int)
+    woken = former_name("path_activated", list[str])
 
 
 class SessionSummary(_Response):
@@ -159,11 +150,8 @@ class SessionSummary(_Response):
     title: str
 
 
-class SessionList(_Response):
+class SessionList(_List[SessionSummary]):
     """Sessions, latest first."""
-
-    object: Literal["list"] = "list"
-    data: list[SessionSummary]
 
 
 class MessageToolCall(_Response):
@@ -221,11 +209,9 @@ class RunSummary(_Response):
     seconds: float
 
 
-class RunList(_Response):
+class RunList(_List[RunSummary]):
     """Page of script runs, latest first."""
 
-    object: Literal["list"] = "list"
-    data: list[RunSummary]
     has_more: bool
 
 
@@ -257,18 +243,11 @@ class ApprovalSchema(_Response):
     choices: list[Answer]
     rule: str
     """The permission rule that `always` would add."""
-
-    @computed_field(description="Use `created_at`.", json_schema_extra=_DEPRECATED)
-    def asked(self) -> float:
-        """Former name of `created_at`."""
-        return self.created_at
+    asked = former_name("created_at", float)
 
 
-class ApprovalList(_Response):
+class ApprovalList(_List[ApprovalSchema]):
     """Pending approvals, oldest first."""
-
-    object: Literal["list"] = "list"
-    data: list[ApprovalSchema]
 
 
 class ApprovalResult(_Response):
@@ -316,19 +295,13 @@ class AuditRecordSchema(_Response):
     facts: dict[str, str]
 
 
-class AuditPage(_Response):
+class AuditPage(_List[AuditRecordSchema]):
     """Latest audit records, newest last, and the verification of the hash chain of all."""
 
-    object: Literal["list"] = "list"
-    data: list[AuditRecordSchema]
     intact: bool
     """Whether the hash chain verifies."""
     records: int | None
     """Total number of records; null if the chain is broken."""
     broken_at: int | None
     """First line at which the hash chain breaks."""
-
-    @computed_field(description="Use `intact`.", json_schema_extra=_DEPRECATED)
-    def holds(self) -> bool:
-        """Former name of `intact`."""
-        return self.intact
+    holds = former_name("intact", bool)

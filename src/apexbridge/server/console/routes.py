@@ -18,17 +18,9 @@ from apexbridge.locales import Language
 from apexbridge.server.auth import SESSION_COOKIE, SESSION_SECONDS, read_session_cookie
 from apexbridge.server.routing import RequestContext, Router, json_response
 
-CONTENT_SECURITY_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' data:",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HOME = "/console/"
 _SESSION_PATH = "/v1/console/session"

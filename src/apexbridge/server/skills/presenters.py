@@ -9,7 +9,6 @@ import anyio.to_thread
 from apexbridge import locales
 from apexbridge.activation.scripts import has_script
 from apexbridge.errors import SkillNotFoundError
-from apexbridge.lifecycle.scan_results import ScanSummary
 from apexbridge.lifecycle.skill_list import ListedSkill
 from apexbridge.lifecycle.transactions import InstallResult
 from apexbridge.lifecycle.version_store import modified_at
@@ -67,11 +66,7 @@ def strip_id_prefix(runtime: Runtime, written: str) -> str:
 
 
 def skill_from_path(ctx: RequestContext) -> Skill:
-    """Return the skill of the path, enabled or disabled.
-
-    Raises:
-        SkillNotFoundError: If there is none.
-    """
+    """Return the skill of the path, enabled or disabled."""
     return ctx.runtime.catalog.find(skill_name_from_path(ctx))
 
 
@@ -126,6 +121,7 @@ def _present(runtime: Runtime, kept: ListedSkill) -> SkillSchema:
     now = modified_at(skill.root) if skill.root else 0.0
     is_own = skill.provenance.writable and kept.state != "shadowed"
     times = {**(runtime.store.versions.created(skill.name) if is_own else {}), sha256: now}
+    counts = kept.scan.counts if kept.scan else {}
     latest = max(times, key=lambda version: (times[version], version == sha256))
     return SkillSchema(
         id=f"{SKILL_ID}{skill.name}",
@@ -151,17 +147,12 @@ def _present(runtime: Runtime, kept: ListedSkill) -> SkillSchema:
         files=mark.files if mark else 0,
         sha256=sha256,
         version=skill.manifest.version or "",
-        findings=_finding_counts(kept.scan),
+        findings=FindingCountSchema(
+            worst=worst_level(counts), count=sum(counts.values()), scanned=kept.scan is not None
+        ),
         has_script=has_script(skill),
         user_invocable=skill.manifest.user_invocable,
         model_invocable=not skill.manifest.disable_model_invocation,
-    )
-
-
-def _finding_counts(verdict: ScanSummary | None) -> FindingCountSchema:
-    counts = verdict.counts if verdict else {}
-    return FindingCountSchema(
-        worst=worst_level(counts), count=sum(counts.values()), scanned=verdict is not None
     )
 
 

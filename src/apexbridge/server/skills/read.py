@@ -6,14 +6,14 @@ from typing import Literal
 from urllib.parse import quote
 
 import anyio.to_thread
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from apexbridge import locales
 from apexbridge.errors import RetrievalError, SourceError
 from apexbridge.lifecycle.skill_list import MAX_PAGE, ListFilter
 from apexbridge.retrieval.results import Hit
-from apexbridge.server.routing import RequestContext, Router, json_response
+from apexbridge.server.routing import QueryModel, RequestContext, Router, json_response
 from apexbridge.server.skills.presenters import (
     SKILL_ID,
     make_etag,
@@ -47,10 +47,8 @@ _DAY = 86_400
 router = Router("/v1/skills", scope="skills:read")
 
 
-class ListQuery(BaseModel):
+class ListQuery(QueryModel):
     """Filter and pagination of the skill list."""
-
-    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     limit: int = Field(default=50, ge=1, le=MAX_PAGE)
     after: str = Field(default="", max_length=200)
@@ -68,10 +66,8 @@ class ListQuery(BaseModel):
     """`custom` or `plugin`, as in Anthropic's API."""
 
 
-class SearchQuery(BaseModel):
+class SearchQuery(QueryModel):
     """Search query; translations to English and Chinese improve the results."""
-
-    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     query: str = Field(min_length=1, max_length=4_000)
     query_en: str = Field(default="", max_length=4_000)

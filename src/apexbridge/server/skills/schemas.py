@@ -1,22 +1,36 @@
 """Response schemas of the skills API: a superset of OpenAI's and Anthropic's."""
 
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, computed_field
-from pydantic.config import JsonDict
+from pydantic import BaseModel, ConfigDict
 
 from apexbridge.lifecycle.skill_list import SkillState
 from apexbridge.sandbox.base import Outcome
 from apexbridge.scanner.rules import RiskLevel
+from apexbridge.server.routing import former_name
 from apexbridge.skills.model import Severity
 
-_DEPRECATED: JsonDict = {"deprecated": True}
+Item = TypeVar("Item")
 
 
 class ResponseModel(BaseModel):
     """Base of the response schemas: immutable, and with declared fields only."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, from_attributes=True
+    )
+
+
+class PageSchema(ResponseModel, Generic[Item]):
+    """Page of a list, with the cursors of OpenAI's and Anthropic's clients."""
+
+    object: Literal["list"] = "list"
+    data: list[Item]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+    next_page: str | None
+    """Cursor of the next page, for the parameter `page`."""
 
 
 class SkillSourceSchema(ResponseModel):
@@ -35,11 +49,7 @@ class FindingCountSchema(ResponseModel):
     count: int
     scanned: bool
     """False if this content was not scanned yet."""
-
-    @computed_field(description="Use `scanned`.", json_schema_extra=_DEPRECATED)
-    def looked(self) -> bool:
-        """Former name of `scanned`."""
-        return self.scanned
+    looked = former_name("scanned", bool)
 
 
 class SkillSchema(ResponseModel):
@@ -81,16 +91,9 @@ class SkillSchema(ResponseModel):
     model_invocable: bool
 
 
-class SkillListSchema(ResponseModel):
+class SkillListSchema(PageSchema[SkillSchema]):
     """Page of skills."""
 
-    object: Literal["list"] = "list"
-    data: list[SkillSchema]
-    has_more: bool
-    first_id: str | None
-    last_id: str | None
-    next_page: str | None
-    """Cursor of the next page, for the parameter `page`."""
     total: int
     """Total over all pages."""
 
@@ -214,15 +217,8 @@ class NewVersionSchema(VersionSchema):
     change: InstallResultSchema
 
 
-class VersionListSchema(ResponseModel):
+class VersionListSchema(PageSchema[VersionSchema]):
     """Page of versions."""
-
-    object: Literal["list"] = "list"
-    data: list[VersionSchema]
-    has_more: bool
-    first_id: str | None
-    last_id: str | None
-    next_page: str | None
 
 
 class DeletedVersionSchema(ResponseModel):
@@ -376,11 +372,7 @@ class ScriptRunSchema(ResponseModel):
     files: list[OutputFileSchema]
     skipped_files: dict[str, str]
     """Output files that are not returned, with the reason."""
-
-    @computed_field(description="Use `skipped_files`.", json_schema_extra=_DEPRECATED)
-    def not_taken(self) -> dict[str, str]:
-        """Former name of `skipped_files`."""
-        return self.skipped_files
+    not_taken = former_name("skipped_files", dict[str, str])
 
 
 class TrashedSkillSchema(ResponseModel):

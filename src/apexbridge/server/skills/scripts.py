@@ -4,14 +4,14 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.errors import PermissionDeniedError, RequestError, ToolInputError
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.server.disconnect import run_until_disconnect
-from apexbridge.server.routing import RequestContext, Router, json_response
+from apexbridge.server.routing import RequestContext, RequestModel, Router, json_response
 from apexbridge.server.skills.presenters import skill_name_from_path
 from apexbridge.server.skills.schemas import OutputFileSchema, ScriptRunSchema
 
@@ -21,10 +21,8 @@ _ARGUMENTS_TOO_LONG = "E2BIG"
 router = Router("/v1/skills", scope="exec")
 
 
-class RunRequest(BaseModel):
+class RunRequest(RequestModel):
     """Script to run."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
     script: str = Field(default="", max_length=1_000)
     """Path in the skill; empty for the only or the main script."""

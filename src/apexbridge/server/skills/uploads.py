@@ -57,14 +57,13 @@ async def receive_upload(ctx: RequestContext) -> AsyncGenerator[Upload]:
         )
     limits = ctx.runtime.manager.policy.limits
     async with enter_in_thread(ctx.runtime.store.staging()) as folder:
-        form = await _read_form(
-            ctx, _MultipartReader(folder, options.get(b"boundary", b""), limits)
-        )
+        form = _MultipartReader(folder, options.get(b"boundary", b""), limits)
+        await _read_form(ctx, form)
         path = await anyio.to_thread.run_sync(form.as_zip)
         yield Upload(path=path, fields=form.fields)
 
 
-async def _read_form(ctx: RequestContext, form: "_MultipartReader") -> "_MultipartReader":
+async def _read_form(ctx: RequestContext, form: "_MultipartReader") -> None:
     try:
         async for chunk in ctx.request.stream():
             await anyio.to_thread.run_sync(form.feed, chunk)
@@ -74,7 +73,6 @@ async def _read_form(ctx: RequestContext, form: "_MultipartReader") -> "_Multipa
         raise RequestError(f"malformed multipart form: {error}") from None
     finally:
         form.close()
-    return form
 
 
 @dataclass(slots=True)
@@ -181,9 +179,8 @@ class _MultipartReader:
             raise RequestError("unexpected file field, use 'files'", param=self._part.field)
         if len(self._files) >= self._limits.entries:
             raise limit_exceeded(f"more than {self._limits.entries} files")
-        path = (
-            self._folder / f"part-{len(self._files)}"
-        )  # never the client's file name: path traversal
+        # Never the client's file name: path traversal.
+        path = self._folder / f"part-{len(self._files)}"
         with storage_errors(path):
             self._part.file = self._open.enter_context(path.open("xb"))
         self._files.append((name, path))

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.responses import Response
 
 from apexbridge.errors import RequestError, SkillVersionError
@@ -11,7 +11,13 @@ from apexbridge.lifecycle.transactions import InstallResult
 from apexbridge.lifecycle.version_store import Version, modified_at
 from apexbridge.lifecycle.versions import StoredVersion
 from apexbridge.runtime import Runtime
-from apexbridge.server.routing import RequestContext, Router, json_response
+from apexbridge.server.routing import (
+    QueryModel,
+    RequestContext,
+    RequestModel,
+    Router,
+    json_response,
+)
 from apexbridge.server.skills.presenters import (
     SKILL_ID,
     UNVERSIONED,
@@ -43,10 +49,8 @@ _YES, _NO = frozenset({"true", "1", "yes"}), frozenset({"false", "0", "no"})
 router = Router("/v1/skills", scope="skills:read")
 
 
-class VersionsQuery(BaseModel):
+class VersionsQuery(QueryModel):
     """Pagination of versions."""
-
-    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     limit: int = Field(default=50, ge=1, le=MAX_PAGE)
     after: str = Field(default="", max_length=200)
@@ -57,10 +61,8 @@ class VersionsQuery(BaseModel):
     """Sort order by creation time."""
 
 
-class DefaultVersionRequest(BaseModel):
+class DefaultVersionRequest(RequestModel):
     """Version to use by default."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
     default_version: str = Field(min_length=1, max_length=200)
     """Version, its id, a prefix of its hash, or `latest`."""

@@ -89,9 +89,8 @@ async def file(ctx: RequestContext) -> Response:
     if data is None:
         raise RequestError(code="route_unknown", path=ctx.request.url.path)
     kind = _MEDIA_TYPES.get(PurePosixPath(path).suffix, _BINARY)
-    headers = {
-        "Content-Disposition": "attachment"
-    }  # stored XSS: HTML of a skill must not run in our origin
+    # Stored XSS: HTML of a skill must not run in our origin.
+    headers = {"Content-Disposition": "attachment"}
     return Response(data, headers=headers, media_type=kind)
 
 

@@ -5,7 +5,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from apexbridge.errors import RequestError
-from apexbridge.evals.interference import DescriptionPreview
 from apexbridge.lifecycle.index_updates import read_skill_md
 from apexbridge.lifecycle.transactions import check_unchanged
 from apexbridge.lifecycle.unpack_and_validate import Inspection
@@ -13,7 +12,9 @@ from apexbridge.runtime.description_preview import preview_description
 from apexbridge.scanner.report import DISCLAIMERS
 from apexbridge.scanner.rules import RISK_LEVELS
 from apexbridge.server.routing import (
+    QueryModel,
     RequestContext,
+    RequestModel,
     Router,
     json_response,
     parse_json,
@@ -52,36 +53,28 @@ from apexbridge.skills.model import Skill
 router = Router("/v1/skills", scope="skills:write")
 
 
-class CreateQuery(BaseModel):
+class CreateQuery(QueryModel):
     """Options of an install."""
-
-    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     rename: bool = False
     """Whether a folder whose name differs from the skill's is renamed."""
 
 
-class EditQuery(BaseModel):
+class EditQuery(QueryModel):
     """Options of an edit."""
-
-    model_config = ConfigDict(extra="ignore", use_attribute_docstrings=True)
 
     dry_run: bool = False
     """Preview the effect on search ranks instead of saving."""
 
 
-class EditRequest(BaseModel):
+class EditRequest(RequestModel):
     """Editable fields of a skill."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
     description: str
 
 
-class VersionRequest(BaseModel):
+class VersionRequest(RequestModel):
     """Version to use."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
     version: str = Field(default="", max_length=200)
     """Empty for the default of the endpoint."""
@@ -138,10 +131,7 @@ def _inspection(ctx: RequestContext, found: Inspection) -> InspectionSchema:
         tools=list(found.tools),
         hooks=list(found.hooks),
         commands=list(found.commands),
-        scripts=[
-            ScriptSchema(path=script.path, runner=script.runner, executable=script.executable)
-            for script in found.scripts
-        ],
+        scripts=[ScriptSchema.model_validate(script) for script in found.scripts],
         problems=present_problems(found.problems, language),
         report=ScanReportSchema(
             worst=worst,
@@ -187,34 +177,16 @@ async def _dry_run(ctx: RequestContext, skill: Skill, text: str, seen: str) -> R
     check_unchanged(skill, seen)
     if skill.root is not None:
         old = await anyio.to_thread.run_sync(read_skill_md, skill.root)
-        await anyio.to_thread.run_sync(
-            edit_description, old, text
-        )  # raises if the description breaks a rule
+        # Raises if the description breaks a rule.
+        await anyio.to_thread.run_sync(edit_description, old, text)
     found = await preview_description(ctx.runtime, skill.name, text)
     shown = await present_skill(ctx.runtime, skill)
-    changed = SkillChangeSchema(
-        changed=text != skill.description, skill=shown, preview=_preview(found)
+    preview = PreviewSchema(
+        queries=[QueryRankSchema.model_validate(shift) for shift in found.shifts],
+        others=[AffectedSkillSchema.model_validate(other) for other in found.others],
     )
+    changed = SkillChangeSchema(changed=text != skill.description, skill=shown, preview=preview)
     return json_response(changed, ETag=make_etag(shown.sha256))
-
-
-def _preview(found: DescriptionPreview) -> PreviewSchema:
-    return PreviewSchema(
-        queries=[
-            QueryRankSchema(
-                query=shift.query,
-                kind=shift.kind,
-                before=shift.before,
-                after=shift.after,
-                gains=list(shift.gains),
-                loses=list(shift.loses),
-            )
-            for shift in found.shifts
-        ],
-        others=[
-            AffectedSkillSchema(name=o.name, lost=o.lost, gained=o.gained) for o in found.others
-        ],
-    )
 
 
 async def _changed(ctx: RequestContext, name: str, *, changed: bool) -> Response:

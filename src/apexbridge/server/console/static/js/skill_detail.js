@@ -45,11 +45,11 @@ function badges(skill) {
     skill.pinned && badge([icon("pin", 13), t("skills.pin.on")]),
     skill.has_script && badge(t("skills.script")),
     !skill.model_invocable && badge(t("skills.not_model")),
-    skill.findings.scanned && vetted(skill.findings),
+    skill.findings.scanned && findingsBadge(skill.findings),
   ];
 }
 
-function vetted({ worst, count }) {
+function findingsBadge({ worst, count }) {
   if (!worst) return badge(t("skills.clean"), "ok");
   return badge(`${tOf("level", worst)} · ${many("count.findings", count)}`, `level-${worst}`);
 }
