@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import apexbridge
 
 STUB = Path(apexbridge.__file__).with_suffix(".pyi")
@@ -40,13 +42,38 @@ def test_importing_the_package_loads_no_library() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_command_line_answers_help_without_loading_the_house() -> None:
+def _loaded_by(arguments: list[str]) -> set[str]:
+    """Top-level packages, and subpackages of the project, that a command line imports."""
     code = (
-        "import sys\nfrom apexbridge.cli.main import main\nsys.argv = ['apexbridge', '--help']\n"
+        "import sys\nfrom apexbridge.cli.main import main\n"
+        f"sys.argv = ['apexbridge', *{arguments!r}]\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "print([m for m in ('pydantic', 'yaml', 'rich', 'anyio') if m in sys.modules])"
+        "print(*sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8", check=True
     )
-    assert done.stdout.splitlines()[-1] == "[]"
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_the_command_line_answers_help_without_loading_libraries() -> None:
+    assert _loaded_by(["--help"]).isdisjoint({"pydantic", "yaml", "rich", "anyio"})
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ls", "--help"],
+        ["serve", "--help"],
+        ["keys", "--help"],
+        ["keys", "create", "--help"],
+        ["ls", "--no-such-option"],
+    ],
+    ids=" ".join,
+)
+def test_help_and_usage_errors_of_a_command_load_neither_runtime_nor_libraries(
+    arguments: list[str],
+) -> None:
+    # Not pydantic: Typer's parser itself imports it to convert the options.
+    heavy = {"yaml", "rich", "anyio", "httpx", "numpy", "apexbridge.runtime", "apexbridge.settings"}
+    assert _loaded_by(arguments).isdisjoint(heavy)

@@ -15,8 +15,8 @@ import pytest
 from rich.cells import cell_len
 
 from apexbridge import errors
-from apexbridge.cli.commands.skills import OriginName
 from apexbridge.cli.output import ExitCode, exit_code_for, sanitize
+from apexbridge.cli.skill_commands import OriginName
 from apexbridge.skills.model import Origin
 from apexbridge.testing import make_skill
 from tests.cli.conftest import Run

@@ -1,9 +1,15 @@
 """Lazily imported commands, and deprecated commands and options."""
 
+import inspect
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from apexbridge.cli import service_commands, skill_commands
+from apexbridge.cli.handlers import load_handler
 from apexbridge.cli.lazy_group import COMMANDS, DEPRECATED_OPTIONS
 from apexbridge.testing import make_skill
 from tests.cli.conftest import Run, commands
@@ -13,6 +19,26 @@ from tests.cli.conftest import Run, commands
 def test_the_help_table_has_the_help_line_of_the_command(name: str) -> None:
     command = commands().commands[name]
     assert (command.help or "").partition("\n\n")[0].replace("\n", " ") == COMMANDS[name][1]
+
+
+def _declared(app: typer.Typer) -> Iterator[Any]:
+    yield from (command.callback for command in app.registered_commands)
+    for group in app.registered_groups:
+        yield from _declared(group.typer_instance) if group.typer_instance else ()
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [*_declared(skill_commands.app), *_declared(service_commands.app)],
+    ids=lambda declared: f"{declared.handled_in}.{declared.__name__}",
+)
+def test_a_handler_takes_the_options_that_its_command_declares(declared: Any) -> None:
+    options = inspect.signature(declared).parameters.keys() - {"context", "json", "quiet"}
+    handler = inspect.signature(load_handler(declared.handled_in, declared.__name__))
+    out, *required = (p for p in handler.parameters.values() if p.default is p.empty)
+    assert out.name == "out"
+    # The options of `serve` are settings, and reach its handler as such.
+    assert {p.name for p in required} == (set() if declared.__name__ == "serve" else options)
 
 
 def test_a_misspelt_command_gets_a_suggestion(run: Run) -> None:

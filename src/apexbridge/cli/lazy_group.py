@@ -8,60 +8,61 @@ import typer
 from typer.core import TyperGroup
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("package", "Create a new skill from a template."),
-    "validate": ("package", "Validate skills and report every problem."),
-    "pack": ("package", "Pack a skill into a zip, reproducibly: equal folders give equal bytes."),
+    "init": ("skill", "Create a new skill from a template."),
+    "validate": ("skill", "Validate skills and report every problem."),
+    "pack": ("skill", "Pack a skill into a zip, reproducibly: equal folders give equal bytes."),
     "run": (
-        "run",
+        "skill",
         "Run a skill's script in the sandbox: apexbridge run [OPTIONS] SKILL [SCRIPT] [-- ARGS].",
     ),
-    "ls": ("skills", "List the available skills."),
-    "show": ("skills", "Show one skill: fields, files, hash, problems."),
-    "sources": ("sources", "List the sources of skills by precedence, with their state."),
+    "ls": ("skill", "List the available skills."),
+    "show": ("skill", "Show one skill: fields, files, hash, problems."),
+    "sources": ("skill", "List the sources of skills by precedence, with their state."),
     "trust": (
-        "trust",
+        "skill",
         "Approve the scripts, hooks and tool grants of project, plugin and server skills.",
     ),
-    "add": ("install", "Install a skill from a zip or folder, after showing its contents."),
-    "migrate": ("migrate", "Install skills from other layouts; the originals are not changed."),
-    "rm": ("install", "Uninstall a skill; 'undo' restores it for some days."),
-    "undo": ("install", "Restore the last uninstalled skill of this name."),
-    "enable": ("install", "Enable a disabled skill."),
-    "disable": ("install", "Disable a skill: it is not listed, found or run."),
-    "export": ("install", "Export a skill as an installable zip; no file is overwritten."),
+    "add": ("skill", "Install a skill from a zip or folder, after showing its contents."),
+    "migrate": ("skill", "Install skills from other layouts; the originals are not changed."),
+    "rm": ("skill", "Uninstall a skill; 'undo' restores it for some days."),
+    "undo": ("skill", "Restore the last uninstalled skill of this name."),
+    "enable": ("skill", "Enable a disabled skill."),
+    "disable": ("skill", "Disable a skill: it is not listed, found or run."),
+    "export": ("skill", "Export a skill as an installable zip; no file is overwritten."),
     "scan": (
-        "scan",
+        "skill",
         "Scan skills for prompt injection, exfiltration and malicious code. Nothing is executed.",
     ),
     "edit-description": (
-        "install",
+        "skill",
         "Change the description of an installed skill, and no other byte.",
     ),
-    "audit": ("audit", "Show and verify the audit log of all changes."),
+    "audit": ("service", "Show and verify the audit log of all changes."),
     "update": (
-        "versions",
+        "skill",
         "Update an installed skill after showing the diff; the old version is kept.",
     ),
-    "versions": ("versions", "List the versions of an installed skill."),
-    "rollback": ("versions", "Roll a skill back to an earlier version."),
-    "pin": ("versions", "Pin a skill to a version: no update, edit or rollback."),
-    "diff": ("versions", "Show the diff between two versions of a skill."),
-    "chat": ("chat", "Ask the model, which calls tools and skills until it has the answer."),
+    "versions": ("skill", "List the versions of an installed skill."),
+    "rollback": ("skill", "Roll a skill back to an earlier version."),
+    "pin": ("skill", "Pin a skill to a version: no update, edit or rollback."),
+    "diff": ("skill", "Show the diff between two versions of a skill."),
+    "chat": ("service", "Ask the model, which calls tools and skills until it has the answer."),
     "explain": (
-        "audit",
+        "service",
         "Trace a chat turn: skills found, listed and refused, tool calls, tokens, times.",
     ),
-    "runs": ("audit", "List the latest script runs, or show one with the end of its output."),
-    "mcp": ("mcp", "Serve skills to an MCP client over stdio."),
-    "serve": ("serve", "Serve chat, skills, MCP and the console over HTTP."),
-    "keys": ("keys", "Create, list and revoke API keys of the server."),
-    "find": ("search", "Search skills by meaning and keywords, in English or Chinese."),
-    "index": ("search", "Inspect and rebuild the search index."),
-    "eval": ("evals", "Evaluate retrieval quality; no language model is called."),
-    "doctor": ("doctor", "Run diagnostics: sandbox, data folder, sources, settings."),
-    "config": ("doctor", "Show each setting and where its value comes from."),
+    "runs": ("service", "List the latest script runs, or show one with the end of its output."),
+    "mcp": ("service", "Serve skills to an MCP client over stdio."),
+    "serve": ("service", "Serve chat, skills, MCP and the console over HTTP."),
+    "keys": ("service", "Create, list and revoke API keys of the server."),
+    "find": ("service", "Search skills by meaning and keywords, in English or Chinese."),
+    "index": ("service", "Inspect and rebuild the search index."),
+    "eval": ("service", "Evaluate retrieval quality; no language model is called."),
+    "doctor": ("service", "Run diagnostics: sandbox, data folder, sources, settings."),
+    "config": ("service", "Show each setting and where its value comes from."),
 }
-"""By command: its module in `cli.commands`, and its help line (a test compares the docstring)."""
+"""By command: the prefix of the module `cli.*_commands` that declares it, and its help line
+(a test compares the docstring)."""
 
 DEPRECATED_OPTIONS: dict[str, dict[str, str]] = {
     "add": {"--despite-findings": "--allow-findings"},
@@ -81,9 +82,16 @@ class _LazyCommands(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:
             module, _ = COMMANDS[name]
-            app: typer.Typer = importlib.import_module(f"apexbridge.cli.commands.{module}").app
-            # A module may define several commands; all of them are loaded by now.
-            self._loaded |= typer.main.get_group(app).commands
+            declared: typer.Typer = importlib.import_module(f"apexbridge.cli.{module}_commands").app
+            # Only this command is built: all those of the module take ten times as long.
+            one = typer.Typer(rich_markup_mode=None)
+            one.registered_commands = [
+                command
+                for command in declared.registered_commands
+                if name in {command.name, getattr(command.callback, "__name__", "")}
+            ]
+            one.registered_groups = [g for g in declared.registered_groups if g.name == name]
+            self._loaded |= typer.main.get_group(one).commands
         return self._loaded[name]
 
     def __setitem__(self, name: str, command: Any) -> None:

@@ -71,7 +71,7 @@ def exit_code_for(error: errors.ApexBridgeError) -> ExitCode:
 def sanitize(text: object) -> str:
     r"""Escape control and invisible characters, against terminal escape injection by a skill.
 
-    >>> visible("a\x1b[2Jb")
+    >>> sanitize("a\x1b[2Jb")
     'a\\x1b[2Jb'
     """
     return "".join(map(_sanitize_char, str(text)))
@@ -162,6 +162,13 @@ class Output:
             render()
         if code is not ExitCode.OK:
             raise SystemExit(code)
+
+    def finish_line(
+        self, data: object, key: str, /, code: ExitCode = ExitCode.OK, **fields: object
+    ) -> None:
+        """End the command with one line: the text `key`."""
+        line = self.text(key, **fields)
+        self.finish(data, lambda: self.line(line), code)
 
     def fail(self, error: errors.ApexBridgeError) -> NoReturn:
         """End the command with a localized error and its exit code."""

@@ -3,79 +3,28 @@
 from contextlib import closing
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-import anyio
-import typer
+import anyio.to_thread
 
 from apexbridge.audit import AuditLog
-from apexbridge.cli.options import Json, Quiet
-from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
+from apexbridge.cli.output import ExitCode, Output, sanitize
+from apexbridge.cli.runtime_call import with_runtime
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.run_store import RunStore, ScriptRun
 
-app = typer.Typer()
-audit_app = typer.Typer(
-    help="Show and verify the audit log of all changes.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-app.add_typer(audit_app, name="audit")
 
-
-@app.command()
-def explain(
-    context: typer.Context,
-    turn: Annotated[str, typer.Argument(help="The turn's id, or its prefix [the last].")] = "",
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Trace a chat turn: skills found, listed and refused, tool calls, tokens, times."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        _explain_turn(out, turn)
-
-
-@app.command()
-def runs(
-    context: typer.Context,
-    run: Annotated[str, typer.Argument(help="The run's id [list the latest].")] = "",
-    limit: Annotated[
-        int, typer.Option(min=1, max=1_000, help="Number of runs, latest first.")
-    ] = 20,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """List the latest script runs, or show one with the end of its output."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        _show_runs(out, run, limit)
-
-
-@audit_app.command("ls")
-def audit_ls(
-    context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Number of records.")] = 20,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """List the latest audit records."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        _list_records(out, limit)
-
-
-@audit_app.command("verify")
-def audit_verify(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
-    """Verify the hash chain of the audit log."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        count = _open_log(out).verify()
-        line = out.text("audit_verified", count=count)
-        out.finish({"records": count}, lambda: out.line(line))
+def audit_verify(out: Output) -> None:
+    """Verify the hash chain."""
+    count = _open_log(out).verify()
+    out.finish_line({"records": count}, "audit_verified", count=count)
 
 
 def _open_log(out: Output) -> AuditLog:
     return AuditLog(out.config.data / "audit.jsonl")
 
 
-def _list_records(out: Output, limit: int) -> None:
+def audit_ls(out: Output, *, limit: int) -> None:
     """Print the latest records, newest last."""
     records = _open_log(out).latest(limit)
 
@@ -94,20 +43,19 @@ def _list_records(out: Output, limit: int) -> None:
     out.finish({"records": data}, render)
 
 
-def _show_runs(out: Output, run_id: str, limit: int) -> None:
+def runs(out: Output, *, run: str, limit: int) -> None:
     """Print the latest script runs, newest first, or one run in full."""
     with closing(RunStore(out.config.data / "runs.db")) as store:
-        if not run_id:
-            found = store.latest(limit)
-            data = {"runs": [asdict(run) for run in found]}
-            out.finish(data, lambda: _print_runs(out, found))
+        if not run:
+            latest = store.latest(limit)
+            data = {"runs": [asdict(one) for one in latest]}
+            out.finish(data, lambda: _print_runs(out, latest))
             return
-        run = store.find(run_id)
-    if run is None:
-        line = out.text("run_unknown", id=run_id)
-        out.finish({"run": None}, lambda: out.line(line), ExitCode.NOT_FOUND)
+        found = store.find(run)
+    if found is None:
+        out.finish_line({"run": None}, "run_unknown", ExitCode.NOT_FOUND, id=run)
         return
-    out.finish({"run": asdict(run)}, lambda: _print_run(out, run))
+    out.finish({"run": asdict(found)}, lambda: _print_run(out, found))
 
 
 def _print_runs(out: Output, found: tuple[ScriptRun, ...]) -> None:
@@ -144,17 +92,16 @@ def _format_time(run: ScriptRun) -> str:
     return datetime.fromtimestamp(run.at).astimezone().isoformat(sep=" ", timespec="seconds")
 
 
-def _explain_turn(out: Output, turn: str) -> None:
+def explain(out: Output, *, turn: str) -> None:
     """Show the record of a turn; without an id, of the last one."""
 
-    async def record() -> dict[str, Any] | None:
-        async with Runtime.open(out.config) as runtime:
-            return await anyio.to_thread.run_sync(runtime.chat_service.store.turn, turn)
+    async def record(runtime: Runtime) -> dict[str, Any] | None:
+        return await anyio.to_thread.run_sync(runtime.chat_service.store.turn, turn)
 
-    found = anyio.run(record)
+    found = with_runtime(out, record)
     if found is None:
-        line = out.text("turn_unknown", id=turn) if turn else out.text("turn_none")
-        out.finish({"turn": None}, lambda: out.line(line), ExitCode.NOT_FOUND)
+        key = "turn_unknown" if turn else "turn_none"
+        out.finish_line({"turn": None}, key, ExitCode.NOT_FOUND, id=turn)
         return
     out.finish({"turn": found}, lambda: _print_turn(out, found))
 
@@ -194,14 +141,7 @@ def _print_candidates(out: Output, found: list[dict[str, Any]]) -> None:
     if not found:
         return
     out.line(out.text("turn_candidates") + ":")
-    keys = (
-        "name",
-        "turn_score",
-        "turn_meaning",
-        "turn_lexical",
-        "turn_usage",
-        "turn_fate",
-    )
+    keys = ("name", "turn_score", "turn_meaning", "turn_lexical", "turn_usage", "turn_fate")
     rows = [
         (
             one["name"],

@@ -6,13 +6,11 @@ import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated
 
 import anyio
 import typer
 
-from apexbridge.cli.options import Json, Quiet
-from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
+from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.cli.terminal import ApprovalPrompt, LineReader, TurnDisplay
 from apexbridge.errors import ApexBridgeError
 from apexbridge.runtime import Runtime
@@ -23,40 +21,12 @@ _MAX_CHARS = 1_000_000
 _EXIT_BY_FINISH = {"time": ExitCode.TIMEOUT, "blocked": ExitCode.DENIED}
 
 
-app = typer.Typer()
-
-
-@app.command()
-def chat(
-    context: typer.Context,
-    text: Annotated[str, typer.Argument(help="The question [start a conversation].")] = "",
-    session: Annotated[str, typer.Option(metavar="ID", help="Continue this session.")] = "",
-    model: Annotated[str, typer.Option(help="Use another model than the configured one.")] = "",
-    skill: Annotated[list[str] | None, typer.Option(help="A skill to use; repeatable.")] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Ask the model, which calls tools and skills until it has the answer."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        options = ChatOptions(text=text, session=session, model=model, skills=tuple(skill or ()))
-        _chat(out, options)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatOptions:
-    """Options of `chat`."""
-
-    text: str
-    session: str
-    model: str
-    skills: tuple[str, ...]
-
-
-def _chat(out: Output, options: ChatOptions) -> None:
+def chat(out: Output, *, text: str, session: str, model: str, skill: list[str] | None) -> None:
     """Answer one question, or start an interactive session on a terminal."""
+    options = ChatOptions(session=session, model=model, skills=tuple(skill or ()))
     is_terminal = sys.stdin.isatty()
-    if options.text or out.as_json or not is_terminal:
-        text = options.text or ("" if is_terminal else sys.stdin.read(_MAX_CHARS + 1))
+    if text or out.as_json or not is_terminal:
+        text = text or ("" if is_terminal else sys.stdin.read(_MAX_CHARS + 1))
         if not text.strip():
             raise typer.BadParameter("the question is empty", param_hint="TEXT")
         if len(text) > _MAX_CHARS:
@@ -64,6 +34,15 @@ def _chat(out: Output, options: ChatOptions) -> None:
         anyio.run(_chat_once, out, options, text)
     else:
         anyio.run(_chat_loop, out, options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatOptions:
+    """Options of `chat`."""
+
+    session: str
+    model: str
+    skills: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,56 +1,39 @@
-"""`doctor` and `config`: diagnostics, fsck of the data folder, and settings."""
-
-import os
-from collections.abc import Iterable
-from typing import Annotated
+"""`doctor`: diagnostics, and fsck of the data folder."""
 
 import anyio
-import typer
 
-from apexbridge.cli.options import Json, Quiet
-from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
+from apexbridge.cli.commands.settings import config as print_settings
+from apexbridge.cli.output import ExitCode, Output
 from apexbridge.lifecycle.fsck import FsckReport, InvariantCheck
 from apexbridge.runtime import Runtime
-from apexbridge.runtime.diagnostics import checks_to_json, effective_settings, run_checks
+from apexbridge.runtime.diagnostics import checks_to_json, run_checks
 from apexbridge.runtime.fsck import RepairReport, check_data_dir, repair_data_dir
-from apexbridge.settings import current_name, flatten
 
 _MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}
 
-app = typer.Typer()
 
+def doctor(out: Output, *, fsck: bool, fix: bool, short: bool) -> None:
+    """Run every check, or fsck; `short` leaves out passed checks and the settings."""
+    if fsck or fix:
+        _fsck(out, repairs=fix)
+        return
+    config = out.config
+    checks = anyio.run(run_checks, out.diagnostic, config, Runtime.open(config))
+    failed = sum(check.state == "fail" for check in checks)
+    warned = sum(check.state == "warn" for check in checks)
 
-@app.command()
-def doctor(
-    context: typer.Context,
-    fsck: Annotated[
-        bool, typer.Option("--fsck", help="Check the data folder; nothing is changed.")
-    ] = False,
-    fix: Annotated[
-        bool, typer.Option("--fix", help="Rebuild derived data, then check the data folder.")
-    ] = False,
-    short: Annotated[bool, typer.Option("--short", help="Only warnings and failures.")] = False,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Run diagnostics: sandbox, data folder, sources, settings."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        if fsck or fix:
-            _fsck(out, repairs=fix)
-        else:
-            _run_diagnostics(out, is_short=short)
+    def render() -> None:
+        shown = [c for c in checks if not short or c.state != "ok"]
+        if shown:
+            rows = [(f"{_MARKS[c.state]} {c.name}", c.detail) for c in shown]
+            out.table([out.text("check"), out.text("result")], rows)
+        if not short:
+            print_settings(out, key="")
+        key = "doctor_fail" if failed else "doctor_warn" if warned else "doctor_ok"
+        out.line(out.text(key, count=failed or warned))
 
-
-@app.command()
-def config(
-    context: typer.Context,
-    key: Annotated[str, typer.Argument(help="The name of one setting [all].")] = "",
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Show each setting and where its value comes from."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        _print_settings(out, key)
+    data = checks_to_json(config, checks)
+    out.finish(data, render, ExitCode.FAILURE if failed else ExitCode.OK)
 
 
 def _fsck(out: Output, *, repairs: bool) -> None:
@@ -114,46 +97,3 @@ def _invariant_row(out: Output, entry: InvariantCheck) -> tuple[str, str, str, s
         result = out.text("fsck_ok")
     looked_at = str(entry.checked) if entry.is_visible else "-"
     return entry.invariant, looked_at, result, out.text(f"fsck_{entry.invariant}")
-
-
-def _print_settings(out: Output, key: str) -> None:
-    """Print all settings with their origins, or the value of one."""
-    config = out.config
-    if key:
-        value, key = config.value(key), current_name(key)
-        data = {"key": key, "value": value, "origin": config.origins[key]}
-        out.finish(data, lambda: out.line(sanitize(_text(value))))
-        return
-    rows = [(name, config.origins[name], _text(v)) for name, v in flatten(config.settings).items()]
-    heads = [out.text("setting"), out.text("from"), out.text("value")]
-    out.finish(effective_settings(config), lambda: out.table(heads, rows))
-
-
-def _text(value: object) -> str:
-    """Format a value as it is written in an environment variable."""
-    return os.pathsep.join(map(str, _parts(value))) or "-"
-
-
-def _parts(value: object) -> Iterable[object]:
-    return value if isinstance(value, tuple) else (value,)  # pyright: ignore[reportUnknownVariableType]
-
-
-def _run_diagnostics(out: Output, *, is_short: bool = False) -> None:
-    """Run every check; `is_short` leaves out passed checks and the settings."""
-    config = out.config
-    checks = anyio.run(run_checks, out.diagnostic, config, Runtime.open(config))
-    failed = sum(check.state == "fail" for check in checks)
-    warned = sum(check.state == "warn" for check in checks)
-
-    def render() -> None:
-        shown = [c for c in checks if not is_short or c.state != "ok"]
-        if shown:
-            rows = [(f"{_MARKS[c.state]} {c.name}", c.detail) for c in shown]
-            out.table([out.text("check"), out.text("result")], rows)
-        if not is_short:
-            _print_settings(out, "")
-        key = "doctor_fail" if failed else "doctor_warn" if warned else "doctor_ok"
-        out.line(out.text(key, count=failed or warned))
-
-    data = checks_to_json(config, checks)
-    out.finish(data, render, ExitCode.FAILURE if failed else ExitCode.OK)

@@ -4,18 +4,14 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 import anyio
-import typer
 
-from apexbridge.cli.options import Json, Name, Quiet
-from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
+from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.cli.progress import progress_bar
+from apexbridge.cli.runtime_call import with_runtime
 from apexbridge.errors import SkillInvalidError
-from apexbridge.evals import interference as coexisting
-from apexbridge.evals import interference as previewing
-from apexbridge.evals import trigger_eval as triggering
+from apexbridge.evals import interference, trigger_eval
 from apexbridge.evals.corpus import CorpusSkill, EvalQuery, read_corpus, read_queries
 from apexbridge.evals.retrieval_eval import (
     Metrics,
@@ -33,69 +29,8 @@ from apexbridge.skills.parser import read_skill
 from apexbridge.sources.base import SkillSource
 from apexbridge.sources.folders import FolderSource
 
-app = typer.Typer()
-eval_app = typer.Typer(
-    help="Evaluate retrieval quality; no language model is called.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-app.add_typer(eval_app, name="eval")
 
-
-@eval_app.command("retrieval")
-def eval_retrieval(
-    context: typer.Context,
-    corpus: Annotated[
-        Path, typer.Option(help="Skills as JSON lines: id, name, description, body; .gz, .xz too.")
-    ],
-    queries: Annotated[
-        Path, typer.Option(help="Queries as JSON lines: query, accept (a list of ids), lang.")
-    ],
-    limit: Annotated[
-        int, typer.Option(min=1, max=1_000, help="Rank cutoff for MRR; at least 10.")
-    ] = 10,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Measure hit rate, recall and MRR on a corpus of skills."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        _evaluate_retrieval(out, corpus, queries, limit=limit)
-
-
-@eval_app.command("triggers")
-def eval_triggers(
-    context: typer.Context,
-    skills: Annotated[list[str], typer.Argument(help="Names of skills, or their folders.")],
-    limit: Annotated[int, typer.Option(min=1, max=50, help="Rank that counts as triggered.")] = 5,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Check skills against their evals/eval_queries.json; exit 8 if a query fails."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        _evaluate_triggers(out, skills, limit=limit)
-
-
-@eval_app.command("coexistence")
-def eval_coexistence(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
-    """Find skills that outrank others on their own queries, and near duplicates."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        _evaluate_coexistence(out)
-
-
-@eval_app.command("preview")
-def eval_preview(
-    context: typer.Context,
-    skill: Name,
-    description: Annotated[str, typer.Option(metavar="TEXT", help="The description to try.")],
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Preview how another description changes the ranks; nothing is saved."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        print_preview(out, skill, description)
-
-
-def _evaluate_retrieval(out: Output, corpus: Path, queries: Path, *, limit: int) -> None:
+def eval_retrieval(out: Output, *, corpus: Path, queries: Path, limit: int) -> None:
     """Evaluate the configured embedder on a corpus and its queries."""
     skills = read_corpus(corpus)
     asked = read_queries(queries, {skill.id for skill in skills})
@@ -155,9 +90,9 @@ def _figures(figures: Metrics) -> dict[str, object]:
     }
 
 
-def _evaluate_triggers(out: Output, wanted: Sequence[str], *, limit: int) -> None:
+def eval_triggers(out: Output, *, skills: Sequence[str], limit: int) -> None:
     """Evaluate the trigger queries in each skill's folder."""
-    reports = anyio.run(_try_all, out, wanted, limit)
+    reports = anyio.run(_try_all, out, skills, limit)
     failed = any(not one.passed for report in reports for one in report.queries)
 
     def render() -> None:
@@ -165,30 +100,25 @@ def _evaluate_triggers(out: Output, wanted: Sequence[str], *, limit: int) -> Non
             out.line(sanitize(report.name))
             heads = [out.text(key) for key in ("result", "rank", "score", "margin", "query")]
             out.table(heads, [_outcome(out, one) for one in report.queries])
-            shares = {
-                key: _number(share)
-                for key, share in (
-                    ("accuracy", report.accuracy),
-                    ("precision", report.precision),
-                    ("recall", report.recall),
-                )
-            }
-            out.line(out.text("trigger_totals", count=len(report.queries), **shares))
+            totals = {key: _number(share) for key, share in _shares(report).items()}
+            out.line(out.text("trigger_totals", count=len(report.queries), **totals))
 
     tried = [
         {
             **asdict(report),
             "queries": [{**asdict(one), "passed": one.passed} for one in report.queries],
-            "accuracy": report.accuracy,
-            "precision": report.precision,
-            "recall": report.recall,
+            **_shares(report),
         }
         for report in reports
     ]
     out.finish({"skills": tried}, render, ExitCode.FINDINGS if failed else ExitCode.OK)
 
 
-def _outcome(out: Output, one: triggering.TriggerResult) -> list[str]:
+def _shares(report: trigger_eval.TriggerReport) -> dict[str, float | None]:
+    return {key: getattr(report, key) for key in ("accuracy", "precision", "recall")}
+
+
+def _outcome(out: Output, one: trigger_eval.TriggerResult) -> list[str]:
     key = f"trigger_{'pass' if one.passed else 'fail'}_{'yes' if one.should_trigger else 'no'}"
     return [
         out.text(key),
@@ -205,20 +135,20 @@ def _number(value: float | None) -> str:
 
 async def _try_all(
     out: Output, wanted: Sequence[str], limit: int
-) -> list[triggering.TriggerReport]:
+) -> list[trigger_eval.TriggerReport]:
     threshold = out.config.settings.index.threshold
     async with Runtime.open(out.config) as runtime:
         index = await _index(out, runtime)
-        reports = list[triggering.TriggerReport]()
+        reports = list[trigger_eval.TriggerReport]()
         for written in wanted:
             skill, source = _resolve(runtime, written)
-            queries = await triggering.saved_queries(source, skill)
+            queries = await trigger_eval.saved_queries(source, skill)
             among = index
             if skill not in runtime.catalog.snapshot.skills:
                 text = await skill_text(skill, source, has_tags=runtime.config.settings.index.tags)
                 among = await with_skill_text(index, text)
             reports.append(
-                await triggering.evaluate_triggers(
+                await trigger_eval.evaluate_triggers(
                     among, skill.name, queries, limit=limit, threshold=threshold
                 )
             )
@@ -255,9 +185,15 @@ def _in_folder(runtime: Runtime, folder: Path) -> tuple[Skill, SkillSource]:
     return reading.skill, source
 
 
-def _evaluate_coexistence(out: Output) -> None:
+def eval_coexistence(out: Output) -> None:
     """Print which skills outrank others on their own queries, and near duplicates."""
-    found = anyio.run(_coexist, out)
+
+    async def measure(runtime: Runtime) -> interference.CoexistenceReport:
+        index = await _index(out, runtime)
+        with progress_bar(out, "comparing") as watch:
+            return await interference.measure_coexistence(index, watch=watch)
+
+    found = with_runtime(out, measure)
 
     def render() -> None:
         out.note(out.text("coexist_queries", skills=found.skills, queries=found.queries))
@@ -281,22 +217,20 @@ def _evaluate_coexistence(out: Output) -> None:
     out.finish(data, render)
 
 
-def _thefts(found: coexisting.CoexistenceReport) -> Iterator[Sequence[str]]:
+def _thefts(found: interference.CoexistenceReport) -> Iterator[Sequence[str]]:
     for owner, row in found.matrix.items():
         for thief, count in row.items():
             yield owner, thief, str(count)
 
 
-async def _coexist(out: Output) -> coexisting.CoexistenceReport:
-    async with Runtime.open(out.config) as runtime:
-        index = await _index(out, runtime)
-        with progress_bar(out, "comparing") as watch:
-            return await coexisting.measure_coexistence(index, watch=watch)
-
-
-def print_preview(out: Output, name: str, description: str) -> None:
+def eval_preview(out: Output, *, skill: str, description: str) -> None:
     """Print how another description would change the ranks."""
-    found = anyio.run(_preview, out, name, description)
+
+    async def preview(runtime: Runtime) -> interference.DescriptionPreview:
+        with progress_bar(out) as watch:
+            return await preview_description(runtime, skill, description, watch=watch)
+
+    found = with_runtime(out, preview)
 
     def render() -> None:
         heads = [out.text(key) for key in ("before", "after", "from", "query")]
@@ -312,9 +246,3 @@ def print_preview(out: Output, name: str, description: str) -> None:
             out.line(out.text("preview_no_others"))
 
     out.finish(asdict(found), render)
-
-
-async def _preview(out: Output, name: str, description: str) -> previewing.DescriptionPreview:
-    async with Runtime.open(out.config) as runtime:
-        with progress_bar(out) as watch:
-            return await preview_description(runtime, name, description, watch=watch)

@@ -1,16 +1,13 @@
 """`keys`: create, list and revoke API keys."""
 
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated
 
 import typer
 
 from apexbridge.api_keys import SCOPES, ApiKey, ApiKeyStore, Scope
 from apexbridge.audit import AuditLog
-from apexbridge.cli.options import Json, Quiet
-from apexbridge.cli.output import Output, command_output, sanitize
+from apexbridge.cli.output import Output, sanitize
 from apexbridge.errors import ConfigError
 from apexbridge.settings import Config
 
@@ -18,71 +15,18 @@ _DAY = 86_400
 _DEFAULT_SCOPES: tuple[Scope, ...] = ("chat", "skills:read")
 
 
-app = typer.Typer()
-keys_app = typer.Typer(
-    help="Create, list and revoke API keys of the server.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
-app.add_typer(keys_app, name="keys")
-
-
-@keys_app.command()
-def create(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(help="A label for the key.")],
-    scope: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Permission: chat, skills:read, skills:write, exec or admin; repeatable "
-            "[chat and skills:read]."
-        ),
-    ] = None,
-    expires_days: Annotated[
-        float | None, typer.Option(min=0, max=36_500, help="Days until it expires [never].")
-    ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Create an API key; it is shown only once."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        _create_key(out, name, scope or (), expires_days)
-
-
-# The name of this command until 0.1; kept for scripts that use it.
-keys_app.command("make", hidden=True, deprecated=True)(create)
-
-
-@keys_app.command()
-def ls(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
-    """List the API keys with name, state and scopes, without the secrets."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        _list_keys(out)
-
-
-@keys_app.command()
-def revoke(
-    context: typer.Context,
-    key: Annotated[str, typer.Argument(metavar="ID", help="The key's id, or its name.")],
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Revoke an API key; a running server rejects it from the next request on."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        _revoke_key(out, key)
-
-
 def open_key_store(loaded: Config) -> ApiKeyStore:
     """Key store of the data folder."""
     return ApiKeyStore(loaded.data / "keys.json")
 
 
-def _create_key(out: Output, name: str, wanted: Sequence[str], days: float | None) -> None:
+def create(out: Output, *, name: str, scope: list[str] | None, expires_days: float | None) -> None:
     """Create a key and print its secret, which is stored as a hash only."""
+    wanted = scope or []
     if unknown := set(wanted).difference(SCOPES):
         raise typer.BadParameter(f"unknown scope: {', '.join(unknown)}", param_hint="--scope")
-    scopes: tuple[Scope, ...] = tuple(scope for scope in SCOPES if wanted.count(scope))
-    expires = None if days is None else time.time() + days * _DAY
+    scopes: tuple[Scope, ...] = tuple(one for one in SCOPES if one in wanted)
+    expires = None if expires_days is None else time.time() + expires_days * _DAY
     # The store keeps a hash only, so this is the last time that the secret is known.
     text, key = open_key_store(out.config).create(name, scopes or _DEFAULT_SCOPES, expires=expires)
     _record(out.config, "key_made", key)
@@ -94,11 +38,11 @@ def _create_key(out: Output, name: str, wanted: Sequence[str], days: float | Non
     out.finish({**_to_json(key), "key": text}, render)
 
 
-def _list_keys(out: Output) -> None:
+def ls(out: Output) -> None:
     """Print the keys without their secrets."""
     keys = open_key_store(out.config).all()
     if not keys:
-        out.finish([], lambda: out.line(out.text("keys_none")))
+        out.finish_line([], "keys_none")
         return
     heads = [out.text(h) for h in ("key_id", "name", "key_state", "key_expires", "key_scopes")]
     rows = [
@@ -108,13 +52,13 @@ def _list_keys(out: Output) -> None:
     out.finish([_to_json(key) for key in keys], lambda: out.table(heads, rows))
 
 
-def _revoke_key(out: Output, wanted: str) -> None:
+def revoke(out: Output, *, key: str) -> None:
     """Revoke a key by id or name."""
-    key = open_key_store(out.config).revoke(wanted)
-    if key is None:
-        raise ConfigError(code="key_unknown", name=sanitize(wanted))
-    _record(out.config, "key_revoked", key)
-    out.finish(_to_json(key), lambda: out.line(out.text("key_revoked", name=key.name, id=key.id)))
+    found = open_key_store(out.config).revoke(key)
+    if found is None:
+        raise ConfigError(code="key_unknown", name=sanitize(key))
+    _record(out.config, "key_revoked", found)
+    out.finish_line(_to_json(found), "key_revoked", name=found.name, id=found.id)
 
 
 def _record(loaded: Config, what: str, key: ApiKey) -> None:

@@ -8,19 +8,15 @@ import anyio.to_thread
 from apexbridge.catalog.listing_budget import Listing, ListingBudget, render_listing
 from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.cli.output import Output
-from apexbridge.lifecycle.skill_list import ListedSkill, ListFilter, SkillPage
+from apexbridge.cli.runtime_call import with_runtime
+from apexbridge.lifecycle.skill_list import ListedSkill, ListFilter
 from apexbridge.runtime import Runtime
 
 
 def ls_long(out: Output, *, text: str, origin: str, after: str, limit: int) -> None:
     """Print one page of skills."""
-
-    async def asked() -> SkillPage:
-        async with Runtime.open(out.config) as runtime:
-            wanted = ListFilter(text=text, origin=origin, after=after, limit=limit)
-            return await runtime.manager.list(wanted)
-
-    page = anyio.run(asked)
+    wanted = ListFilter(text=text, origin=origin, after=after, limit=limit)
+    page = with_runtime(out, lambda runtime: runtime.manager.list(wanted))
     keys = ("name", "version", "origin", "state", "field_size", "findings", "description")
 
     def draw() -> None:

@@ -6,24 +6,13 @@ import signal
 import sys
 
 import anyio
-import typer
 
-from apexbridge.cli.options import Quiet
-from apexbridge.cli.output import Output, command_output
+from apexbridge.cli.output import Output
 from apexbridge.mcp_server.transports import serve_stdio
 from apexbridge.runtime import Runtime
 
-app = typer.Typer()
 
-
-@app.command()
-def mcp(context: typer.Context, quiet: Quiet = False) -> None:
-    """Serve skills to an MCP client over stdio."""
-    with command_output(context, json=False, quiet=quiet) as out:
-        _serve_stdio(out)
-
-
-def _serve_stdio(out: Output) -> None:
+def mcp(out: Output) -> None:
     """Serve until the client closes stdin, or until SIGTERM or SIGINT."""
     # A log line on stdout would corrupt the JSON-RPC stream.
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)

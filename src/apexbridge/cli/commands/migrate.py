@@ -5,15 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import anyio
 import anyio.to_thread
-import typer
 
 from apexbridge.cli.commands.scan import print_findings
-from apexbridge.cli.options import AllowFindings, DryRun, Json, Quiet, Yes
-from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
+from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.cli.progress import progress_bar
 from apexbridge.errors import PermissionDeniedError, StorageError
 from apexbridge.lifecycle.migration import (
@@ -46,33 +43,17 @@ _EXITS: dict[MigrationOutcome, ExitCode] = {
 }
 
 
-app = typer.Typer()
-
-
-@app.command()
 def migrate(
-    context: typer.Context,
-    places: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[FOLDER]...", help="Folders of skills, skills, or zips [the default folders]."
-        ),
-    ] = None,
-    dry_run: DryRun = False,
-    allow_findings: AllowFindings = False,
-    yes: Yes = False,
-    json: Json = False,
-    quiet: Quiet = False,
+    out: Output, *, places: list[Path] | None, dry_run: bool, allow_findings: bool, yes: bool
 ) -> None:
-    """Install skills from other layouts; the originals are not changed."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        options = MigrateOptions(
-            places=tuple(places or ()), dry_run=dry_run, allow_findings=allow_findings, yes=yes
-        )
-        for place in options.places:
-            if not place.exists():
-                raise StorageError(code="path_missing", path=place)
-        anyio.run(_migrate, out, options)
+    """Evaluate the skills found in the folders, ask for confirmation, and install them."""
+    options = MigrateOptions(
+        places=tuple(places or ()), dry_run=dry_run, allow_findings=allow_findings, yes=yes
+    )
+    for place in options.places:
+        if not place.exists():
+            raise StorageError(code="path_missing", path=place)
+    anyio.run(_migrate, out, options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

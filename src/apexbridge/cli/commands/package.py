@@ -1,16 +1,11 @@
 """`init`, `validate` and `pack`: author, check and package a skill."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Literal
-
-import typer
 
 from apexbridge import locales
-from apexbridge.cli.options import DryRun, Json, Quiet
-from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
+from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.errors import ArchiveError, SkillInvalidError, StorageError
 from apexbridge.lifecycle.zip import archive
 from apexbridge.locales import Language
@@ -41,93 +36,25 @@ _SCRIPTS = {
     ),
 }
 
-app = typer.Typer()
 
-
-@app.command()
 def init(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The new skill's name.")],
-    into: Annotated[Path, typer.Option("--in", help="The parent folder.")] = Path(),
-    description: Annotated[str, typer.Option(help="What it does and when to use it.")] = "",
-    script: Annotated[
-        Literal["none", "python", "bash", "node"], typer.Option(help="Add a script template.")
-    ] = "none",
-    dry_run: DryRun = False,
-    json: Json = False,
-    quiet: Quiet = False,
+    out: Output, *, name: str, into: Path, description: str, script: str, dry_run: bool
 ) -> None:
-    """Create a new skill from a template."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        new = NewSkill(name=name, into=into, description=description, script=script)
-        _init(out, new, dry_run=dry_run)
-
-
-@app.command()
-def validate(
-    context: typer.Context,
-    paths: Annotated[list[Path], typer.Argument(help="Skill folders, folders of them, or zips.")],
-    level: Annotated[
-        Literal["compat", "spec"],
-        typer.Option(help="compat: what ApexBridge accepts; spec: the Agent Skills format alone."),
-    ] = "compat",
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Validate skills and report every problem."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        _validate(out, paths, level)
-
-
-@app.command()
-def pack(
-    context: typer.Context,
-    path: Annotated[Path, typer.Argument(help="The skill's folder.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The zip file to write [NAME.zip].")
-    ] = None,
-    with_evals: Annotated[bool, typer.Option(help="Include the evals folder.")] = False,
-    dry_run: DryRun = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Overwrite an existing file without asking.")
-    ] = False,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Pack a skill into a zip, reproducibly: equal folders give equal bytes."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        options = PackOptions(
-            root=path, output=output, with_evals=with_evals, dry_run=dry_run, replace=yes
-        )
-        _pack(out, options)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewSkill:
-    """Options of `init`."""
-
-    name: str
-    into: Path
-    description: str
-    script: str
-
-
-def _init(out: Output, request: NewSkill, *, dry_run: bool) -> None:
     """Create the skill folder atomically, by rename."""
-    name = names.normalise(request.name)
+    name = names.normalise(name)
     broken = names.name_problems(name, SKILL_MD)
     if names.is_reserved(name):
         broken.append(Problem(code="name_reserved", where=SKILL_MD, details={"name": name}))
     if broken:
         raise SkillInvalidError(name or "?", broken)
-    target = request.into / name
+    target = into / name
     if target.exists() or target.is_symlink():
         raise StorageError(code="path_exists", path=target)
-    made = _scaffold_files(name, request.script, out.language)
+    made = _scaffold_files(name, script, out.language)
     contents = {path: (text.encode(), mode) for path, (text, mode) in made.items()}
-    if request.description:
+    if description:
         data, mode = contents[SKILL_MD]
-        contents[SKILL_MD] = (edit_description(data, request.description), mode)
+        contents[SKILL_MD] = (edit_description(data, description), mode)
     if not dry_run:
         _write(target, contents)
     verb = "would_create" if dry_run else "created"
@@ -166,7 +93,7 @@ def _write(target: Path, contents: dict[str, tuple[bytes, int]]) -> None:
         commit_dir(built, target)
 
 
-def _validate(out: Output, paths: Sequence[Path], level: Level) -> None:
+def validate(out: Output, *, paths: Sequence[Path], level: Level) -> None:
     """Validate every skill found at the paths."""
     reports = [
         (str(place), _problems(place, level)) for path in paths for place in _skills_at(path)
@@ -228,32 +155,23 @@ def _open(path: Path) -> Package | Problem:
         return Problem(code=error.code, where=path.name, details=error.details)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackOptions:
-    """Options of `pack`."""
-
-    root: Path
-    output: Path | None
-    with_evals: bool
-    dry_run: bool
-    replace: bool
-
-
-def _pack(out: Output, options: PackOptions) -> None:
+def pack(
+    out: Output, *, path: Path, output: Path | None, with_evals: bool, dry_run: bool, yes: bool
+) -> None:
     """Validate, then pack; a skill with errors is refused."""
-    if not options.root.is_dir():
-        raise StorageError(code="path_missing", path=options.root)
-    found = _problems(options.root, "compat")
+    if not path.is_dir():
+        raise StorageError(code="path_missing", path=path)
+    found = _problems(path, "compat")
     broken = [problem for problem in found if problem.severity == "error"]
     if broken:
-        raise SkillInvalidError(sanitize(options.root), broken)
-    name = options.root.resolve().name
-    files = archive.files_to_pack(options.root, with_evals=options.with_evals)
-    target = options.output or Path(f"{name}.zip")
-    data = archive.pack_skill(options.root, name, with_evals=options.with_evals)
-    if not options.dry_run:
-        (replace_bytes if options.replace else create_bytes)(target, data)
-    key = "would_pack" if options.dry_run else "packed"
+        raise SkillInvalidError(sanitize(path), broken)
+    name = path.resolve().name
+    files = archive.files_to_pack(path, with_evals=with_evals)
+    target = output or Path(f"{name}.zip")
+    data = archive.pack_skill(path, name, with_evals=with_evals)
+    if not dry_run:
+        (replace_bytes if yes else create_bytes)(target, data)
+    key = "would_pack" if dry_run else "packed"
 
     def render() -> None:
         out.line(out.text(key, count=len(files), path=target, size=len(data)))
@@ -265,6 +183,6 @@ def _pack(out: Output, options: PackOptions) -> None:
         "bytes": len(data),
         "files": [str(entry.path) for entry in files],
         "problems": [out.problem_to_json(problem) for problem in found],
-        "dry_run": options.dry_run,
+        "dry_run": dry_run,
     }
     out.finish(report, render)

@@ -4,63 +4,55 @@ import os
 import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
 
 import anyio
 import typer
 
 from apexbridge.activation.scripts import ScriptCall
-from apexbridge.cli.options import Json, Name, Quiet
-from apexbridge.cli.output import ExitCode, Output, command_output
+from apexbridge.cli.output import ExitCode, Output
 from apexbridge.errors import PermissionDeniedError
 from apexbridge.paths import create_bytes, safe_join
 from apexbridge.runtime import Runtime
 from apexbridge.sandbox.base import ExecutionResult
 
-app = typer.Typer()
 
-
-@app.command(context_settings={"allow_interspersed_args": False})
 def run(
-    context: typer.Context,
-    name: Name,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[SCRIPT] [-- ARGUMENTS]", help="The script and its arguments."),
-    ] = None,
-    file: Annotated[
-        list[Path] | None,
-        typer.Option("--input", "-i", help="Copy a file into the workspace; repeatable."),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Save the files it creates in a folder.")
-    ] = None,
-    timeout: Annotated[float | None, typer.Option(help="Timeout in seconds.")] = None,
-    network: Annotated[
-        list[str] | None,
-        typer.Option(metavar="HOST", help="Allow network access to this host; repeatable."),
-    ] = None,
-    unsafe: Annotated[
-        bool,
-        typer.Option("--unsafe-no-sandbox", help="Run it without isolation; this is audited."),
-    ] = False,
-    json: Json = False,
-    quiet: Quiet = False,
+    out: Output,
+    *,
+    name: str,
+    words: list[str] | None,
+    file: list[Path] | None,
+    output: Path | None,
+    timeout: float | None,
+    network: list[str] | None,
+    unsafe: bool,
 ) -> None:
-    """Run a skill's script in the sandbox: apexbridge run [OPTIONS] SKILL [SCRIPT] [-- ARGS]."""
+    """Run the script and stream its output, unless `--json` or `--quiet` is given."""
     script, arguments = _split_arguments(words or [])
-    with command_output(context, json=json, quiet=quiet) as out:
-        options = RunOptions(
-            name=name,
-            script=script,
-            arguments=tuple(arguments),
-            inputs=tuple(file or ()),
-            output=output,
-            timeout=timeout,
-            hosts=tuple(network or ()),
-            is_unsafe=unsafe,
-        )
-        _run(out, options)
+    options = RunOptions(
+        name=name,
+        script=script,
+        arguments=tuple(arguments),
+        inputs=tuple(file or ()),
+        timeout=timeout,
+        hosts=tuple(network or ()),
+        is_unsafe=unsafe,
+    )
+    result = anyio.run(_run_until_signal, out, options)
+    saved = _save(result, output)
+
+    def render() -> None:
+        if result.error:
+            out.note(out.text("run_error", error=result.error, isolation=result.isolation))
+        for path in saved:
+            out.note(out.text("created", path=path))
+        if result.not_taken:
+            reasons = ", ".join(f"{name} ({why})" for name, why in result.not_taken.items())
+            out.note(out.text("outputs_rejected", reasons=reasons))
+        if result.produced and output is None:
+            out.note(out.text("outputs_not_saved", names=", ".join(sorted(result.produced))))
+
+    out.finish(_as_json(result), render, _exit(result))
 
 
 def _split_arguments(words: list[str]) -> tuple[str, list[str]]:
@@ -79,30 +71,9 @@ class RunOptions:
     script: str
     arguments: tuple[str, ...]
     inputs: tuple[Path, ...]
-    output: Path | None
     timeout: float | None
     hosts: tuple[str, ...]
     is_unsafe: bool
-
-
-def _run(out: Output, options: RunOptions) -> None:
-    """Run the script and stream its output, unless `--json` or `--quiet` is given."""
-    result = anyio.run(_run_until_signal, out, options)
-    saved = _save(result, options.output)
-
-    def render() -> None:
-        if result.error:
-            out.note(out.text("run_error", error=result.error, isolation=result.isolation))
-        for path in saved:
-            out.note(out.text("created", path=path))
-        if result.not_taken:
-            reasons = ", ".join(f"{name} ({why})" for name, why in result.not_taken.items())
-            out.note(out.text("outputs_rejected", reasons=reasons))
-        left = sorted(result.produced) if options.output is None else []
-        if left:
-            out.note(out.text("outputs_not_saved", names=", ".join(left)))
-
-    out.finish(_as_json(result), render, _exit(result))
 
 
 async def _run_until_signal(out: Output, options: RunOptions) -> ExecutionResult:

@@ -3,13 +3,10 @@
 import json
 import tempfile
 from pathlib import Path
-from typing import Annotated, Literal
 
 import anyio
-import typer
 
-from apexbridge.cli.options import Json, Quiet
-from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
+from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.errors import SkillNotFoundError
 from apexbridge.lifecycle.scan_results import scan_folder
 from apexbridge.lifecycle.zip.archive import extract_archive
@@ -20,29 +17,7 @@ from apexbridge.scanner.rules import RISK_LEVELS, RiskLevel
 Known = dict[str, tuple[str, Path | None]]
 
 
-app = typer.Typer()
-
-
-@app.command()
-def scan(
-    context: typer.Context,
-    targets: Annotated[list[str], typer.Argument(help="Skills by name, folders, or zips.")],
-    fail_at: Annotated[
-        Literal["info", "review", "warn", "block"],
-        typer.Option(help="Fail on findings of this level or higher."),
-    ] = "warn",
-    sarif: Annotated[
-        bool, typer.Option("--sarif", help="Print a SARIF log; one target only.")
-    ] = False,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Scan skills for prompt injection, exfiltration and malicious code. Nothing is executed."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        _scan(out, targets, fail_at=fail_at, as_sarif=sarif)
-
-
-def _scan(out: Output, targets: list[str], *, fail_at: RiskLevel, as_sarif: bool) -> None:
+def scan(out: Output, *, targets: list[str], fail_at: RiskLevel, sarif: bool) -> None:
     """Scan each target; findings of level `fail_at` or higher set the exit code."""
     known = anyio.run(_installed_skills, out)
     reports = {target: _report(target, known) for target in targets}
@@ -50,7 +25,7 @@ def _scan(out: Output, targets: list[str], *, fail_at: RiskLevel, as_sarif: bool
     is_bad = any(RISK_LEVELS.index(level) >= RISK_LEVELS.index(fail_at) for level in gravest)
 
     def render() -> None:
-        if as_sarif:
+        if sarif:
             out.line(json.dumps(next(iter(reports.values())).to_sarif(), ensure_ascii=False))
             return
         for target, report in reports.items():

@@ -2,15 +2,11 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Annotated
+from dataclasses import asdict
 
-import anyio
-import typer
-
-from apexbridge.cli.options import Json, Quiet
-from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
+from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.cli.progress import progress_bar
+from apexbridge.cli.runtime_call import with_runtime
 from apexbridge.errors import RetrievalError
 from apexbridge.retrieval.results import Hit, IndexStatus, ScoreParts, SearchResults, SyncReport
 from apexbridge.runtime import Runtime
@@ -19,69 +15,16 @@ _BAR_WIDTH = 8
 _NAMES_SHOWN = 10
 
 
-app = typer.Typer()
-index_app = typer.Typer(
-    help="Inspect and rebuild the search index.", no_args_is_help=True, rich_markup_mode=None
-)
-app.add_typer(index_app, name="index")
-
-
-@app.command()
-def find(
-    context: typer.Context,
-    query: Annotated[str, typer.Argument(help="The task, in natural language.")],
-    en: Annotated[str, typer.Option(metavar="TEXT", help="The query in English.")] = "",
-    zh: Annotated[str, typer.Option(metavar="TEXT", help="The query in Chinese.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Number of skills to show.")] = 5,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Show the components of each score.")
-    ] = False,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Search skills by meaning and keywords, in English or Chinese."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        request = SearchRequest(query=query, english=en, chinese=zh, limit=limit)
-        _find(out, request, explain=explain)
-
-
-@index_app.command("status")
-def index_status(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
-    """Compare the index with the skills by name and hash."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        found = anyio.run(_status, out, False)
-        out.finish(asdict(found), lambda: _print_status(out, found))
-
-
-@index_app.command("verify")
-def index_verify(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
-    """Read every index entry and compare it with the skills; exit 8 on a mismatch."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        found = anyio.run(_status, out, True)
-        code = ExitCode.OK if found.is_sound else ExitCode.FINDINGS
-        out.finish(asdict(found), lambda: _print_status(out, found), code)
-
-
-@index_app.command("rebuild")
-def index_rebuild(context: typer.Context, json: Json = False, quiet: Quiet = False) -> None:
-    """Rebuild every index entry."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        _rebuild_index(out)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchRequest:
-    """A query, with optional translations into English and Chinese."""
-
-    query: str
-    english: str
-    chinese: str
-    limit: int
-
-
-def _find(out: Output, request: SearchRequest, *, explain: bool) -> None:
+def find(out: Output, *, query: str, en: str, zh: str, limit: int, explain: bool) -> None:
     """Print the best matches; no match is a result, not a failure."""
-    results, descriptions = anyio.run(_search, out, request)
+
+    async def search(runtime: Runtime) -> tuple[SearchResults, Mapping[str, str]]:
+        with progress_bar(out) as watch:
+            await runtime.index_service.sync(watch)
+        results = await runtime.search(query, query_en=en or None, query_zh=zh or None, limit=limit)
+        return results, {skill.name: skill.summary for skill in runtime.catalog.snapshot.skills}
+
+    results, descriptions = with_runtime(out, search)
     threshold = out.config.settings.index.threshold
 
     def render() -> None:
@@ -102,7 +45,7 @@ def _find(out: Output, request: SearchRequest, *, explain: bool) -> None:
             out.table(heads, _rows(results.hits, descriptions))
 
     found = {
-        "query": request.query,
+        "query": query,
         "confidence": round(results.confidence, 4),
         "threshold": threshold,
         "hits": [
@@ -119,19 +62,6 @@ def _find(out: Output, request: SearchRequest, *, explain: bool) -> None:
         "problem": _as_json(out, results.problem),
     }
     out.finish(found, render, ExitCode.OK if results.searched else ExitCode.NOT_FOUND)
-
-
-async def _search(out: Output, request: SearchRequest) -> tuple[SearchResults, Mapping[str, str]]:
-    async with Runtime.open(out.config) as runtime:
-        with progress_bar(out) as watch:
-            await runtime.index_service.sync(watch)
-        results = await runtime.search(
-            request.query,
-            query_en=request.english or None,
-            query_zh=request.chinese or None,
-            limit=request.limit,
-        )
-        return results, {skill.name: skill.summary for skill in runtime.catalog.snapshot.skills}
 
 
 def _rows(hits: Sequence[Hit], descriptions: Mapping[str, str]) -> Iterator[Sequence[str]]:
@@ -210,9 +140,16 @@ def _as_json(out: Output, problem: RetrievalError | None) -> dict[str, str] | No
     return {"code": problem.code, "message": localized.message, "hint": localized.hint}
 
 
-async def _status(out: Output, is_thorough: bool) -> IndexStatus:
-    async with Runtime.open(out.config) as runtime:
-        return await runtime.index_service.status(is_thorough=is_thorough)
+def index_status(out: Output, *, is_thorough: bool = False) -> None:
+    """Compare the index with the skills; `is_thorough` reads every entry."""
+    found = with_runtime(out, lambda runtime: runtime.index_service.status(is_thorough=is_thorough))
+    code = ExitCode.FINDINGS if is_thorough and not found.is_sound else ExitCode.OK
+    out.finish(asdict(found), lambda: _print_status(out, found), code)
+
+
+def index_verify(out: Output) -> None:
+    """Compare every index entry with the skills; a mismatch sets the exit code."""
+    index_status(out, is_thorough=True)
 
 
 def _print_status(out: Output, found: IndexStatus) -> None:
@@ -239,9 +176,17 @@ def _first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
 
 
-def _rebuild_index(out: Output) -> None:
+def index_rebuild(out: Output) -> None:
     """Rebuild every index entry; a skill that cannot be embedded is a failure."""
-    report = anyio.run(_rebuild, out)
+
+    async def rebuild(runtime: Runtime) -> SyncReport:
+        with progress_bar(out) as watch:
+            report = await runtime.index_service.sync(watch, everything=True)
+        # Other commands leave model-generated tags to the server's background task.
+        await runtime.index_service.tag_pending()
+        return report
+
+    report = with_runtime(out, rebuild)
 
     def render() -> None:
         made = len(report.added) + len(report.redone)
@@ -260,12 +205,3 @@ def _rebuild_index(out: Output) -> None:
         "problem": _as_json(out, report.problem),
     }
     out.finish(data, render, ExitCode.FAILURE if report.problem else ExitCode.OK)
-
-
-async def _rebuild(out: Output) -> SyncReport:
-    async with Runtime.open(out.config) as runtime:
-        with progress_bar(out) as watch:
-            report = await runtime.index_service.sync(watch, everything=True)
-        # Other commands leave model-generated tags to the server's background task.
-        await runtime.index_service.tag_pending()
-        return report

@@ -5,15 +5,12 @@ import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated
 
 import anyio
-import typer
 
 from apexbridge.api_keys import create_first_key
 from apexbridge.cli.commands.keys import open_key_store
-from apexbridge.cli.options import Json, Quiet
-from apexbridge.cli.output import Output, command_output
+from apexbridge.cli.output import Output
 from apexbridge.errors import ConfigError
 from apexbridge.mcp_server.transports import mcp_mount
 from apexbridge.runtime import Runtime
@@ -22,31 +19,8 @@ from apexbridge.server.error_responses import unwrap_group
 from apexbridge.server.logs import configure_logging
 from apexbridge.server.request_guard import is_loopback
 
-app = typer.Typer()
 
-
-@app.command()
-def serve(
-    context: typer.Context,
-    host: Annotated[str, typer.Option(help="The address to bind [server.host].")] = "",
-    port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65_535, help="The port; 0 for any free one [server.port]."),
-    ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Serve chat, skills, MCP and the console over HTTP."""
-    given = {"host": host} if host else {}
-    if port is not None:
-        given["port"] = str(port)
-    if given:
-        context.obj = {**context.obj, "server": {**context.obj.get("server", {}), **given}}
-    with command_output(context, json=json, quiet=quiet) as out:
-        _serve_http(out)
-
-
-def _serve_http(out: Output) -> None:
+def serve(out: Output) -> None:
     """Serve until SIGINT or SIGTERM; a second signal ends it at once."""
     settings = out.config.settings.server
     if not is_loopback(settings.host) and not open_key_store(out.config).has_any():

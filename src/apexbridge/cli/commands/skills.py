@@ -3,16 +3,12 @@
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
 
 import anyio
-import typer
 
 from apexbridge.catalog.prompt_formats import available_skills_xml
 from apexbridge.catalog.snapshot import Snapshot, matches_text
-from apexbridge.cli.commands import listing
-from apexbridge.cli.options import Json, Name, Quiet
-from apexbridge.cli.output import Output, command_output, sanitize
+from apexbridge.cli.output import Output, sanitize
 from apexbridge.runtime import Runtime
 from apexbridge.skills import tree
 from apexbridge.skills.model import Problem, Skill
@@ -21,74 +17,34 @@ _NOT_CALLABLE = frozenset({"asleep", "users_only"})
 """States in which the model cannot invoke a skill; an unapproved one it can."""
 
 
-app = typer.Typer()
-
-OriginName = Literal[
-    "managed", "user", "project", "installed", "additional", "bundled", "plugin", "mcp", "remote",
-    "legacy",
-]  # fmt: skip
-
-
-@app.command()
 def ls(
-    context: typer.Context,
-    origin: Annotated[OriginName | None, typer.Option(help="Only skills of this origin.")] = None,
-    every: Annotated[
-        bool, typer.Option("--all", "-a", help="Include shadowed and disabled skills.")
-    ] = False,
-    text: Annotated[
-        str, typer.Option("--filter", help="Only skills with this in their name or description.")
-    ] = "",
-    long: Annotated[
-        bool, typer.Option("--long", "-l", help="Show version, size and findings, paginated.")
-    ] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="With --long: page size.")] = 50,
-    after: Annotated[
-        str, typer.Option(metavar="NAME", help="With --long: start after this skill.")
-    ] = "",
-    problems: Annotated[bool, typer.Option("--problems", help="List the problems.")] = False,
-    xml: Annotated[
-        bool, typer.Option("--xml", help="Print the <available_skills> block for a prompt.")
-    ] = False,
-    budget: Annotated[
-        bool, typer.Option("--budget", help="Show how the listing budget is spent.")
-    ] = False,
-    window: Annotated[
-        int, typer.Option(min=1, help="With --budget: the model's context window, in tokens.")
-    ] = 200_000,
-    request: Annotated[
-        str, typer.Option("--for", metavar="REQUEST", help="With --budget: rank for this request.")
-    ] = "",
-    json: Json = False,
-    quiet: Quiet = False,
+    out: Output,
+    *,
+    origin: str | None,
+    every: bool,
+    text: str,
+    long: bool,
+    limit: int,
+    after: str,
+    problems: bool,
+    xml: bool,
+    budget: bool,
+    window: int,
+    request: str,
 ) -> None:
-    """List the available skills."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        if budget:
-            listing.ls_budget(out, window=window, request=request)
-        elif long:
-            listing.ls_long(out, text=text, origin=origin or "", after=after, limit=limit)
-        else:
-            query = SkillQuery(
-                origin=origin or "", text=text, every=every, problems=problems, xml=xml
-            )
-            _list_skills(out, query)
+    """Print the skills, their problems, the prompt block, a page of details, or the budget."""
+    # Imported late: the plain list needs neither, and is the command used most.
+    if budget:
+        from apexbridge.cli.commands.listing import ls_budget
 
+        ls_budget(out, window=window, request=request)
+    elif long:
+        from apexbridge.cli.commands.listing import ls_long
 
-@app.command()
-def show(
-    context: typer.Context,
-    name: Name,
-    body: Annotated[bool, typer.Option("--body", help="Print the instructions too.")] = False,
-    why: Annotated[
-        bool, typer.Option("--why", help="Explain precedence and who can invoke the skill.")
-    ] = False,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Show one skill: fields, files, hash, problems."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        _show_skill(out, name, body=body, why=why)
+        ls_long(out, text=text, origin=origin or "", after=after, limit=limit)
+    else:
+        query = SkillQuery(origin=origin or "", text=text, every=every, problems=problems, xml=xml)
+        _list_skills(out, query)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +64,6 @@ class SkillQuery:
 
 
 def _list_skills(out: Output, look: SkillQuery) -> None:
-    """Print the skills, their problems, or the prompt block."""
     catalog = anyio.run(_load_snapshot, out)
     skills = [s for s in catalog.skills if look.shows(s)]
     hidden = [s for s in catalog.shadowed if look.shows(s)]
@@ -206,7 +161,7 @@ def _as_json(skill: Skill, *, is_shadowed: bool = False) -> dict[str, object]:
     }
 
 
-def _show_skill(out: Output, name: str, *, body: bool, why: bool) -> None:
+def show(out: Output, *, name: str, body: bool, why: bool) -> None:
     """Print manifest, files, problems and precedence of a skill."""
     found = anyio.run(_load_details, out, name, body)
     skill, files = found.skill, list(_list_files(found.skill))

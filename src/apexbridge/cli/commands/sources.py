@@ -2,43 +2,20 @@
 
 import difflib
 from collections.abc import Sequence
-from typing import Annotated
 
 import anyio
-import typer
 
 from apexbridge.catalog.catalog import SourceState
-from apexbridge.cli.options import Json, Quiet
-from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
+from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.source_factory import pins_dir
 
-app = typer.Typer()
 
-
-@app.command()
-def sources(
-    context: typer.Context,
-    accept: Annotated[
-        str,
-        typer.Option(
-            metavar="URL", help="Show the diff of a changed remote skill, and pin the new content."
-        ),
-    ] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --accept: do not ask.")] = False,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """List the sources of skills by precedence, with their state."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        if accept:
-            _accept_change(out, accept, yes=yes)
-        else:
-            _list_sources(out)
-
-
-def _list_sources(out: Output) -> None:
-    """Print the sources by precedence."""
+def sources(out: Output, *, accept: str, yes: bool) -> None:
+    """Print the sources by precedence, or accept a change."""
+    if accept:
+        _accept_change(out, accept, yes=yes)
+        return
     states = anyio.run(_states, out)
     precedence = list(out.config.settings.skills.precedence)
     states = sorted(states, key=lambda state: _rank(state, precedence))
@@ -104,8 +81,8 @@ def _accept_change(out: Output, url: str, *, yes: bool) -> None:
     pins = PinStore(pins_dir(out.config))
     offered = pins.offered(url)
     if offered is None:
-        line = out.text("remote_unchanged", url=url)
-        out.finish({"url": url, "changed": False, "diff": []}, lambda: out.line(line))
+        data = {"url": url, "changed": False, "diff": list[str]()}
+        out.finish_line(data, "remote_unchanged", url=url)
         return
     old = (pins.last_good(url) or b"").decode("utf-8", "replace").splitlines()
     new = offered.decode("utf-8", "replace").splitlines()
@@ -113,6 +90,6 @@ def _accept_change(out: Output, url: str, *, yes: bool) -> None:
     for line in diff:
         out.line(sanitize(line))
     is_agreed = (yes or out.confirm("remote_ask", url=url)) and pins.accept_change(url)
-    word = out.text("remote_accepted" if is_agreed else "remote_refused", url=url)
-    data = {"url": url, "changed": is_agreed, "diff": diff}
-    out.finish(data, lambda: out.line(word), ExitCode.OK if is_agreed else ExitCode.DENIED)
+    key = "remote_accepted" if is_agreed else "remote_refused"
+    code = ExitCode.OK if is_agreed else ExitCode.DENIED
+    out.finish_line({"url": url, "changed": is_agreed, "diff": diff}, key, code, url=url)

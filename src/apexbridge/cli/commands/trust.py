@@ -3,14 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Annotated
 
 import anyio
-import typer
 
 from apexbridge.catalog.snapshot import casefold_name
-from apexbridge.cli.options import DryRun, Json, Quiet, Yes
-from apexbridge.cli.output import ExitCode, Output, command_output, sanitize
+from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.errors import PermissionDeniedError
 from apexbridge.runtime import Runtime
 from apexbridge.skills import tree
@@ -19,28 +16,14 @@ from apexbridge.skills.model import Skill
 _SCRIPT_SUFFIXES = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".bash", ".ps1"})
 
 
-app = typer.Typer()
-
-
-@app.command()
 def trust(
-    context: typer.Context,
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Skills to approve [list those not approved].")
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="All skills not yet approved.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Revoke approvals.")] = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    json: Json = False,
-    quiet: Quiet = False,
+    out: Output, *, names: list[str] | None, every: bool, revoke: bool, dry_run: bool, yes: bool
 ) -> None:
-    """Approve the scripts, hooks and tool grants of project, plugin and server skills."""
-    with command_output(context, json=json, quiet=quiet) as out:
-        options = TrustOptions(
-            names=tuple(names or ()), every=every, revokes=revoke, dry_run=dry_run, yes=yes
-        )
-        anyio.run(_trust, out, options)
+    """Print what the skills could do, ask for approval, and record it."""
+    options = TrustOptions(
+        names=tuple(names or ()), every=every, revokes=revoke, dry_run=dry_run, yes=yes
+    )
+    anyio.run(_trust, out, options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +60,8 @@ async def _trust(out: Output, options: TrustOptions) -> None:
         }
         refused = wants_change and not is_agreed
         word = _result_key(options, chosen, is_agreed=is_agreed)
-        line = out.text(word, count=len(chosen))
-        out.finish(data, lambda: out.line(line), ExitCode.DENIED if refused else ExitCode.OK)
+        code = ExitCode.DENIED if refused else ExitCode.OK
+        out.finish_line(data, word, code, count=len(chosen))
 
 
 def _result_key(options: TrustOptions, chosen: Sequence[Skill], *, is_agreed: bool) -> str:

@@ -1,0 +1,221 @@
+"""Options of the commands of chat, server, search, evaluation and diagnostics."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from apexbridge.cli.handlers import handled_in
+from apexbridge.cli.options import Name
+
+app = typer.Typer()
+
+
+def _add_group(name: str, help_line: str) -> typer.Typer:
+    group = typer.Typer(help=help_line, no_args_is_help=True, rich_markup_mode=None)
+    app.add_typer(group, name=name)
+    return group
+
+
+@app.command()
+@handled_in("chat")
+def chat(
+    text: Annotated[str, typer.Argument(help="The question [start a conversation].")] = "",
+    session: Annotated[str, typer.Option(metavar="ID", help="Continue this session.")] = "",
+    model: Annotated[str, typer.Option(help="Use another model than the configured one.")] = "",
+    skill: Annotated[list[str] | None, typer.Option(help="A skill to use; repeatable.")] = None,
+) -> None:
+    """Ask the model, which calls tools and skills until it has the answer."""
+
+
+audit_app = _add_group("audit", "Show and verify the audit log of all changes.")
+
+
+@app.command()
+@handled_in("audit")
+def explain(
+    turn: Annotated[str, typer.Argument(help="The turn's id, or its prefix [the last].")] = "",
+) -> None:
+    """Trace a chat turn: skills found, listed and refused, tool calls, tokens, times."""
+
+
+@app.command()
+@handled_in("audit")
+def runs(
+    run: Annotated[str, typer.Argument(help="The run's id [list the latest].")] = "",
+    limit: Annotated[
+        int, typer.Option(min=1, max=1_000, help="Number of runs, latest first.")
+    ] = 20,
+) -> None:
+    """List the latest script runs, or show one with the end of its output."""
+
+
+@audit_app.command("ls")
+@handled_in("audit")
+def audit_ls(
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Number of records.")] = 20,
+) -> None:
+    """List the latest audit records."""
+
+
+@audit_app.command("verify")
+@handled_in("audit")
+def audit_verify() -> None:
+    """Verify the hash chain of the audit log."""
+
+
+@app.command()
+@handled_in("mcp", has_json=False)
+def mcp() -> None:
+    """Serve skills to an MCP client over stdio."""
+
+
+@app.command()
+@handled_in("serve", overrides="server")
+def serve(
+    host: Annotated[str, typer.Option(help="The address to bind [server.host].")] = "",
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="The port; 0 for any free one [server.port]."),
+    ] = None,
+) -> None:
+    """Serve chat, skills, MCP and the console over HTTP."""
+
+
+keys_app = _add_group("keys", "Create, list and revoke API keys of the server.")
+
+
+@keys_app.command()
+@handled_in("keys")
+def create(
+    name: Annotated[str, typer.Argument(help="A label for the key.")],
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Permission: chat, skills:read, skills:write, exec or admin; repeatable "
+            "[chat and skills:read]."
+        ),
+    ] = None,
+    expires_days: Annotated[
+        float | None, typer.Option(min=0, max=36_500, help="Days until it expires [never].")
+    ] = None,
+) -> None:
+    """Create an API key; it is shown only once."""
+
+
+# The name of this command until 0.1; kept for scripts that use it.
+keys_app.command("make", hidden=True, deprecated=True)(create)
+
+
+@keys_app.command()
+@handled_in("keys")
+def ls() -> None:
+    """List the API keys with name, state and scopes, without the secrets."""
+
+
+@keys_app.command()
+@handled_in("keys")
+def revoke(
+    key: Annotated[str, typer.Argument(metavar="ID", help="The key's id, or its name.")],
+) -> None:
+    """Revoke an API key; a running server rejects it from the next request on."""
+
+
+index_app = _add_group("index", "Inspect and rebuild the search index.")
+
+
+@app.command()
+@handled_in("search")
+def find(
+    query: Annotated[str, typer.Argument(help="The task, in natural language.")],
+    en: Annotated[str, typer.Option(metavar="TEXT", help="The query in English.")] = "",
+    zh: Annotated[str, typer.Option(metavar="TEXT", help="The query in Chinese.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Number of skills to show.")] = 5,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the components of each score.")
+    ] = False,
+) -> None:
+    """Search skills by meaning and keywords, in English or Chinese."""
+
+
+@index_app.command("status")
+@handled_in("search")
+def index_status() -> None:
+    """Compare the index with the skills by name and hash."""
+
+
+@index_app.command("verify")
+@handled_in("search")
+def index_verify() -> None:
+    """Read every index entry and compare it with the skills; exit 8 on a mismatch."""
+
+
+@index_app.command("rebuild")
+@handled_in("search")
+def index_rebuild() -> None:
+    """Rebuild every index entry."""
+
+
+eval_app = _add_group("eval", "Evaluate retrieval quality; no language model is called.")
+
+
+@eval_app.command("retrieval")
+@handled_in("evals")
+def eval_retrieval(
+    corpus: Annotated[
+        Path, typer.Option(help="Skills as JSON lines: id, name, description, body; .gz, .xz too.")
+    ],
+    queries: Annotated[
+        Path, typer.Option(help="Queries as JSON lines: query, accept (a list of ids), lang.")
+    ],
+    limit: Annotated[
+        int, typer.Option(min=1, max=1_000, help="Rank cutoff for MRR; at least 10.")
+    ] = 10,
+) -> None:
+    """Measure hit rate, recall and MRR on a corpus of skills."""
+
+
+@eval_app.command("triggers")
+@handled_in("evals")
+def eval_triggers(
+    skills: Annotated[list[str], typer.Argument(help="Names of skills, or their folders.")],
+    limit: Annotated[int, typer.Option(min=1, max=50, help="Rank that counts as triggered.")] = 5,
+) -> None:
+    """Check skills against their evals/eval_queries.json; exit 8 if a query fails."""
+
+
+@eval_app.command("coexistence")
+@handled_in("evals")
+def eval_coexistence() -> None:
+    """Find skills that outrank others on their own queries, and near duplicates."""
+
+
+@eval_app.command("preview")
+@handled_in("evals")
+def eval_preview(
+    skill: Name,
+    description: Annotated[str, typer.Option(metavar="TEXT", help="The description to try.")],
+) -> None:
+    """Preview how another description changes the ranks; nothing is saved."""
+
+
+@app.command()
+@handled_in("doctor")
+def doctor(
+    fsck: Annotated[
+        bool, typer.Option("--fsck", help="Check the data folder; nothing is changed.")
+    ] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Rebuild derived data, then check the data folder.")
+    ] = False,
+    short: Annotated[bool, typer.Option("--short", help="Only warnings and failures.")] = False,
+) -> None:
+    """Run diagnostics: sandbox, data folder, sources, settings."""
+
+
+@app.command()
+@handled_in("settings")
+def config(
+    key: Annotated[str, typer.Argument(help="The name of one setting [all].")] = "",
+) -> None:
+    """Show each setting and where its value comes from."""
