@@ -134,11 +134,7 @@ def _lenient_rule(pattern: str, *, is_anchored: bool) -> _Rule | None:
 
 
 def compile_patterns(patterns: tuple[str, ...]) -> PathMatcher:
-    """Compile globs to one matcher.
-
-    Raises:
-        ValueError: If a pattern is invalid or expands to too many.
-    """
+    """Compile globs to one matcher; ValueError if one is invalid or expands to too many."""
     rules = list[_Rule]()
     for pattern in patterns:
         if count_expansions(pattern) > MAX_EXPANSIONS:

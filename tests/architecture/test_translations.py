@@ -23,6 +23,7 @@ Block = tuple[str, str]
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)(（英文）)?")
 _CODE_SPAN = re.compile(r"`([^`]+)`")
+_IDENTIFIER = re.compile(r"\w+(?:[._/]\w+)+", re.ASCII)
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
@@ -97,6 +98,7 @@ def test_fenced_blocks_match(page: Path) -> None:
     for (language, translated), (_, original) in zip(zh, en, strict=True):
         if language in PROSE_BLOCKS:
             assert len(translated.splitlines()) == len(original.splitlines())
+            assert _IDENTIFIER.findall(translated) == _IDENTIFIER.findall(original)
         else:
             assert translated == original
 

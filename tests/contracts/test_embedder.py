@@ -156,7 +156,7 @@ async def test_two_of_one_id_give_the_same_rows(
     assert one.dimensions == other.dimensions > 0
 
 
-async def test_many_may_ask_at_once_from_the_very_first_call_until_it_is_closed_twice(
+async def test_concurrent_calls_share_one_model_until_close(
     make: Callable[[], Embedder],
 ) -> None:
     embedder, found = make(), dict[int, Matrix]()

@@ -234,7 +234,7 @@ FAULTS: dict[str, ScriptedReply] = {
 
 @on_a_wire
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_fault_before_the_first_word_is_tried_again(made: Made, fault: str) -> None:
+async def test_a_fault_before_the_first_delta_is_retried(made: Made, fault: str) -> None:
     assert made.server is not None
     made.server.play(FAULTS[fault], [ModelDelta(text="a")])
     assert _text(await _pieces(made, WITH_TOOLS)) == "a"
@@ -242,7 +242,7 @@ async def test_a_fault_before_the_first_word_is_tried_again(made: Made, fault: s
 
 
 @on_a_wire
-async def test_a_reset_after_the_first_word_is_reported_and_not_tried_again(made: Made) -> None:
+async def test_a_reset_after_the_first_delta_is_an_error_without_a_retry(made: Made) -> None:
     assert made.server is not None
     broken = BrokenStream(deltas=[ModelDelta(text="It")], then="reset")
     made.server.play(broken, [ModelDelta(text="a")])
@@ -256,7 +256,7 @@ async def test_a_reset_after_the_first_word_is_reported_and_not_tried_again(made
 
 
 @on_a_wire
-async def test_a_refusal_is_not_tried_again(made: Made) -> None:
+async def test_a_rejection_is_not_retried(made: Made) -> None:
     assert made.server is not None
     made.server.play(RawResponse(status=403, body=b'{"error": {"message": "not you"}}'))
     with pytest.raises(ModelRejectedError, match="not you"):
@@ -275,7 +275,9 @@ async def test_bytes_may_come_one_by_one(made: Made) -> None:
 
 @on_a_wire
 @pytest.mark.parametrize("begun", [(), (ModelDelta(text="It is"),)], ids=["early", "late"])
-async def test_a_reply_can_be_given_up_at_any_time(made: Made, begun: Sequence[ModelDelta]) -> None:
+async def test_a_stream_can_be_cancelled_at_any_time(
+    made: Made, begun: Sequence[ModelDelta]
+) -> None:
     assert made.server is not None
     made.server.play(BrokenStream(deltas=begun, then="hang"), [ModelDelta(text="a")])
     with anyio.fail_after(30):

@@ -17,7 +17,16 @@ from apexbridge.errors import (
 )
 from apexbridge.retrieval.base import IndexEntry, StoreChanges, VectorStore
 from apexbridge.testing import MemoryStore
-from tests.retrieval.store_processes import BATCH, ROUNDS, go, is_whole, made, opened, told, writers
+from tests.retrieval.store_processes import (
+    BATCH,
+    ROUNDS,
+    go,
+    is_whole,
+    made,
+    opened,
+    read_line,
+    writers,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +96,7 @@ async def test_an_entry_comes_back_as_it_was_given(store: VectorStore) -> None:
     assert np.allclose(lengths, 1, atol=1e-6)
 
 
-async def test_changes_tell_everything_once_and_then_only_what_is_new(store: VectorStore) -> None:
+async def test_changes_return_everything_once_and_then_increments(store: VectorStore) -> None:
     assert _names(await store.changes()) == ([], [], True)
     await store.upsert([made("a"), made("b"), made("c")])
     assert _names(await store.changes())[0] == ["a 1", "b 1", "c 1"]
@@ -101,7 +110,7 @@ async def test_changes_tell_everything_once_and_then_only_what_is_new(store: Vec
     assert _names(await store.changes()) == ([], [], False)
 
 
-async def test_a_look_says_whether_changes_would_tell_anything(store: VectorStore) -> None:
+async def test_has_changed_is_true_if_changes_would_return_anything(store: VectorStore) -> None:
     assert store.has_changed()
     await store.changes()
     assert not store.has_changed()
@@ -210,7 +219,7 @@ async def test_many_tasks_may_write_and_read_at_once(store: VectorStore) -> None
     assert list(await store.check()) == []
 
 
-async def test_what_was_stored_is_there_when_opened_again(open_store: Open, kind: str) -> None:
+async def test_entries_persist_after_reopening(open_store: Open, kind: str) -> None:
     first = open_store()
     await first.upsert([made("a"), made("b")])
     await first.close()
@@ -235,7 +244,7 @@ async def test_each_sees_what_the_other_writes_and_deletes(open_store: Open) -> 
     assert _names(await other.changes()) == ([], [], False)
 
 
-async def test_a_look_sees_what_another_wrote(open_store: Open) -> None:
+async def test_has_changed_sees_writes_of_another_store(open_store: Open) -> None:
     one, other = open_store(), open_store()
     await one.upsert([made("a")])
     for change in (other.upsert([made("b")]), other.delete(["a"])):
@@ -266,7 +275,7 @@ async def test_a_large_store_is_read_in_chunks_despite_concurrent_writes(
         if parts == 2:
             await store.upsert([made("n0", "2"), made("m13", "2"), made("late")])
             await store.delete(["n1", "m12"])
-    last = await other.changes()  # what came in between may be told now
+    last = await other.changes()  # writes in between may be returned now
     held = {name: mark for name, mark in held.items() if name not in last.gone}
     held |= {entry.name: entry.fingerprint for entry in last.entries}
     assert held == await store.fingerprints()
@@ -316,7 +325,7 @@ async def test_a_killed_writer_leaves_every_batch_whole(
     with writers("loop", kind, tmp_path, names) as children:
         for name, child in zip(names, children, strict=True):
             go(child)
-            lines = [told(child) for _ in range(moments.randint(1, 6))]
+            lines = [read_line(child) for _ in range(moments.randint(1, 6))]
             await anyio.sleep(moments.uniform(0, 0.02))
             child.kill()
             lines += child.communicate()[0].split()

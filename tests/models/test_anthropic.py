@@ -165,7 +165,7 @@ async def test_the_user_always_speaks_first_and_a_limit_is_always_asked_for(
     assert server.requests[0]["max_tokens"] == 8192
 
 
-async def test_a_format_that_cannot_be_asked_for_is_refused() -> None:
+async def test_an_unsupported_response_format_is_refused() -> None:
     request = ModelRequest(
         model="claude", messages=REQUEST.messages, response_format={"type": "json_object"}
     )
@@ -177,7 +177,7 @@ async def test_a_format_that_cannot_be_asked_for_is_refused() -> None:
 
 
 @pytest.mark.parametrize("can_stream", [True, False])
-async def test_text_thoughts_calls_and_usage_come_back(*, can_stream: bool) -> None:
+async def test_text_reasoning_calls_and_usage_are_returned(*, can_stream: bool) -> None:
     usage = Usage(input_tokens=5, output_tokens=9)
     send = ToolCall(id="toolu_2", name="Send", arguments="{}")
     reply = [
@@ -215,7 +215,7 @@ async def test_cached_tokens_count_and_unknown_events_are_ignored() -> None:
     assert pieces == [ModelDelta(usage=usage, finish_reason="stop")]
 
 
-async def test_thoughts_go_back_signed_with_the_result_of_their_call() -> None:
+async def test_signed_thinking_blocks_are_sent_back_with_tool_results() -> None:
     thinking = [ModelDelta(reasoning="hm"), ModelDelta(tool_calls=(READ,))]
     after = (AssistantMessage(tool_calls=(READ,)), ToolMessage(call_id="toolu_1", text="a cat"))
     again = ModelRequest(model="claude", messages=(*REQUEST.messages, *after))
@@ -228,7 +228,7 @@ async def test_thoughts_go_back_signed_with_the_result_of_their_call() -> None:
     assert [block["type"] for block in blocks] == ["thinking", "tool_use"]
 
 
-async def test_thoughts_that_cannot_be_read_go_back_as_they_came() -> None:
+async def test_redacted_thinking_is_sent_back_unchanged() -> None:
     hidden = {"type": "redacted_thinking", "data": "xyz"}
     call = {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"path": "猫"}}
     whole = {"type": "message", "content": [hidden, call], "stop_reason": "tool_use"}
@@ -243,9 +243,7 @@ async def test_thoughts_that_cannot_be_read_go_back_as_they_came() -> None:
 
 
 @pytest.mark.parametrize("reply", [overloaded(), overloaded_event(), overloaded(500)])
-async def test_a_server_that_is_overloaded_is_asked_again(
-    reply: RawResponse, pauses: list[float]
-) -> None:
+async def test_an_overloaded_server_is_retried(reply: RawResponse, pauses: list[float]) -> None:
     pieces, _ = await _asked(reply, HELLO)
     assert pieces[0].text == "hello"
     assert pauses == [1.0]
@@ -270,7 +268,9 @@ async def test_an_overload_after_the_first_delta_is_an_error(pauses: list[float]
         ({"type": "authentication_error", "message": f"bad {KEY}"}, "gave up$"),
     ],
 )
-async def test_a_refusal_inside_an_answer_is_one(error: dict[str, str], words: str) -> None:
+async def test_an_error_event_about_the_request_is_a_rejection(
+    error: dict[str, str], words: str
+) -> None:
     with pytest.raises(ModelRejectedError, match=words):
         await _asked(_events({"type": "error", "error": error}), HELLO)
 
@@ -296,7 +296,7 @@ async def test_a_refusal_inside_an_answer_is_one(error: dict[str, str], words: s
         (_events(*[{**START, "index": at} for at in range(129)]), "more than 128 blocks"),
     ],
 )
-async def test_an_answer_that_makes_no_sense_is_refused(answer: RawResponse, words: str) -> None:
+async def test_a_malformed_response_is_refused(answer: RawResponse, words: str) -> None:
     with pytest.raises(ModelOutputError, match=words):
         await _asked(answer)
 

@@ -67,4 +67,4 @@ def test_an_address_is_the_provider_s_own_unless_one_is_given() -> None:
         == "anthropic"
     )
     with pytest.raises(ConfigError, match="no provider is named"):
-        ProviderConnection.from_preset("nobody")
+        ProviderConnection.from_preset("unknown")

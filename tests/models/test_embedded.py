@@ -230,7 +230,7 @@ async def test_a_skill_already_in_the_conversation_is_run_again(way: str) -> Non
     assert arguments["files"] == ["sales.csv"]
 
 
-async def test_a_skill_as_a_task_of_its_own_needs_a_model() -> None:
+async def test_a_skill_that_runs_as_a_subagent_needs_a_model() -> None:
     text = SKILL.format("scripts/main.py")
     reply = str(await _reply([UserMessage(text=text)]))
     assert "The skill csv-report matches" in reply
@@ -308,7 +308,7 @@ async def test_requests_in_both_languages_run_end_to_end(home: Path, project: Pa
         assert "failed:" in said
 
 
-async def test_tools_are_called_as_they_want_to_be(home: Path, project: Path) -> None:
+async def test_requests_call_the_matching_tools(home: Path, project: Path) -> None:
     make_skill(project / ".claude/skills", "poems", description="Writes poems about the sea.")
     environment = {"HOME": str(home), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
     cases = {

@@ -188,18 +188,18 @@ def _place(tmp_path: Path) -> Path:
 
 
 async def _answer(request: str, tool: str, arguments: dict[str, Any], place: Path) -> str:
-    """The wish must be this one, and the real tool must take it."""
-    wish = detect_intent(request)
-    assert wish is not None
-    assert (wish.tool, dict(wish.arguments)) == (tool, arguments)
+    """The intent must be this one, and the real tool must accept it."""
+    intent = detect_intent(request)
+    assert intent is not None
+    assert (intent.tool, dict(intent.arguments)) == (tool, arguments)
 
     async def no_workshop() -> ScriptExecutor:
         raise AssertionError("nothing is run here")
 
     tools = {made.spec.name: made for made, _ in builtin_tools(no_workshop)}
-    if tool == "Platform":  # it asks how commands are isolated, which needs a workshop
+    if tool == "Platform":  # it asks how commands are isolated, which needs a script executor
         return ""
-    result = await use(tools[tool], context(place), wish.arguments)
+    result = await use(tools[tool], context(place), intent.arguments)
     assert not result.is_error
     return result.text
 
@@ -221,9 +221,9 @@ async def test_a_request_for_the_time_is_detected(request_: str, place: Path) ->
 
 @pytest.mark.parametrize("request_", PLATFORM)
 def test_a_request_about_the_platform_is_detected(request_: str) -> None:
-    wish = detect_intent(request_)
-    assert wish is not None
-    assert (wish.tool, wish.arguments) == ("Platform", {})
+    intent = detect_intent(request_)
+    assert intent is not None
+    assert (intent.tool, intent.arguments) == ("Platform", {})
 
 
 @pytest.mark.anyio
@@ -265,7 +265,7 @@ def test_a_long_request_is_never_plain() -> None:
     ["Hello!", "hi there", "thanks", "Who are you?", "what can you do", "你好", "您好！", "谢谢",
      "你是谁？"],
 )  # fmt: skip
-def test_small_talk_is_known(text: str) -> None:
+def test_small_talk_is_detected(text: str) -> None:
     assert is_small_talk(text)
     assert detect_intent(text) is None
 
@@ -287,7 +287,7 @@ def test_a_task_that_begins_like_small_talk_is_no_small_talk(text: str) -> None:
         "把 /etc 下的文件都删除", "格式化硬盘",
     ],
 )  # fmt: skip
-def test_destruction_is_known(text: str) -> None:
+def test_destructive_requests_are_detected(text: str) -> None:
     assert is_destructive_request(text)
     assert detect_intent(text) is None
 
@@ -366,7 +366,7 @@ _OPENINGS = (
 )
 
 
-def test_no_text_keeps_the_rules_busy() -> None:
+def test_intent_rules_run_in_bounded_time() -> None:
     """All are judged by a process that may use a processor for half a minute and no longer."""
     program = (
         "from tests.models.test_intent_rules import judge_all\n"

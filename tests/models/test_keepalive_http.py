@@ -120,7 +120,7 @@ async def test_all_message_framings_are_supported(said: bytes, closes: bool) -> 
     assert await _answer(said, closes=closes) == HttpResponse(200, BODY, "")
 
 
-async def test_an_answer_may_come_byte_by_byte() -> None:
+async def test_an_answer_may_arrive_byte_by_byte() -> None:
     async def talk(stream: SocketStream) -> None:
         await _request(stream)
         for at in range(len(SIZED + BODY)):
@@ -134,7 +134,7 @@ async def test_an_answer_may_come_byte_by_byte() -> None:
         client.close()
 
 
-async def test_a_refusal_is_an_answer_and_says_when_to_come_again() -> None:
+async def test_an_error_response_has_its_retry_after() -> None:
     said = b"HTTP/1.1 429 Busy\r\nRetry-After: 7\r\nContent-Length: 2\r\n\r\nno"
     assert await _answer(said) == HttpResponse(429, b"no", "7")
 
@@ -171,7 +171,7 @@ async def test_connection_close_is_respected() -> None:
     assert await _connections_for_two(said, said) == 2
 
 
-async def test_one_that_was_idle_for_long_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_connection_idle_for_long_is_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keepalive_http, "_MAX_IDLE_SECONDS", 0.0)
     assert await _connections_for_two(SIZED + BODY, SIZED + BODY) == 2
 
@@ -285,7 +285,7 @@ async def test_a_refused_connection_is_an_error() -> None:
         ("http://model", {"A": "é"}, False),
     ],
 )
-def test_only_plain_addresses_and_headers_go_the_short_way(
+def test_only_plain_urls_and_headers_use_the_keepalive_client(
     address: str, headers: dict[str, str], is_plain: bool
 ) -> None:
     assert keepalive_http.is_supported_url(address, headers) == is_plain
@@ -305,7 +305,7 @@ async def _told(*says: bytes, closes: bool = False) -> tuple[str, _Server]:
     raise error
 
 
-async def test_a_packed_answer_is_asked_for_again_by_the_other_way() -> None:
+async def test_a_compressed_response_is_requested_again_with_aiohttp() -> None:
     packed = gzip.compress(BODY)
     said = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
     text, server = await _told(said + packed, said + packed)

@@ -34,7 +34,7 @@ def test_parts_go_to_openais_kind_of_server_as_they_came() -> None:
     assert message == {"role": "user", "content": [_TEXT, _PICTURE, _SOUND]}
 
 
-def test_a_picture_without_words_is_a_message() -> None:
+def test_an_image_without_text_is_a_message() -> None:
     assert _openai(_said(_PICTURE)) == [{"role": "user", "content": [_PICTURE]}]
 
 
@@ -47,7 +47,7 @@ def test_parts_and_words_beside_them_become_one_message() -> None:
     ]
 
 
-def test_pictures_are_written_as_anthropic_wants_them() -> None:
+def test_images_are_serialized_for_the_messages_api() -> None:
     (turn,) = _anthropic(_said(_TEXT, _PICTURE, _FAR, _SOUND, text="What is it?"))
     assert turn["content"] == [
         _TEXT,

@@ -199,7 +199,7 @@ def test_a_line_without_an_end_is_refused(ending: bytes) -> None:
         SseParser().feed(b"data: " + b"x" * MAX_LINE_BYTES + ending)
 
 
-async def test_a_long_line_is_an_answer_that_cannot_be_understood() -> None:
+async def test_an_overlong_line_is_a_malformed_response() -> None:
     with pytest.raises(ModelOutputError, match="a line of more than 1048576 bytes"):
         await _asked(RawResponse(body=b"data: " + b"x" * (MAX_LINE_BYTES + 1)))
 
@@ -244,7 +244,7 @@ async def test_reasoning_is_separate_and_nulls_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "usage"),
+    ("fields", "usage"),
     [
         ({}, Usage()),
         ({"usage": None}, Usage()),
@@ -255,9 +255,9 @@ async def test_reasoning_is_separate_and_nulls_are_ignored() -> None:
     ],
 )
 async def test_the_last_delta_has_a_usage_even_if_the_server_sent_none(
-    told: dict[str, object], usage: Usage
+    fields: dict[str, object], usage: Usage
 ) -> None:
-    answer = RawResponse(body=_event({"choices": [], **told}) + _event({"choices": None}) + DONE)
+    answer = RawResponse(body=_event({"choices": [], **fields}) + _event({"choices": None}) + DONE)
     pieces, _ = await _asked(answer)
     assert pieces == [ModelDelta(usage=usage)]
 
@@ -360,7 +360,7 @@ BEGUN = _event({"choices": [{"delta": {"content": "hel"}}]})
         pytest.param(b'data: {"choices": 5}\n\n', "is not a chat completion", id="wrong type"),
     ],
 )
-async def test_an_answer_that_makes_no_sense_is_refused_and_not_asked_for_again(
+async def test_a_malformed_response_is_an_error_without_a_retry(
     body: bytes, words: str, pauses: list[float]
 ) -> None:
     with pytest.raises(ModelOutputError, match=words) as caught:
@@ -399,7 +399,7 @@ async def test_an_error_inside_a_response_is_retried_before_the_first_delta(
     assert len(pauses) == 6
 
 
-async def test_an_error_after_the_first_words_is_not_tried_again(pauses: list[float]) -> None:
+async def test_an_error_after_the_first_delta_is_not_retried(pauses: list[float]) -> None:
     broken = RawResponse(body=BEGUN + b'data: {"error": {"message": "out of memory"}}\n\n' + DONE)
     with pytest.raises(ModelUnavailableError, match="gave up: out of memory"):
         await _asked(broken, HELLO)
@@ -428,7 +428,7 @@ async def test_a_truncated_stream_yields_its_deltas_and_an_error(
     assert len(server.requests) == 1
 
 
-async def test_an_endless_answer_is_cut_off() -> None:
+async def test_an_endless_response_is_cut_off() -> None:
     body = _event({"choices": [{"delta": {"content": "x" * 1_000_000}}]}) * 34
     with pytest.raises(ModelOutputError, match="more than 33554432 bytes"):
         await _asked(RawResponse(body=body))
@@ -468,14 +468,14 @@ async def test_a_reply_that_was_finished_needs_no_more() -> None:
         (BrokenStream(deltas=[ModelDelta()], then="reset"), 1.0),
     ],
 )
-async def test_a_server_that_is_busy_or_hangs_up_is_asked_again(
+async def test_a_busy_server_or_a_closed_connection_is_retried(
     first: ScriptedReply, pause: float, pauses: list[float]
 ) -> None:
     assert await _said(first, HELLO) == "hello"
     assert pauses == [pause]
 
 
-async def test_a_server_that_is_busy_for_ever_is_asked_six_times(pauses: list[float]) -> None:
+async def test_an_overloaded_server_is_retried_five_times(pauses: list[float]) -> None:
     full = RawResponse(status=429, body=b'{"error": {"message": "quota used up"}}')
     with pytest.raises(ModelUnavailableError, match=r"127\.0\.0\.1 answered 429: quota used up$"):
         await _asked(*[full] * 6, HELLO)
@@ -492,7 +492,7 @@ async def test_a_retry_after_beyond_the_deadline_is_reported(
     assert pauses == []
 
 
-async def test_a_server_that_hangs_is_asked_again_only_before_its_answer_begins(
+async def test_a_hanging_server_is_retried_before_the_first_byte_only(
     pauses: list[float],
 ) -> None:
     hang = BrokenStream(then="hang")
@@ -504,7 +504,7 @@ async def test_a_server_that_hangs_is_asked_again_only_before_its_answer_begins(
     assert pauses == [1.0, 2.0]
 
 
-async def test_a_server_that_is_not_there_is_named(pauses: list[float]) -> None:
+async def test_an_unreachable_server_is_named(pauses: list[float]) -> None:
     async with ScriptedServer() as server:
         address = server.base_url
     with pytest.raises(ModelUnavailableError, match=r"127\.0\.0\.1 cannot be reached"):
@@ -528,7 +528,7 @@ async def test_a_server_that_is_not_there_is_named(pauses: list[float]) -> None:
         (b"[" * 60_000, r"answered 404$"),
     ],
 )
-async def test_the_server_says_why_it_refuses(body: bytes, words: str, pauses: list[float]) -> None:
+async def test_a_rejection_quotes_the_server(body: bytes, words: str, pauses: list[float]) -> None:
     with pytest.raises(ModelRejectedError, match=words):
         await _asked(RawResponse(status=404, body=body))
     assert pauses == []
@@ -553,9 +553,9 @@ async def test_the_api_key_is_in_no_error_message(
             async with model.stream(REQUEST):
                 pass
         written = "".join(traceback.format_exception(caught.value))
-        told = [caught.value.message, repr(caught.value), str(caught.value.details), written]
+        texts = [caught.value.message, repr(caught.value), str(caught.value.details), written]
         assert str(status) in caught.value.message
-        for words in (*told, repr(model), str(vars(model)), caplog.text):
+        for words in (*texts, repr(model), str(vars(model)), caplog.text):
             assert KEY[:4] not in words
             assert KEY[-4:] not in words
 
@@ -597,7 +597,7 @@ async def test_leaving_early_closes_the_connection() -> None:
 
 
 @pytest.mark.parametrize("begun", [b"", BEGUN], ids=["early", "late"])
-async def test_giving_up_closes_the_connection(begun: bytes) -> None:
+async def test_closing_early_closes_the_connection(begun: bytes) -> None:
     is_asked, is_closed = anyio.Event(), anyio.Event()
 
     async def talk(stream: SocketStream) -> None:
@@ -650,7 +650,7 @@ async def test_a_connection_is_reused_after_a_complete_response() -> None:
         assert len(opened) == 1
 
 
-async def test_a_reply_can_be_given_up_while_it_is_waited_for() -> None:
+async def test_a_hanging_stream_can_be_cancelled() -> None:
     hang = BrokenStream(deltas=HELLO, then="hang")
     async with ScriptedServer([hang, HELLO]) as server, _model(server.base_url) as model:
         with anyio.move_on_after(0.05) as scope:
@@ -661,7 +661,7 @@ async def test_a_reply_can_be_given_up_while_it_is_waited_for() -> None:
             assert (await anext(stream)).text == "hello"
 
 
-async def test_a_server_that_wants_the_newer_name_of_a_field_gets_it_from_then_on() -> None:
+async def test_max_completion_tokens_is_sent_to_a_server_that_wants_it() -> None:
     said = b"""{"error": {"message": "Unsupported parameter: 'max_tokens' is not supported with
         this model. Use 'max_completion_tokens' instead."}}""".replace(b"\n", b" ")
     request = ModelRequest(model="tiny", messages=REQUEST.messages, max_output_tokens=7)
@@ -674,7 +674,7 @@ async def test_a_server_that_wants_the_newer_name_of_a_field_gets_it_from_then_o
     assert fields == [{"max_tokens"}, {"max_completion_tokens"}, {"max_completion_tokens"}]
 
 
-async def test_a_server_that_knows_no_stream_options_is_asked_without() -> None:
+async def test_stream_options_are_left_out_for_a_server_without_them() -> None:
     said = b'{"detail": [{"loc": ["body", "stream_options"], "msg": "extra fields"}]}'
     refusal = RawResponse(status=422, body=said)
     _, server = await _asked(refusal, HELLO)
@@ -715,7 +715,7 @@ async def test_a_model_that_was_closed_opens_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "reason"),
+    ("server_reason", "reason"),
     [
         ("stop", "stop"),
         ("eos", "stop"),
@@ -724,8 +724,8 @@ async def test_a_model_that_was_closed_opens_again() -> None:
         ("sensitive", "content_filter"),
     ],
 )
-async def test_the_finish_reason_is_mapped(told: str, reason: str) -> None:
-    pieces, _ = await _asked(RawResponse(body=_finished(told) + DONE))
+async def test_the_finish_reason_is_mapped(server_reason: str, reason: str) -> None:
+    pieces, _ = await _asked(RawResponse(body=_finished(server_reason) + DONE))
     assert pieces[-1].finish_reason == reason
 
 
@@ -836,7 +836,7 @@ TWO_CALLS = ModelRequest(
 )
 
 
-async def test_a_server_that_knows_no_parallel_calls_gets_them_one_by_one() -> None:
+async def test_parallel_calls_are_serialized_for_a_server_without_them() -> None:
     said = b'{"error": "This model only supports single tool-calls at once!"}'
     _, server = await _asked(RawResponse(status=400, body=said), HELLO, request=TWO_CALLS)
     roles = [message["role"] for message in server.requests[1]["messages"]]
@@ -870,15 +870,15 @@ async def test_reasoning_before_calls_is_sent_back() -> None:
         (b'{"error": "thinking is on but reasoning_content is missing"}', [None, "(not kept)"]),
     ],
 )
-async def test_a_server_that_misses_thoughts_gets_something_in_their_place(
+async def test_missing_reasoning_is_replaced_by_a_placeholder(
     said: bytes, thoughts: list[str | None]
 ) -> None:
     _, server = await _asked(RawResponse(status=400, body=said), HELLO, request=TWO_CALLS)
-    told = [sent["messages"][1].get("reasoning_content") for sent in server.requests]
-    assert told == thoughts
+    sent_back = [sent["messages"][1].get("reasoning_content") for sent in server.requests]
+    assert sent_back == thoughts
 
 
-async def test_a_server_that_wants_no_thoughts_back_gets_none() -> None:
+async def test_reasoning_is_left_out_for_a_server_that_refuses_it() -> None:
     thinking = [ModelDelta(reasoning="hm", tool_calls=(READ,))]
     refusal = RawResponse(status=400, body=b'{"error": "unknown field reasoning_content"}')
     after = (AssistantMessage(tool_calls=(READ,)), ToolMessage(call_id="a", text="1"))
@@ -888,18 +888,18 @@ async def test_a_server_that_wants_no_thoughts_back_gets_none() -> None:
         for request in (REQUEST, again):
             async with model.stream(request) as stream:
                 assert [piece async for piece in stream]
-    told = ["reasoning_content" in sent["messages"][-2] for sent in server.requests[1:]]
-    assert told == [True, False]
+    sent_back = ["reasoning_content" in sent["messages"][-2] for sent in server.requests[1:]]
+    assert sent_back == [True, False]
 
 
-async def test_a_slow_server_is_waited_for_as_long_as_it_says_something() -> None:
+async def test_a_slow_stream_does_not_time_out_while_bytes_arrive() -> None:
     deltas = [ModelDelta(text="猫"), ModelDelta(tool_calls=(READ, SEND))]
     pieces, _ = await _asked(SlowStream(deltas=deltas))
     assert "".join(piece.text for piece in pieces) == "猫"
     assert pieces[-1].tool_calls == (READ, SEND)
 
 
-async def test_each_silence_has_its_own_limit(pauses: list[float]) -> None:
+async def test_each_phase_has_its_own_timeout(pauses: list[float]) -> None:
     hang = BrokenStream(then="hang")
     timeouts = Timeouts(first_byte_seconds=0.1, idle_seconds=60, retry_seconds=0)
     with pytest.raises(ModelUnavailableError, match=r"no answer within 0\.1 s"):

@@ -35,33 +35,33 @@ async def _asked(*replies: ScriptedReply) -> tuple[list[ModelDelta], ScriptedSer
 
 
 async def test_a_buffered_completion_is_requested_and_returned() -> None:
-    told, server = await _asked(HELLO)
-    assert "".join(piece.text for piece in told) == "hello"
-    assert told[-1].usage == Usage(input_tokens=3)
+    deltas, server = await _asked(HELLO)
+    assert "".join(piece.text for piece in deltas) == "hello"
+    assert deltas[-1].usage == Usage(input_tokens=3)
     assert "stream" not in server.requests[0]
     assert "stream_options" not in server.requests[0]
 
 
 async def test_calls_of_one_piece_stay_apart() -> None:
     calls = [ToolCall(id="", name="one", arguments="{}"), ToolCall(id="", name="two", arguments="")]
-    told, _ = await _asked([ModelDelta(tool_calls=calls)])
-    assert [call.name for call in told[-1].tool_calls] == ["one", "two"]
-    assert len({call.id for call in told[-1].tool_calls}) == 2
+    deltas, _ = await _asked([ModelDelta(tool_calls=calls)])
+    assert [call.name for call in deltas[-1].tool_calls] == ["one", "two"]
+    assert len({call.id for call in deltas[-1].tool_calls}) == 2
 
 
 @pytest.mark.parametrize("then", ["cut", "reset"])
 async def test_a_truncated_response_is_retried(then: str) -> None:
     broken = BrokenStream(deltas=HELLO, then="cut" if then == "cut" else "reset")
-    told, server = await _asked(broken, HELLO)
-    assert "".join(piece.text for piece in told) == "hello"
+    deltas, server = await _asked(broken, HELLO)
+    assert "".join(piece.text for piece in deltas) == "hello"
     assert len(server.requests) == 2
 
 
-async def test_a_stream_that_comes_all_the_same_is_understood() -> None:
+async def test_an_unrequested_stream_is_parsed() -> None:
     events = b'data: {"choices": [{"delta": {"content": "he"}}]}\n\ndata: {"choices": [{"delta": '
     events += b'{"content": "y"}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
-    told, _ = await _asked(RawResponse(body=events))
-    assert "".join(piece.text for piece in told) == "hey"
+    deltas, _ = await _asked(RawResponse(body=events))
+    assert "".join(piece.text for piece in deltas) == "hey"
 
 
 @pytest.mark.parametrize(

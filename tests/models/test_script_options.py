@@ -62,5 +62,5 @@ def test_a_skill_that_documents_no_option_gets_none() -> None:
     assert script_options("by region, top 5", "# Do\nRun it with `--verbose`.") == ()
 
 
-def test_a_request_as_long_as_a_book_is_read_in_part() -> None:
+def test_a_very_long_query_is_truncated() -> None:
     assert script_options("x" * 100_000 + " by region", DOCUMENTED) == ()

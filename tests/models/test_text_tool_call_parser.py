@@ -52,7 +52,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize("said", CALLS)
-def test_a_call_is_read_however_it_is_dressed(said: str) -> None:
+def test_a_call_is_parsed_in_any_markup(said: str) -> None:
     for text, _, parsed in (_streamed(said), _letter_by_letter(said)):
         assert (parsed.tool, json.loads(parsed.arguments)) == ("Read", json.loads(READ))
         assert text.strip() in {"", "I will read it."}
@@ -102,7 +102,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("said", "text"), ANSWERS)
-def test_an_answer_is_read_however_it_is_dressed(said: str, text: str) -> None:
+def test_an_answer_is_parsed_in_any_markup(said: str, text: str) -> None:
     for shown, _, parsed in (_streamed(said), _letter_by_letter(said)):
         assert shown == text
         assert (parsed.tool, parsed.problem) == ("", "")
@@ -115,7 +115,7 @@ def test_a_call_that_is_quoted_in_an_answer_is_no_call() -> None:
         assert parsed.tool == ""
 
 
-def test_an_answer_is_shown_while_it_comes() -> None:
+def test_an_answer_is_streamed() -> None:
     parser = ReplyStreamParser(NAMES)
     shown = [parser.feed(piece) for piece in ('{"answer"', ': "It ', "is \\u73", "2b", '."}')]
     assert [delta.text if delta else None for delta in shown] == [None, "It ", "is ", "猫", "."]
@@ -161,7 +161,7 @@ def test_a_request_without_tools_has_no_tool_rules() -> None:
 
 
 @given(st.sampled_from([*CALLS, *(said for said, _ in ANSWERS)]), st.lists(st.integers(0, 120)))
-def test_it_does_not_matter_how_a_reply_is_torn(said: str, cuts: list[int]) -> None:
+def test_parsing_does_not_depend_on_chunk_boundaries(said: str, cuts: list[int]) -> None:
     whole = _streamed(said)
     torn = _streamed(said, *(min(cut, len(said)) for cut in cuts))
     assert torn[0] == whole[0]
@@ -169,19 +169,19 @@ def test_it_does_not_matter_how_a_reply_is_torn(said: str, cuts: list[int]) -> N
 
 
 @given(st.text(alphabet='{}"\\utol:answer 猫“”：<>`\n'), st.lists(st.integers(0, 60)))
-def test_any_reply_is_survived(said: str, cuts: list[int]) -> None:
+def test_any_reply_is_parsed_without_an_error(said: str, cuts: list[int]) -> None:
     _, _, parsed = _streamed(said, *(min(cut, len(said)) for cut in cuts))
     assert parsed.tool == ""
 
 
 @given(st.text())
-def test_any_answer_comes_out_as_it_was_meant(text: str) -> None:
+def test_any_answer_round_trips(text: str) -> None:
     assert _letter_by_letter(json.dumps({"answer": text}))[0] == text
     assert _letter_by_letter(json.dumps({"answer": text}, ensure_ascii=False))[0] == text
 
 
 @pytest.mark.unmeasured
-def test_no_reply_takes_long_however_odd_it_is() -> None:
+def test_any_reply_is_parsed_in_bounded_time() -> None:
     many = 300_000
     for said in ("a" + "{" * many, "\n" * many, "{" * many, "a" + "`" * many, "<think>" * many):
         assert _streamed(said, *range(0, many, 1000))[2].tool == ""

@@ -95,7 +95,7 @@ async def test_a_reply_becomes_a_call_and_the_model_saw_no_tools() -> None:
     assert "- Calculate(expression: string): Works out a sum." in system.text
 
 
-async def test_a_call_that_cannot_be_read_is_asked_for_once_more() -> None:
+async def test_a_malformed_call_is_corrected_once() -> None:
     inner = _script('{"tool": "Rm", "arguments": {}}', CALL)
     pieces = await _asked(inner)
     assert _calls(pieces) == [("Calculate", '{"expression": "3 + 4"}')]
@@ -106,7 +106,7 @@ async def test_a_call_that_cannot_be_read_is_asked_for_once_more() -> None:
     assert "there is no tool 'Rm'; the tools are Calculate, Read" in complaint.text
 
 
-async def test_a_second_bad_reply_is_given_as_text() -> None:
+async def test_a_second_malformed_reply_is_returned_as_text() -> None:
     broken = '{"tool": "Calculate", "arguments": {'
     inner = _script(broken, broken, CALL)
     pieces = await _asked(inner)
@@ -115,7 +115,7 @@ async def test_a_second_bad_reply_is_given_as_text() -> None:
     assert len(inner.requests) == 2
 
 
-async def test_a_call_that_was_cut_for_its_length_is_not_asked_for_again() -> None:
+async def test_a_call_truncated_by_the_token_limit_is_not_corrected() -> None:
     inner = _script('{"tool": "Calculate", "argu', CALL, finish_reason="length")
     pieces = await _asked(inner)
     assert _text(pieces) == '{"tool": "Calculate", "argu'
@@ -183,8 +183,8 @@ async def test_a_requested_format_becomes_a_rule_in_the_prompt() -> None:
     inner = _script('{"answer": "{}"}')
     pieces = await _asked(inner, replace(REQUEST, response_format={"type": "json_object"}))
     assert _text(pieces) == "{}"
-    told = " ".join(message.text for message in inner.requests[0].messages[:2])
-    assert 'must itself fit: {"type": "json_object"}' in told
+    prompt = " ".join(message.text for message in inner.requests[0].messages[:2])
+    assert 'must itself fit: {"type": "json_object"}' in prompt
 
 
 HISTORY: tuple[Message, ...] = (
@@ -204,8 +204,8 @@ HISTORY: tuple[Message, ...] = (
 
 
 def test_history_is_formatted_as_text_tool_calls() -> None:
-    told = to_text_prompt(HISTORY, (READ,), examples=0)[1:]
-    assert [(type(message), message.text) for message in told] == [
+    prompt = to_text_prompt(HISTORY, (READ,), examples=0)[1:]
+    assert [(type(message), message.text) for message in prompt] == [
         (UserMessage, "Read both."),
         (AssistantMessage, 'Well.\n{"tool": "Read", "arguments": {"path": "猫"}}'),
         (
@@ -219,7 +219,7 @@ def test_history_is_formatted_as_text_tool_calls() -> None:
     ]
 
 
-async def test_the_last_answer_without_tools_is_still_read() -> None:
+async def test_a_final_answer_without_tools_is_parsed() -> None:
     inner = _script('{"answer": "Meow."}')
     request = ModelRequest(model="m", messages=(SystemMessage(text="x"), *HISTORY))
     assert _text(await _asked(inner, request)) == "Meow."
@@ -242,7 +242,7 @@ def _examples(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Me
 
 @pytest.mark.parametrize("asked", ["What is it?", "这是什么？"])
 @pytest.mark.parametrize("count", [1, 2, 40])
-def test_examples_are_turns_that_the_reader_itself_understands(asked: str, count: int) -> None:
+def test_examples_are_valid_for_the_parser(asked: str, count: int) -> None:
     tools = [CALCULATE, READ, WEATHER, *(_tool(f"T{number}") for number in range(40))][:count]
     turns = _examples((UserMessage(text=asked),), tools)
     assert 4 <= len(turns) <= 32
@@ -260,7 +260,7 @@ def test_examples_are_turns_that_the_reader_itself_understands(asked: str, count
             assert "answer" in json.loads(turn.text)
 
 
-def test_examples_speak_both_languages_where_chinese_is_spoken() -> None:
+def test_examples_are_bilingual_in_a_chinese_conversation() -> None:
     tools = (CALCULATE, READ, WEATHER)
     english = " ".join(turn.text for turn in _examples((UserMessage(text="hi"),), tools))
     assert english.isascii()
@@ -321,7 +321,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("said", REFUSALS)
-def test_a_refusal_of_tools_is_understood(said: str) -> None:
+def test_an_error_for_unsupported_tools_is_detected(said: str) -> None:
     assert refuses_tools(ModelRejectedError(f"host answered 400: {said}", name="m"))
 
 
@@ -335,7 +335,7 @@ def test_a_refusal_of_tools_is_understood(said: str) -> None:
         "maximum context length is 4096 tokens",
     ],
 )
-def test_other_refusals_are_none_of_tools(said: str) -> None:
+def test_other_rejections_are_not_about_tools(said: str) -> None:
     assert not refuses_tools(ModelRejectedError(f"host answered 400: {said}", name="m"))
 
 

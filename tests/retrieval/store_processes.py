@@ -75,7 +75,7 @@ def writers(
     ]
     try:
         for child in children:
-            assert told(child) == "ready"
+            assert read_line(child) == "ready"
         yield children
     finally:
         for child in children:
@@ -83,7 +83,7 @@ def writers(
             child.communicate()
 
 
-def told(child: subprocess.Popen[str]) -> str:
+def read_line(child: subprocess.Popen[str]) -> str:
     assert child.stdout is not None
     return child.stdout.readline().strip()
 

@@ -109,7 +109,7 @@ def test_scores_equal_those_of_a_rebuilt_index(
                 index = index.compacted()
                 plain = Plain(dict(enumerate(plain.texts.values())))
                 size = len(plain.texts)
-            elif step == "search":  # what is kept between searches must not outlive a change
+            elif step == "search":  # caches between searches must not outlive a change
                 index.match(["a", "b"])
     _expect_equal(index, plain, size)
     fresh = Bm25Index()
@@ -182,7 +182,7 @@ def test_a_document_without_terms_is_never_found() -> None:
         assert [score > 0 for score in scores] == [bool(text) for text in texts]
 
 
-def test_where_all_are_gone_nothing_is_found_and_more_can_come() -> None:
+def test_an_emptied_index_finds_nothing_and_accepts_entries() -> None:
     index = _filled("a", "a b")
     for row in (0, 1, 1):
         index.remove(row)
@@ -193,7 +193,7 @@ def test_where_all_are_gone_nothing_is_found_and_more_can_come() -> None:
     assert np.flatnonzero(index.match(["a"]).scores).tolist() == [2]
 
 
-def test_an_unseen_word_makes_every_match_less_sure() -> None:
+def test_an_unknown_term_lowers_every_match() -> None:
     index = _filled("a b", "c d", "e f")
     sure, unsure = index.match(["a"]), index.match(["a", "unseen"])
     assert 0 < unsure.scores[0] < sure.scores[0]
@@ -215,7 +215,7 @@ def test_rows_may_be_asked_for_in_any_order_and_twice() -> None:
     assert matches.matched_words([2, 0, 2, 1]) == [one[2], one[0], one[2], one[1]]
 
 
-def test_words_with_one_number_count_as_one_text_that_has_them() -> None:
+def test_colliding_term_hashes_count_as_one_document() -> None:
     index = Bm25Index()
     _add(index, 0, [["plumless", "buckeroo"]])
     assert term_hash("plumless") == term_hash("buckeroo")

@@ -73,7 +73,7 @@ def test_every_file_of_the_package_that_is_data_is_listed_with_its_hash() -> Non
     } == default.DOCUMENT_MODEL_HASHES | default.QUERY_MODEL_HASHES
 
 
-async def test_the_same_said_in_two_languages_is_nearest() -> None:
+async def test_translations_are_nearest_neighbours() -> None:
     embedder = DefaultEmbedder()
     english = await embedder.embed([pair[0] for pair in PAIRS], kind="query")
     chinese = await embedder.embed([pair[1] for pair in PAIRS], kind="document")
@@ -131,7 +131,7 @@ def test_the_id_changes_with_every_file(name: str, monkeypatch: pytest.MonkeyPat
 
 
 async def _refused(embedder: DefaultEmbedder, what: str, how: type[RetrievalError]) -> None:
-    """However many texts there are, and whoever asks: many go another way."""
+    """Test one text and a large batch, which take different paths."""
     for texts in (["read"], MANY):
         with pytest.raises(how, match=what):
             await embedder.embed(texts, kind="document")
@@ -139,7 +139,7 @@ async def _refused(embedder: DefaultEmbedder, what: str, how: type[RetrievalErro
             await embed_validated(embedder, texts, kind="query")
 
 
-async def test_a_package_that_is_not_there_says_how_to_get_it(
+async def test_a_missing_package_names_the_package_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "apexbridge_retriever", None)

@@ -92,7 +92,7 @@ async def test_score_all_returns_the_input_of_the_confidence() -> None:
     assert found.hits[0].parts.total == pytest.approx(float(total[0]))
 
 
-async def test_without_an_embedder_nothing_is_weighed() -> None:
+async def test_score_all_raises_the_error_of_the_embedder() -> None:
     class Gone(HashEmbedder):
         async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
             raise EmbedderUnavailableError("it is gone", name=self.id)

@@ -97,8 +97,8 @@ def test_deleted_rows_are_not_in_the_sample(language: float) -> None:
 
 @pytest.mark.parametrize("language", [0.0, 0.5, 1.0])
 def test_a_small_sample_is_no_error(language: float) -> None:
-    nobody = _row()
-    assert standardise(nobody, _sample(nobody), language).shape == (0,)
+    empty = _row()
+    assert standardise(empty, _sample(empty), language).shape == (0,)
     one = _row(0.7)
     assert standardise(one, _sample(one), language).tolist() == [0]
     assert standardise(one, _sample(one, dead=(0,)), language).tolist() == [0]
@@ -121,7 +121,7 @@ def test_the_order_is_kept_and_all_is_finite(scores: list[float], background: li
     assert np.all(np.diff(found[np.argsort(given_scores)]) >= 0)
 
 
-def test_a_ruler_measures_by_how_texts_that_happen_to_meet_lie() -> None:
+def test_the_cosine_scale_is_fitted_to_unrelated_texts() -> None:
     skills = np.eye(3, dtype=np.float32)
     talk = np.array([[0.6, 0.8, 0.0]], np.float32)
     ruler = CosineScale.fit(skills, talk)
@@ -132,7 +132,7 @@ def test_a_ruler_measures_by_how_texts_that_happen_to_meet_lie() -> None:
     assert ruler.standardize(ruler.mean + 2 * ruler.spread) == pytest.approx(2)
 
 
-def test_a_ruler_of_texts_all_alike_measures_something() -> None:
+def test_the_cosine_scale_of_equal_texts_has_a_spread() -> None:
     same = np.tile(_row(0.6, 0.8), (4, 1))
     assert CosineScale.fit(same, same) == CosineScale(mean=0.0, spread=1.0)
     angle = np.pi / 3
@@ -163,7 +163,7 @@ def test_a_curve_is_logistic_and_has_ends() -> None:
         assert 0 <= curve.probability(-extreme, 0, 1) < 1e-20
 
 
-def test_a_hit_must_be_for_something_to_do_and_the_one_to_do_it() -> None:
+def test_confidence_needs_a_task_and_a_fitting_skill() -> None:
     sure, never = LogisticCurve(near=0, bias=99), LogisticCurve(near=0, bias=-99)
     for is_task, is_fitting in ((sure, never), (never, sure), (never, never)):
         unsure = ConfidenceCalibration(is_task=is_task, is_fitting=is_fitting)

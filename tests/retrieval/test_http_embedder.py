@@ -91,7 +91,7 @@ def _longest_delay(policy: RetryPolicy, retry: int, retry_after: float) -> float
         (408, {}, 1.0),
     ],
 )
-async def test_a_server_that_is_busy_is_asked_again(
+async def test_a_busy_server_is_retried(
     pauses: list[float], status: int, headers: dict[str, str], pause: float
 ) -> None:
     rows = await _asked(_first_then_honest(_fixed("busy", status, **headers)))
@@ -108,7 +108,7 @@ async def test_a_retry_after_beyond_the_deadline_is_reported_and_not_waited_for(
     assert pauses == []
 
 
-async def test_a_server_that_hangs_up_is_asked_again(pauses: list[float]) -> None:
+async def test_a_closed_connection_is_retried(pauses: list[float]) -> None:
     async def hang_up(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.close()
@@ -118,13 +118,13 @@ async def test_a_server_that_hangs_up_is_asked_again(pauses: list[float]) -> Non
     assert len(pauses) == 1
 
 
-async def test_a_server_that_fails_for_ever_is_asked_three_times(pauses: list[float]) -> None:
+async def test_a_failing_server_is_retried_twice(pauses: list[float]) -> None:
     with pytest.raises(EmbedderUnavailableError, match=r"127\.0\.0\.1 answered 500"):
         await _asked(_fixed("oh", 500))
     assert pauses == [1.0, 2.0]
 
 
-async def test_a_server_that_is_not_there_is_named(pauses: list[float]) -> None:
+async def test_an_unreachable_server_is_named(pauses: list[float]) -> None:
     async with serving() as address:
         pass
     embedder = HttpEmbedder(address, "tiny", api_key=KEY)
@@ -134,7 +134,7 @@ async def test_a_server_that_is_not_there_is_named(pauses: list[float]) -> None:
     assert len(pauses) == 2
 
 
-async def test_a_server_that_hangs_is_left_at_the_time_out(pauses: list[float]) -> None:
+async def test_a_hanging_server_times_out(pauses: list[float]) -> None:
     is_left = anyio.Event()
 
     async def hang(_: web.Request) -> web.StreamResponse:
@@ -213,7 +213,7 @@ async def test_answers_may_be_put_in_many_ways(put: Callable[[list[list[float]]]
     assert np.allclose(await _asked(answering), await _right(), atol=1e-6)
 
 
-async def test_an_endless_answer_is_cut_off() -> None:
+async def test_an_endless_response_is_cut_off() -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -229,7 +229,7 @@ async def test_a_redirect_is_not_followed() -> None:
         await _asked(_fixed("", 307, Location="/v1/embeddings"))
 
 
-async def test_the_server_says_why_it_refuses() -> None:
+async def test_a_rejection_quotes_the_server() -> None:
     with pytest.raises(EmbedderUnavailableError, match="answered 404: no such model  tiny"):
         await _asked(_fixed({"error": {"message": "no such model\n tiny"}}, 404))
     with pytest.raises(EmbedderUnavailableError, match="answered 422: too long"):
@@ -248,9 +248,9 @@ async def test_the_api_key_is_in_no_error_message(
         with pytest.raises(EmbedderUnavailableError) as caught:
             await embedder.embed(TEXTS, kind="query")
         written = "".join(traceback.format_exception(caught.value))
-        told = [caught.value.message, repr(caught.value), str(caught.value.details), written]
+        texts = [caught.value.message, repr(caught.value), str(caught.value.details), written]
         assert str(status) in caught.value.message
-        for words in (*told, repr(embedder), embedder.id, caplog.text):
+        for words in (*texts, repr(embedder), embedder.id, caplog.text):
             assert KEY not in words
             assert KEY[-8:] not in words
 

@@ -59,7 +59,7 @@ class MoodyEmbedder(HashEmbedder):
         if self.meanwhile is not None:
             await self.meanwhile(texts)
         if self.is_down:
-            raise EmbedderUnavailableError("nobody answers", name=self.id)
+            raise EmbedderUnavailableError("connection refused", name=self.id)
         rows = np.zeros((len(texts), self._dimensions), np.float32)
         for row, text in zip(rows, texts, strict=True):
             self._fill(row, text)
@@ -239,7 +239,7 @@ async def test_a_request_in_both_languages_favours_neither() -> None:
     assert same == await index.search("charts", limit=50)
 
 
-async def test_nothing_asked_nothing_wanted_or_nothing_there_is_no_error() -> None:
+async def test_an_empty_query_limit_or_index_is_no_error() -> None:
     index = await _index()
     for query in ("", "   ", "\n\t\u3000"):
         assert await index.search(query) == SearchResults(searched=len(SKILLS))
@@ -260,7 +260,7 @@ async def test_odd_requests_are_answered(query: str) -> None:
     assert all(math.isfinite(hit.parts.total) and 0 <= hit.score <= 1 for hit in found.hits)
 
 
-async def test_a_request_without_end_is_read_as_far_as_sensible() -> None:
+async def test_an_overlong_request_is_truncated() -> None:
     index = await _index()
     endless = "fill in PDF forms " + " ".join(f"word{n}" for n in range(100_000))
     assert await index.search(endless) == await index.search(endless[:8_000])
@@ -278,7 +278,7 @@ async def test_a_single_skill_is_found_among_itself() -> None:
             assert 0 <= hit.score <= 1
 
 
-async def test_without_the_embedder_words_decide_and_it_is_said() -> None:
+async def test_without_the_embedder_bm25_decides_and_the_problem_is_reported() -> None:
     embedder = MoodyEmbedder()
     index = await _index(embedder=embedder)
     embedder.is_down = True
@@ -300,7 +300,7 @@ async def test_without_the_embedder_words_decide_and_it_is_said() -> None:
     assert again.problem is not None
 
 
-async def test_without_a_sensible_answer_words_decide_and_it_is_said() -> None:
+async def test_with_invalid_embeddings_bm25_decides_and_the_problem_is_reported() -> None:
     embedder = MoodyEmbedder()
     index = await _index(embedder=embedder)
     embedder.is_mad = True
@@ -323,7 +323,7 @@ async def test_a_model_replaced_under_its_name_is_a_mismatch() -> None:
     assert found.hits[0].name == "pdf-forms"
 
 
-async def test_skills_that_only_words_find_are_searched_when_the_embedder_comes() -> None:
+async def test_pending_skills_are_embedded_when_the_embedder_is_back() -> None:
     embedder = MoodyEmbedder(is_shy=True)
     embedder.is_down = True
     index = await _index(embedder=embedder)
@@ -399,10 +399,10 @@ async def test_a_cancelled_search_loses_no_changes() -> None:
         scope: anyio.CancelScope | None = None
 
         async def changes(self) -> StoreChanges:
-            told = await super().changes()
+            changes = await super().changes()
             if self.scope is not None:
                 self.scope.cancel()
-            return told
+            return changes
 
     store = Interrupted("hash-64")
     index = SkillIndex(HashEmbedder(), store)

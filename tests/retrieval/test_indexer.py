@@ -62,7 +62,7 @@ async def test_only_folders_that_are_ours_are_marked(home: Path, tmp_path: Path)
     assert "mine" in (await _scan(home, tmp_path)).kept
 
 
-async def test_a_changed_skill_is_done_again_and_a_removed_one_dropped(
+async def test_a_changed_skill_is_re_embedded_and_a_removed_one_deleted(
     home: Path, tmp_path: Path
 ) -> None:
     for name in ("a", "b"):
@@ -154,7 +154,7 @@ def _halve(path: Path) -> None:
 
 @pytest.mark.promise("L08")
 @pytest.mark.parametrize("harm", [Path.unlink, _spoil, _halve])
-async def test_an_index_that_is_lost_or_broken_is_made_anew(
+async def test_a_lost_or_corrupt_index_is_rebuilt(
     home: Path, tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
     make_skill(_installed(home), "pdf-forms", description="Fill in PDF forms.")
@@ -168,7 +168,7 @@ async def test_an_index_that_is_lost_or_broken_is_made_anew(
 
 
 @pytest.mark.promise("L08")
-async def test_another_embedder_makes_all_anew_and_the_old_vectors_never_mix(
+async def test_another_embedder_re_embeds_all_and_vectors_never_mix(
     home: Path, tmp_path: Path
 ) -> None:
     make_skill(_installed(home), "pdf-forms", description="Fill in PDF forms.")
@@ -182,7 +182,7 @@ async def test_another_embedder_makes_all_anew_and_the_old_vectors_never_mix(
         assert list(await index.store.others()) != []
 
 
-async def test_while_all_is_made_anew_the_old_index_serves(home: Path, tmp_path: Path) -> None:
+async def test_during_a_rebuild_the_old_index_serves(home: Path, tmp_path: Path) -> None:
     make_skill(_installed(home), "pdf-forms", description="Fill in PDF forms.")
     await _scan(home, tmp_path)
     answers = list[str]()
@@ -198,7 +198,7 @@ async def test_while_all_is_made_anew_the_old_index_serves(home: Path, tmp_path:
 
 
 @pytest.mark.promise("L06")
-async def test_an_embedder_that_is_down_leaves_words_and_no_marker(
+async def test_without_the_embedder_there_are_terms_and_no_marker(
     home: Path, tmp_path: Path
 ) -> None:
     root = make_skill(_installed(home), "pdf-forms", description="Fill in PDF forms.")
@@ -213,7 +213,7 @@ async def test_an_embedder_that_is_down_leaves_words_and_no_marker(
     assert "pdf-forms" in (await _scan(home, tmp_path)).added
 
 
-async def test_progress_is_told_up_to_the_end(home: Path, tmp_path: Path) -> None:
+async def test_progress_is_reported_up_to_the_end(home: Path, tmp_path: Path) -> None:
     seen = list[SyncProgress]()
     async with _open(home, tmp_path) as runtime:
         await runtime.index_service.sync(SyncCallbacks(progress=seen.append))

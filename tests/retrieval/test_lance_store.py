@@ -64,7 +64,7 @@ def test_without_the_package_the_extra_to_install_is_named(
 async def test_many_writes_leave_few_files_and_lose_nothing(
     open_store: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # However fast the machine: nobody reads an old version here.
+    # On a machine of any speed: there is no reader of an old version here.
     young = timedelta(milliseconds=1)
     monkeypatch.setattr("apexbridge.retrieval.stores.lance._KEEP_VERSIONS", young)
     store, other = open_store(), open_store()
@@ -92,7 +92,7 @@ async def test_the_name_is_the_tables_key_and_chinese_words_are_indexed(
     assert len(found) == len(NAMES)
 
 
-async def test_words_choose_among_entries_that_are_equally_near(open_store: Open) -> None:
+async def test_full_text_scores_break_ties(open_store: Open) -> None:
     store = open_store()
     texts = {"a": "send an email", "b": "合并表格并读取文件", "c": "draw a chart"}
     same = np.ones((1, 8), dtype=np.float32)

@@ -166,7 +166,7 @@ def test_a_skill_with_views_beside_those_without_keeps_its_own() -> None:
         assert abs(rough.view[row] - near.max()) <= rough.error_bound + 2e-5
 
 
-def test_near_leaves_out_itself_and_the_dead() -> None:
+def test_neighbours_exclude_the_row_itself_and_deleted_rows() -> None:
     memory = _filled([_entry(name) for name in "abcde"])
     memory.drop(["b"])
     near = memory.nearest_to_row(memory.row_of["a"], 10)
@@ -184,7 +184,7 @@ def test_without_a_vector_or_with_one_of_another_size_nothing_is_near() -> None:
         assert memory.best_view(0, query) == ""
 
 
-def test_rows_without_numbers_lie_in_no_direction_before_and_after_others_come() -> None:
+def test_entries_without_vectors_match_nothing() -> None:
     bare = replace(_entry("w", views=0), vectors=np.zeros((1, 0), np.float32))
     memory = _filled([bare])
     assert memory.dimensions == 0
@@ -206,7 +206,7 @@ def test_rows_without_numbers_lie_in_no_direction_before_and_after_others_come()
 
 
 @pytest.mark.parametrize("others", [1, 40])
-def test_when_all_are_gone_others_of_another_size_may_come(others: int) -> None:
+def test_an_emptied_index_accepts_another_vector_size(others: int) -> None:
     names = [f"n{chr(97 + number)}" for number in range(others)]
     for size in (SIZE // 2, SIZE * 2):
         memory = _filled([_entry(name) for name in names])
@@ -234,7 +234,7 @@ def test_entries_that_cannot_be_written_to_are_copied() -> None:
     _expect_same(memory.compacted(), {"a": entry, "b": _entry("b")})
 
 
-def test_a_skill_that_changes_for_ever_does_not_fill_the_memory() -> None:
+def test_repeated_updates_do_not_leak_memory() -> None:
     memory = _filled([_entry(f"n{chr(97 + number)}") for number in range(20)])
     most = 0
     for version in range(1_000):
@@ -246,7 +246,7 @@ def test_a_skill_that_changes_for_ever_does_not_fill_the_memory() -> None:
     assert most <= 20 + 64 + 1
 
 
-def test_a_few_dead_rows_are_borne_and_many_are_not() -> None:
+def test_compaction_is_needed_for_many_deleted_rows_only() -> None:
     memory = _filled([_entry(f"n{number}") for number in range(400)])
     names = list(memory.row_of)
     memory.drop(names[:100])
@@ -265,7 +265,7 @@ def test_the_top_are_the_highest_and_equals_stand_in_their_order(
     assert top_rows(scores, limit).tolist() == expected
 
 
-def test_the_dead_stand_below_all() -> None:
+def test_deleted_rows_rank_last() -> None:
     scores = np.array([-np.inf, -5, -np.inf, -3], np.float32)
     assert top_rows(scores, 2).tolist() == [3, 1]
     assert top_rows(scores, 3).tolist() == [3, 1, 0]

@@ -76,7 +76,7 @@ async def test_a_recipe_says_prefixes_and_lengths(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("listed", [["读取", "文件"], {"读取": 8, "文件": 9}])
-async def test_known_chinese_words_are_cut_out_before_the_tokenizer(
+async def test_known_chinese_words_are_segmented_before_the_tokenizer(
     tmp_path: Path, listed: object
 ) -> None:
     folder = write_tiny(tmp_path)
@@ -96,7 +96,7 @@ async def test_known_chinese_words_are_cut_out_before_the_tokenizer(
         ("", ""),
     ],
 )
-def test_chinese_is_cut_into_the_longest_known_words(text: str, expected: str) -> None:
+def test_chinese_is_segmented_by_longest_match(text: str, expected: str) -> None:
     assert segment_chinese(text, {"一二", "一二三四", "四五", "一二三四五"}) == expected
 
 
@@ -186,13 +186,13 @@ async def test_missing_or_corrupt_files_are_named(tmp_path: Path, spoil: Spoil, 
     assert caught.value.details["name"] == "onnx:mine"
 
 
-async def test_an_id_that_cannot_be_made_says_why(tmp_path: Path) -> None:
+async def test_a_missing_folder_has_no_id(tmp_path: Path) -> None:
     with pytest.raises(EmbedderUnavailableError, match="there is no folder"):
         _ = OnnxEmbedder(tmp_path / "nowhere").id
 
 
 @pytest.mark.parametrize("package", ["onnxruntime", "tokenizers"])
-async def test_a_missing_package_says_how_to_get_it(
+async def test_a_missing_package_names_the_package_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)

@@ -36,7 +36,7 @@ def test_texts_round_trip(seed: int, size: int, peak: float) -> None:
 
 
 @given(seed=SEEDS, size=SIZES, peak=st.sampled_from([0.0, 3.0, 300.0]))
-def test_a_rough_look_is_off_by_no_more_than_it_says(seed: int, size: int, peak: float) -> None:
+def test_a_coarse_scan_stays_within_its_error_bound(seed: int, size: int, peak: float) -> None:
     chance = np.random.default_rng(seed)
     rows, query = _unit(chance, 50, size, peak=peak), _unit(chance, 1, size, peak=peak)[0]
     vectors = _held(rows)
@@ -51,7 +51,7 @@ def test_a_rough_look_is_off_by_no_more_than_it_says(seed: int, size: int, peak:
     assert (np.abs(vectors.rescore(np.arange(50), query) - true) <= 1e-4).all()
 
 
-def test_with_as_many_numbers_as_an_encoder_gives_cosines_are_right_to_millionths() -> None:
+def test_rescored_cosines_are_exact_to_millionths() -> None:
     chance = np.random.default_rng(3)
     rows, query = _unit(chance, 5_000, 384), _unit(chance, 1, 384)[0]
     vectors = _held(rows)
@@ -81,7 +81,7 @@ def test_rows_come_in_parts_and_of_any_number() -> None:
     assert vectors.take(some)[:] == pytest.approx(vectors[some], abs=0)
 
 
-def test_zeros_lie_nowhere() -> None:
+def test_zero_rows_have_no_direction() -> None:
     vectors = QuantizedVectors(3)
     assert vectors.scan(np.ones(3, np.float32))[0].tolist() == []
     vectors.add_zeros(2)

@@ -32,7 +32,7 @@ def _has(digested: SkillDocument, word: str) -> int:
     return named.get(term_hash(word), 0)
 
 
-def test_a_name_is_spoken_as_words() -> None:
+def test_a_name_is_split_into_words() -> None:
     assert name_as_words("pdf-form_filler:v2") == "pdf form filler v2"
     assert name_as_words("a.b/c--d") == "a b c d"
     assert name_as_words("-_-") == ""
@@ -165,7 +165,7 @@ def test_words_come_from_name_summary_tags_headings_and_the_bodys_beginning() ->
     assert _has(digested, "filler") == 255
 
 
-def test_headings_in_code_are_none() -> None:
+def test_headings_in_code_blocks_are_ignored() -> None:
     filler = "x " * MAX_BODY_CHARS
     digested = build_document(
         SkillText(name="n", summary="s", body=f"{filler}\n```\n# zebra\n```\n# lion\n")
@@ -173,7 +173,7 @@ def test_headings_in_code_are_none() -> None:
     assert (_has(digested, "zebra"), _has(digested, "lion")) == (0, 1)
 
 
-def test_a_heading_without_end_gives_no_more_words_than_a_heading() -> None:
+def test_an_overlong_heading_is_truncated() -> None:
     endless = "# " + " ".join(f"word{n}" for n in range(50_000))
     body = "x" * MAX_BODY_CHARS + f"\n{endless}\n"
     assert len(build_document(SkillText(name="n", summary="s", body=body)).terms) < 100
@@ -184,7 +184,7 @@ def test_nothing_gives_nothing() -> None:
     assert (digested.whole, digested.views, len(digested.terms)) == (". ", (), 0)
 
 
-def test_markup_is_taken_off() -> None:
+def test_markdown_is_stripped() -> None:
     assert strip_markup("**a** [b](c) ![d](e) <f> `g` _h_ | i") == "a b d g h i"
     assert strip_markup(" - a:\n b; ") == "a: b"
     assert strip_markup("[a] (b) [c]\n(d)") == "[a] (b) [c] (d)"
@@ -200,7 +200,7 @@ def test_markup_is_taken_off() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.unmeasured
-def test_a_hostile_text_is_read_to_its_end(unit: str) -> None:
+def test_a_hostile_text_is_parsed_in_bounded_time(unit: str) -> None:
     body = unit * (LARGE // len(unit))
     line = body.replace("\n", " ")
     for hostile in (
@@ -217,20 +217,20 @@ def test_a_hostile_text_is_read_to_its_end(unit: str) -> None:
     "unit", ["[", "![", "[](", "'", '"a', "“", "「", ". ", "。", "<", "*", "-"]
 )
 @pytest.mark.unmeasured
-def test_a_hostile_summary_is_read_to_its_end(unit: str) -> None:
+def test_a_hostile_summary_is_parsed_in_bounded_time(unit: str) -> None:
     summary = unit * (60_000 // len(unit))
     digested = build_document(SkillText(name="n", summary=summary, tags=(summary,) * 3))
     assert len(digested.views) <= MAX_VIEWS
     assert len(digested.whole) <= 1_600
 
 
-def test_a_great_many_bullets_are_read_to_their_end() -> None:
+def test_many_bullets_are_parsed_in_bounded_time() -> None:
     body = "# when\n" + "- the same again and again\n" * 40_000
     assert _views("s", body) == ["the same again and again"]
 
 
 @given(name=ANY_TEXT, summary=ANY_TEXT, body=ANY_TEXT, tag=ANY_TEXT, other=ANY_TEXT)
-def test_any_text_can_be_digested(name: str, summary: str, body: str, tag: str, other: str) -> None:
+def test_any_text_has_a_document(name: str, summary: str, body: str, tag: str, other: str) -> None:
     text = SkillText(name=name, summary=summary, body=body, tags=(tag,), other_language=other)
     digested = build_document(text)
     assert len(digested.terms) == len(digested.counts)

@@ -141,7 +141,7 @@ async def test_no_corrupt_entry_is_served_whichever_byte_is_damaged(
         store = open_store()
         found = (await store.changes()).entries
         assert all(is_whole(entry) and entry.name in NAMES for entry in found)
-        # What was not served is missing also for whoever asks what is to be made again.
+        # An entry that was not served is missing in the fingerprints too.
         assert (await store.fingerprints()).items() <= {(e.name, e.fingerprint) for e in found}
         await store.upsert([made(name, rows=9) for name in NAMES])
         assert sorted(await store.fingerprints()) == NAMES
@@ -325,8 +325,8 @@ async def test_an_open_store_follows_a_replaced_file(filled: Path, open_store: O
     _overwrite(filled, PAGE, bytes(filled.stat().st_size - PAGE))
     await other.changes()
     await other.upsert([made("b")])
-    told = await holding.changes()
-    assert ([entry.name for entry in told.entries], told.is_all) == (["b"], True)
+    changes = await holding.changes()
+    assert ([entry.name for entry in changes.entries], changes.is_all) == (["b"], True)
     assert (other.was_broken, holding.was_broken) == (True, False)
     await holding.upsert([made("c")])
     await holding.close()
@@ -349,7 +349,7 @@ async def test_of_concurrent_recoveries_exactly_one_moves_the_file(
     assert sorted(await stores[0].fingerprints()) == ["new0", "new1", "new2", "new3"]
 
 
-async def test_half_precision_takes_half_the_place_and_mixes_with_full(
+async def test_float16_takes_half_the_bytes_and_mixes_with_float32(
     path: Path, open_store: Open
 ) -> None:
     full, half = open_store(), open_store(precision="float16")
@@ -375,8 +375,8 @@ async def test_pruned_tombstones_cause_a_full_reload(
     await store.delete(NAMES[:5])
     assert sorted((await other.changes()).gone) == NAMES[:5]
     await store.delete(NAMES[5:7])
-    told = await other.changes()
-    assert (told.is_all, len(told.entries)) == (True, len(NAMES) - 7)
+    changes = await other.changes()
+    assert (changes.is_all, len(changes.entries)) == (True, len(NAMES) - 7)
 
 
 async def test_the_file_shrinks_when_an_embedder_is_forgotten(path: Path, open_store: Open) -> None:

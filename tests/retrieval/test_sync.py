@@ -46,7 +46,7 @@ class LimitedEmbedder(HashEmbedder):
 
     async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
         if self.calls < 1:
-            raise EmbedderUnavailableError("nobody answers", name=self.id)
+            raise EmbedderUnavailableError("connection refused", name=self.id)
         self.calls -= 1
         self.asked += texts
         rows = np.array(await super().embed(texts, kind=kind))
@@ -191,7 +191,7 @@ async def test_an_unreadable_skill_is_reported_and_others_are_indexed() -> None:
     )
     assert report.failed == ("x", "y", "z")
     assert (report.added, report.pending, report.problem) == (("alpha", "bravo"), (), None)
-    assert report.kept == ("once",)  # nothing says that it changed, so nobody reads it
+    assert report.kept == ("once",)  # its fingerprint is unchanged, so that it is not read
     assert seen[-1] == SyncProgress(done=5, total=5)
     assert set(await index.store.fingerprints()) == {"once", "alpha", "bravo"}
     only = await sync(_index(), [_unreadable("x")])
@@ -199,7 +199,7 @@ async def test_an_unreadable_skill_is_reported_and_others_are_indexed() -> None:
 
 
 @pytest.mark.usefixtures("two_a_batch")
-async def test_an_embedder_that_fails_in_the_middle_leaves_the_rest_to_words(
+async def test_an_embedder_failure_leaves_the_rest_to_bm25(
     make_store: Callable[[], VectorStore],
 ) -> None:
     store, embedder = make_store(), LimitedEmbedder(calls=1)
@@ -243,7 +243,7 @@ async def test_one_text_that_the_embedder_cannot_take_keeps_no_other_skill_waiti
 
 
 @pytest.mark.usefixtures("two_a_batch")
-async def test_an_embedder_that_gives_only_nonsense_is_not_asked_for_ever() -> None:
+async def test_an_embedder_with_invalid_output_is_given_up() -> None:
     embedder = LimitedEmbedder()
     embedder.poison = "a"
     index = _index(embedder=embedder)
@@ -279,7 +279,7 @@ async def test_a_skill_reverted_while_the_embedder_was_down_is_complete_again() 
     assert (await index.search("apples")).hits[0].parts.dense > 0
 
 
-async def test_an_embedder_that_stays_down_does_not_fill_the_memory() -> None:
+async def test_repeated_embedder_failures_do_not_leak_memory() -> None:
     index = _index(embedder=LimitedEmbedder(calls=0))
     items = _items(" ".join(f"n{number}" for number in range(50)))
     for _ in range(20):
@@ -288,7 +288,7 @@ async def test_an_embedder_that_stays_down_does_not_fill_the_memory() -> None:
     assert len(index.memory.names) <= 50 + 64 + 50
 
 
-async def test_skills_without_vectors_do_not_stand_in_the_way_of_those_with() -> None:
+async def test_skills_without_vectors_do_not_hide_those_with_vectors() -> None:
     class Shy(LimitedEmbedder):
         @property
         def dimensions(self) -> int:
@@ -329,19 +329,19 @@ async def test_a_model_replaced_under_its_name_is_reported_and_repaired_by_a_reb
 @pytest.mark.usefixtures("two_a_batch")
 async def test_progress_reaches_its_total_and_reported_batches_are_durable() -> None:
     index = _index()
-    seen, told = list[SyncProgress](), list[list[str]]()
+    seen, stored = list[SyncProgress](), list[list[str]]()
 
     async def mark(names: Sequence[str]) -> None:
         held = await index.store.fingerprints()
         assert all(name in held and name in index.memory.row_of for name in names)
-        told.append(list(names))
+        stored.append(list(names))
 
     watch = SyncCallbacks(progress=seen.append, stored=mark)
     await sync(index, _items("a1 b1 c1 d1 e1"), watch=watch)
-    assert told == [["a1", "b1"], ["c1", "d1"], ["e1"]]
+    assert stored == [["a1", "b1"], ["c1", "d1"], ["e1"]]
     assert seen == [SyncProgress(done=done, total=5) for done in (2, 4, 5)]
     await sync(index, _items("a1 b1 c1 d1 e1"), watch=watch)
-    assert (len(told), len(seen)) == (3, 3)
+    assert (len(stored), len(seen)) == (3, 3)
 
 
 @pytest.mark.usefixtures("two_a_batch")
@@ -385,7 +385,7 @@ def _read_by(act: Callable[[], Awaitable[object]], name: str) -> IndexItem:
 
 @pytest.mark.usefixtures("two_a_batch")
 @pytest.mark.parametrize("moment", ["reading", "embedding", "storing", "marking"])
-async def test_given_up_in_the_middle_it_leaves_a_store_that_can_be_finished(
+async def test_a_cancelled_sync_can_be_resumed(
     make_store: Callable[[], VectorStore], moment: str
 ) -> None:
     store = make_store()
@@ -484,7 +484,7 @@ async def test_texts_of_every_kind_can_be_stored(tmp_path: Path) -> None:
 
 
 def _at_once(name: str) -> IndexItem:
-    """Its texts lie at hand, so that nobody may wait for them."""
+    """Its texts can be read synchronously, so that `read` must not be awaited."""
 
     async def read() -> SkillText:
         raise AssertionError("it was waited for")
@@ -513,7 +513,7 @@ async def test_synchronous_reads_come_first_and_the_rest_is_awaited() -> None:
 
 
 @pytest.mark.usefixtures("two_a_batch")
-async def test_threads_take_turns_as_before_once_all_is_done_or_failed() -> None:
+async def test_the_gil_switch_interval_is_restored_after_a_sync() -> None:
     usual = sys.getswitchinterval()
     within = list[float]()
     watch = SyncCallbacks(progress=lambda _: within.append(sys.getswitchinterval()))

@@ -242,7 +242,7 @@ async def test_a_description_that_is_too_long_or_not_in_the_other_language_is_le
     assert tags.tags
 
 
-async def test_a_model_that_takes_too_long_is_not_waited_for(
+async def test_a_slow_model_times_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(model_tags, "_TIMEOUT_SECONDS", 0.05)
@@ -304,7 +304,7 @@ FILE = {"version": 1, "sha256": SHA, "tags": ["pdf"], "other_language": "", "by"
         ),
     ],
 )
-def test_a_file_that_is_not_ours_is_as_good_as_none(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_file_is_ignored_and_replaced(tmp_path: Path, content: bytes) -> None:
     store = TagStore(tmp_path)
     path = tmp_path / f"{SHA}.json"
     path.write_bytes(json.dumps(FILE).encode())
@@ -351,7 +351,7 @@ def test_a_write_that_is_killed_leaves_the_old_tags(
     assert store.get(SHA) == KEPT
 
 
-def test_what_a_crash_left_behind_is_harmless_and_goes_in_time(tmp_path: Path) -> None:
+def test_leftovers_of_a_crash_are_harmless_and_cleaned_up(tmp_path: Path) -> None:
     store = TagStore(tmp_path)
     old, fresh = tmp_path / ".staging" / "old", tmp_path / ".staging" / "fresh"
     for left in (old, fresh):
@@ -379,7 +379,7 @@ def test_pruning_forgets_all_but_what_is_kept_and_touches_no_other_file(tmp_path
     assert (tmp_path / "tags" / "notes.json").exists()
 
 
-def test_a_disk_that_refuses_is_told(tmp_path: Path) -> None:
+def test_a_disk_error_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError):
         TagStore(tmp_path / "file").put(SHA, KEPT)

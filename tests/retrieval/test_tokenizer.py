@@ -79,16 +79,16 @@ def test_traditional_characters_are_simplified_on_both_sides() -> None:
         ("ABC", ["abc"]),
     ],
 )
-def test_names_in_code_are_cut_into_their_words(written: str, expected: list[str]) -> None:
+def test_camel_case_is_split_into_words(written: str, expected: list[str]) -> None:
     assert _document(written) == [_stem(word) for word in expected]
 
 
-def test_endings_do_not_part_words() -> None:
+def test_words_are_stemmed() -> None:
     assert set(_document("convert converts converted converting")) == {"convert"}
     assert _query("running tests") == _document("run test")
 
 
-def test_a_document_gives_pairs_and_characters_a_request_pairs_alone() -> None:
+def test_a_document_has_characters_and_bigrams_a_query_bigrams_only() -> None:
     assert _document("数据库") == ["数", "据", "库", "数据", "据库"]
     assert _query("数据库") == ["数据", "据库"]
     assert _query("库") == ["库"]
@@ -97,13 +97,13 @@ def test_a_document_gives_pairs_and_characters_a_request_pairs_alone() -> None:
     assert set(_query("图")) <= set(_document("压缩图片"))
 
 
-def test_scripts_that_touch_are_parted() -> None:
+def test_adjacent_scripts_are_split() -> None:
     assert _query("用pandas分析CSV文件") == ["用", "panda", "分析", "csv", "文件"]
     assert _query("报表2024年") == ["报表", "2024", "年"]
     assert set(_query("PDF解析")) <= set(_document("解析PDF：PDF解析器"))
 
 
-def test_pairs_do_not_cross_punctuation() -> None:
+def test_bigrams_do_not_cross_punctuation() -> None:
     assert "库表" not in _document("数据库，表格")
     assert "库表" not in _document("数据库 表格")
 
@@ -199,7 +199,7 @@ def test_counting_stops_at_255() -> None:
     assert (terms.dtype, counts.dtype) == (np.uint32, np.uint8)
 
 
-def test_two_words_with_one_number_are_counted_as_one() -> None:
+def test_colliding_term_hashes_are_counted_as_one() -> None:
     one, other = COLLIDING
     assert term_hash(one) == term_hash(other)
     terms, counts = count_terms([one, other, one, "else"])
@@ -216,7 +216,7 @@ CHINESE_AND_OTHERS = st.text(
 
 
 @given(CHINESE_AND_OTHERS, CHINESE_AND_OTHERS)
-def test_chinese_is_counted_at_once_as_it_is_cut_run_by_run(text: str, title: str) -> None:
+def test_vectorized_cjk_terms_equal_those_of_each_run(text: str, title: str) -> None:
     cut = [*tokenize(title, kind="document") * 2, *tokenize(text, kind="document")]
     found, expected = count_text_terms(text, title=title, weight=2), count_terms(cut)
     assert [part.tolist() for part in found] == [part.tolist() for part in expected]

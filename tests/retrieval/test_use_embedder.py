@@ -102,7 +102,7 @@ async def test_many_texts_at_once_give_the_same_rows_as_each_alone(raw: UseEmbed
     assert (await raw.embed([], kind="query")).shape == (0, use.ENCODER_DIMENSIONS)
 
 
-async def test_a_few_short_texts_give_the_same_rows_as_among_many(raw: UseEmbedder) -> None:
+async def test_a_few_short_texts_give_the_same_rows_as_in_a_large_batch(raw: UseEmbedder) -> None:
     many = await raw.embed([*TEXTS, *TEXTS], kind="document")
     short = [number for number, text in enumerate(TEXTS) if len(text) <= 50]
     for first in range(0, len(short), 3):
@@ -117,7 +117,7 @@ async def test_lone_surrogates_are_embedded(raw: UseEmbedder) -> None:
 
 
 @pytest.mark.parametrize("kind", ["raw", "adapted"])
-async def test_the_same_said_in_two_languages_is_nearest(
+async def test_translations_are_nearest_neighbours(
     kind: str, raw: UseEmbedder, adapted: UseEmbedder
 ) -> None:
     embedder = raw if kind == "raw" else adapted
@@ -140,16 +140,14 @@ async def test_adapted_and_not_are_two_embedders(raw: UseEmbedder, adapted: UseE
     assert np.einsum("ij,ij->i", rows, expected) == pytest.approx(1, abs=1e-5)
 
 
-async def test_words_are_remembered_within_bounds(
-    raw: UseEmbedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_word_cache_is_bounded(raw: UseEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
     before = await raw.embed(TEXTS, kind="query")
     monkeypatch.setattr(use, "_MAX_CACHED_WORDS", 3)
     assert np.array_equal(await raw.embed(TEXTS, kind="query"), before)
 
 
 async def _refused(embedder: Embedder, what: str) -> None:
-    """However many texts there are, and whoever asks: a large batch goes another way."""
+    """Test one text and a large batch, which take different paths."""
     for texts in (["a"], ["a"] * 200):
         with pytest.raises(EmbedderUnavailableError, match=what):
             await embedder.embed(texts, kind="document")

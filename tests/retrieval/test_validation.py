@@ -17,7 +17,7 @@ NAN, INFINITY = float("nan"), float("inf")
 
 
 class Strange:
-    """Gives what it is told, whatever it is asked."""
+    """Embedder that returns fixed rows, or raises."""
 
     def __init__(
         self, rows: ArrayLike = (), *, dimensions: int = 2, raises: BaseException | None = None
@@ -126,7 +126,7 @@ async def test_any_exception_of_an_embedder_becomes_one_error(error: Exception, 
     assert caught.value.__cause__ is error
 
 
-async def test_our_own_errors_pass_as_they_are() -> None:
+async def test_retrieval_errors_are_not_wrapped() -> None:
     for error in (EmbedderUnavailableError("x", name="y"), EmbedderOutputError("x", name="y")):
         with pytest.raises(type(error)) as caught:
             await embed_validated(Strange(raises=error), ["a"], kind="query")

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +34,10 @@ class _CachedApprovals:
 
 
 class ApprovalStore:
-    """Approvals in a JSON file. An unreadable file approves nothing and is not overwritten."""
+    """Approvals in a JSON file. An unreadable file approves nothing and is not overwritten.
+
+    Changes raise StorageError if the file cannot be written.
+    """
 
     def __init__(self, path: Path, project: Path) -> None:
         self._path = path
@@ -56,9 +58,6 @@ class ApprovalStore:
         """Store an `always`: a skill's hash, else the given rule, or the exact suggestion.
 
         Returns False where nothing can be stored: a rule asks every time, or the skill has no hash.
-
-        Raises:
-            StorageError: If the file cannot be written.
         """
         chosen = rule or next(iter(decision.suggestions), None)
         if decision.rule is not None or (request.tool == "Skill" and not request.sha256):
@@ -68,19 +67,11 @@ class ApprovalStore:
         return chosen is not None and self._change(lambda data: self._add(data, chosen.pattern))
 
     def forget_rule(self, pattern: str) -> bool:
-        """Remove an allow rule of this project; False if there was none.
-
-        Raises:
-            StorageError: If the file cannot be written.
-        """
+        """Remove an allow rule of this project; False if there was none."""
         return self._change(lambda data: self._drop(data, pattern))
 
     def forget_skill(self, sha256: str) -> bool:
-        """Remove the approval of a skill's hash; False if there was none.
-
-        Raises:
-            StorageError: If the file cannot be written.
-        """
+        """Remove the approval of a skill's hash; False if there was none."""
         return self._change(lambda data: data.skills.pop(sha256, None) is not None)
 
     def _add(self, data: _ApprovalFile, pattern: ToolPattern) -> bool:
@@ -97,7 +88,7 @@ class ApprovalStore:
         return True
 
     def _change(self, change: Callable[[_ApprovalFile], bool]) -> bool:
-        with self._lock():
+        with file_lock(self._path.with_suffix(".lock")):
             try:
                 data = self._read()
             except (OSError, ValidationError) as error:  # overwriting it would lose approvals
@@ -146,9 +137,6 @@ class ApprovalStore:
             return _ApprovalFile.model_validate_json(self._path.read_bytes())
         except FileNotFoundError:
             return _ApprovalFile()
-
-    def _lock(self) -> AbstractContextManager[int]:
-        return file_lock(self._path.with_suffix(".lock"))
 
 
 def _add_skill(data: _ApprovalFile, sha256: str, name: str) -> bool:

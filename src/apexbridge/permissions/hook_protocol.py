@@ -246,11 +246,7 @@ class HookOutputError(ValueError):
 
 
 def parse_hook_output(event: HookEvent, answer: bytes) -> HookVerdict:
-    """Parse a hook's output; empty output continues, and so does plain text on a context event.
-
-    Raises:
-        HookOutputError: If it is not valid.
-    """
+    """Parse a hook's output; empty output continues, and so does plain text on a context event."""
     text = answer.decode("utf-8", "replace").strip()
     if not text:
         return HookVerdict()
@@ -261,10 +257,7 @@ def parse_hook_output(event: HookEvent, answer: bytes) -> HookVerdict:
     try:
         return _to_verdict(_HookOutput.model_validate_json(text))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        detail = f"{where}: {first['msg']}".removeprefix(": ")
-        raise HookOutputError(f"its answer is no verdict ({detail})") from None
+        raise HookOutputError(f"its answer is no verdict ({_first_line(error)})") from None
 
 
 def truncate_output(text: str) -> str:
@@ -276,12 +269,8 @@ def _to_verdict(answer: _HookOutput) -> HookVerdict:
     specific = answer.specific
     effects = {answer.decision, specific.permission_decision}
     is_blocked = not answer.goes_on or bool(effects & {"block", "deny"})
-    reasons = (
-        None if answer.goes_on else answer.stop_reason,
-        specific.reason,
-        answer.reason,
-        answer.stop_reason,
-    )
+    stop_reason = None if answer.goes_on else answer.stop_reason
+    reasons = (stop_reason, specific.reason, answer.reason, answer.stop_reason)
     updated = specific.updated if specific.updated is not None else answer.updated
     return HookVerdict(
         outcome="block" if is_blocked else "continue",

@@ -238,10 +238,10 @@ def evaluate_request(
     about = request.argument[:_MAX_SUGGESTED_CHARS]
     for effect in _STRICTEST_FIRST:
         for rule in rules:
+            if rule.effect != effect:
+                continue
             widely = effect != "allow"  # in doubt a deny rule matches, an allow rule does not
-            if rule.effect == effect and pattern_applies(
-                rule.pattern, request, context, widely=widely
-            ):
+            if pattern_applies(rule.pattern, request, context, widely=widely):
                 return Decision(effect=effect, why="rule", rule=rule, about=about)
     if request.is_managed:
         return Decision(effect="allow", why="managed")
@@ -284,8 +284,5 @@ def _literal(path: str) -> str:
 
 def allow_rules(tool: str, *arguments: str) -> tuple[Rule, ...]:
     """Build allow rules for a tool, one for each argument that is not empty."""
-    return tuple(
-        Rule(effect="allow", pattern=ToolPattern(tool, argument))
-        for argument in arguments
-        if argument
-    )
+    patterns = (ToolPattern(tool, argument) for argument in arguments if argument)
+    return tuple(Rule(effect="allow", pattern=pattern) for pattern in patterns)

@@ -6,6 +6,7 @@ Allow rules match strictly, deny rules match widely.
 import functools
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -160,12 +161,9 @@ def _strictest_rule(
 def _file_requests(
     parsed: ParsedShell | None, request: PermissionRequest
 ) -> Iterator[PermissionRequest]:
-    if parsed is None:
-        return
-    for target in parsed.writes:
-        yield _file_request("Write", target, parsed, request)
-    for target in parsed.reads:
-        yield _file_request("Read", target, parsed, request)
+    if parsed is not None:
+        for tool, targets in (("Write", parsed.writes), ("Read", parsed.reads)):
+            yield from (_file_request(tool, target, parsed, request) for target in targets)
 
 
 def _file_request(
@@ -224,9 +222,7 @@ def _uncovered_commands(
     parsed: ParsedShell, patterns: Sequence[ToolPattern]
 ) -> Iterator[SimpleCommand]:
     for command in parsed.commands:
-        if not is_harmless_builtin(command) and not any(
-            allows_command(p, command) for p in patterns
-        ):
+        if not (is_harmless_builtin(command) or any(allows_command(p, command) for p in patterns)):
             yield command
 
 
@@ -257,10 +253,4 @@ def _with_suggestions(
         head = asked[0].words[0].quoted
         wider = "" if head.rpartition("/")[2] in _TOO_BROAD else f"{escape_pattern(head)} *"
     suggestions = allow_rules(SHELL_TOOL, escape_pattern(text.strip()), wider)
-    return Decision(
-        effect="ask",
-        why=question.why,
-        rule=question.rule,
-        about=question.about,
-        suggestions=suggestions,
-    )
+    return replace(question, effect="ask", suggestions=suggestions)

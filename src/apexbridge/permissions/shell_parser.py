@@ -26,6 +26,7 @@ _MAX_DEPTH = 60
 _MAX_COMMANDS = 500
 _MAX_HEREDOC_SIGNS = 20
 _MAX_NESTED_TEXTS = 4
+_COMMAND_WORDS = tokens.WORD_NODES | {"command_name", "variable_assignment"}
 
 
 def parse_shell(text: str) -> ParsedShell | None:
@@ -163,10 +164,7 @@ class _TreeWalker:
     def _command(self, node: Node) -> None:
         assigned, words, end = list[ShellWord](), list[ShellWord](), -1
         for child in self._parts(node):
-            is_word = child.type in tokens.WORD_NODES or child.type in {
-                "command_name",
-                "variable_assignment",
-            }
+            is_word = child.type in _COMMAND_WORDS
             _require(not (is_word and child.start_byte == end))
             if child.type == "variable_assignment":
                 (words or assigned).append(self._assignment(child))
@@ -187,9 +185,8 @@ class _TreeWalker:
         return word
 
     def _add(self, command: SimpleCommand) -> None:
-        if not command.words and all(
-            is_plain_variable(_assigned_name(word)) for word in command.assigned
-        ):
+        names = [word.text.partition("=")[0].removesuffix("+") for word in command.assigned]
+        if not command.words and all(map(is_plain_variable, names)):
             return
         self._commands += unwrap_command(command, self._inner_text)
         _require(len(self._commands) <= _MAX_COMMANDS)
@@ -311,10 +308,8 @@ class _TreeWalker:
         kind = node.type
         if kind in tokens.EXPANSIONS:
             _require(tokens.EXPANSIONS[kind].fullmatch(text))
-            is_one = (
-                kind not in {"simple_expansion", "expansion"} or text in tokens.UNSPLIT_EXPANSIONS
-            )
-            return ShellWord(text, None, is_one)
+            is_split = kind in {"simple_expansion", "expansion"}
+            return ShellWord(text, None, not is_split or text in tokens.UNSPLIT_EXPANSIONS)
         if kind in {"command_substitution", "process_substitution"}:
             self._substitution(node, text)
             return ShellWord(text, None, kind == "process_substitution")
@@ -368,7 +363,3 @@ class _TreeWalker:
             _require(first.type in {"$(", "<(", ">("} and last.type == ")")
         for child in inner:
             self._statement(child)
-
-
-def _assigned_name(word: ShellWord) -> str:
-    return word.text.partition("=")[0].removesuffix("+")

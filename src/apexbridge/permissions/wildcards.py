@@ -61,9 +61,8 @@ def path_matches(pattern: str, path: Path, roots: PathRoots | None, *, widely: b
     """
     if not pattern or (roots is None and not pattern.startswith("//")):
         return widely
-    return any(
-        _is_below(rest, base, path) for base, rest in _anchors(pattern, roots, widely=widely)
-    )
+    anchors = _anchors(pattern, roots, widely=widely)
+    return any(_is_below(rest, base, path) for base, rest in anchors)
 
 
 def resolve_pattern(pattern: str, roots: PathRoots) -> str | None:

@@ -18,44 +18,15 @@ from typing import Any
 
 from apexbridge.errors import SandboxUnavailableError
 from apexbridge.sandbox import interpreters
-from apexbridge.sandbox.base import Access, ExecRequest, ExecutionResult, Sandbox, SandboxLimits
+from apexbridge.sandbox.base import (
+    Access,
+    ExecRequest,
+    ExecutionResult,
+    Sandbox,
+    SandboxLimits,
+    read_data,
+)
 
-_CANARY = """
-import json, os, socket, sys
-secret, skill, workspace, port, server = sys.argv[1:]
-def can(deed):
-    try:
-        deed()
-    except OSError:
-        return False
-    return True
-def connect():
-    socket.create_connection(("127.0.0.1", int(port)), 1).close()
-def write(path):
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("x")
-def see():
-    with open(f"/proc/{server}/environ", "rb") as file:
-        file.read()
-def signal():
-    os.kill(int(server), 0)
-def turn():
-    with open("/proc/sys/vm/swappiness", "r+b") as file:
-        was = file.read()
-        file.seek(0)
-        file.write(was)
-print(json.dumps({
-    "write the workspace": can(lambda: write(os.path.join(workspace, "made"))),
-    "read the skill": can(lambda: open(os.path.join(skill, "SKILL.md"), "rb").close()),
-    "read a file outside": can(lambda: open(secret, "rb").close()),
-    "write the skill": can(lambda: write(os.path.join(skill, "made"))),
-    "reach this machine's network": can(connect),
-    "see the server's process": can(see),
-    "change the kernel's settings": can(turn),
-    "cut off a file outside": can(lambda: os.truncate(secret, 0)),
-    "signal the server's process": can(signal),
-}))
-"""
 _ABSENT = "ENOENT"
 _REQUIRED = {"write the workspace", "read the skill"}
 _LIMITS = SandboxLimits(wall_seconds=10, output_bytes=10_000)
@@ -113,9 +84,8 @@ async def run_canary(candidate: Sandbox) -> CanaryResult:
     """Run the canary in one backend."""
     python = interpreters.find("python")
     if python is None:
-        return CanaryResult(
-            name=candidate.name, passed=False, reason="there is no Python to try it with"
-        )
+        reason = "there is no Python to try it with"
+        return CanaryResult(name=candidate.name, passed=False, reason=reason)
     with (
         tempfile.TemporaryDirectory(prefix="apexbridge-canary-", dir=_outside_tmp()) as base,
         socket.create_server(("127.0.0.1", 0)) as listener,
@@ -123,7 +93,7 @@ async def run_canary(candidate: Sandbox) -> CanaryResult:
         words = _prepare_canary(Path(base), listener.getsockname()[1])
         skill, workspace = Path(words[1]), Path(words[2])
         request = ExecRequest(
-            argv=(str(python.program), "-I", "-S", "-c", _CANARY, *words),
+            argv=(str(python.program), "-I", "-S", "-c", read_data("programs/canary.txt"), *words),
             cwd=workspace,
             limits=_LIMITS,
             access=Access(read=(skill, *python.prefix), write=(workspace,)),

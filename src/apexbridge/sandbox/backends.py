@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from apexbridge.sandbox import child_process, interpreters, proxy_bridge, seccomp
-from apexbridge.sandbox.base import ExecRequest, ExecutionResult, SandboxLimits
+from apexbridge.sandbox.base import ExecRequest, ExecutionResult, SandboxLimits, read_data
 from apexbridge.sandbox.child_process import RunningProcess, SpawnCommand
 from apexbridge.sandbox.egress_proxy import AllowListProxy
 from apexbridge.sandbox.execution import run_backend
@@ -53,13 +53,14 @@ class _ProcessBackend(ABC):
         return await run_backend(self, request)
 
     @abstractmethod
-    def start(self, request: ExecRequest, *, has_stdin: bool) -> RunningProcess:
-        """Start the command. The caller watches the process.
+    def start(self, request: ExecRequest, *, has_stdin: bool) -> RunningProcess: ...
 
-        Raises:
-            OSError: If it cannot be started.
-        """
-        ...
+
+def _spawn(request: ExecRequest, argv: list[str], *, has_stdin: bool) -> RunningProcess:
+    cwd = str(request.cwd)
+    return child_process.start(
+        SpawnCommand(argv=argv, env=request.env, cwd=cwd, has_stdin=has_stdin)
+    )
 
 
 class UnsandboxedBackend(_ProcessBackend):
@@ -72,14 +73,7 @@ class UnsandboxedBackend(_ProcessBackend):
         # The shell would hide the errno of a failed exec: a missing program is started without it.
         can_start = shutil.which(request.argv[0], path=request.env.get("PATH")) is not None
         words = ulimit_argv(request.limits) if can_start else []
-        return child_process.start(
-            SpawnCommand(
-                argv=[*words, *request.argv],
-                env=request.env,
-                cwd=str(request.cwd),
-                has_stdin=has_stdin,
-            )
-        )
+        return _spawn(request, [*words, *request.argv], has_stdin=has_stdin)
 
 
 NO_EGRESS = "network_unavailable: this sandbox cannot let single hosts through"
@@ -114,23 +108,6 @@ class LandlockSandbox(_ProcessBackend):
 
 SEATBELT_PROGRAM = "/usr/bin/sandbox-exec"
 
-_SEATBELT_BASE = """\
-(version 1)
-(deny default)
-(allow process-exec process-fork)
-(allow signal (target same-sandbox))
-(allow sysctl-read)
-(allow file-read-metadata)
-(allow file-read*
-    (literal "/")
-    (subpath "/usr") (subpath "/bin") (subpath "/sbin") (subpath "/System") (subpath "/Library")
-    (subpath "/private/var/db/dyld") (subpath "/private/var/db/timezone")
-    (literal "/private/etc/localtime") (subpath "/private/etc/ssl"))
-(allow file-read* file-write-data
-    (literal "/dev/null") (literal "/dev/zero") (literal "/dev/dtracehelper"))
-(allow file-read* (literal "/dev/random") (literal "/dev/urandom"))
-(allow file-read* file-write-data (subpath "/dev/fd"))
-"""
 _SEATBELT_READ = '(allow file-read* (subpath (param "READ_{number}")))\n'
 _SEATBELT_WRITE = '(allow file-read* file-write* (subpath (param "WRITE_{number}")))\n'
 
@@ -139,7 +116,7 @@ def seatbelt_profile(reads: int, writes: int) -> str:
     """Build the seatbelt profile; paths are parameters (`-D`), so that none can inject syntax."""
     grants = [_SEATBELT_READ.format(number=number) for number in range(reads)]
     grants += [_SEATBELT_WRITE.format(number=number) for number in range(writes)]
-    return _SEATBELT_BASE + "".join(grants)
+    return read_data("programs/seatbelt.sb") + "".join(grants)
 
 
 class SeatbeltSandbox(_ProcessBackend):
@@ -151,29 +128,19 @@ class SeatbeltSandbox(_ProcessBackend):
         """Start the command."""
         if request.access.hosts:
             raise OSError(NO_EGRESS)
-        return child_process.start(
-            SpawnCommand(
-                argv=[*ulimit_argv(request.limits), *seatbelt_argv(request), *request.argv],
-                env=request.env,
-                cwd=str(request.cwd),
-                has_stdin=has_stdin,
-            )
-        )
+        words = [*ulimit_argv(request.limits), *seatbelt_argv(request), *request.argv]
+        return _spawn(request, words, has_stdin=has_stdin)
 
 
 def seatbelt_argv(request: ExecRequest) -> list[str]:
     """Build the argv prefix that applies the seatbelt profile."""
-    reads, writes = (_resolved(paths) for paths in (request.access.read, request.access.write))
+    reads, writes = request.access.read, request.access.write
     words = [SEATBELT_PROGRAM, "-p", seatbelt_profile(len(reads), len(writes))]
     for kind, paths in (("READ", reads), ("WRITE", writes)):
         for number, path in enumerate(paths):
-            words += ["-D", f"{kind}_{number}={path}"]
+            # Seatbelt checks real paths, and `/tmp` is a symlink on macOS.
+            words += ["-D", f"{kind}_{number}={path.resolve()}"]
     return [*words, "--"]
-
-
-def _resolved(paths: tuple[Path, ...]) -> list[Path]:
-    """Resolve symlinks: seatbelt checks real paths, and `/tmp` is a symlink on macOS."""
-    return [path.resolve() for path in paths]
 
 
 _SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/localtime")

@@ -281,11 +281,7 @@ def is_supported() -> bool:
 
 
 def popen(command: SpawnCommand) -> Popen:
-    """Spawn a process with pipes, in its own process group.
-
-    Raises:
-        OSError: If it cannot be started.
-    """
+    """Spawn a process with pipes, in its own process group; OSError if it cannot be started."""
     return _spawner.popen(
         lambda: subprocess.Popen(
             command.argv,
@@ -301,13 +297,8 @@ def popen(command: SpawnCommand) -> Popen:
 
 
 def start(command: SpawnCommand) -> RunningProcess:
-    """Spawn a process to be watched.
-
-    Raises:
-        OSError: If it cannot be started.
-    """
+    """Spawn a process to be watched; OSError if it cannot be started."""
     process = popen(command)
-
     is_over = threading.Event()
 
     def kill() -> None:
@@ -321,9 +312,7 @@ def start(command: SpawnCommand) -> RunningProcess:
         is_over.set()
         return status, ""
 
-    stdin, stdout, stderr = (
-        _detach(pipe) for pipe in (process.stdin, process.stdout, process.stderr)
-    )
+    stdin, stdout, stderr = map(_detach, (process.stdin, process.stdout, process.stderr))
     return RunningProcess(
         stdin=stdin,
         stdout=stdout,

@@ -56,7 +56,8 @@ class HostRule:
         bare = name.removeprefix("*.")
         if not bare or "*" in bare or "/" in bare or _is_ip_literal(bare):
             raise ValueError(f"{text!r} names no host")
-        return cls(name.encode("idna").decode() if not name.startswith("*") else name, _port(port))
+        ascii_name = name if name.startswith("*") else name.encode("idna").decode()
+        return cls(ascii_name, int(port) if port else None)
 
     def matches(self, host: str, port: int) -> bool:
         """Match a host and port."""
@@ -66,10 +67,6 @@ class HostRule:
         if self.name.startswith("*."):
             return wanted.endswith(self.name[1:])
         return wanted == self.name
-
-
-def _port(text: str) -> int | None:
-    return int(text) if text else None
 
 
 def _is_ip_literal(text: str) -> bool:

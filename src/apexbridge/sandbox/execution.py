@@ -27,11 +27,7 @@ _run_threads: RunVar[anyio.CapacityLimiter] = RunVar("sandbox threads")
 
 
 def reject_nul(words: Iterable[str]) -> None:
-    """Reject NUL bytes, which no argv can carry, before anything is started.
-
-    Raises:
-        ValueError: Naming what holds it.
-    """
+    """Reject NUL bytes, which no argv can carry, with a ValueError before anything is started."""
     for text in words:
         if "\0" in text:
             raise ValueError(f"{text!r} holds a NUL character")
@@ -90,11 +86,12 @@ async def run_in_thread(work: Callable[[int], Result]) -> Result:
 
     On cancellation the file descriptor given to the work becomes readable; the thread is awaited.
     """
-    async with _limiter():
+    async with _loop_limiter(_runs, MAX_CONCURRENT_RUNS):
         task = _ThreadTask(work)
+        threads = _loop_limiter(_run_threads, math.inf)  # an admitted run always gets its thread
         try:
             # Not left to anyio to wait for: asyncio's own cancellation does not respect a shield.
-            await anyio.to_thread.run_sync(task, abandon_on_cancel=True, limiter=_threads())
+            await anyio.to_thread.run_sync(task, abandon_on_cancel=True, limiter=threads)
         finally:
             if task.abandon():
                 with anyio.CancelScope(shield=True):
@@ -136,16 +133,6 @@ class _ThreadTask(Generic[Result]):
         return self._has_begun
 
 
-def _limiter() -> anyio.CapacityLimiter:
-    """Return the event loop's limiter for runs, separate from other threads."""
-    return _loop_limiter(_runs, MAX_CONCURRENT_RUNS)
-
-
-def _threads() -> anyio.CapacityLimiter:
-    """Return an unbounded limiter: an admitted run always gets its thread."""
-    return _loop_limiter(_run_threads, math.inf)
-
-
 def _loop_limiter(
     variable: RunVar[anyio.CapacityLimiter], capacity: float
 ) -> anyio.CapacityLimiter:
@@ -155,11 +142,6 @@ def _loop_limiter(
         limiter = anyio.CapacityLimiter(capacity)
         variable.set(limiter)
         return limiter
-
-
-def _exit_code(status: int | None) -> int | None:
-    """Convert a signal n to exit code 128 + n, as shells do."""
-    return 128 - status if status is not None and status < 0 else status
 
 
 def to_execution_result(ended: ProcessResult, isolation: str) -> ExecutionResult:
@@ -178,7 +160,9 @@ def to_execution_result(ended: ProcessResult, isolation: str) -> ExecutionResult
 
 
 def _outcome(ended: ProcessResult) -> tuple[Outcome, int | None, str | None]:
-    exit_code = _exit_code(ended.status)
+    status = ended.status
+    signal = -status if status is not None and status < 0 else 0
+    exit_code = 128 + signal if signal else status  # as shells do
     if ended.timed_out:
         return "timeout", TIMEOUT_EXIT, "timeout"
     if ended.truncated:
@@ -187,6 +171,6 @@ def _outcome(ended: ProcessResult) -> tuple[Outcome, int | None, str | None]:
         return "workspace_limit", exit_code or _SIGKILL_EXIT, "workspace_limit"
     if exit_code is None:
         return "not_started", None, ended.error or "unknown"
-    if ended.status is not None and ended.status < 0:
+    if signal:
         return "killed", exit_code, None
     return ("ok" if exit_code == 0 else "failed"), exit_code, None

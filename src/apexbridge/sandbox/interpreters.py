@@ -2,7 +2,8 @@
 
 A warm interpreter reads its command from stdin as a length-prefixed frame and then behaves like a
 fresh one: the rest of stdin belongs to the script. Python and node run the script in process; for
-anything else a shell execs the command, so that only the sandbox was warm.
+anything else a shell execs the command, so that only the sandbox was warm. Their programs are in
+`programs/`: not modules, because the interpreter of a sandbox runs them (`-c`), not this one.
 """
 
 import functools
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from apexbridge.sandbox.base import read_data
 from apexbridge.sandbox.uid_pool import is_world_readable
 
 _SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -108,124 +110,6 @@ _MAX_ARGUMENT_BYTES = 128 * 1024 - 1
 _MAX_COMMAND_BYTES = 1024 * 1024
 """Longer commands use a cold start, where the kernel reports the error."""
 
-# Python takes longer to end than to run a small script, so it is not made to: what its end would
-# do for a script (threads, exit functions, files left open, __del__) is done, and then it is gone.
-_PYTHON_BOOTSTRAP = """
-def wait():
-    import sys
-    fresh = set(sys.modules)
-    if not sys.flags.safe_path:
-        sys.path.pop(0)  # the working directory is not the script's yet
-    import atexit, gc, importlib.machinery, io, os, threading, types
-    import argparse, csv, datetime, json, pathlib, re, subprocess, tempfile
-    def take(size):
-        data = b""
-        while len(data) < size:
-            piece = os.read(0, size - len(data))
-            if not piece:
-                os._exit(0)
-            data += piece
-        return data
-    def run(path):
-        main = types.ModuleType("__main__")
-        main.__dict__.update(
-            __file__=path, __builtins__=__builtins__, __cached__=None, __annotations__={},
-            __loader__=importlib.machinery.SourceFileLoader("__main__", path),
-        )
-        sys.modules["__main__"] = main
-        try:
-            with open(path, "rb") as file:
-                source = file.read()
-            exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
-        except SystemExit as error:
-            return error.code
-        except BaseException as error:
-            trace = error.__traceback__.tb_next
-            sys.excepthook(type(error), error.with_traceback(trace), trace)
-            return 130 if isinstance(error, KeyboardInterrupt) else 1
-    def end(folder):
-        threading._shutdown()
-        atexit._run_exitfuncs()
-        for name, module in list(sys.modules.items()):
-            place = getattr(module, "__file__", None)
-            if name == "__main__" or (
-                isinstance(place, str) and place.startswith(folder + os.sep)
-            ):
-                del sys.modules[name]
-        module = None
-        gc.collect()
-        for thing in gc.get_objects():
-            if isinstance(thing, io.IOBase) and not thing.closed and thing.writable():
-                thing.flush()
-    exec(compile(b"pass", "-", "exec", dont_inherit=True), {})  # the first time is the slowest
-    gc.collect()
-    gc.freeze()
-    words = take(int(take(8))).split(b"\\0")[1:-1]
-    sys.argv = [os.fsdecode(word) for word in words]
-    folder = os.path.dirname(os.path.realpath(sys.argv[0]))
-    if not sys.flags.safe_path:
-        sys.path.insert(0, folder)
-        try:
-            near = {name.partition(".")[0] for name in os.listdir(folder)}
-        except OSError:  # only the script itself was granted
-            near = set()
-        for name in set(sys.modules) - fresh:
-            if name.partition(".")[0] in near:  # a neighbour of that name is meant
-                del sys.modules[name]
-    before = sys.modules["__main__"]
-    code = run(sys.argv[0])
-    if not isinstance(code, (int, type(None))):
-        print(code, file=sys.stderr)
-        code = 1
-    try:
-        end(folder)
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                if stream is not None and not stream.closed:
-                    stream.flush()
-            except Exception:
-                code = code or 120
-        os._exit((code or 0) & 0xFF)
-wait()
-"""
-
-# `-e` makes every built-in module a global and leaves itself in execArgv: both are undone.
-_NODE_BOOTSTRAP = r"""
-const fs = require('fs'), modules = require('module'), web = require('crypto').webcrypto;
-const take = (size) => {
-  const data = Buffer.alloc(size);
-  for (let at = 0; at < size; ) {
-    const count = fs.readSync(0, data, at, size - at, null);
-    if (!count) process.exit(0);
-    at += count;
-  }
-  return data;
-};
-const kept = new Set(['console', 'process', 'global']);
-for (const name of [...modules.builtinModules, 'module', 'require', 'exports', '__filename',
-  '__dirname'])
-  if (!kept.has(name)) delete globalThis[name];
-if (!globalThis.crypto)
-  Object.defineProperty(globalThis, 'crypto', { value: web, configurable: true, writable: true });
-process.execArgv = [];
-try { modules._load('/nothing', null, true); } catch {} // gets the loader ready
-const words = take(+take(8).toString()).toString().split('\0').slice(1, -1);
-process.argv.splice(1, process.argv.length, ...words);
-modules.runMain();
-"""
-
-_SHELL_BOOTSTRAP = """
-LC_ALL=C
-read -r -N 8 _
-IFS= read -r -d '' n
-w=()
-while ((n--)); do IFS= read -r -d '' x; w+=("$x"); done
-unset LC_ALL n x
-export -n PWD OLDPWD SHLVL
-exec "${w[@]}"
-"""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmInterpreter:
@@ -239,10 +123,15 @@ class WarmInterpreter:
     def argv(self) -> tuple[str, ...]:
         """The argv that starts it."""
         if self.kind == "python":
-            return (self.program, *self.flags, "-c", _PYTHON_BOOTSTRAP)
+            return (self.program, *self.flags, "-c", _program("warm_python.txt"))
         if self.kind == "node":
-            return (self.program, "-e", _NODE_BOOTSTRAP)
-        return (self.program, "--norc", "--noprofile", "-c", _SHELL_BOOTSTRAP)
+            return (self.program, "-e", _program("warm_node.js"))
+        return (self.program, "--norc", "--noprofile", "-c", _program("warm_shell.sh"))
+
+
+@functools.cache
+def _program(name: str) -> str:
+    return read_data(f"programs/{name}")
 
 
 def warm_interpreter_for(

@@ -58,11 +58,7 @@ class LandlockRuleset:
         )
 
     def grant(self, read: Iterable[str], write: Iterable[str]) -> None:
-        """Add paths to the ruleset.
-
-        Raises:
-            OSError: If one is not there.
-        """
+        """Add paths to the ruleset; OSError if one is not there."""
         for paths, rights in ((read, LANDLOCK_READ), (write, self._rights)):
             for path in paths:
                 self._add(path, rights)

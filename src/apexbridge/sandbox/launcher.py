@@ -25,12 +25,12 @@ from apexbridge.sandbox.uid_pool import LeasedUid, UidPool
 FIRST_INHERITED_FD = zygote.FIRST_INHERITED_FD
 """Number of the first inherited file descriptor."""
 
-_READABLE_PATHS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives",
-             "/etc/ld.so.cache", "/etc/localtime", "/etc/ssl/certs",
-             "/etc/ssl/openssl.cnf", "/dev/urandom", "/dev/random",
-             "/dev/zero")  # fmt: skip
+_READABLE_PATHS = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives", "/etc/ld.so.cache",
+    "/etc/localtime", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/dev/urandom", "/dev/random",
+    "/dev/zero",
+)  # fmt: skip
 _WRITABLE_PATHS = ("/dev/null",)
-
 
 _SOURCE_ROOT = str(Path(zygote.__file__).parents[2])
 _BOOTSTRAP = """
@@ -74,11 +74,7 @@ class Launcher:
         self._process: child_process.Popen | None = None
 
     def start(self, launch: Launch) -> RunningProcess:
-        """Launch a command.
-
-        Raises:
-            OSError: If the zygote cannot be reached.
-        """
+        """Launch a command; OSError if the zygote cannot be reached."""
         with ExitStack() as on_failure:
             uid = self._lease_uid(launch)
             if uid is not None:
@@ -130,14 +126,9 @@ class Launcher:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             words = [program, "-I", "-S", "-c", _BOOTSTRAP, _SOURCE_ROOT, str(theirs.fileno())]
-            self._process = child_process.popen(
-                SpawnCommand(
-                    argv=[*words, _config(self._groups)],
-                    env={},
-                    cwd="/",
-                    descriptors=(theirs.fileno(),),
-                )
-            )
+            argv, descriptors = [*words, _config(self._groups)], (theirs.fileno(),)
+            command = SpawnCommand(argv=argv, env={}, cwd="/", descriptors=descriptors)
+            self._process = child_process.popen(command)
         self._channel = ours
         return ours
 
@@ -174,9 +165,7 @@ def _config(groups: Cgroups | None) -> str:
     machine = seccomp.SYSCALL_TABLES.get(platform.machine())
     program = seccomp.build_filter(machine, seccomp.NO_SOCKETS, strict=True) if machine else b""
     homes = [str(home) for home in groups.homes] if groups else []
-    reads, writes = (
-        [p for p in paths if Path(p).exists()] for paths in (_READABLE_PATHS, _WRITABLE_PATHS)
-    )
+    reads, writes = (list(filter(os.path.exists, p)) for p in (_READABLE_PATHS, _WRITABLE_PATHS))
     return json.dumps({"read": reads, "write": writes, "filter": program.hex(), "homes": homes})
 
 

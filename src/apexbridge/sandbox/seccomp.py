@@ -1,20 +1,21 @@
 """seccomp filter: a BPF program that denies system calls which scripts do not need.
 
 Defence in depth behind namespaces or Landlock: a deny-list of foreign socket families, new
-namespaces and kernel interfaces with a history of exploits. Pure: it only assembles bytes.
+namespaces and kernel interfaces with a history of exploits. The numbers are in syscalls.toml.
 """
 
 import errno
 import struct
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from apexbridge.sandbox.base import read_data
+
 _AND = 0x54
 _TYPE_BITS = 0xF
-_STREAM_TYPES = (
-    1,
-    5,
-)  # SOCK_STREAM, SOCK_SEQPACKET: their partner is the only one they can talk to
+_STREAM_TYPES = (1, 5)
+"""SOCK_STREAM, SOCK_SEQPACKET: their partner is the only one they can talk to."""
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCH, _ARGUMENT = 0, 4, 16
@@ -44,55 +45,18 @@ class SyscallTable:
     has_x32: bool = False
 
 
-_SINCE_5 = {
-    "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432,
-    "fspick": 433, "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427,
-    "pidfd_getfd": 438, "process_madvise": 440, "mount_setattr": 442, "quotactl_fd": 443,
-    "memfd_secret": 447,
-}  # fmt: skip
+_TABLES = tomllib.loads(read_data("syscalls.toml"))
 
-X86_64 = SyscallTable(
-    audit=0xC000003E,
-    denied={
-        "ptrace": 101, "syslog": 103, "uselib": 134, "ustat": 136, "sysfs": 139, "vhangup": 153,
-        "modify_ldt": 154, "pivot_root": 155, "adjtimex": 159, "chroot": 161, "acct": 163,
-        "settimeofday": 164, "mount": 165, "umount2": 166, "swapon": 167, "swapoff": 168,
-        "reboot": 169, "sethostname": 170, "setdomainname": 171, "iopl": 172, "ioperm": 173,
-        "init_module": 175, "delete_module": 176, "quotactl": 179, "nfsservctl": 180,
-        "lookup_dcookie": 212, "clock_settime": 227, "mbind": 237, "set_mempolicy": 238,
-        "kexec_load": 246, "add_key": 248, "request_key": 249, "keyctl": 250,
-        "migrate_pages": 256, "unshare": 272, "move_pages": 279, "perf_event_open": 298,
-        "fanotify_init": 300, "name_to_handle_at": 303, "open_by_handle_at": 304,
-        "clock_adjtime": 305, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311,
-        "kcmp": 312, "finit_module": 313, "kexec_file_load": 320, "bpf": 321, "userfaultfd": 323,
-        **_SINCE_5,
-    },
-    clone=56, clone3=435, socket=41, ioctl=16, has_x32=True,
-    shared_memory=(29, 30, 31, 64, 65, 66, 67, 68, 69, 70, 71, 220),
-    fallocate=285, inotify=(253, 254, 294), socketpair=53,
-    on_others={302: 0, 141: 1, 251: 1, 142: 0, 144: 0, 203: 0, 314: 0},
-)  # fmt: skip
 
-ARM64 = SyscallTable(
-    audit=0xC00000B7,
-    denied={
-        "lookup_dcookie": 18, "umount2": 39, "mount": 40, "pivot_root": 41, "nfsservctl": 42,
-        "chroot": 51, "vhangup": 58, "quotactl": 60, "acct": 89, "unshare": 97, "kexec_load": 104,
-        "init_module": 105, "delete_module": 106, "clock_settime": 112, "syslog": 116,
-        "ptrace": 117, "reboot": 142, "sethostname": 161, "setdomainname": 162,
-        "settimeofday": 170, "adjtimex": 171, "add_key": 217, "request_key": 218, "keyctl": 219,
-        "swapon": 224, "swapoff": 225, "mbind": 235, "set_mempolicy": 237, "migrate_pages": 238,
-        "move_pages": 239, "perf_event_open": 241, "fanotify_init": 262,
-        "name_to_handle_at": 264, "open_by_handle_at": 265, "clock_adjtime": 266, "setns": 268,
-        "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "finit_module": 273,
-        "bpf": 280, "userfaultfd": 282, "kexec_file_load": 294,
-        **_SINCE_5,
-    },
-    clone=220, clone3=435, socket=198, ioctl=29, shared_memory=tuple(range(186, 198)),
-    fallocate=47, inotify=(26, 27), socketpair=199,
-    on_others={261: 0, 140: 1, 30: 1, 118: 0, 119: 0, 122: 0, 274: 0},
-)  # fmt: skip
+def _table(machine: str) -> SyscallTable:
+    numbers = dict(_TABLES[machine])
+    denied = numbers.pop("denied") | _TABLES["since_5"]
+    others = {int(call): argument for call, argument in numbers.pop("on_others").items()}
+    lists = {key: tuple(numbers.pop(key)) for key in ("shared_memory", "inotify")}
+    return SyscallTable(denied=denied, on_others=others, **lists, **numbers)
 
+
+X86_64, ARM64 = _table("x86_64"), _table("arm64")
 SYSCALL_TABLES: Mapping[str, SyscallTable] = {"x86_64": X86_64, "aarch64": ARM64, "arm64": ARM64}
 
 
@@ -150,11 +114,7 @@ def _allow_only(
 def _allow_socket_types(values: tuple[int, ...]) -> list[bytes]:
     """Deny socketpair unless the type is one of these, whatever its flags."""
     load, *checks = _allow_only(values, argument=1, code=errno.EPERM)
-    return [load, _and(_TYPE_BITS), *checks]
-
-
-def _and(mask: int) -> bytes:
-    return struct.pack("=HBBI", _AND, 0, 0, mask)
+    return [load, struct.pack("=HBBI", _AND, 0, 0, _TYPE_BITS), *checks]
 
 
 def _deny_values(values: tuple[int, ...]) -> list[bytes]:

@@ -49,8 +49,7 @@ class UidPool:
     def lease(self, paths: Iterable[Path], workspace: Path | None) -> LeasedUid | None:
         """Lease a UID that can read these paths and owns the workspace; None if it cannot.
 
-        Raises:
-            OSError: If all of them are taken, or none can be locked.
+        OSError if all of them are taken, or none can be locked.
         """
         if not self.is_enabled or not all(map(is_world_readable, paths)):
             return None
@@ -87,11 +86,8 @@ def is_world_readable(path: Path, *, is_listed: bool = True) -> bool:
         return False
     if not is_listed:
         return on_the_way and bool(mode & stat.S_IXOTH)
-    return (
-        on_the_way
-        and _is_world_accessible(mode)
-        and (not stat.S_ISDIR(mode) or _is_tree_readable(real))
-    )
+    is_readable = on_the_way and _is_world_accessible(mode)
+    return is_readable and (not stat.S_ISDIR(mode) or _is_tree_readable(real))
 
 
 def _is_world_accessible(mode: int) -> bool:

@@ -253,12 +253,7 @@ class WarmPool:
 
 
 def prestart(backend: Backend, key: PoolKey, workspaces: Workspaces) -> SandboxLease:
-    """Pre-start a sandbox in its own workspace.
-
-    Raises:
-        OSError: If it cannot be started.
-        StorageError: If the disk refuses a workspace.
-    """
+    """Pre-start a sandbox in its own workspace; OSError or StorageError if that fails."""
     lease = cold_lease(workspaces)
     try:
         lease.started = backend.start(key.request(lease.workspace), has_stdin=True)
@@ -270,11 +265,7 @@ def prestart(backend: Backend, key: PoolKey, workspaces: Workspaces) -> SandboxL
 
 
 def cold_lease(workspaces: Workspaces) -> SandboxLease:
-    """Lease a workspace without a pre-started process.
-
-    Raises:
-        StorageError: If the disk refuses.
-    """
+    """Lease a workspace without a pre-started process; StorageError if the disk refuses."""
     with ExitStack() as resources:
         workspace = resources.enter_context(workspaces.lease())
         return SandboxLease(workspace=workspace, resources=resources.pop_all())

@@ -40,14 +40,9 @@ class Workspaces:
 
     @contextmanager
     def lease(self) -> Generator[Path]:
-        """Lease an empty directory.
-
-        Raises:
-            StorageError: If the disk refuses.
-        """
-        self._home.mkdir(
-            parents=True, exist_ok=True, mode=0o711
-        )  # each directory inside is private
+        """Lease an empty directory; StorageError if the disk refuses."""
+        # Each directory inside is private.
+        self._home.mkdir(parents=True, exist_ok=True, mode=0o711)
         place = self._home / uuid.uuid4().hex
         held = _try_lock(place.with_suffix(_LOCK))
         try:
@@ -84,12 +79,7 @@ def _try_lock(lock: Path) -> int:
 
 
 def write_inputs(place: Path, inputs: Mapping[str, bytes]) -> None:
-    """Write input files into a workspace.
-
-    Raises:
-        UnsafePathError: If a name leads outside.
-        StorageError: If the disk refuses.
-    """
+    """Write input files; UnsafePathError if a name leads outside, StorageError on a disk error."""
     for name, data in inputs.items():
         try:
             target = safe_join(place, name)
@@ -241,9 +231,7 @@ def _in_directory(parent: int | None, name: str, count: Callable[[int], None]) -
             raise
         return
     try:
-        here = (
-            f"/proc/self/fd/{held}"  # by file descriptor: the path may be a symlink by now (TOCTOU)
-        )
+        here = f"/proc/self/fd/{held}"  # the path may be a symlink by now (TOCTOU)
         mode = os.fstat(held).st_mode
         if mode & _READ_SEARCH_MODE != _READ_SEARCH_MODE and os.geteuid() != 0:
             os.chmod(here, stat.S_IMODE(mode) | _READ_SEARCH_MODE)

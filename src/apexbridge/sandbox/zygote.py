@@ -168,9 +168,8 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._groups = make_groups(config["homes"])
-        self._errno_pipe, errno_pipe = (
-            os.pipe()
-        )  # closed by a successful exec, else it carries the errno
+        # Closed by a successful exec, else it carries the errno.
+        self._errno_pipe, errno_pipe = os.pipe()
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._child = os.fork()
         if self._child == 0:
@@ -279,14 +278,8 @@ def serve(channel: socket.socket, config: Config) -> None:
     watch.register(noticed, select.POLLIN)
     ready_count = SPARE_SUPERVISORS
     while True:
-        pause = (
-            None
-            if ready_count >= SPARE_SUPERVISORS
-            else REST_MILLISECONDS
-            if ready_count > 0
-            else 0
-        )
-        ready = dict(watch.poll(pause))
+        is_full, pause = ready_count >= SPARE_SUPERVISORS, REST_MILLISECONDS * (ready_count > 0)
+        ready = dict(watch.poll(None if is_full else pause))
         if channel.fileno() in ready:
             return
         if noticed in ready:

@@ -53,11 +53,7 @@ class DirectoryScanner:
     """Symlinks that lead out of the root and were not followed."""
 
     def skills(self) -> Iterator[SkillFolder]:
-        """Yield skill folders in a fixed order.
-
-        Raises:
-            OSError: If the root itself cannot be listed; one that does not exist holds nothing.
-        """
+        """Yield skill folders in a fixed order; OSError if the root itself cannot be listed."""
         seen, visited = set[FolderId](), 0
         pending = [("", 0)]
         while pending:

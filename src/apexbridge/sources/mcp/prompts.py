@@ -117,8 +117,7 @@ def argument_hint(prompt: Prompt) -> str:
 def bind_arguments(offered: PromptSkill, arguments: str) -> dict[str, str]:
     """Bind shell-quoted words to the arguments by position; the last argument takes the rest.
 
-    Raises:
-        SkillNotInvocableError: If a required argument is left without a word.
+    SkillNotInvocableError if a required argument is left without a word.
     """
     parameters = offered.prompt.parameters
     words = _words(arguments)

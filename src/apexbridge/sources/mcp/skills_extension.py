@@ -259,12 +259,7 @@ class McpListing:
     problems: tuple[Problem, ...] = ()
 
     def entry(self, skill: Skill) -> PromptSkill | ExtensionSkill:
-        """Look up the entry of a skill.
-
-        Raises:
-            SkillNotFoundError: If it is not listed.
-            SourceError: If its entry changed since it was approved.
-        """
+        """Look up the entry of a skill; SkillNotFoundError, or SourceError if it has changed."""
         entry = self.skills.get(skill.name) or self.prompts.get(skill.name)
         source = skill.provenance.source_id
         if entry is None or entry.skill.provenance.source_id != source:

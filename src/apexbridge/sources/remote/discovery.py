@@ -87,11 +87,7 @@ def index_url(place: str) -> str:
 
 
 def parse_index(data: bytes, url: str, *, may_be_private: bool) -> SkillIndex:
-    """Parse an index that was fetched from `url`.
-
-    Raises:
-        SourceError: `remote_unusable`, if it is invalid or of an unknown schema.
-    """
+    """Parse an index from `url`; `remote_unusable` if it is invalid or of an unknown schema."""
     try:
         index = _Index.model_validate_json(data)
     except ValidationError as error:

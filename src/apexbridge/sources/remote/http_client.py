@@ -70,11 +70,7 @@ class FetchLimits:
     def from_cidr(
         cls, *, seconds: float, max_bytes: int, allow_networks: Iterable[str] = ()
     ) -> "FetchLimits":
-        """Parse networks in CIDR notation: `10.0.0.0/8`.
-
-        Raises:
-            ValueError: If one is no network.
-        """
+        """Parse networks in CIDR notation: `10.0.0.0/8`; ValueError if one is no network."""
         networks = tuple(map(ipaddress.ip_network, allow_networks))
         return cls(seconds=seconds, max_bytes=max_bytes, allow_networks=networks)
 

@@ -102,11 +102,7 @@ class RemoteSource(BaseSource):
         )
 
     async def scan(self) -> Scan:
-        """Download every skill. One that is down is served from the cache, with a warning.
-
-        Raises:
-            SourceError: If there is nothing, not even in the cache.
-        """
+        """Download every skill. One that is down is served from the cache, with a warning."""
         try:
             listing = await self._listing()
             downloads = await self._fetch_all(listing.entries)
