@@ -1,15 +1,15 @@
-"""Count package changes along three journeys: upload to search, a chat, and a chat with a script.
+"""Count package changes along three journeys: a chat, upload to search, a chat with a script.
 
     python -m scripts.journey_profile [--pairs 12]
 
 A `sys.setprofile` hook sees every call of an `apexbridge` function, and every resumption of a
 coroutine or generator. A change is counted where a call goes to another sub-package than the call
 before it in the same thread: how often a reader who follows the journey call by call has to open
-another folder. The journeys:
+another folder. The journeys, in an order in which most modules are imported before one counts:
 
+- chat: the second request of a session with the embedded model, which calls a built-in tool;
 - upload: a new runtime on an empty data folder, with the default embedder, installs a zip file and
   then searches for its skill, which opens, builds and syncs the index;
-- chat: the second request of a session with the embedded model, which calls a built-in tool;
 - script: a request that a scripted model answers by a search, a skill and the script of that skill.
   Needs a sandbox.
 """
@@ -142,7 +142,7 @@ async def _main(most: int) -> None:
     # Worker threads take the hook when they start, so it is there before the first one.
     threading.setprofile(changes)
     sys.setprofile(changes)
-    for journey in (upload, chat, script):
+    for journey in (chat, upload, script):
         with tempfile.TemporaryDirectory() as place:
             await journey(Path(place), changes, most)
 

@@ -233,8 +233,10 @@ class Catalog:
         self, scanned: Mapping[str, SourceState], cause: ChangeCause
     ) -> CatalogChanged:
         """Merge new and earlier scans into a snapshot, and emit the difference."""
-        approved = await to_thread.run_sync(self._rules.trust.approved)
-        disabled = await to_thread.run_sync(self._rules.disabled)
+        rules = self._rules
+        approved, disabled = await to_thread.run_sync(
+            lambda: (rules.trust.approved(), rules.disabled())
+        )
         if scanned:
             self.states = tuple(_newer(s, scanned.get(s.source_id, s)) for s in self.states)
         merged = without_disabled(self._merged(approved), disabled)

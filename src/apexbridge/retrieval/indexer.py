@@ -66,7 +66,7 @@ class TagPolicy:
             return "none"
         return "text" if self.stored(skill) is None else f"model {self.model_name}"
 
-    def tags(self, skill: Skill, body: str) -> Tags:
+    def tags(self, skill: Skill, text: SkillText) -> Tags:
         """Return the stored tags of the model, or else keywords; the author's own come first."""
         if not self.is_on:
             return Tags(tags=())
@@ -74,7 +74,7 @@ class TagPolicy:
         stored = self.stored(skill)
         if stored is None:
             return keyword_tags(
-                name=skill.name, summary=skill.summary, body=body, declared=declared
+                name=text.name, summary=text.summary, body=text.body, declared=declared
             )
         # The author's tags outrank the model's when the limit cuts the list.
         every = dict.fromkeys((*(tag for tag in declared if len(tag) <= MAX_TAG), *stored.tags))
@@ -129,14 +129,9 @@ class SkillTexts:
 
     def text(self, skill: Skill, content: SkillContent) -> SkillText:
         """Combine body and tags of a skill into the text that is indexed."""
-        tags = self.tags.tags(skill, content.body)
-        return SkillText(
-            name=skill.name,
-            summary=skill.summary,
-            body=content.body,
-            tags=tags.tags,
-            other_language=tags.other_language,
-        )
+        text = SkillText(name=skill.name, summary=skill.summary, body=content.body)
+        tags = self.tags.tags(skill, text)
+        return replace(text, tags=tags.tags, other_language=tags.other_language)
 
 
 async def sync_index(
@@ -183,11 +178,8 @@ async def make_skill_entry(
     Raises:
         RetrievalError: If the embedder fails.
     """
-
-    async def read(_: Skill) -> SkillContent:
-        return SkillContent(skill=skill, body=body)
-
-    return await make_entry(index, replace(texts, read=read).item(skill))
+    read = partial(texts.text, skill, SkillContent(skill=skill, body=body))
+    return await make_entry(index, texts.item(skill), read)
 
 
 async def store_skill_entry(index: SkillIndex, skill: Skill, entry: IndexEntry) -> None:

@@ -130,13 +130,15 @@ async def sync(
     )
 
 
-async def make_entry(index: SkillIndex, item: IndexItem) -> IndexEntry:
-    """Embed one skill without storing it.
+async def make_entry(
+    index: SkillIndex, item: IndexItem, read: Callable[[], SkillText]
+) -> IndexEntry:
+    """Embed one skill without storing it; `read` returns its text on a worker thread.
 
     Raises:
         RetrievalError: If the embedder fails or its output is invalid.
     """
-    document = await anyio.to_thread.run_sync(build_document, await item.read())
+    document = await anyio.to_thread.run_sync(lambda: build_document(read()))
     (entry,) = await _embed(index, _Batch([item], [document], []))
     return entry
 
