@@ -51,14 +51,14 @@ def bash_call(command: str = "ls", name: str = "Bash") -> HookInput:
 
 
 @pytest.fixture
-def workshop(launcher: Launcher, tmp_path: Path) -> ScriptExecutor:
+def executor(launcher: Launcher, tmp_path: Path) -> ScriptExecutor:
     return ScriptExecutor(BubblewrapSandbox(launcher), Workspaces(tmp_path / "workspaces"))
 
 
 @pytest.fixture
-def run(workshop: ScriptExecutor) -> HookCommandRunner:
+def run(executor: ScriptExecutor) -> HookCommandRunner:
     async def opened() -> ScriptExecutor:
-        return workshop
+        return executor
 
     return sandbox_runner(opened)
 
@@ -92,8 +92,8 @@ async def test_a_command_is_told_what_happens_on_stdin(
     with anyio.fail_after(60):
         verdict = await runner.fire(bash_call("echo 你好"))
     assert verdict.is_blocked
-    told, end = json.JSONDecoder().raw_decode(verdict.reason)
-    assert told == {
+    payload, end = json.JSONDecoder().raw_decode(verdict.reason)
+    assert payload == {
         "session_id": "s1",
         "cwd": "/srv/project",
         "hook_event_name": "PreToolUse",
@@ -159,7 +159,7 @@ async def test_an_input_changed_to_a_denied_path_is_judged_again() -> None:
 
 
 @pytest.mark.parametrize("event", [event for event in HookEvent if event is not PRE])
-async def test_every_other_hook_that_fails_is_passed_over_and_told(event: HookEvent) -> None:
+async def test_every_other_hook_that_fails_is_skipped_with_a_warning(event: HookEvent) -> None:
     runner = HookRunner(answering(x=printed("", 1, "oops")))
     runner.register([Hook(event=event, command=("x",))], skill="pdf")
     verdict = await runner.fire(HookInput(event=event, session_id="s", cwd=Path("/")))

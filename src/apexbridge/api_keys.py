@@ -148,7 +148,7 @@ class ApiKeyStore:
         except FileNotFoundError:
             return ()
         except (OSError, ValidationError) as error:
-            # Fail closed: a damaged file authenticates nobody.
+            # Fail closed: a damaged file authenticates no caller.
             raise StorageError(str(error), path=self._path) from error
 
     def _write(self, keys: Iterable[ApiKey]) -> None:

@@ -342,7 +342,7 @@ def _combine(regexes: Iterable[str]) -> tuple[Any, ...]:
 
 
 def _any(regexes: Iterable[Any], path: str) -> bool:
-    # As bytes, because RE2's wrapper computes offsets for texts, which nobody needs here.
+    # As bytes, because RE2's wrapper computes offsets for texts, which are not needed here.
     data = _without_surrogates(path).encode()
     return any(regex.match(data) is not None for regex in regexes)
 

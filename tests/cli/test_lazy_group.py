@@ -18,7 +18,7 @@ from tests.cli.conftest import Run, commands
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_table_has_the_help_line_of_the_command(name: str) -> None:
     command = commands().commands[name]
-    assert (command.help or "").partition("\n\n")[0].replace("\n", " ") == COMMANDS[name][1]
+    assert (command.help or "").partition("\n\n")[0].replace("\n", " ") == COMMANDS[name]
 
 
 def _declared(app: typer.Typer) -> Iterator[Any]:

@@ -135,8 +135,8 @@ def test_endless_braces_are_an_error() -> None:
 )
 def test_what_cannot_be_read_is_one_clear_error(data: bytes, code: str) -> None:
     for level in ("spec", "compat"):
-        (told,) = _check(data, level)
-        assert told.split("@")[0] == code
+        (found,) = _check(data, level)
+        assert found.split("@")[0] == code
 
 
 @pytest.mark.promise("M16")

@@ -61,3 +61,10 @@ def handled_in(
         return invoke
 
     return decorate
+
+
+def add_group(app: typer.Typer, name: str, help_line: str) -> typer.Typer:
+    """Add a group of subcommands."""
+    group = typer.Typer(help=help_line, no_args_is_help=True, rich_markup_mode=None)
+    app.add_typer(group, name=name)
+    return group

@@ -1,68 +1,58 @@
 """Lazily imported commands: `--help` is answered from a table, without importing the runtime."""
 
-import importlib
 from collections.abc import Iterator, MutableMapping
+from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("skill", "Create a new skill from a template."),
-    "validate": ("skill", "Validate skills and report every problem."),
-    "pack": ("skill", "Pack a skill into a zip, reproducibly: equal folders give equal bytes."),
-    "run": (
-        "skill",
-        "Run a skill's script in the sandbox: apexbridge run [OPTIONS] SKILL [SCRIPT] [-- ARGS].",
-    ),
-    "ls": ("skill", "List the available skills."),
-    "show": ("skill", "Show one skill: fields, files, hash, problems."),
-    "sources": ("skill", "List the sources of skills by precedence, with their state."),
-    "trust": (
-        "skill",
-        "Approve the scripts, hooks and tool grants of project, plugin and server skills.",
-    ),
-    "add": ("skill", "Install a skill from a zip or folder, after showing its contents."),
-    "migrate": ("skill", "Install skills from other layouts; the originals are not changed."),
-    "rm": ("skill", "Uninstall a skill; 'undo' restores it for some days."),
-    "undo": ("skill", "Restore the last uninstalled skill of this name."),
-    "enable": ("skill", "Enable a disabled skill."),
-    "disable": ("skill", "Disable a skill: it is not listed, found or run."),
-    "export": ("skill", "Export a skill as an installable zip; no file is overwritten."),
-    "scan": (
-        "skill",
-        "Scan skills for prompt injection, exfiltration and malicious code. Nothing is executed.",
-    ),
-    "edit-description": (
-        "skill",
-        "Change the description of an installed skill, and no other byte.",
-    ),
-    "audit": ("service", "Show and verify the audit log of all changes."),
-    "update": (
-        "skill",
-        "Update an installed skill after showing the diff; the old version is kept.",
-    ),
-    "versions": ("skill", "List the versions of an installed skill."),
-    "rollback": ("skill", "Roll a skill back to an earlier version."),
-    "pin": ("skill", "Pin a skill to a version: no update, edit or rollback."),
-    "diff": ("skill", "Show the diff between two versions of a skill."),
-    "chat": ("service", "Ask the model, which calls tools and skills until it has the answer."),
-    "explain": (
-        "service",
-        "Trace a chat turn: skills found, listed and refused, tool calls, tokens, times.",
-    ),
-    "runs": ("service", "List the latest script runs, or show one with the end of its output."),
-    "mcp": ("service", "Serve skills to an MCP client over stdio."),
-    "serve": ("service", "Serve chat, skills, MCP and the console over HTTP."),
-    "keys": ("service", "Create, list and revoke API keys of the server."),
-    "find": ("service", "Search skills by meaning and keywords, in English or Chinese."),
-    "index": ("service", "Inspect and rebuild the search index."),
-    "eval": ("service", "Evaluate retrieval quality; no language model is called."),
-    "doctor": ("service", "Run diagnostics: sandbox, data folder, sources, settings."),
-    "config": ("service", "Show each setting and where its value comes from."),
+SKILL_COMMANDS: dict[str, str] = {
+    "init": "Create a new skill from a template.",
+    "validate": "Validate skills and report every problem.",
+    "pack": "Pack a skill into a zip, reproducibly: equal folders give equal bytes.",
+    "run": "Run a skill's script in the sandbox: "
+    "apexbridge run [OPTIONS] SKILL [SCRIPT] [-- ARGS].",
+    "ls": "List the available skills.",
+    "show": "Show one skill: fields, files, hash, problems.",
+    "sources": "List the sources of skills by precedence, with their state.",
+    "trust": "Approve the scripts, hooks and tool grants of project, plugin and server skills.",
+    "add": "Install a skill from a zip or folder, after showing its contents.",
+    "migrate": "Install skills from other layouts; the originals are not changed.",
+    "rm": "Uninstall a skill; 'undo' restores it for some days.",
+    "undo": "Restore the last uninstalled skill of this name.",
+    "enable": "Enable a disabled skill.",
+    "disable": "Disable a skill: it is not listed, found or run.",
+    "export": "Export a skill as an installable zip; no file is overwritten.",
+    "scan": "Scan skills for prompt injection, exfiltration and malicious code. "
+    "Nothing is executed.",
+    "edit-description": "Change the description of an installed skill, and no other byte.",
+    "audit": "Show and verify the audit log of all changes.",
+    "update": "Update an installed skill after showing the diff; the old version is kept.",
+    "versions": "List the versions of an installed skill.",
+    "rollback": "Roll a skill back to an earlier version.",
+    "pin": "Pin a skill to a version: no update, edit or rollback.",
+    "diff": "Show the diff between two versions of a skill.",
 }
-"""By command: the prefix of the module `cli.*_commands` that declares it, and its help line
-(a test compares the docstring)."""
+"""Help lines of the commands in `skill_commands`."""
+
+SERVICE_COMMANDS: dict[str, str] = {
+    "chat": "Ask the model, which calls tools and skills until it has the answer.",
+    "explain": "Trace a chat turn: skills found, listed and refused, tool calls, tokens, times.",
+    "runs": "List the latest script runs, or show one with the end of its output.",
+    "mcp": "Serve skills to an MCP client over stdio.",
+    "serve": "Serve chat, skills, MCP and the console over HTTP.",
+    "keys": "Create, list and revoke API keys of the server.",
+    "find": "Search skills by meaning and keywords, in English or Chinese.",
+    "index": "Inspect and rebuild the search index.",
+    "eval": "Evaluate retrieval quality; no language model is called.",
+    "doctor": "Run diagnostics: sandbox, data folder, sources, settings.",
+    "config": "Show each setting and where its value comes from.",
+}
+"""Help lines of the commands in `service_commands`."""
+
+COMMANDS = {**SKILL_COMMANDS, **SERVICE_COMMANDS}
+"""Help line by command (a test compares the docstring)."""
 
 DEPRECATED_OPTIONS: dict[str, dict[str, str]] = {
     "add": {"--despite-findings": "--allow-findings"},
@@ -80,17 +70,17 @@ class _LazyCommands(MutableMapping[str, Any]):
         self._loaded = dict[str, Any]()
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._loaded:
-            module, _ = COMMANDS[name]
-            declared: typer.Typer = importlib.import_module(f"apexbridge.cli.{module}_commands").app
+        if name in COMMANDS and name not in self._loaded:
+            kind = "skill" if name in SKILL_COMMANDS else "service"
+            app: typer.Typer = import_module(f"apexbridge.cli.{kind}_commands").app
             # Only this command is built: all those of the module take ten times as long.
             one = typer.Typer(rich_markup_mode=None)
             one.registered_commands = [
                 command
-                for command in declared.registered_commands
+                for command in app.registered_commands
                 if name in {command.name, getattr(command.callback, "__name__", "")}
             ]
-            one.registered_groups = [g for g in declared.registered_groups if g.name == name]
+            one.registered_groups = [g for g in app.registered_groups if g.name == name]
             self._loaded |= typer.main.get_group(one).commands
         return self._loaded[name]
 
@@ -121,7 +111,7 @@ class LazyGroup(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the command table of `--help`, without importing the commands."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Find the command; deprecated option names become the new ones, with a warning."""

@@ -17,6 +17,7 @@ from apexbridge.skills.model import Problem
 
 _MAX_COLUMN_WIDTH = 40
 _GAP = 3
+_ESCAPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 Flags = Mapping[str, object]
 
@@ -79,14 +80,7 @@ def sanitize(text: object) -> str:
 
 def _sanitize_char(char: str) -> str:
     # Zero-width joiners stay: Persian text and emoji sequences need them.
-    if char in "\u200c\u200d" or unicodedata.category(char) not in {
-        "Cc",
-        "Cf",
-        "Cs",
-        "Co",
-        "Zl",
-        "Zp",
-    }:
+    if char in "\u200c\u200d" or unicodedata.category(char) not in _ESCAPED_CATEGORIES:
         return char
     return " " if char in "\n\t" else char.encode("unicode_escape").decode("ascii")
 
@@ -174,16 +168,10 @@ class Output:
         """End the command with a localized error and its exit code."""
         localized = error.localized(self.language)
         if self.as_json:
-            body = {
-                "code": error.code,
-                "message": localized.message,
-                "hint": localized.hint,
-                "param": None,
-            }
+            body = {"code": error.code, **localized._asdict(), "param": None}
             self._envelope(ok=False, data=None, error=body)
-        print(
-            f"{self.text('error')}: {sanitize(localized.message)} [{error.code}]", file=sys.stderr
-        )
+        message = f"{self.text('error')}: {sanitize(localized.message)} [{error.code}]"
+        print(message, file=sys.stderr)
         if localized.hint:
             print(f"{self.text('hint')}: {sanitize(localized.hint)}", file=sys.stderr)
         raise SystemExit(exit_code_for(error))
@@ -196,14 +184,8 @@ class Output:
 
     def problem_to_json(self, problem: Problem) -> dict[str, object]:
         """Serialize a problem for the JSON envelope."""
-        localized = problem.localized(self.language)
-        return {
-            "code": problem.code,
-            "severity": problem.severity,
-            "where": problem.where,
-            "message": localized.message,
-            "hint": localized.hint,
-        }
+        fields = {"code": problem.code, "severity": problem.severity, "where": problem.where}
+        return {**fields, **problem.localized(self.language)._asdict()}
 
     def print_problem(self, problem: Problem) -> None:
         """Print a problem with its location, severity and hint."""

@@ -5,16 +5,10 @@ from typing import Annotated
 
 import typer
 
-from apexbridge.cli.handlers import handled_in
+from apexbridge.cli.handlers import add_group, handled_in
 from apexbridge.cli.options import Name
 
 app = typer.Typer()
-
-
-def _add_group(name: str, help_line: str) -> typer.Typer:
-    group = typer.Typer(help=help_line, no_args_is_help=True, rich_markup_mode=None)
-    app.add_typer(group, name=name)
-    return group
 
 
 @app.command()
@@ -26,9 +20,6 @@ def chat(
     skill: Annotated[list[str] | None, typer.Option(help="A skill to use; repeatable.")] = None,
 ) -> None:
     """Ask the model, which calls tools and skills until it has the answer."""
-
-
-audit_app = _add_group("audit", "Show and verify the audit log of all changes.")
 
 
 @app.command()
@@ -50,20 +41,6 @@ def runs(
     """List the latest script runs, or show one with the end of its output."""
 
 
-@audit_app.command("ls")
-@handled_in("audit")
-def audit_ls(
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Number of records.")] = 20,
-) -> None:
-    """List the latest audit records."""
-
-
-@audit_app.command("verify")
-@handled_in("audit")
-def audit_verify() -> None:
-    """Verify the hash chain of the audit log."""
-
-
 @app.command()
 @handled_in("mcp", has_json=False)
 def mcp() -> None:
@@ -82,7 +59,7 @@ def serve(
     """Serve chat, skills, MCP and the console over HTTP."""
 
 
-keys_app = _add_group("keys", "Create, list and revoke API keys of the server.")
+keys_app = add_group(app, "keys", "Create, list and revoke API keys of the server.")
 
 
 @keys_app.command()
@@ -121,7 +98,7 @@ def revoke(
     """Revoke an API key; a running server rejects it from the next request on."""
 
 
-index_app = _add_group("index", "Inspect and rebuild the search index.")
+index_app = add_group(app, "index", "Inspect and rebuild the search index.")
 
 
 @app.command()
@@ -156,7 +133,7 @@ def index_rebuild() -> None:
     """Rebuild every index entry."""
 
 
-eval_app = _add_group("eval", "Evaluate retrieval quality; no language model is called.")
+eval_app = add_group(app, "eval", "Evaluate retrieval quality; no language model is called.")
 
 
 @eval_app.command("retrieval")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from apexbridge.cli.handlers import handled_in
+from apexbridge.cli.handlers import add_group, handled_in
 from apexbridge.cli.options import AllowFindings, DryRun, Name, Yes
 
 app = typer.Typer()
@@ -304,3 +304,20 @@ def diff(
     new: Annotated[str, typer.Argument(help="The later version [the one in use].")] = "",
 ) -> None:
     """Show the diff between two versions of a skill."""
+
+
+audit_app = add_group(app, "audit", "Show and verify the audit log of all changes.")
+
+
+@audit_app.command("ls")
+@handled_in("audit")
+def audit_ls(
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Number of records.")] = 20,
+) -> None:
+    """List the latest audit records."""
+
+
+@audit_app.command("verify")
+@handled_in("audit")
+def audit_verify() -> None:
+    """Verify the hash chain of the audit log."""

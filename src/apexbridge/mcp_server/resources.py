@@ -5,14 +5,15 @@ import binascii
 import difflib
 import mimetypes
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from mcp import MCPError, types
-from mcp.server.context import ServerRequestContext
 from mcp.server.extension import Extension, MethodBinding
 
 from apexbridge.errors import RequestError, SkillNotFoundError
+from apexbridge.mcp_server.permissions import Context
 from apexbridge.mcp_server.skill_files import (
     TEMPLATE,
     SkillFile,
@@ -85,9 +86,7 @@ def to_resource(skill: Skill, file: SkillFile) -> types.Resource:
 
 async def read_resource(skills: VisibleSkills, uri: str) -> types.ReadResourceResult:
     """Read a skill file by URI."""
-    name, skill, path = parse_uri(uri, skills.find)
-    if skill is None:
-        skill = skills.get(name)
+    skill, path = _resolve(skills, uri)
     if not serves_files(skill):
         raise SkillNotFoundError(skill.name)
     files = (await skills.manifests.get(skill)).files
@@ -97,6 +96,12 @@ async def read_resource(skills: VisibleSkills, uri: str) -> types.ReadResourceRe
         raise RequestError(f"{skill.name} has no file '{path[:200]}'{more}", param="uri")
     data = await skills.manifests.read(skill, path)
     return types.ReadResourceResult(contents=[_content(uri, path, data)])
+
+
+def _resolve(skills: VisibleSkills, uri: str) -> tuple[Skill, str]:
+    """Return the skill and the file path of a URI."""
+    name, skill, path = parse_uri(uri, skills.find)
+    return skill or skills.get(name), path
 
 
 def _content(
@@ -117,7 +122,6 @@ def _media_type(path: str) -> str:
     return mimetypes.guess_type(path)[0] or "application/octet-stream"
 
 
-Context = ServerRequestContext[Any, Any]
 _CACHE_HINTS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
@@ -127,10 +131,8 @@ class GetSkillParams(types.RequestParams):
     uri: str
 
 
-GuardedHandler = Callable[
-    [Context, Callable[[], Awaitable[dict[str, Any]]]], Awaitable[dict[str, Any]]
-]
-"""Runs a handler for authorized callers, and converts its errors to JSON-RPC errors."""
+Guard = Callable[[Context], AbstractContextManager[None]]
+"""Makes a block for authorized callers only, and converts its errors to JSON-RPC errors."""
 
 
 class SkillsExtension(Extension):
@@ -138,40 +140,31 @@ class SkillsExtension(Extension):
 
     identifier = EXTENSION
 
-    def __init__(
-        self, skills: VisibleSkills, guarded: GuardedHandler, page_size: int = PAGE_SIZE
-    ) -> None:
+    def __init__(self, skills: VisibleSkills, guarded: Guard, page_size: int = PAGE_SIZE) -> None:
         self._skills, self._guarded, self._page_size = skills, guarded, page_size
 
     def methods(self) -> Sequence[MethodBinding]:
         """Return the requests that the extension adds."""
         return (
-            MethodBinding("skills/list", types.PaginatedRequestParams, self._handle_list),
-            MethodBinding("skills/get", GetSkillParams, self._handle_get),
+            MethodBinding("skills/list", types.PaginatedRequestParams, self._list),
+            MethodBinding("skills/get", GetSkillParams, self._get),
         )
 
-    async def _handle_list(
-        self, ctx: Context, params: types.PaginatedRequestParams
-    ) -> dict[str, Any]:
-        return await self._guarded(ctx, lambda: self._list(params.cursor))
+    async def _list(self, ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
+        with self._guarded(ctx):
+            served = [skill for skill in self._skills.skills() if serves_files(skill)]
+            page, following = paginate(served, params.cursor, self._page_size)
+            manifests = [(skill, await self._skills.manifests.get(skill)) for skill in page]
+            skills = [to_extension_json(skill, one) for skill, one in manifests if one.frontmatter]
+            result = {"skills": skills, **_CACHE_HINTS}
+            return {**result, "nextCursor": following} if following else result
 
-    async def _handle_get(self, ctx: Context, params: GetSkillParams) -> dict[str, Any]:
-        return await self._guarded(ctx, lambda: self._get(params.uri))
-
-    async def _list(self, cursor: str | None) -> dict[str, Any]:
-        served = [skill for skill in self._skills.skills() if serves_files(skill)]
-        page, following = paginate(served, cursor, self._page_size)
-        manifests = [(skill, await self._skills.manifests.get(skill)) for skill in page]
-        skills = [to_extension_json(skill, one) for skill, one in manifests if one.frontmatter]
-        return {"skills": skills, **_CACHE_HINTS} | ({"nextCursor": following} if following else {})
-
-    async def _get(self, uri: str) -> dict[str, Any]:
-        name, skill, path = parse_uri(uri, self._skills.find)
-        if skill is None:
-            skill = self._skills.get(name)
-        entry = await self._skills.manifests.get(skill) if serves_files(skill) else None
-        if entry is None or not entry.frontmatter:
-            raise SkillNotFoundError(skill.name)
-        if path != SKILL_MD:
-            raise RequestError(f"a skill's address is {file_uri(skill, SKILL_MD)}", param="uri")
-        return {"skill": to_extension_json(skill, entry), **_CACHE_HINTS}
+    async def _get(self, ctx: Context, params: GetSkillParams) -> dict[str, Any]:
+        with self._guarded(ctx):
+            skill, path = _resolve(self._skills, params.uri)
+            entry = await self._skills.manifests.get(skill) if serves_files(skill) else None
+            if entry is None or not entry.frontmatter:
+                raise SkillNotFoundError(skill.name)
+            if path != SKILL_MD:
+                raise RequestError(f"a skill's address is {file_uri(skill, SKILL_MD)}", param="uri")
+            return {"skill": to_extension_json(skill, entry), **_CACHE_HINTS}

@@ -2,16 +2,15 @@
 
 import difflib
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 from mcp import MCPError, types
-from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
@@ -36,6 +35,7 @@ from apexbridge.mcp_server import resources
 from apexbridge.mcp_server.permissions import (
     EXEC,
     READ,
+    Context,
     ElicitationApprover,
     ScopeCheck,
     ToolCaller,
@@ -54,8 +54,6 @@ from apexbridge.skills.model import Skill
 from apexbridge.tools.base import Tool
 from apexbridge.tools.typed import arguments_schema
 
-Context = ServerRequestContext[Any, Any]
-Result = TypeVar("Result")
 _INSTRUCTIONS = (
     "Skills are instructions for kinds of tasks, some with scripts. Search for one that fits the "
     "task (search_skills), read it (load_skill) and follow it; run its scripts with run_skill."
@@ -111,7 +109,7 @@ class McpServer:
             on_read_resource=self._read_resource,
             on_subscriptions_listen=self._subscriptions,
         )
-        extension = SkillsExtension(self._skills, partial(self._guarded, READ), self._page_size)
+        extension = SkillsExtension(self._skills, self._guarded, self._page_size)
         server.extensions[extension.identifier] = extension.settings()
         for binding in extension.methods():
             server.add_request_handler(binding.method, binding.params_type, binding.handler)
@@ -169,12 +167,12 @@ class McpServer:
         if not self._allows(ctx, scope):
             raise scope_error(ctx.request.scope if ctx.request else None, scope)
 
-    async def _guarded(
-        self, scope: Scope, ctx: Context, handler: Callable[[], Awaitable[Result]]
-    ) -> Result:
+    @contextmanager
+    def _guarded(self, ctx: Context) -> Generator[None]:
+        """Require the scope `skills:read`, and convert errors of the block to JSON-RPC errors."""
         try:
-            self._require(ctx, scope)
-            return await handler()
+            self._require(ctx, READ)
+            yield
         except ApexBridgeError as error:
             raise to_mcp_error(error, self._runtime.config.language) from None
 
@@ -257,18 +255,16 @@ class McpServer:
     async def _list_prompts(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
-        async def handler() -> types.ListPromptsResult:
+        with self._guarded(ctx):
             cursor = params.cursor if params else None
             page, following = paginate(self._user_skills(), cursor, self._page_size)
             prompts = [to_prompt(skill, self._runtime.config.language) for skill in page]
             return types.ListPromptsResult(prompts=prompts, next_cursor=following)
 
-        return await self._guarded(READ, ctx, handler)
-
     async def _get_prompt(
         self, ctx: Context, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
-        async def handler() -> types.GetPromptResult:
+        with self._guarded(ctx):
             skill = self._skills.get(params.name)
             if not skill.manifest.user_invocable:
                 raise SkillNotInvocableError(code="skill_for_models_only", name=skill.name)
@@ -276,8 +272,6 @@ class McpServer:
                 self._require(ctx, EXEC)
             arguments = join_arguments(skill, params.arguments or {})
             return to_prompt_result(skill, await self._caller.invoke(skill.name, arguments))
-
-        return await self._guarded(READ, ctx, handler)
 
     async def _runs_code(self, skill: Skill) -> bool:
         """Return whether rendering the prompt runs commands, or a subagent."""
@@ -293,7 +287,7 @@ class McpServer:
     async def _list_resources(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        async def handler() -> types.ListResourcesResult:
+        with self._guarded(ctx):
             served = [skill for skill in self._skills.skills() if serves_files(skill)]
             page, following = paginate(served, params.cursor if params else None, self._page_size)
             listed = [
@@ -303,8 +297,6 @@ class McpServer:
             ]
             return types.ListResourcesResult(resources=listed, next_cursor=following)
 
-        return await self._guarded(READ, ctx, handler)
-
     async def _list_templates(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
@@ -313,9 +305,8 @@ class McpServer:
     async def _read_resource(
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        return await self._guarded(
-            READ, ctx, lambda: resources.read_resource(self._skills, str(params.uri))
-        )
+        with self._guarded(ctx):
+            return await resources.read_resource(self._skills, str(params.uri))
 
 
 def _constant_tool(tool: Tool, ctx: Context) -> Tool:

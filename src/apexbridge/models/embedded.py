@@ -116,7 +116,7 @@ class _Step:
     """A tool call and its result."""
 
     call: ToolCall
-    result: ToolMessage | None
+    result: ToolMessage
 
 
 @dataclass(slots=True, kw_only=True)
@@ -171,9 +171,7 @@ def _read_conversation(messages: Sequence[Message], tools: frozenset[str]) -> _T
     for message in messages[:at][::-1]:  # the announcements before the request
         if not (isinstance(message, UserMessage) and message.kind == "reminder"):
             break
-        turn.offers += [
-            (m["name"], float(m["score"])) for m in _OFFERED_SKILL.finditer(message.text)
-        ]
+        turn.offers += _offered_skills(message.text)
         if chosen := _CHOSEN_SKILL.search(message.text):
             turn.chosen = chosen["name"]
     skills = (m for m in messages if isinstance(m, UserMessage) and m.kind == "skill")
@@ -194,6 +192,10 @@ def _read_conversation(messages: Sequence[Message], tools: frozenset[str]) -> _T
     return turn
 
 
+def _offered_skills(text: str) -> list[tuple[str, float]]:
+    return [(found["name"], float(found["score"])) for found in _OFFERED_SKILL.finditer(text)]
+
+
 def _render(key: str, request: str, **fields: str) -> str:
     """Render a reply text in the language of the request."""
     language = "zh" if is_chinese(request) else "en"
@@ -203,9 +205,8 @@ def _render(key: str, request: str, **fields: str) -> str:
 
 def _next_reply(turn: _Turn) -> str | ToolCall:
     last = turn.last
-    failed = last.result if last and last.result and last.result.is_error else None
-    if last and failed and last.call.name != "SkillScript":
-        return _render("failed", turn.request, tool=last.call.name, text=failed.text)
+    if last and last.result.is_error and last.call.name != "SkillScript":
+        return _render("failed", turn.request, tool=last.call.name, text=last.result.text)
     if forked := _FORKED_SKILL.match(turn.request):  # a skill that runs as a subagent task
         return _render("needs_model", turn.request, name=forked["name"])
     skill = turn.skill or _reusable_skill(turn, last)
@@ -215,7 +216,7 @@ def _next_reply(turn: _Turn) -> str | ToolCall:
         return _first_step(turn)
     if last.call.name == "SkillSearch":
         return _after_search(turn, last)
-    return _render("result", turn.request, text=last.result.text if last.result else "")
+    return _render("result", turn.request, text=last.result.text)
 
 
 def _reusable_skill(turn: _Turn, last: _Step | None) -> UserMessage | None:
@@ -244,8 +245,7 @@ def _first_step(turn: _Turn) -> str | ToolCall:
 
 
 def _after_search(turn: _Turn, last: _Step) -> str | ToolCall:
-    text = last.result.text if last.result else ""
-    found = [(m["name"], float(m["score"])) for m in _OFFERED_SKILL.finditer(text)]
+    found = _offered_skills(last.result.text)
     found = [(name, score) for name, score in found if score >= MIN_RELATED_SCORE]
     best = _clear_winner(found)
     if best and "Skill" in turn.tools:

@@ -11,12 +11,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    aclosing,
-    asynccontextmanager,
-)
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any, TypeVar, assert_never

@@ -129,7 +129,8 @@ def fast_completion(document: bytes) -> tuple[str, str, Usage] | None:
 class ChatCompletion:
     """Accumulator of a response: text is returned at once, tool calls and usage at the end.
 
-    A chunk that is malformed or an error raises UpstreamFault, after the deltas before it.
+    A chunk that is malformed or an error raises UpstreamFault, after the deltas before it; so does
+    an incomplete response.
     """
 
     def __init__(self, upstream: Upstream) -> None:
@@ -191,11 +192,7 @@ class ChatCompletion:
         return ModelDelta(text=text, reasoning=reasoning) if text or reasoning else None
 
     def finish(self, *, is_done: bool) -> ModelDelta:
-        """Return the last delta, with tool calls, usage and finish reason.
-
-        Raises:
-            UpstreamFault: If the response is incomplete.
-        """
+        """Return the last delta, with tool calls, usage and finish reason."""
         if self._finish in _FAILED_REASONS:
             detail = f"its server gave up: {self._finish}"
             raise UpstreamFault("unavailable", detail, is_overloaded=True)

@@ -83,8 +83,7 @@ async def batches(
 ) -> AsyncGenerator[Sequence[bytes]]:
     """Yield the documents of a response, those of one chunk together.
 
-    Raises:
-        UpstreamFault: If a line is too long, or the response is a web page.
+    An overlong line or an HTML page raises UpstreamFault.
     """
     while not parser.is_done and (chunk := await anext(chunks, b"")):
         if batch := _feed(parser, chunk):

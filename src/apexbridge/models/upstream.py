@@ -2,14 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import (
-    AsyncExitStack,
-    aclosing,
-    asynccontextmanager,
-    closing,
-    nullcontext,
-    suppress,
-)
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Literal, TypeVar

@@ -38,7 +38,7 @@ def text_matches(pattern: str, text: str) -> bool:
     at, end = len(first), len(text) - len(last)
     if end < at or not (text.startswith(first) and text.endswith(last)):
         return False
-    # The leftmost occurrence of each literal leaves most room for the next: no backtracking.
+    # The leftmost occurrence of each literal leaves most text for the next: no backtracking.
     for literal in middle:
         at = text.find(literal, at, end)
         if at < 0:

@@ -30,7 +30,6 @@ _MAX_QUERY_CHARS = 8_000
 UsageProvider = Callable[[], Mapping[str, float]]
 """Relative usage of each skill, in 0..1."""
 
-
 _NO_USAGE: Mapping[str, float] = {}
 
 
@@ -69,11 +68,8 @@ class SkillIndex:
         self._next_check = 0.0
         self._vectors = LruCache[Matrix](_CACHED_VECTORS)
         self._results = LruCache[SearchResults](_CACHED_RESULTS)
-        self._cache_state: tuple[MemoryIndex, int, Mapping[str, float]] = (
-            self.memory,
-            0,
-            _NO_USAGE,
-        )
+        self._cache_state: tuple[MemoryIndex, int, Mapping[str, float]]
+        self._cache_state = (self.memory, 0, _NO_USAGE)
         self.lock = anyio.Lock(fast_acquire=True)
         """Held while the in-memory index is scanned or changed."""
 
@@ -166,9 +162,7 @@ class SkillIndex:
         """Return similarities, small-talk similarity and total scores of a query, for calibration.
 
         Similarities are in the embedder's standard deviations, as the confidence takes them.
-
-        Raises:
-            RetrievalError: If the embedder fails.
+        RetrievalError if the embedder fails.
         """
         queries, problem = await self._embed([query])
         if problem is not None:

@@ -42,11 +42,7 @@ class ReferenceVectors:
 
     @classmethod
     async def load(cls, embedder: Embedder) -> "ReferenceVectors":
-        """Load the precomputed vectors if they are this embedder's, or else embed the texts.
-
-        Raises:
-            RetrievalError: If the embedder fails.
-        """
+        """Load the precomputed vectors if they are this embedder's, or else embed the texts."""
         vectors = load_precomputed(embedder.id)
         if vectors is None:
             vectors = await embed_reference_texts(embedder)
@@ -65,11 +61,7 @@ class ReferenceVectors:
 
 
 async def embed_reference_texts(embedder: Embedder) -> Matrix:
-    """Embed the skills as documents and the small talk as queries.
-
-    Raises:
-        RetrievalError: If the embedder fails.
-    """
+    """Embed the skills as documents and the small talk as queries; RetrievalError on failure."""
     skills = await embed_validated(embedder, SKILL_TEXTS, kind="document")
     small_talk = await embed_validated(embedder, SMALL_TALK_TEXTS, kind="query")
     return np.concatenate((skills, small_talk))

@@ -184,11 +184,7 @@ class TagStore:
 
 
 def _read_small(path: Path) -> bytes:
-    """Read a small regular file; symlinks are not followed, and a FIFO does not block.
-
-    Raises:
-        ValueError: If it is not a regular file, or too large.
-    """
+    """Read a small regular file; symlinks are not followed, and a FIFO does not block."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         is_plain = stat.S_ISREG(os.fstat(descriptor).st_mode)

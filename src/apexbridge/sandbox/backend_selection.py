@@ -86,8 +86,10 @@ async def run_canary(candidate: Sandbox) -> CanaryResult:
     if python is None:
         reason = "there is no Python to try it with"
         return CanaryResult(name=candidate.name, passed=False, reason=reason)
+    # Outside /tmp: a backend that hides /tmp anyway proves nothing there.
+    outside = "/var/tmp" if os.access("/var/tmp", os.W_OK) else None
     with (
-        tempfile.TemporaryDirectory(prefix="apexbridge-canary-", dir=_outside_tmp()) as base,
+        tempfile.TemporaryDirectory(prefix="apexbridge-canary-", dir=outside) as base,
         socket.create_server(("127.0.0.1", 0)) as listener,
     ):
         words = _prepare_canary(Path(base), listener.getsockname()[1])
@@ -107,11 +109,6 @@ async def is_runnable(candidate: Sandbox) -> bool:
     """Return True if a trivial command runs at all."""
     request = ExecRequest(argv=("/bin/true",), cwd=Path("/"), limits=_LIMITS)
     return (await candidate.run(request)).outcome == "ok"
-
-
-def _outside_tmp() -> str | None:
-    """Return a directory outside /tmp: a backend that hides /tmp anyway proves nothing there."""
-    return "/var/tmp" if os.access("/var/tmp", os.W_OK) else None
 
 
 def _prepare_canary(base: Path, port: int) -> list[str]:

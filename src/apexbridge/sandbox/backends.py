@@ -252,13 +252,6 @@ def _memfd(data: bytes) -> int:
     return descriptor
 
 
-def _read_all(descriptor: int) -> bytes:
-    pieces = list[bytes]()
-    while piece := os.read(descriptor, 4096):
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
 def _with_bwrap_status(started: RunningProcess, status: int, held: ExitStack) -> RunningProcess:
     """Add the exit status that bubblewrap reports on its status file descriptor."""
     finish = started.finish
@@ -266,7 +259,8 @@ def _with_bwrap_status(started: RunningProcess, status: int, held: ExitStack) ->
     def judge(stderr: bytes) -> tuple[int | None, str]:
         with held:
             code, error = finish(stderr)
-            return _exit_status(code, error, _read_all(status), stderr)
+            with os.fdopen(status, "rb", closefd=False) as report:
+                return _exit_status(code, error, report.read(), stderr)
 
     return replace(started, finish=judge)
 
@@ -278,16 +272,14 @@ def _exit_status(
     for line in status.splitlines():
         report = json.loads(line)
         if "exit-code" in report:
-            return _signal_or_code(int(report["exit-code"])), ""
+            reported = int(report["exit-code"])
+            # Bubblewrap reports a signal the way shells do, as 128 + n.
+            is_signal = 128 < reported <= 128 + signal.NSIG
+            return 128 - reported if is_signal else reported, ""
     is_ours = code is None or (code > 0 and b"child-pid" not in status)
     if error or is_ours or code == 1:
         return None, error or _errno_from_message(stderr)
     return code, ""
-
-
-def _signal_or_code(code: int) -> int:
-    """Convert 128 + n to minus n: bubblewrap reports a signal the way shells do."""
-    return 128 - code if 128 < code <= 128 + signal.NSIG else code
 
 
 def _errno_from_message(complaint: bytes) -> str:

@@ -76,7 +76,9 @@ class Launcher:
     def start(self, launch: Launch) -> RunningProcess:
         """Launch a command; OSError if the zygote cannot be reached."""
         with ExitStack() as on_failure:
-            uid = self._lease_uid(launch)
+            uid: LeasedUid | None = None
+            if self._uids is not None and launch.needs is not None:
+                uid = self._uids.lease(launch.needs, launch.workspace)
             if uid is not None:
                 on_failure.callback(uid.close)
             with ExitStack() as sent:
@@ -94,17 +96,10 @@ class Launcher:
                         on_failure.callback(os.close, mine)
                 given = [pipe[1] for pipe in pipes]
                 numbers = [*given, theirs.fileno(), written, *launch.descriptors]
-                self._send(self._bounds(launch.limits), numbers)
+                bounds = list(self._groups.values(launch.limits)) if self._groups else []
+                self._send(json.dumps(bounds).encode(), numbers)
             on_failure.pop_all()
         return _watched_process(ours, [pipe[0] for pipe in pipes], uid)
-
-    def _lease_uid(self, launch: Launch) -> LeasedUid | None:
-        if self._uids is None or launch.needs is None:
-            return None
-        return self._uids.lease(launch.needs, launch.workspace)
-
-    def _bounds(self, limits: SandboxLimits) -> bytes:
-        return json.dumps(list(self._groups.values(limits)) if self._groups else []).encode()
 
     def _send(self, bounds: bytes, descriptors: list[int]) -> None:
         with self._lock:

@@ -46,9 +46,7 @@ def openapi_route(routes: Iterable[Route]) -> Route:
 def build_document(routes: Sequence[Route]) -> Schema:
     """Build the document of a set of routes."""
     models = _models(routes)
-    refs, definitions = models_json_schema(
-        [(model, mode) for model, mode in models], ref_template=_REF
-    )
+    refs, definitions = models_json_schema(list(models), ref_template=_REF)
     schemas = {key: refs[key] for key in models}
     paths: dict[str, Schema] = {}
     for route in routes:
@@ -96,9 +94,9 @@ def _operation(route: Route, schemas: Mapping[Key, Schema]) -> Schema:
         "operationId": _operation_id(route),
         "tags": [_tag(route)],
         "parameters": [
-            *_path_parameters(route),
+            *(_text_parameter("path", name) for name, _ in _PATH_PARAMETER.findall(route.path)),
             *_query_parameters(route),
-            *_header_parameters(route),
+            *(_text_parameter("header", name) for name in route.headers),
         ],
         "responses": _responses(route, schemas),
     }
@@ -121,11 +119,8 @@ def _tag(route: Route) -> str:
     return words[0] if words else "server"
 
 
-def _path_parameters(route: Route) -> list[Schema]:
-    return [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name, _ in _PATH_PARAMETER.findall(route.path)
-    ]
+def _text_parameter(where: Literal["path", "header"], name: str) -> Schema:
+    return {"name": name, "in": where, "required": where == "path", "schema": {"type": "string"}}
 
 
 def _query_parameters(route: Route) -> list[Schema]:
@@ -142,13 +137,6 @@ def _query_parameters(route: Route) -> list[Schema]:
             **({"description": field["description"]} if "description" in field else {}),
         }
         for name, field in schema["properties"].items()
-    ]
-
-
-def _header_parameters(route: Route) -> list[Schema]:
-    return [
-        {"name": name, "in": "header", "required": False, "schema": {"type": "string"}}
-        for name in route.headers
     ]
 
 

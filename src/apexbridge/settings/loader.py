@@ -134,9 +134,8 @@ def load(
     home = Path(variables.get("HOME") or Path.home())
     layers = _LayeredValues()
     layers.put({"data_dir": str(_data_dir(variables, home))}, "default")
-    layers.put(
-        _read_toml(user_config_file(variables, home)), str(user_config_file(variables, home))
-    )
+    user_file = user_config_file(variables, home)
+    layers.put(_read_toml(user_file), str(user_file))
     layers.put(_read_ship(place / SHIP_FILE), SHIP_FILE)
     layers.put(_read_project(place / PROJECT_FILE), PROJECT_FILE)
     layers.put(_read_environment(variables), ENVIRONMENT)

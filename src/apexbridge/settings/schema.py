@@ -34,10 +34,12 @@ from apexbridge.settings.validators import (
 from apexbridge.skills.model import Origin
 
 
-class PluginSettings(BaseModel):
-    """Plugins that provide skills."""
-
+class _Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class PluginSettings(_Table):
+    """Plugins that provide skills."""
 
     paths: Paths = ()
     """Plugin folders, and marketplaces (folders that list plugins)."""
@@ -49,12 +51,10 @@ class PluginSettings(BaseModel):
     """Values of `${user_config.KEY}`, by plugin."""
 
 
-class McpServer(BaseModel):
+class McpServer(_Table):
     """MCP server: a subprocess (stdio transport) or a URL (HTTP transport)."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(populate_by_name=True)
 
     command: str = ""
     """Program to start, for the stdio transport."""
@@ -81,10 +81,8 @@ class McpServer(BaseModel):
         return self
 
 
-class McpSettings(BaseModel):
+class McpSettings(_Table):
     """MCP servers that provide skills."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     servers: Annotated[dict[str, McpServer], BeforeValidator(parse_json)] = Field(
         default_factory=dict[str, McpServer]
@@ -92,10 +90,8 @@ class McpSettings(BaseModel):
     """Servers by name: each a `command` with `args` and `env`, or a `url` with `headers`."""
 
 
-class RemoteSettings(BaseModel):
+class RemoteSettings(_Table):
     """Remote skills over HTTPS and from object storage."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     skills: StringList = ()
     """URLs of single skills: `https://…/SKILL.md`, `s3://bucket/key`, `gs://bucket/key`."""
@@ -109,10 +105,8 @@ class RemoteSettings(BaseModel):
     """Maximum size of a file."""
 
 
-class ServerSettings(BaseModel):
+class ServerSettings(_Table):
     """HTTP server: address, access and limits."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     host: str = "127.0.0.1"
     """Bind address; a non-loopback address requires an API key."""
@@ -147,12 +141,10 @@ class ServerSettings(BaseModel):
 PREFIX = "APEXBRIDGE_"
 
 
-class SkillSettings(BaseModel):
+class SkillSettings(_Table):
     """Skill folders, precedence and watching."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(populate_by_name=True)
 
     paths: Paths = ()
     """Additional skill folders; relative to the project, `~` is your home."""
@@ -179,10 +171,8 @@ class SkillSettings(BaseModel):
     """Watch the folders for changes while a server runs."""
 
 
-class InstallSettings(BaseModel):
+class InstallSettings(_Table):
     """Limits of installed skills (zip bombs included), and version history."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     zip_mb: float = Field(default=30, gt=0, le=4_000)
     """Maximum archive size, in MB (10^6 bytes)."""
@@ -202,10 +192,8 @@ class InstallSettings(BaseModel):
     """Number of earlier versions to keep."""
 
 
-class SandboxSettings(BaseModel):
+class SandboxSettings(_Table):
     """Script execution: resource limits, warm pool and network access."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     timeout_seconds: float = Field(default=60, gt=0, le=3_600)
     """Wall-clock timeout of a script."""
@@ -225,10 +213,8 @@ class SandboxSettings(BaseModel):
     """Run scripts without isolation where no sandbox works; each run logs a warning."""
 
 
-class IndexSettings(BaseModel):
+class IndexSettings(_Table):
     """Search index: embedder, vector store and confidence threshold."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     embedder: Embedder = "default"
     """Embedding model: `default` (bundled, offline, English and Chinese), `use`
@@ -252,10 +238,8 @@ class IndexSettings(BaseModel):
     """Minimum confidence for a match."""
 
 
-class ModelSettings(BaseModel):
+class ModelSettings(_Table):
     """Language model; empty for the rule-based embedded one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     preset: str = ""
     """Provider preset, which sets URL and protocol: openai, deepseek, dashscope, zhipu, moonshot,
@@ -282,10 +266,8 @@ class ModelSettings(BaseModel):
     """Timeout for the first token."""
 
 
-class AgentSettings(BaseModel):
+class AgentSettings(_Table):
     """Agent loop: budgets of a turn, subagents and skill grants."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     max_rounds: int = Field(default=25, ge=1, le=1_000)
     """Maximum model calls in a turn."""
@@ -303,10 +285,8 @@ class AgentSettings(BaseModel):
     """Effect of a skill's `allowed-tools`: pre-approve them, restrict to them, or only advise."""
 
 
-class PermissionSettings(BaseModel):
+class PermissionSettings(_Table):
     """Permission rules for tools and skills; the strictest match wins."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     allow: ToolPatterns = ()
     """Allowed without asking: `Bash(git status *)`, `Write(src/**)`, `Skill(review)`."""

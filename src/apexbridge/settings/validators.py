@@ -45,12 +45,15 @@ def _check_no_nul(paths: tuple[str, ...]) -> tuple[str, ...]:
     return paths
 
 
-def _check_host_grants(grants: tuple[str, ...]) -> tuple[str, ...]:
-    for grant in grants:
-        skill, _, host = grant.partition("=")
-        if not skill or not host:
-            raise ValueError(f"'{grant}' is not of the form skill=host")
-    return grants
+def _check_pairs(form: str) -> AfterValidator:
+    def check(written: tuple[str, ...]) -> tuple[str, ...]:
+        for text in written:
+            key, _, value = text.partition("=")
+            if not (key and value):
+                raise ValueError(f"'{text}' is not {form}")
+        return written
+
+    return AfterValidator(check)
 
 
 _EMBEDDER_KINDS = frozenset({"default", "use", "hash", "http"})
@@ -93,19 +96,11 @@ def _check_hooks(written: dict[str, Any]) -> dict[str, Any]:
     return written
 
 
-def _check_aliases(written: tuple[str, ...]) -> tuple[str, ...]:
-    for text in written:
-        name, _, model = text.partition("=")
-        if not (name and model):
-            raise ValueError(f"'{text}' is not NAME=MODEL")
-    return written
-
-
 Paths = Annotated[tuple[str, ...], BeforeValidator(_split_paths), AfterValidator(_check_no_nul)]
 HostGrants = Annotated[
-    tuple[str, ...], BeforeValidator(_split_list), AfterValidator(_check_host_grants)
+    tuple[str, ...], BeforeValidator(_split_list), _check_pairs("of the form skill=host")
 ]
-Aliases = Annotated[tuple[str, ...], BeforeValidator(_split_list), AfterValidator(_check_aliases)]
+Aliases = Annotated[tuple[str, ...], BeforeValidator(_split_list), _check_pairs("NAME=MODEL")]
 Precedence = Annotated[tuple[Origin, ...], BeforeValidator(_split_words)]
 Embedder = Annotated[str, AfterValidator(_check_embedder)]
 StringList = Annotated[tuple[str, ...], BeforeValidator(_split_list)]

@@ -73,7 +73,7 @@ Level = Literal["spec", "compat"]
 
 MAX_COMPATIBILITY = 500
 PLACEHOLDER = "Say here what this skill does"
-"""Prefix of the scaffold's description: if present, nobody wrote one."""
+"""Prefix of the scaffold's description: if present, none was written."""
 
 _ALWAYS_WARNING = frozenset({"frontmatter_repaired", "frontmatter_line_breaks", "alias_shadowed"})
 _MAX_REFERENCES = 1_000

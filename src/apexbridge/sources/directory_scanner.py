@@ -169,7 +169,8 @@ class NestedDiscovery:
         found = list[NestedRoot]()
         for folder in self._new_folders(touched):
             here = [folder / place for place in self._places if is_folder(folder / place)]
-            if here and not self._is_passed_over(folder):
+            parts = folder.relative_to(self._project).parts
+            if here and not any(map(is_skipped, parts)):
                 top = _repository_root(self._project)
                 found += [NestedRoot(root, folder) for root in here if not is_gitignored(root, top)]
         return sorted(found, key=lambda root: -len(root.path.parts))
@@ -185,10 +186,6 @@ class NestedDiscovery:
                 self._visited.add(folder)
                 if is_folder(folder) and resolve_leniently(folder).is_relative_to(self._project):
                     yield folder
-
-    def _is_passed_over(self, folder: Path) -> bool:
-        parts = folder.relative_to(self._project).parts
-        return any(map(is_skipped, parts))
 
 
 def _repository_root(project: Path) -> Path:

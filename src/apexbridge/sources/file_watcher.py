@@ -198,7 +198,7 @@ class _Watcher:
         self._debounce_ms = max(debounce_ms, 1)
         self._max_watched = max_watched
         self._snapshots = dict[Path, FolderSnapshot]()
-        # A limiter of its own: a thread that waits all day must not occupy a shared worker.
+        # A separate limiter: a thread that waits all day must not occupy a shared worker.
         self._limiter = anyio.CapacityLimiter(1)
         self._logged = set[str]()
         self._next_poll = 0.0

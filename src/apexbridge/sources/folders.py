@@ -123,12 +123,13 @@ class FolderSource(BaseSource):
         self._known = {path: known.without_data() for path, known in self._known.items()}
         readings = [known.reading for known in self._known.values()]
         problems = [problem for reading in readings for problem in reading.problems]
+        limit = Problem.warning("folder_limit", str(self.root), limit=self._limits.max_folders)
         return Scan(
             skills=tuple(reading.skill for reading in readings if reading.skill),
             problems=(
                 *problems,
                 *map(self._external_symlink_problem, walk.external_symlinks),
-                *([self._limit_problem()] if walk.is_truncated else []),
+                *([limit] if walk.is_truncated else []),
             ),
         )
 
@@ -212,9 +213,6 @@ class FolderSource(BaseSource):
     def _external_symlink_problem(self, path: str) -> Problem:
         link = self.root / path
         return Problem.warning("link_leads_out", path, path=link, target=resolve_leniently(link))
-
-    def _limit_problem(self) -> Problem:
-        return Problem.warning("folder_limit", str(self.root), limit=self._limits.max_folders)
 
     def _folder_of(self, skill: Skill) -> Path:
         if skill.root is None or not skill.root.is_relative_to(self.root):

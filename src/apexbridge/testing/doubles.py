@@ -11,13 +11,7 @@ from apexbridge.models.base import ModelDelta, ModelRequest, Usage
 from apexbridge.permissions.engine import Answer
 from apexbridge.permissions.rules import Decision, PermissionRequest
 from apexbridge.sandbox.base import ExecRequest, ExecutionResult
-from apexbridge.skills.model import (
-    Origin,
-    Provenance,
-    Skill,
-    SkillContent,
-    SkillResource,
-)
+from apexbridge.skills.model import Origin, Provenance, Skill, SkillContent, SkillResource
 from apexbridge.skills.parser import parse_document, parse_skill
 from apexbridge.sources.base import Scan
 from apexbridge.sources.folders import TRUSTED_ORIGINS

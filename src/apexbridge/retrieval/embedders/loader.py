@@ -13,11 +13,7 @@ _MAX_DETAIL = 300
 
 
 def find_model(folder: Path, *, name: str) -> Path:
-    """Find the one ONNX model in a folder.
-
-    Raises:
-        EmbedderUnavailableError: If there is none, or the choice is ambiguous.
-    """
+    """Find the one ONNX model in a folder; EmbedderUnavailableError if the choice is not clear."""
     for usual in ("model_int8.onnx", "model.onnx"):
         if (folder / usual).is_file():
             return folder / usual
@@ -45,12 +41,7 @@ def combine_digests(digests: Mapping[str, str]) -> str:
 
 
 def verify_sha256(path: Path, digest: str) -> None:
-    """Verify the SHA-256 of a file.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If the digest differs.
-    """
+    """Verify the SHA-256 of a file: ValueError if it differs, OSError if it cannot be read."""
     if _sha256(path) != digest:
         raise ValueError(f"{path.name} is not the file it should be")
 
@@ -61,11 +52,7 @@ def _sha256(path: Path) -> str:
 
 
 def import_package(package: str, *, install: str, name: str) -> ModuleType:
-    """Import an optional package lazily.
-
-    Raises:
-        EmbedderUnavailableError: With the package or extra to install.
-    """
+    """Import an optional package lazily; EmbedderUnavailableError says what to install."""
     try:
         return import_module(package)
     except ImportError as error:
@@ -75,11 +62,7 @@ def import_package(package: str, *, install: str, name: str) -> ModuleType:
 
 @contextmanager
 def embedder_errors(what: str, name: str) -> Generator[None]:
-    """Convert any exception of a library to an embedder error.
-
-    Raises:
-        EmbedderUnavailableError: With the library's message after ours.
-    """
+    """Convert any exception of a library to EmbedderUnavailableError, its message after ours."""
     try:
         yield
     except RetrievalError:

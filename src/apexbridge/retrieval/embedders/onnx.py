@@ -169,11 +169,7 @@ class OnnxEmbedder:
 
     @property
     def id(self) -> str:
-        """Folder name and a hash of the files.
-
-        Raises:
-            EmbedderUnavailableError: If they cannot be read.
-        """
+        """Folder name and a hash of the files; EmbedderUnavailableError if they are unreadable."""
         if not self._id:
             model = find_model(self._folder, name=self._name)
             with embedder_errors(f"{self._folder} cannot be read", self._name):
@@ -229,10 +225,8 @@ def load_encoder(
 ) -> OnnxEncoder:
     """Load a model and its tokenizer from a folder.
 
-    The tokenizer of another encoder of the same folder (`beside`) is shared.
-
-    Raises:
-        EmbedderUnavailableError: If a file or package is missing or broken.
+    The tokenizer of another encoder of the same folder (`beside`) is shared. A missing or broken
+    file or package raises EmbedderUnavailableError.
     """
     path = folder / model if model else find_model(folder, name=name)
     runtime = import_package("onnxruntime", install="onnxruntime", name=name)

@@ -75,11 +75,7 @@ async def embed_validated(embedder: Embedder, texts: Sequence[str], *, kind: Tex
 
 
 def normalized_rows(rows: ArrayLike, *, count: int, dimensions: int, name: str) -> Matrix:
-    """Validate rows and normalize them to unit length; `dimensions` 0 allows any size.
-
-    Raises:
-        EmbedderOutputError: If they are invalid.
-    """
+    """Normalize rows to unit length; EmbedderOutputError if invalid, `dimensions` 0 is any size."""
     given = _as_array(rows, name)
     if given.ndim != 2 or len(given) != count:
         raise EmbedderOutputError(f"shape {given.shape} for {count} texts", name=name)

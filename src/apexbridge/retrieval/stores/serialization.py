@@ -114,11 +114,7 @@ def validate_entries(entries: Sequence[IndexEntry], embedder_id: str) -> list[In
 
 
 def check_dimensions(size: int, stored: int, embedder_id: str) -> None:
-    """Check that a vector has the size of the stored ones.
-
-    Raises:
-        IndexMismatchError: If the sizes differ.
-    """
+    """Raise IndexMismatchError if a vector has not the size of the stored ones."""
     if size != stored:
         raise IndexMismatchError(
             found=f"{embedder_id} with {stored} dimensions",

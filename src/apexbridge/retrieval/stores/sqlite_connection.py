@@ -135,10 +135,7 @@ class SqliteConnection:
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self._path,
-            timeout=self._busy_seconds,
-            isolation_level=None,
-            check_same_thread=False,
+            self._path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
         # Corrupt bytes in a name must reach the checksum and not fail to decode.
         connection.text_factory = _decode_leniently

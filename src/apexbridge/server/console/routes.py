@@ -16,7 +16,7 @@ from apexbridge.api_keys import SCOPES, Scope
 from apexbridge.errors import RequestError
 from apexbridge.locales import Language
 from apexbridge.server.auth import SESSION_COOKIE, SESSION_SECONDS, read_session_cookie
-from apexbridge.server.routing import RequestContext, Router, json_response
+from apexbridge.server.routing import RequestContext, RequestModel, Router, json_response
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -34,10 +34,8 @@ _MEDIA_TYPES: Mapping[str, str] = {
 router = Router(scope=None)
 
 
-class SignInRequest(BaseModel):
+class SignInRequest(RequestModel):
     """Credentials for the console."""
-
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     token: str = Field(max_length=500)
     """The one-time token that the server printed at start, or an API key."""

@@ -10,7 +10,7 @@ from apexbridge import locales
 from apexbridge.activation.scripts import has_script
 from apexbridge.errors import SkillNotFoundError
 from apexbridge.lifecycle.skill_list import ListedSkill
-from apexbridge.lifecycle.transactions import InstallResult
+from apexbridge.lifecycle.transactions import InstallResult, sha256_of
 from apexbridge.lifecycle.version_store import modified_at
 from apexbridge.runtime import Runtime
 from apexbridge.scanner.report import Finding, worst_level
@@ -81,7 +81,7 @@ def if_match_sha256(ctx: RequestContext, skill: Skill) -> str:
     if written is None or written.strip() == "*":
         return ""
     tags = [tag.strip() for tag in written.split(",")]
-    now = skill.fingerprint.sha256 if skill.fingerprint else ""
+    now = sha256_of(skill)
     if make_etag(now) in tags:
         return now
     return tags[0].strip('"') or _NO_MATCH

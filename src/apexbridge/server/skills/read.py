@@ -12,6 +12,7 @@ from starlette.responses import Response
 from apexbridge import locales
 from apexbridge.errors import RetrievalError, SourceError
 from apexbridge.lifecycle.skill_list import MAX_PAGE, ListFilter
+from apexbridge.lifecycle.transactions import sha256_of
 from apexbridge.retrieval.results import Hit
 from apexbridge.server.routing import QueryModel, RequestContext, Router, json_response
 from apexbridge.server.skills.presenters import (
@@ -172,7 +173,7 @@ async def retrieve(ctx: RequestContext) -> Response:
 async def read_text(ctx: RequestContext) -> Response:
     """Show the source text of SKILL.md, and the list of files."""
     skill = skill_from_path(ctx)
-    sha256 = skill.fingerprint.sha256 if skill.fingerprint else ""
+    sha256 = sha256_of(skill)
     files = await anyio.to_thread.run_sync(_files, skill)
     text = await _text(ctx, skill)
     shape = SkillTextSchema(
@@ -206,7 +207,7 @@ async def content(ctx: RequestContext) -> Response:
     """Download a skill as a zip archive."""
     skill = skill_from_path(ctx)
     data = await ctx.runtime.manager.export(skill.name)
-    return zip_response(data, skill.name, skill.fingerprint.sha256 if skill.fingerprint else "")
+    return zip_response(data, skill.name, sha256_of(skill))
 
 
 def zip_response(data: bytes, name: str, sha256: str) -> Response:

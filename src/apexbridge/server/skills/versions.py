@@ -7,9 +7,10 @@ from starlette.responses import Response
 
 from apexbridge.errors import RequestError, SkillVersionError
 from apexbridge.lifecycle.skill_list import MAX_PAGE
-from apexbridge.lifecycle.transactions import InstallResult
+from apexbridge.lifecycle.transactions import sha256_of
 from apexbridge.lifecycle.version_store import Version, modified_at
 from apexbridge.lifecycle.versions import StoredVersion
+from apexbridge.locales import Language
 from apexbridge.runtime import Runtime
 from apexbridge.server.routing import (
     QueryModel,
@@ -191,10 +192,10 @@ async def create_version(ctx: RequestContext) -> Response:
                 expected_sha256=if_match_sha256(ctx, skill),
                 allows_older=True,
             )
-            sha256, change = _sha256(done), present_result(done, language)
+            sha256, change = sha256_of(done.skill), present_result(done, language)
         else:
             kept = await ctx.runtime.manager.versions.add(skill.name, upload.path)
-            sha256, change = kept.sha256, _present_kept(kept, ctx)
+            sha256, change = kept.sha256, _present_kept(kept, language)
     skill = ctx.runtime.catalog.find(skill.name)
     version = await find_version(ctx.runtime, skill, sha256)
     schema = present_version(skill, version)
@@ -209,12 +210,7 @@ def _is_default(upload: Upload) -> bool:
     return written in _YES
 
 
-def _sha256(done: InstallResult) -> str:
-    return done.skill.fingerprint.sha256 if done.skill.fingerprint else ""
-
-
-def _present_kept(kept: StoredVersion, ctx: RequestContext) -> InstallResultSchema:
-    language = request_language(ctx)
+def _present_kept(kept: StoredVersion, language: Language) -> InstallResultSchema:
     return InstallResultSchema(
         changed=kept.is_new,
         indexed=True,

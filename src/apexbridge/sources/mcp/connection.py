@@ -99,18 +99,14 @@ class StderrTail:
                     finally:
                         tasks.cancel_scope.cancel()
         finally:
-            self._drain(reader)
+            for _ in range(64):  # not until EOF: a grandchild may keep the pipe open forever
+                if not self._read_chunk(reader):
+                    break
             os.close(reader)
 
     async def _follow(self, reader: int) -> None:
         while True:
             await anyio.wait_readable(reader)
-            if not self._read_chunk(reader):
-                return
-
-    def _drain(self, reader: int) -> None:
-        """Read what is buffered; a grandchild process may keep the pipe open forever."""
-        for _ in range(64):
             if not self._read_chunk(reader):
                 return
 
