@@ -60,8 +60,9 @@ async def dispatch(call: ToolCall, registry: ToolRegistry, context: ToolContext)
         )
         result = await tool.call(arguments, context)
         added = await _run_post_tool_hooks(tool, arguments, result, context)
-        text = "\n\n".join((result.text, *hooked.context, *added))
-        outcome = ToolCallOutcome(call=call, result=replace(result, text=text))
+        if hooked.context or added:
+            result = replace(result, text="\n\n".join((result.text, *hooked.context, *added)))
+        outcome = ToolCallOutcome(call=call, result=result)
     except ApexBridgeError as error:
         hint = f"\n{error.hint}" if error.hint else ""
         outcome = _failed(call, error.code, f"{error.message}{hint}")

@@ -117,7 +117,7 @@ class ScanGate:
 
     def known_skills(self) -> dict[str, str]:
         """Return name and summary of every skill in the catalog, to compare look-alikes with."""
-        return {skill.name: skill.summary for skill in self._catalog.skills}
+        return {skill.name: skill.summary for skill in self._catalog.snapshot.skills}
 
     @staticmethod
     def _refuse_dangerous(skill: Skill, report: Report, limit: RiskLevel | None) -> None:
