@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -67,15 +68,11 @@ class SessionFactory:
                 session.hooks.register(skill.hooks, skill=skill.name, root=skill.root)
 
 
-def _fast_lock() -> anyio.Lock:
-    return anyio.Lock(fast_acquire=True)
-
-
 @dataclass(slots=True)
 class _Slot:
     """A pooled session, and the lock that serialises its turns."""
 
-    lock: anyio.Lock = field(default_factory=_fast_lock)
+    lock: anyio.Lock = field(default_factory=partial(anyio.Lock, fast_acquire=True))
     session: Session | None = None
     users: int = 0
 

@@ -60,22 +60,16 @@ async def dispatch(call: ToolCall, registry: ToolRegistry, context: ToolContext)
         )
         result = await tool.call(arguments, context)
         added = await _run_post_tool_hooks(tool, arguments, result, context)
-        outcome = ToolCallOutcome(
-            call=call, result=_append_context(result, (*hooked.context, *added))
-        )
+        text = "\n\n".join((result.text, *hooked.context, *added))
+        outcome = ToolCallOutcome(call=call, result=replace(result, text=text))
     except ApexBridgeError as error:
-        outcome = ToolCallOutcome(call=call, result=_error_result(error), code=error.code)
+        hint = f"\n{error.hint}" if error.hint else ""
+        outcome = _failed(call, error.code, f"{error.message}{hint}")
     except PermissionError as error:  # a script without the executable bit
-        text = f"[permission_denied] {error.strerror or error}"
-        outcome = ToolCallOutcome(
-            call=call, result=ToolResult(text=text, is_error=True), code="permission_denied"
-        )
+        outcome = _failed(call, "permission_denied", str(error.strerror or error))
     except (Exception, SystemExit) as error:  # a third-party tool must not end this process
         log.exception("The tool %s failed", call.name)
-        text = f"[tool_failed] The tool failed: {type(error).__name__}"
-        outcome = ToolCallOutcome(
-            call=call, result=ToolResult(text=text, is_error=True), code="tool_failed"
-        )
+        outcome = _failed(call, "tool_failed", f"The tool failed: {type(error).__name__}")
     seconds = time.perf_counter() - start
     context.emit(
         ToolFinished(
@@ -170,13 +164,9 @@ async def _run_post_tool_hooks(
     return [text for text in (verdict.reason, verdict.context) if text]
 
 
-def _append_context(result: ToolResult, texts: Sequence[str]) -> ToolResult:
-    return replace(result, text="\n\n".join((result.text, *texts))) if texts else result
-
-
-def _error_result(error: ApexBridgeError) -> ToolResult:
-    hint = f"\n{error.hint}" if error.hint else ""
-    return ToolResult(text=f"[{error.code}] {error.message}{hint}", is_error=True)
+def _failed(call: ToolCall, code: str, text: str) -> ToolCallOutcome:
+    result = ToolResult(text=f"[{code}] {text}", is_error=True)
+    return ToolCallOutcome(call=call, result=result, code=code)
 
 
 class LoopDetector:

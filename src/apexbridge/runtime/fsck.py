@@ -27,7 +27,6 @@ from apexbridge.runtime.source_factory import SourceChanges, SourceFactory
 from apexbridge.sandbox.workspace import Workspaces
 from apexbridge.settings import Config
 from apexbridge.skills.model import Origin
-from apexbridge.sources.base import SkillSource
 from apexbridge.sources.scan_cache import ScanCache
 
 _REMOTE_ORIGINS = frozenset({Origin.MCP, Origin.REMOTE})
@@ -95,16 +94,13 @@ async def _temporary_catalog(config: Config, temporary: Path) -> AsyncGenerator[
     sources, _ = factory.create_all()
     states = SkillStates(config.data / "states.json")
     rules = catalog_rules(config, factory, TrustStore(temporary / "trust.db"), states)
-    catalog = Catalog([source for source in sources if _is_local(source)], rules, EventBus().emit)
+    local = [s for s in sources if s.id.partition(":")[0] not in _REMOTE_ORIGINS]
+    catalog = Catalog(local, rules, EventBus().emit)
     try:
         await catalog.refresh()
         yield catalog
     finally:
         await catalog.close()
-
-
-def _is_local(source: SkillSource) -> bool:
-    return source.id.partition(":")[0] not in _REMOTE_ORIGINS
 
 
 async def _index_status(config: Config, temporary: Path, catalog: Catalog) -> IndexStatus | None:

@@ -103,7 +103,7 @@ def build_layout(entries: Sequence[ZipEntry], limits: ArchiveLimits) -> Layout:
         *_case_problems(skill_md),
         *_encoding_problems(folder, items, encoding),
         *_path_problems(
-            folder, "zip_entries_dropped", (i.path for i in dropped if _is_reported(i.path))
+            folder, "zip_entries_dropped", (i.path for i in dropped if not _is_os_metadata(i.path))
         ),
         *_path_problems(
             folder, "zip_built_files", (i.path for i in files if _is_build_output(i.path))
@@ -123,11 +123,6 @@ def build_layout(entries: Sequence[ZipEntry], limits: ArchiveLimits) -> Layout:
 
 def _is_dropped(path: EntryPath) -> bool:
     return _is_os_metadata(path) or _has(path, _IGNORED_NAMES)
-
-
-def _is_reported(path: EntryPath) -> bool:
-    """Say whether a dropped entry is worth a warning: OS metadata is not."""
-    return not _is_os_metadata(path)
 
 
 def _is_os_metadata(path: EntryPath) -> bool:
