@@ -118,10 +118,9 @@ def arithmetic_expression(text: str) -> str:
     rest = _pattern("square_root").sub(lambda found: f"sqrt({found[1] or found[2]})", rest)
     rest = _pattern("square").sub(r"\1 ** 2", rest).strip()
     is_sum = _full_match("whole_expression", rest) and _pattern("operator").search(rest)
-    is_other = any(pattern.search(rest) for pattern in _patterns("not_arithmetic"))
-    if not is_sum or is_other or rest.count("(") != rest.count(")"):
+    if not is_sum or rest.count("(") != rest.count(")"):
         return ""
-    return rest
+    return "" if any(other.search(rest) for other in _patterns("not_arithmetic")) else rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
