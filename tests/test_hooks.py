@@ -3,8 +3,9 @@
 import contextlib
 import json
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,6 @@ from apexbridge.hooks import (
     HookInput,
     HookReply,
     HookRunner,
-    post_tool_use,
-    pre_tool_use,
     sandbox_runner,
 )
 from apexbridge.permissions.engine import PermissionContext, decide
@@ -38,6 +37,21 @@ from apexbridge.testing import RecordingSandbox
 pytestmark = pytest.mark.anyio
 
 PRE, POST = HookEvent.PRE_TOOL_USE, HookEvent.POST_TOOL_USE
+
+
+def pre_tool_use(
+    session_id: str, cwd: Path, *, name: str, arguments: Mapping[str, Any], call_id: str = ""
+) -> HookInput:
+    """Build the input of `PreToolUse` hooks."""
+    facts = {"tool_name": name, "tool_input": dict(arguments), "tool_use_id": call_id}
+    event = HookEvent.PRE_TOOL_USE
+    return HookInput(event=event, session_id=session_id, cwd=cwd, subject=name, facts=facts)
+
+
+def post_tool_use(before: HookInput, response: object) -> HookInput:
+    """Build the input of `PostToolUse` hooks from that of `PreToolUse` and the tool's response."""
+    facts = {**before.facts, "tool_response": response}
+    return replace(before, event=HookEvent.POST_TOOL_USE, facts=facts)
 
 
 def hook(script: str, seconds: float = 30) -> Hook:

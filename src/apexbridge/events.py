@@ -17,16 +17,7 @@ Trigger = Literal["user", "model", "nested", "fork", "api"]
 ApprovalOutcome = Literal["once", "always", "no", "expired", "withdrawn"]
 """Outcome of an approval request: an answer, a timeout, or a turn that was cancelled meanwhile."""
 ChangeCause = Literal[
-    "refresh",
-    "path",
-    "folder",
-    "disk",
-    "source",
-    "trust",
-    "install",
-    "uninstall",
-    "edit",
-    "update",
+    "refresh", "path", "folder", "disk", "source", "trust", "install", "uninstall", "edit", "update"
 ]
 
 

@@ -66,21 +66,6 @@ class HookInput:
         return json.dumps(facts, ensure_ascii=False, default=str).encode("utf-8", "replace")
 
 
-def pre_tool_use(
-    session_id: str, cwd: Path, *, name: str, arguments: Mapping[str, Any], call_id: str = ""
-) -> HookInput:
-    """Build the input of `PreToolUse` hooks."""
-    facts = {"tool_name": name, "tool_input": dict(arguments), "tool_use_id": call_id}
-    event = HookEvent.PRE_TOOL_USE
-    return HookInput(event=event, session_id=session_id, cwd=cwd, subject=name, facts=facts)
-
-
-def post_tool_use(before: HookInput, response: object) -> HookInput:
-    """Build the input of `PostToolUse` hooks from that of `PreToolUse` and the tool's response."""
-    facts = {**before.facts, "tool_response": response}
-    return replace(before, event=HookEvent.POST_TOOL_USE, facts=facts)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookCommand:
     """A hook command for the sandbox; `root` is readable, and relative paths start there."""

@@ -2,8 +2,8 @@
 
 import pytest
 
+from apexbridge.models.aliases import ModelAliases
 from apexbridge.models.base import ModelDelta, ModelRequest
-from apexbridge.models.client_factory import ModelAliases
 from apexbridge.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio

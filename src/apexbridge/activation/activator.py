@@ -170,11 +170,7 @@ class Activator:
         return skill
 
     async def _invoke(
-        self,
-        skill: Skill,
-        invocation: Invocation,
-        session: ActivationContext,
-        context: ToolContext,
+        self, skill: Skill, invocation: Invocation, session: ActivationContext, context: ToolContext
     ) -> ToolResult:
         body = await self._read_body(skill, invocation.arguments)
         facts = {

@@ -23,13 +23,7 @@ from apexbridge.messages import AssistantMessage, SystemMessage, ToolCall, UserM
 from apexbridge.models.base import ModelClient
 from apexbridge.permissions.engine import Approver
 from apexbridge.permissions.hook_protocol import HookEvent, HookVerdict
-from apexbridge.tools.base import (
-    PathScope,
-    SubagentRequest,
-    ToolContext,
-    ToolRegistry,
-    ToolResult,
-)
+from apexbridge.tools.base import PathScope, SubagentRequest, ToolContext, ToolRegistry, ToolResult
 
 _LAST_ROUND = "No more tools can be used now. Answer with what you have."
 _NO_TOOLS = ToolSelection(specs=(), registry=ToolRegistry())

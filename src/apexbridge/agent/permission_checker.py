@@ -65,9 +65,7 @@ class PermissionChecker:
         grants = session.grants
         denied = (Rule(effect="deny", pattern=pattern) for pattern in grants.denied)
         context = PermissionContext(
-            roots=self.roots,
-            restrictions=grants.restrictions,
-            approved=self.approvals.approved(),
+            roots=self.roots, restrictions=grants.restrictions, approved=self.approvals.approved()
         )
         rules = (*self.rules, *self.approvals.rules(), *denied)
         return decide(request, rules, (*grants.tools, *granted), context)
@@ -106,11 +104,7 @@ class TurnPermissions:
     """Permission checks and hooks of one session's turn, in the form that tools call them."""
 
     def __init__(
-        self,
-        checker: PermissionChecker,
-        session: Session,
-        record: TurnRecord,
-        emit: EventSink,
+        self, checker: PermissionChecker, session: Session, record: TurnRecord, emit: EventSink
     ) -> None:
         self._checker, self._session, self._record, self._emit = checker, session, record, emit
 

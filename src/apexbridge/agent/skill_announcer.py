@@ -193,10 +193,7 @@ class SkillAnnouncer:
                     dropped=announcement.dropped,
                 )
             )
-        messages = [
-            announcement.message,
-            prompt.chosen_skills_reminder(chosen) if chosen else None,
-        ]
+        messages = [announcement.message, prompt.chosen_skills_reminder(chosen) if chosen else None]
         return [message for message in messages if message is not None]
 
     async def _search(self, request: TurnRequest, record: TurnRecord) -> SearchResults:

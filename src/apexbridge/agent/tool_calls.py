@@ -260,11 +260,7 @@ class ToolCallExecutor:
         return groups
 
     async def _execute_one(
-        self,
-        call: ToolCall,
-        at: int,
-        done: dict[int, ToolCallOutcome],
-        context_for: ContextFactory,
+        self, call: ToolCall, at: int, done: dict[int, ToolCallOutcome], context_for: ContextFactory
     ) -> None:
         self._loops.count(call)
         if self._loops.is_repeated(call):

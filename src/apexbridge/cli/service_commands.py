@@ -192,7 +192,5 @@ def doctor(
 
 @app.command()
 @handled_in("settings")
-def config(
-    key: Annotated[str, typer.Argument(help="The name of one setting [all].")] = "",
-) -> None:
+def config(key: Annotated[str, typer.Argument(help="The name of one setting [all].")] = "") -> None:
     """Show each setting and where its value comes from."""

@@ -79,8 +79,7 @@ def run(
         typer.Option(metavar="HOST", help="Allow network access to this host; repeatable."),
     ] = None,
     unsafe: Annotated[
-        bool,
-        typer.Option("--unsafe-no-sandbox", help="Run it without isolation; this is audited."),
+        bool, typer.Option("--unsafe-no-sandbox", help="Run it without isolation; this is audited.")
     ] = False,
 ) -> None:
     """Run a skill's script in the sandbox: apexbridge run [OPTIONS] SKILL [SCRIPT] [-- ARGS]."""

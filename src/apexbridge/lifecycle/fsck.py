@@ -70,9 +70,7 @@ def read_history(data: Path, present: Mapping[str, Skill]) -> AuditHistory:
                 _check_version(tally, place, skill.name)
     removed = {name for name, record in last.items() if record.action == "uninstall"}
     return AuditHistory(
-        tally=tally,
-        known=frozenset(last) | trashed,
-        gone=(trashed | removed) - present.keys(),
+        tally=tally, known=frozenset(last) | trashed, gone=(trashed | removed) - present.keys()
     )
 
 

@@ -99,18 +99,12 @@ async def open_index(
 
     model = config.settings.model
     policy = TagPolicy(
-        is_on=chosen.tags,
-        store=TagStore(tags_dir),
-        model_name=model.name if model.base_url else "",
+        is_on=chosen.tags, store=TagStore(tags_dir), model_name=model.name if model.base_url else ""
     )
     texts = SkillTexts(read=catalog.content, read_now=catalog.content_at_once, tags=policy)
     index = await open_with(create_embedder(chosen, config))
     opened = OpenIndex(
-        settings=chosen,
-        path=path,
-        index=index,
-        texts=texts,
-        is_copy=actual_path != path,
+        settings=chosen, path=path, index=index, texts=texts, is_copy=actual_path != path
     )
     if not await index.store.fingerprints():
         # Another embedder's rows can serve until the first sync, if it needs no network.

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from apexbridge.models.aliases import ModelAliases
 from apexbridge.models.anthropic import AnthropicModel
 from apexbridge.models.base import ModelClient
-from apexbridge.models.client_factory import ModelAliases
 from apexbridge.models.embedded import EmbeddedModel
 from apexbridge.models.openai import OpenAiModel
 from apexbridge.models.presets import Preset, preset

@@ -214,11 +214,7 @@ class ScriptRunner:
     async def _execute_unsandboxed(self, call: ScriptCall, why: str) -> ExecutionResult:
         log.warning("Running a script of %s without a sandbox", call.skill.name)
         record = partial(
-            self._audit.record,
-            "run_unsandboxed",
-            skill=call.skill.name,
-            script=call.script,
-            by=why,
+            self._audit.record, "run_unsandboxed", skill=call.skill.name, script=call.script, by=why
         )
         # Audited before it runs: a run that cannot be recorded must not happen.
         await anyio.to_thread.run_sync(record)

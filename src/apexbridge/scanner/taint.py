@@ -120,15 +120,6 @@ class _TaintState:
             self.labels.setdefault((scope, name), set()).update(labels)
 
 
-def taint_flows(source: str, *, max_visits: int = MAX_VISITS) -> tuple[TaintFlow, ...] | None:
-    """Parse and analyse a program; return None if it is too large or complex.
-
-    Code that is not valid Python has no flows.
-    """
-    tree = parse_python(source)
-    return analyze_tree(tree, max_visits=max_visits) if tree else None
-
-
 def parse_python(source: str) -> ast.Module | None:
     """Parse Python; return an empty module for a syntax error, None for code nested too deeply."""
     try:

@@ -44,9 +44,7 @@ def former_name(field_name: str, kind: object) -> Any:
         return getattr(self, field_name)
 
     decorate = computed_field(
-        return_type=kind,
-        description=f"Use `{field_name}`.",
-        json_schema_extra={"deprecated": True},
+        return_type=kind, description=f"Use `{field_name}`.", json_schema_extra={"deprecated": True}
     )
     return decorate(property(value))
 

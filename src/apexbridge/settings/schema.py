@@ -12,11 +12,7 @@ from pydantic import (
     SecretStr,
     model_validator,
 )
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from apexbridge.settings.validators import (
     Aliases,
@@ -67,10 +63,7 @@ class McpServer(_Table):
     headers: dict[str, SecretStr] = Field(default_factory=dict[str, SecretStr])
     """HTTP headers of every request."""
     timeout_seconds: float = Field(
-        default=30,
-        gt=0,
-        le=600,
-        validation_alias=AliasChoices("timeout_seconds", "seconds"),
+        default=30, gt=0, le=600, validation_alias=AliasChoices("timeout_seconds", "seconds")
     )
     """Timeout of a request."""
 
@@ -149,8 +142,7 @@ class SkillSettings(_Table):
     paths: Paths = ()
     """Additional skill folders; relative to the project, `~` is your home."""
     allow_external_paths: bool = Field(
-        default=False,
-        validation_alias=AliasChoices("allow_external_paths", "allowExternalPaths"),
+        default=False, validation_alias=AliasChoices("allow_external_paths", "allowExternalPaths")
     )
     """Allow `paths` outside the project."""
     managed_path: str = ""

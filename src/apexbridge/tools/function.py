@@ -243,11 +243,7 @@ def tool(
 
     def made(inner: Callable[..., Any]) -> FunctionTool[..., Any]:
         return FunctionTool(
-            inner,
-            name=name,
-            description=description,
-            read_only=read_only,
-            permission=permission,
+            inner, name=name, description=description, read_only=read_only, permission=permission
         )
 
     return made if function is None else made(function)

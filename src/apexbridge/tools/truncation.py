@@ -11,11 +11,7 @@ _HEAD_FRACTION = 2 / 3
 
 
 def truncate_text(
-    text: str,
-    limit: int = MAX_CHARS,
-    *,
-    keeps: Literal["start", "ends"] = "ends",
-    hint: str = "",
+    text: str, limit: int = MAX_CHARS, *, keeps: Literal["start", "ends"] = "ends", hint: str = ""
 ) -> str:
     """Truncate a text to at most `limit` characters, with a notice of how much is missing.
 

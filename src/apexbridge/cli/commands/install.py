@@ -25,8 +25,7 @@ def add(out: Output, *, path: Path, rename: bool, allow_findings: bool, yes: boo
         raise PermissionDeniedError(code="not_agreed")
     blocks_at = None if allow_findings else "policy"
     done = with_runtime(
-        out,
-        lambda runtime: runtime.manager.install(path, renames=rename, blocks_at=blocks_at),
+        out, lambda runtime: runtime.manager.install(path, renames=rename, blocks_at=blocks_at)
     )
     print_change(out, done, "added")
 
@@ -60,8 +59,7 @@ def edit_description(out: Output, *, name: str, text: str, if_match: str, dry_ru
         eval_preview(out, skill=name, description=text)
         return
     done = with_runtime(
-        out,
-        lambda runtime: runtime.manager.edit_description(name, text, expected_sha256=if_match),
+        out, lambda runtime: runtime.manager.edit_description(name, text, expected_sha256=if_match)
     )
     print_change(out, done, "edited" if done.has_changed else "edit_unchanged")
 

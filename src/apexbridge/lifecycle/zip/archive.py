@@ -275,10 +275,7 @@ def open_archive(path: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> Package:
     plan = inspect_archive(path, limits)
     paths = {step for file in plan.files for step in (file.path, *file.path.parents)}
     return Package(
-        folder=plan.folder,
-        skill_md=plan.skill_md,
-        files=frozenset(paths),
-        problems=plan.problems,
+        folder=plan.folder, skill_md=plan.skill_md, files=frozenset(paths), problems=plan.problems
     )
 
 

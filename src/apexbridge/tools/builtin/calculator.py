@@ -11,12 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 
-from apexbridge.tools.builtin.math_notation import (
-    MAX_DEPTH,
-    CalculationError,
-    Number,
-    Translation,
-)
+from apexbridge.tools.builtin.math_notation import MAX_DEPTH, CalculationError, Number, Translation
 
 MAX_BITS = 13_000
 """Nearly 4,000 digits; Python refuses to print an integer of more than 4,300."""
