@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apexbridge.skills.document import Document, decode_skill_md, split_frontmatter
+from apexbridge.skills.document import Document, decode_skill_md, inline_commands, split_frontmatter
 from apexbridge.skills.model import Problem
 
 
@@ -82,3 +82,7 @@ def test_cutting_loses_no_character(front: str, body: str) -> None:
     assert text[: cut.start] + cut.frontmatter == text[: cut.start + len(cut.frontmatter)]
     assert text.endswith(cut.body)
     assert text[cut.start + len(cut.frontmatter) : len(text) - len(cut.body)].strip() == "---"
+
+
+def test_a_blank_inline_command_is_ignored() -> None:
+    assert [found.command for found in inline_commands("a !` ` and !`date`")] == ["date"]

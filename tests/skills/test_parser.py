@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apexbridge.skills import frontmatter
+from apexbridge.skills import frontmatter, parser
 from apexbridge.skills.model import Origin, Problem, Provenance
 from apexbridge.skills.parser import (
     ParseResult,
@@ -179,3 +179,27 @@ def test_a_body_below_a_frontmatter_that_was_read_is_had_without_reading_it_agai
         assert isinstance(refused, Problem)
         assert refused.code == "yaml_invalid"
     assert parse_body(b"---\nname: unseen\ndescription: B.\n---\nNew.") == "New."
+
+
+def test_a_skill_md_that_cannot_be_opened_is_reported_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_skill(tmp_path, "pdf", description="Reads PDF.")
+
+    def refuse(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("apexbridge.skills.parser.os.open", refuse)
+    reading = read_skill(root, USER)
+    assert reading.skill is None
+    assert _codes(reading) == ["skill_md_unreadable"]
+    assert reading.problems[0].details["detail"] == "Permission denied"
+
+
+def test_the_memory_for_parsed_frontmatter_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parser, "_MAX_PARSED_HASHES", 2)
+    seen = set[int]()
+    monkeypatch.setattr(parser, "_parsed_hashes", seen)
+    for number in range(5):
+        assert _parse(f"---\nname: a{number}\ndescription: d\n---\nb\n", f"a{number}").skill
+        assert len(seen) <= 2

@@ -13,7 +13,11 @@ _ENTRIES_PER_FILE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveLimits:
-    """Maximum sizes, counts and compression ratio of an accepted archive."""
+    """Maximum sizes, counts and compression ratio of an accepted archive.
+
+    The defaults are for `pack` and for library calls; an installation takes its limits from the
+    settings `install.*` (`settings/schema.py`), whose defaults are the same (tested).
+    """
 
     packed_bytes: int = 30_000_000
     unpacked_bytes: int = 64 * _MIB

@@ -21,7 +21,7 @@ import numpy as np
 
 from apexbridge.errors import EmbedderUnavailableError, RetrievalError
 from apexbridge.retrieval.base import Matrix, TextKind
-from apexbridge.retrieval.embedders.loader import (
+from apexbridge.retrieval.embedders.model_files import (
     combine_digests,
     embedder_errors,
     import_package,

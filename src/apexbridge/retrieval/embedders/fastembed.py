@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from apexbridge.errors import EmbedderUnavailableError
 from apexbridge.retrieval.base import Matrix, TextKind
-from apexbridge.retrieval.embedders.loader import (
+from apexbridge.retrieval.embedders.model_files import (
     embedder_errors,
     find_model,
     fingerprint,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from apexbridge.errors import EmbedderUnavailableError
 from apexbridge.retrieval.base import Matrix, TextKind
-from apexbridge.retrieval.embedders.loader import verify_sha256
+from apexbridge.retrieval.embedders.model_files import verify_sha256
 from apexbridge.retrieval.thread_control import single_threaded_blas
 
 ENCODER_DIMENSIONS = 512

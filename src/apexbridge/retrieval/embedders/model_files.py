@@ -1,4 +1,4 @@
-"""Model loading: find and verify model files, import optional packages, wrap their errors."""
+"""Model files: find and verify them by hash, import optional packages, wrap their errors."""
 
 import hashlib
 from collections.abc import Generator, Iterable, Mapping
