@@ -220,6 +220,6 @@ def test_a_file_name_that_is_not_utf8_is_matched_by_wildcards() -> None:
     assert compile_patterns(("*.txt",)).matches("\udcff.txt")
 
 
-@pytest.mark.parametrize(("path", "taken"), [("x5y", True), ("xay", True), ("x/y", False)])
+@pytest.mark.parametrize(("path", "taken"), [("x.y", True), ("x0y", True), ("x/y", False)])
 def test_a_range_in_brackets_never_matches_the_slash(path: str, taken: bool) -> None:
-    assert compile_patterns(("x[/-a]y",)).matches(path) is taken
+    assert compile_patterns(("x[.-0]y",)).matches(path) is taken

@@ -318,10 +318,10 @@ def _range(low: str, high: str) -> Iterator[str]:
     """Write a range without the slash, which no bracket expression matches."""
     if low > high:
         raise ValueError(f"bad character range {low}-{high}")
-    pairs = [(low, min(high, ".")), (max(low, "0"), high)] if low <= "/" <= high else [(low, high)]
+    # Neither end is the slash: a pattern is split at slashes before its brackets are read.
+    pairs = [(low, "."), ("0", high)] if low < "/" < high else [(low, high)]
     for start, end in pairs:
-        if start <= end:
-            yield f"\\x{{{ord(start):x}}}-\\x{{{ord(end):x}}}"
+        yield f"\\x{{{ord(start):x}}}-\\x{{{ord(end):x}}}"
 
 
 def _combine(regexes: Iterable[str]) -> tuple[Any, ...]:
