@@ -11,6 +11,7 @@ from benchmarks import (
     gateway,
     indexing,
     install,
+    public_sets_table,
     retrieval_quality,
     retrieval_speed,
     sandboxes,
@@ -32,11 +33,15 @@ def main() -> None:
                 corpus=options.corpus,
                 queries=options.queries,
                 minilm=options.minilm,
-                toole=options.toole,
-                sample=options.sample,
                 ours=options.embedder,
                 cross_validates=options.cross_validate,
             )
+        ),
+        "public_sets": lambda: public_sets_table.main(
+            {name: getattr(options, name) for name in public_sets_table.READERS},
+            ours=options.embedder,
+            minilm=options.minilm,
+            sample=options.sample,
         ),
         "embedders": lambda: embedders.main(options.minilm),
         "retrieval_speed": lambda: retrieval_speed.main(options.chroma),
@@ -67,9 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--embedder", choices=("default", "use"), default="default", help="embedder to evaluate"
     )
-    parser.add_argument("--toole", type=Path, help="a checkout of MetaTool, for its ToolE queries")
+    for name, (repository, _) in public_sets_table.READERS.items():
+        flag = f"--{name.replace('_', '-')}"
+        parser.add_argument(flag, type=Path, help=f"a checkout of {repository}, a public set")
     parser.add_argument(
-        "--sample", type=int, default=0, help="number of ToolE queries; all by default"
+        "--sample", type=int, default=0, help="requests of each public set; all by default"
     )
     parser.add_argument("--litellm", type=Path, help="a virtual environment with LiteLLM's proxy")
     parser.add_argument("--chroma", type=Path, help="an interpreter with chromadb, as a peer")

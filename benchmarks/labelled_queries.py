@@ -12,6 +12,8 @@ from apexbridge.retrieval.index import SkillIndex
 DEPTH = 10
 DENSE_ONLY = FusionWeights(view=0, lexical=0, language=0)
 """Main-text embedding only."""
+WORDS_ALONE = FusionWeights(dense=0, lexical=1)
+"""BM25 only."""
 LANGUAGE_MODES = ("EN", "ZH", "both")
 """Query in English, in Chinese, and in both."""
 

@@ -28,6 +28,7 @@ from benchmarks.labelled_queries import (
     DENSE_ONLY,
     DEPTH,
     LANGUAGE_MODES,
+    WORDS_ALONE,
     LabelledQuery,
     SearchFunction,
     figures,
@@ -36,10 +37,8 @@ from benchmarks.labelled_queries import (
     search_function,
 )
 from benchmarks.no_skill_detection import print_no_skill_detection
-from benchmarks.toole import show_toole
 
 RANK_CONSTANT = 60
-WORDS_ALONE = FusionWeights(dense=0, lexical=1)
 WITH_VIEWS = FusionWeights(lexical=0, language=0)
 Kind = Literal["default", "use"]
 
@@ -51,9 +50,6 @@ class Options:
     corpus: Path | None = None
     queries: Path | None = None
     minilm: Path | None = None
-    toole: Path | None = None
-    sample: int = 0
-    """Number of ToolE queries; 0 for all."""
     ours: Kind = "default"
     cross_validates: bool = False
 
@@ -83,10 +79,6 @@ async def _main(wanted: Options) -> None:
         print("skills are not: --corpus (id, name, description, body) and --queries")
     else:
         await _measure(wanted, wanted.corpus, wanted.queries)
-    if wanted.toole is None:
-        print("ToolE is not: --toole FOLDER is a checkout of MetaTool")
-    else:
-        await show_toole(wanted.toole, wanted.embedders, wanted.sample)
 
 
 async def _measure(wanted: Options, corpus: Path, queries: Path) -> None:
