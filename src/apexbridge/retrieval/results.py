@@ -8,6 +8,8 @@ from typing import Literal
 from apexbridge.errors import RetrievalError
 
 Language = Literal["en", "zh"]
+Kind = Literal["skill", "tool"]
+"""An index entry is a skill, or a tool described by its name, one line and its parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,9 @@ class Hit:
     name: str
     score: float
     parts: ScoreParts
+    alike: tuple[str, ...] = ()
+    """Names of near duplicates that this hit stands for, best first."""
+    kind: Kind = "skill"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
