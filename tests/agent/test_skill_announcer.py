@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
+from apexbridge.agent.skill_announcer import MAX_LISTED, MIN_HINT_SCORE
 from apexbridge.errors import SkillNotFoundError
 from apexbridge.events import ListingCut
 from apexbridge.models.base import ModelRequest
+from apexbridge.retrieval.index import SkillIndex
+from apexbridge.retrieval.results import Hit, ScoreParts, SearchResults
 from apexbridge.testing import FixedApprover, make_skill
 from tests.agent.agent_fixture import calls, open_agent, says
 
@@ -100,12 +103,69 @@ async def test_of_very_many_skills_only_those_that_fit_are_told(home: Path) -> N
         assert "Skills you can invoke" not in said
         assert "More skills are found with SkillSearch: " in said
         assert "- s1" not in said
-        await at.ask("Hello there", says("."))  # nothing fits, so nothing is said
-        assert len(await at.said("reminder")) == 1
-        await at.ask(wanted, says("."))  # and what is known is not said again
+        await at.ask(wanted, says("."))  # what is known is not said again
         assert len(await at.said("reminder")) == 1
         fates = {one["name"]: one["fate"] for one in at.record()["candidates"]}
         assert fates["zebra"] == "known"
+
+
+async def test_of_very_many_skills_the_best_weak_hits_are_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(MAX_LISTED + 1):
+        make_skill(home / ".claude/skills", f"s{number}", description=f"Topic number {number}.")
+
+    def answer(*scores: float) -> None:
+        hits = [Hit(name=f"s{n}", score=s, parts=ScoreParts()) for n, s in enumerate(scores)]
+        found = SearchResults(hits=tuple(hits), confidence=scores[0], searched=61)
+
+        async def search(*_: object, **__: object) -> SearchResults:
+            return found
+
+        monkeypatch.setattr(SkillIndex, "search", search)
+
+    def fates() -> list[str]:
+        return [one["fate"] for one in at.record()["candidates"]]
+
+    async with open_agent(home, permissions__deny=["Skill(s1)"]) as at:
+        answer(0.4, 0.3, 0.2, MIN_HINT_SCORE, 0.01)
+        await at.ask("x", says("."))
+        assert "Possibly related skills: s0, s2, s3.\n" in (await at.said("reminder"))[0]
+        assert fates() == ["hinted", "denied", "hinted", "hinted", "weak"]
+        await at.ask("x", says("."))  # and not again
+        assert len(await at.said("reminder")) == 1
+        answer(0.9, 0.9, 0.05, 0.05, 0.05)  # a good match is offered although it was named before
+        await at.ask("x", says("."))
+        said = (await at.said("reminder"))[1]
+        assert "- s0 (fit 0.90): Topic number 0.\n\nPossibly related skills: s4.\n" in said
+        answer(0.019)  # small talk costs nothing
+        await at.ask("x", says("."), session="other")
+        (said,) = await at.said("reminder", "other")
+        assert "Possibly" not in said
+        assert fates() == ["weak"]
+        at.window = 100  # no budget, no names
+        answer(0.4)
+        await at.ask("x", says("."), session="narrow")
+        assert fates() == ["weak"]
+
+
+async def test_small_talk_among_very_many_skills_names_none(home: Path) -> None:
+    for number in range(MAX_LISTED + 1):
+        make_skill(home / ".claude/skills", f"s{number}", description=f"Topic number {number}.")
+    async with open_agent(home, index__embedder="default") as at:
+        await at.ask("Go on", says("."))
+        for text in ("Hello there", "Thank you!", "你好", "谢谢你"):
+            await at.ask(text, says("."))
+        assert len(await at.said("reminder")) == 1
+
+
+async def test_a_few_skills_are_listed_and_not_named_twice(home: Path) -> None:
+    make_skill(home / ".claude/skills", "one", description="Zebra stripes.")
+    async with open_agent(home, index__threshold=1.0) as at:
+        await at.ask("Zebra stripes", says("."))
+        (said,) = await at.said("reminder")
+        assert "- one: Zebra stripes." in said
+        assert "Possibly related" not in said
 
 
 async def test_a_listing_that_does_not_fit_is_told_of(home: Path) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from apexbridge.retrieval.index import SkillIndex
+from apexbridge.retrieval.results import Hit, ScoreParts, SearchResults
 from apexbridge.runtime.source_factory import SourceFactory
 from apexbridge.skills.model import Problem
 from apexbridge.sources.base import SkillSource
@@ -68,12 +70,38 @@ def test_find_explains_each_score(hashed: Run, home: Path) -> None:
     assert "关键词：没有匹配" in chinese.out
 
 
-def test_low_confidence_is_not_a_failure(hashed: Run) -> None:
-    done = hashed("find", "hello, how are you today?")
-    assert done.code == 0
-    assert done.err.startswith("No skill clearly matches: confidence 0.")
+def test_weak_matches_are_shown_with_a_word_and_no_number(hashed: Run) -> None:
+    done = hashed("find", "hello, how are you today?", "--limit", "2")
+    assert (done.code, done.err) == (0, "Only weak matches. The nearest skills:\n")
+    rows = [line.split("\t") for line in done.out.splitlines()]
+    assert [row[2] for row in rows] == ["weak match"] * 2
+    assert "0.0" not in done.out + done.err
+    chinese = hashed("find", "你好，今天怎么样？", "--explain", LANG="zh_CN.UTF-8")
+    assert chinese.err == "只有较弱的匹配。最接近的技能：\n"
+    assert chinese.out.splitlines()[0].endswith("  匹配较弱")
+    found = hashed("find", "hello, how are you today?", "--json").data
+    assert {hit["match"] for hit in found["hits"]} == {"weak"}
+    sure = hashed("--set", "index.threshold=0", "find", "hello, how are you today?", "--json")
+    assert {(hit["match"], hit["kind"]) for hit in sure.data["hits"]} == {("good", "skill")}
     sure = hashed("--set", "index.threshold=0", "find", "hello, how are you today?")
-    assert (sure.code, sure.err) == (0, "")
+    assert (sure.code, sure.err, "weak match" in sure.out) == (0, "", False)
+
+
+def test_near_duplicates_are_one_line(hashed: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    alike = ("csv-report", "gone-since", "changelog")
+    hit = Hit(name="git-commit", score=0.9, parts=ScoreParts(), alike=alike)
+    found = SearchResults(hits=(hit,), confidence=0.9, searched=6)
+
+    async def search(*_: object, **__: object) -> SearchResults:
+        return found
+
+    monkeypatch.setattr(SkillIndex, "search", search)
+    (row,) = hashed("find", REQUEST).out.splitlines()
+    assert row.split("\t")[3].startswith("(and 2 alike) Commits staged")
+    assert "（另有 2 个类似）" in hashed("find", REQUEST, LANG="zh_CN.UTF-8").out
+    assert hashed("find", REQUEST, "--explain").out.endswith("   alike: csv-report, changelog\n")
+    (best,) = hashed("find", REQUEST, "--json").data["hits"]
+    assert (best["name"], best["alike"]) == ("git-commit", ["csv-report", "changelog"])
 
 
 def test_an_empty_query_finds_nothing(hashed: Run) -> None:

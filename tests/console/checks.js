@@ -50,7 +50,7 @@ window.complaints = () => {
     const ratio = (one + 0.05) / (other + 0.05);
     if (ratio < 4.5) found.push(`contrast ${ratio.toFixed(2)}: ${node.className} "${walker.currentNode.data.slice(0, 40)}"`);
   }
-  const key = /^(screen|nav|switch|theme|action|state|error|count|signin|chat|call|skill|trigger|finish|approvals|answer|skills|origin|level|versions|edit|install|report|playground|part|runs|outcome|limit|traces|candidate|span|doctor|check|audit)\.[a-z_.0-9]+$/;
+  const key = /^(screen|nav|switch|theme|action|state|error|count|signin|chat|call|skill|trigger|finish|approvals|answer|skills|origin|level|versions|edit|install|report|playground|match|part|runs|outcome|limit|traces|candidate|span|doctor|check|audit)\.[a-z_.0-9]+$/;
   for (const node of document.querySelectorAll("main *, nav *")) {
     if (!node.children.length && key.test(node.textContent.trim()) && !node.closest("td, pre, .prose")) found.push(`no words: ${node.textContent}`);
   }

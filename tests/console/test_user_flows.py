@@ -272,7 +272,11 @@ def test_searching_finds_by_name_and_by_meaning_as_one_types(
         page.fill("[data-search]", "vegetable")
         expect(page.locator(".list").first.locator("a")).to_have_text([re.compile("^garden")])
         page.fill("[data-search]", "zzzz qqqq")
-        expect(page.locator(".skill-list .empty")).to_be_visible()
+        expect(page.locator(".skill-list .list a .badge").first).to_have_text("weak match")
+        here.go("playground?query=zzzz%20qqqq")
+        expect(page.locator(".hit .score").first).to_have_text("weak match")
+        expect(page.locator(".confidence")).to_contain_text("Weak matches only")
+        expect(page.locator(".confidence")).not_to_contain_text("%")
         here.go("playground")
         page.fill("[data-search]", "plan a vegetable garden")
         first = page.locator(".hit").first

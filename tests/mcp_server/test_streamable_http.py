@@ -66,6 +66,16 @@ async def test_a_client_finds_loads_and_runs_a_skill(home: Path) -> None:
         found = shape_of(await client.call_tool("search_skills", {"query": "greet", "limit": 1}))
         assert [hit["name"] for hit in found["hits"]] == ["greet"]
         assert found["hits"][0]["uri"] == "skill://greet/SKILL.md"
+        wordings = {"query": "grüßen", "query_en": "greet somebody", "query_zh": "问候"}
+        assert set(wordings) <= set(tools["search_skills"].input_schema["properties"])
+        result = await client.call_tool("search_skills", wordings | {"limit": 20})
+        for hit in shape_of(result)["hits"]:
+            is_good = hit["score"] >= 0.5
+            assert (hit["match"], hit["kind"], hit["alike"]) == (
+                "good" if is_good else "weak", "skill", [],
+            )  # fmt: skip
+            fit = f"{hit['score']:.2f}" if is_good else "weak match"
+            assert f"- {hit['name']} ({fit}): " in text_of(result)
         loaded = shape_of(await client.call_tool("load_skill", {"name": "greet"}))
         assert loaded["text"] == "Greet $who, $how.\n"
         assert {file["path"] for file in loaded["files"]} == {

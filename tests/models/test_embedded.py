@@ -146,7 +146,7 @@ async def test_after_a_search_the_clearly_best_is_invoked_or_all_are_named() -> 
     reply = str(await _reply([*asked, *close]))
     assert "- csv-report (0.45)\n- pdf (0.44)" in reply
     assert "没有一个明显最合适" in reply
-    none = _did("SkillSearch", "No skill fits.", query="q")
+    none = _did("SkillSearch", "No skill was found.", query="q")
     assert "没有匹配的技能" in str(await _reply([*asked, *none]))
 
 
@@ -206,11 +206,17 @@ async def test_words_that_a_script_cannot_use_are_left_out_the_second_time() -> 
     assert "failed:" in str(await _reply([*messages, *failed]))
 
 
-async def test_skills_that_have_nothing_to_do_with_the_request_are_not_named() -> None:
-    found = _did("SkillSearch", "- git-commit (0.01): x\n- pdf (0.00): y", query="q")
+async def test_weak_matches_are_named_as_possible_ones_and_none_is_invoked() -> None:
+    weak = "\n".join(f"- {name} (weak match): x" for name in ("git-commit", "pdf", "a.b", "d"))
+    found = _did("SkillSearch", f"No clear match; the nearest are:\n{weak}", query="q")
     reply = str(await _reply([UserMessage(text="Pick a palette for my brand"), *found]))
-    assert "No skill matches" in reply
-    assert "git-commit" not in reply
+    assert "may match" in reply
+    assert "\n- git-commit\n- pdf\n- a.b\n" in reply
+    assert "- d" not in reply
+    assert "No skill" not in reply
+    mixed = _did("SkillSearch", f"- csv (0.60): y\n- tsv (0.58): y\n{weak}", query="q")
+    reply = str(await _reply([UserMessage(text="Pick a palette for my brand"), *mixed]))
+    assert "- csv (0.60)\n- tsv (0.58)\n- git-commit\n" in reply
 
 
 @pytest.mark.parametrize("way", ["/csv-report sales.csv", "Summarise sales.csv"])

@@ -96,6 +96,9 @@ def test_a_search_tells_what_each_score_is_made_of(server: SkillsServer) -> None
     assert best["parts"]["words"]
     assert set(best["parts"]) >= {"dense", "view", "lexical", "meaning", "usage", "total"}
     assert found["searched"] >= 4
+    for hit in found["hits"]:
+        assert hit["match"] == ("good" if hit["score"] >= found["threshold"] else "weak")
+        assert (hit["kind"], hit["alike"]) == ("skill", [])
     both = server.get(
         "/v1/skills/search", query="番茄", query_en="tomatoes", query_zh="番茄"
     ).json()

@@ -77,6 +77,7 @@ async def compact(session: Session, window: int, summarize: Summarizer) -> bool:
         *kept,
     ]
     session.announced.clear()  # the announcements were among the replaced messages
+    session.hinted.clear()
     return True
 
 

@@ -301,6 +301,7 @@ class _TurnRun:
             scope=PathScope(read=tuple(session.readable), write=(session.cwd,)),
             effort=session.grants.effort or "",
             depth=session.depth,
+            request="" if session.depth else self._request.text,
             allow=self._permissions.allow,
             fire=self._fire,
         )

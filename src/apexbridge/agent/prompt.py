@@ -44,7 +44,14 @@ def _base_prompt(cwd: Path, *, has_skills: bool) -> SystemMessage:
     return SystemMessage(text=f"{begins}\n\nThe working folder is {cwd}.")
 
 
-def skills_reminder(listing: Listing, offers: Sequence[Offer], unlisted: int) -> UserMessage | None:
+def hint_line(names: Sequence[str]) -> str:
+    """Name weak matches in as few words as possible: a model can ignore a line."""
+    return f"Possibly related skills: {', '.join(map(to_single_line, names))}."
+
+
+def skills_reminder(
+    listing: Listing, offers: Sequence[Offer], unlisted: int, hints: Sequence[str] = ()
+) -> UserMessage | None:
     """Build the reminder that announces skills; None where there is none to announce."""
     parts = list[str]()
     if offers:
@@ -52,6 +59,8 @@ def skills_reminder(listing: Listing, offers: Sequence[Offer], unlisted: int) ->
         parts.append("\n".join(("These skills fit the request best:", *lines)))
     if listing.text:
         parts.append(f"Skills you can invoke:\n{listing.text}")
+    if hints:
+        parts.append(hint_line(hints))
     if unlisted:
         parts.append(f"More skills are found with SkillSearch: {unlisted}.")
     if not parts:

@@ -365,6 +365,7 @@ def _persistent_state(session: Session) -> dict[str, Any]:
         "system": session.system,
         "turns": session.turns,
         "listed": sorted(session.announced),
+        "hinted": sorted(session.hinted),
         "applied": {name: asdict(applied) for name, applied in session.applied.items()},
         "reach": [str(path) for path in session.readable],
         "spent": asdict(session.usage),
@@ -377,4 +378,5 @@ def _restore(session: Session, state: dict[str, Any], messages: list[Message]) -
     session.system, session.turns = state["system"], state["turns"]
     session.messages, session.applied = messages, applied
     session.announced, session.readable = set(state["listed"]), readable
+    session.hinted = set(state.get("hinted", ()))  # earlier versions stored none
     session.usage = usage

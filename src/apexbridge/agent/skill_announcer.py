@@ -2,12 +2,13 @@
 
 The full text of a skill enters the context only when it is invoked. Each request is searched for:
 hits over the confidence threshold are offered with it, other skills are listed once within a token
-budget.
+budget. Where there are too many to list, the best hits below the threshold are named (hinted): a
+model can ignore a name, but it cannot use a skill that it never saw.
 """
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from apexbridge.agent import prompt
@@ -41,6 +42,9 @@ MAX_QUERY_CHARS = 4_000
 """A longer request is truncated: its subject is in the beginning."""
 MIN_OFFER_SCORE = 0.1
 """Hits below this score are not offered, however confident the best one is."""
+MAX_HINTS = 3
+MIN_HINT_SCORE = 0.02
+"""Weak hits below this score are not even named: small talk costs no tokens."""
 _CACHE_SIZE = 100
 SKILL_TOOLS = frozenset({"Skill", "SkillSearch", "SkillScript", "skills_list", "skills_load"})
 READ_ONLY_PROFILES: Mapping[str, bool] = {"general-purpose": False, "explore": True, "plan": True}
@@ -50,7 +54,14 @@ READ_ONLY_PROFILES: Mapping[str, bool] = {"general-purpose": False, "explore": T
 class SkillSearch(Protocol):
     """The search index of skills, as the agent uses it."""
 
-    async def search(self, query: str, *, limit: int = 5) -> SearchResults:
+    async def search(
+        self,
+        query: str,
+        *,
+        query_en: str | None = None,
+        query_zh: str | None = None,
+        limit: int = 5,
+    ) -> SearchResults:
         """Return the best matches, and the confidence that any of them fits."""
         ...
 
@@ -65,6 +76,7 @@ class Announcement:
 
     candidates: tuple[Candidate, ...] = ()
     offered: tuple[str, ...] = ()
+    hinted: tuple[str, ...] = ()
     listed: tuple[str, ...] = ()
     shortened: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
@@ -185,6 +197,7 @@ class SkillAnnouncer:
         record.shortened, record.dropped = announcement.shortened, announcement.dropped
         session.announced.update(announcement.listed)
         session.announced.update(announcement.offered)
+        session.hinted.update(announcement.hinted)
         if announcement.shortened or announcement.dropped:
             emit(
                 ListingCut(
@@ -227,7 +240,7 @@ class SkillAnnouncer:
     def _build_announcement(self, session: Session, results: SearchResults) -> Announcement:
         skills = self._catalog.snapshot.skills
         candidates, offers = self._offers(session, results)
-        listing, unlisted, asleep = Listing(), 0, 0
+        hints, listing, unlisted, asleep = list[str](), Listing(), 0, 0
         if len(skills) <= MAX_LISTED:
             asleep = len(skills) - len(session.path_activation.visible(skills))
             listing = render_listing(
@@ -237,16 +250,19 @@ class SkillAnnouncer:
                 usage=self._usage.scores(),
                 already_sent={*session.announced, *(offer.name for offer in offers)},
             )
-        elif session.turns == 1 or offers:
-            unlisted = len(skills) - len(offers)
+        else:
+            candidates, hints = self._hints(session, candidates, offers)
+            if session.turns == 1 or offers:
+                unlisted = len(skills) - len(offers)
         return Announcement(
             candidates=tuple(candidates),
             offered=tuple(offer.name for offer in offers),
+            hinted=tuple(hints),
             listed=listing.shown,
             shortened=listing.names("shortened", "name_only"),
             dropped=listing.names("left_out"),
             asleep=asleep,
-            message=prompt.skills_reminder(listing, offers, unlisted),
+            message=prompt.skills_reminder(listing, offers, unlisted, hints),
         )
 
     def _offers(
@@ -255,11 +271,15 @@ class SkillAnnouncer:
         """Offer the best hits with the request, which saves the model a round of SkillSearch."""
         snapshot = self._catalog.snapshot
         candidates, offers = list[Candidate](), list[prompt.Offer]()
-        hits = [(hit, snapshot.winner(hit.name)) for hit in results.hits[:MAX_OFFERS]]
-        found = [skill for _, skill in hits if skill is not None]
+        hits = results.hits[:MAX_OFFERS]
+        every = (snapshot.winner(name) for hit in hits for name in (hit.name, *hit.alike))
+        found = [skill for skill in every if skill is not None]
         active = {skill.name for skill in session.path_activation.visible(found)}
         visible = {skill.name for skill in self._filter_visible(found, session)}
-        for hit, skill in hits:
+        for one in hits:
+            # A hit that is hidden from the model must not hide its near duplicates.
+            hit = one.visible(visible.__contains__) or one
+            skill = snapshot.winner(hit.name)
             status: CandidateStatus = "known" if hit.name in session.announced else "offered"
             if skill is None:
                 status = "denied"
@@ -274,6 +294,26 @@ class SkillAnnouncer:
                 text = truncate_line(to_single_line(skill.summary), OFFER_CHARS)
                 offers.append(prompt.Offer(name=skill.name, text=text, score=hit.score))
         return candidates, offers
+
+    def _hints(
+        self, session: Session, candidates: Sequence[Candidate], offers: Sequence[prompt.Offer]
+    ) -> tuple[list[Candidate], list[str]]:
+        """Name the best weak hits, within what the offers leave of the listing's budget."""
+        available = self._budget.total_chars - sum(len(offer.text) for offer in offers)
+        marked, hints = list[Candidate](), list[str]()
+        for one in candidates:
+            is_new = one.name not in session.announced and one.name not in session.hinted
+            if (
+                one.fate == "weak"
+                and is_new
+                and one.score >= MIN_HINT_SCORE
+                and len(hints) < MAX_HINTS
+                and len(prompt.hint_line([*hints, one.name])) <= available
+            ):
+                hints.append(one.name)
+                one = replace(one, fate="hinted")
+            marked.append(one)
+        return marked, hints
 
     def announce_all(self, session: Session) -> UserMessage | None:
         """Announce all skills again, after compaction removed earlier announcements."""

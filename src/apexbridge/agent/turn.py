@@ -37,8 +37,11 @@ class TurnLimits:
     """Fraction of the context window from which on the history is compacted."""
 
 
-CandidateStatus = Literal["offered", "weak", "denied", "asleep", "known"]
-"""Outcome for a skill that the search returned: offered to the model, or the reason why not."""
+CandidateStatus = Literal["offered", "hinted", "weak", "denied", "asleep", "known"]
+"""Outcome for a skill that the search returned: offered to the model, or the reason why not.
+
+A hinted one is a weak match of which the model sees the name only.
+"""
 
 TurnFinish = Literal[
     "stop", "rounds", "tokens", "time", "repeats", "client_tools", "blocked", "skill",

@@ -2,21 +2,12 @@
 
 from pydantic import BaseModel, Field
 
+from apexbridge.retrieval.results import Kind, Match
 from apexbridge.tools.typed import Arguments
 
-MAX_HITS = 20
 MAX_ARGUMENTS = 256
 MAX_INPUT_CHARS = 200_000
 _MAX_NAME = 300
-
-
-class SearchArguments(Arguments):
-    """Arguments of `search_skills`."""
-
-    query: str = Field(
-        min_length=1, max_length=2_000, description="The task, in English or Chinese."
-    )
-    limit: int = Field(default=5, ge=1, le=MAX_HITS, description="How many at most.")
 
 
 class LoadArguments(Arguments):
@@ -56,6 +47,9 @@ class SearchHit(BaseModel):
     name: str
     description: str
     score: float = Field(description="How well it fits, from 0 to 1.")
+    match: Match = Field(description="`weak` below the confidence threshold, else `good`.")
+    alike: list[str] = Field(description="Near duplicates that it stands for, best first.")
+    kind: Kind = Field(description="What was found: a skill, or a tool.")
     uri: str = Field(description="Its SKILL.md as a resource; empty if it is not served as one.")
 
 

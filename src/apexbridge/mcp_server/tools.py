@@ -18,7 +18,6 @@ from apexbridge.mcp_server.schemas import (
     OutputFile,
     RunArguments,
     RunResult,
-    SearchArguments,
     SearchHit,
     SearchResults,
 )
@@ -31,6 +30,13 @@ from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import Skill
 from apexbridge.tools.base import ToolContext, ToolResult
 from apexbridge.tools.builtin.skill_script import script_result
+from apexbridge.tools.builtin.skills import (
+    MAX_SUMMARY_CHARS,
+    SearchArguments,
+    format_hit,
+    format_hits,
+    visible_hits,
+)
 from apexbridge.tools.truncation import MAX_CHARS, truncate_text
 from apexbridge.tools.typed import TypedTool
 
@@ -109,26 +115,38 @@ class SearchTool(TypedTool[SearchArguments]):
 
     async def run(self, arguments: SearchArguments, context: ToolContext) -> ToolResult:
         """Search, without skills that models may not use."""
-        found = await self._skills.runtime.search(arguments.query, limit=arguments.limit)
-        hits = list[SearchHit]()
-        for hit in found.hits:
+        threshold = self._skills.runtime.config.settings.index.threshold
+        found = await self._skills.runtime.search(
+            arguments.query, limit=arguments.limit, **arguments.wordings()
+        )
+        hits, lines = list[SearchHit](), list[str]()
+        for hit in visible_hits(found, self._is_visible):
             skill = self._skills.find(hit.name)
-            if skill is None or skill.manifest.disable_model_invocation:
+            if skill is None:
                 continue
-            uri = file_uri(skill, SKILL_MD) if serves_files(skill) else ""
-            text = truncate_text(to_single_line(skill.summary), 600)
-            score = round(hit.score, 4)
-            hits.append(SearchHit(name=skill.name, description=text, score=score, uri=uri))
+            hits.append(
+                SearchHit(
+                    name=skill.name,
+                    description=truncate_text(to_single_line(skill.summary), MAX_SUMMARY_CHARS),
+                    score=round(hit.score, 4),
+                    match=hit.match(threshold),
+                    alike=list(hit.alike),
+                    kind=hit.kind,
+                    uri=file_uri(skill, SKILL_MD) if serves_files(skill) else "",
+                )
+            )
+            lines.append(format_hit(hit, skill.summary, threshold))
         output = SearchResults(
             query=arguments.query,
             confidence=round(found.confidence, 4),
             searched=found.searched,
             hits=hits,
         )
-        lines = [f"- {hit.name} ({hit.score:.2f}): {hit.description}" for hit in hits]
-        head = f"Confidence that any of them fits: {found.confidence:.2f}"
-        text = "\n".join((head, *lines)) if lines else "No skill fits."
-        return ToolResult(text=text, data=_to_data(output))
+        return ToolResult(text=format_hits(lines, found, threshold), data=_to_data(output))
+
+    def _is_visible(self, name: str) -> bool:
+        skill = self._skills.find(name)
+        return skill is not None and not skill.manifest.disable_model_invocation
 
 
 class LoadTool(TypedTool[LoadArguments]):

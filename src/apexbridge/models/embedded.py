@@ -99,10 +99,12 @@ MIN_CLEAR_SCORE = 0.5
 """Confidence from which a skill is used without asking back."""
 MIN_LEAD = 0.1
 """Minimum lead over the next skill."""
-MIN_RELATED_SCORE = 0.02
-"""Below this confidence a skill is unrelated."""
+MAX_WEAK_NAMES = 3
+"""Weak matches that are named as possible ones."""
 
-_OFFERED_SKILL = re.compile(r"^- (?P<name>\S+) \((?:fit )?(?P<score>[01]\.\d+)\)", re.MULTILINE)
+_OFFERED_SKILL = re.compile(
+    r"^- (?P<name>\S+) \((?:(?:fit )?(?P<score>[01]\.\d+)|weak match)\)", re.MULTILINE
+)
 _CHOSEN_SKILL = re.compile(
     r"^The user wants these skills used: (?P<name>[^,\n]+?)(?:,.*)?\.$", re.MULTILINE
 )
@@ -193,7 +195,8 @@ def _read_conversation(messages: Sequence[Message], tools: frozenset[str]) -> _T
 
 
 def _offered_skills(text: str) -> list[tuple[str, float]]:
-    return [(found["name"], float(found["score"])) for found in _OFFERED_SKILL.finditer(text)]
+    """Extract names and scores; a weak match has none, which is 0."""
+    return [(found["name"], float(found["score"] or 0)) for found in _OFFERED_SKILL.finditer(text)]
 
 
 def _render(key: str, request: str, **fields: str) -> str:
@@ -246,13 +249,15 @@ def _first_step(turn: _Turn) -> str | ToolCall:
 
 def _after_search(turn: _Turn, last: _Step) -> str | ToolCall:
     found = _offered_skills(last.result.text)
-    found = [(name, score) for name, score in found if score >= MIN_RELATED_SCORE]
     best = _clear_winner(found)
     if best and "Skill" in turn.tools:
         return _call(turn, "Skill", {"skill": best, "arguments": turn.request})
     if not found:
         return _render("nothing_found", turn.request)
-    names = "\n".join(f"- {name} ({score:.2f})" for name, score in found)
+    # Weak matches are named too: a person sees at once which is meant, or that none is.
+    good = [f"- {name} ({score:.2f})" for name, score in found if score]
+    weak = [f"- {name}" for name, score in found if not score]
+    names = "\n".join((*good, *weak[:MAX_WEAK_NAMES]))
     return _render("found", turn.request, names=names)
 
 

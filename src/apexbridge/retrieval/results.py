@@ -1,13 +1,17 @@
 """Search results with explained scores, sync reports and index status; imports no numpy."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from apexbridge.errors import RetrievalError
 
 Language = Literal["en", "zh"]
+Kind = Literal["skill", "tool"]
+"""An index entry is a skill, or a tool described by its name, one line and its parameters."""
+Match = Literal["good", "weak"]
+"""A hit at or over the confidence threshold, or below it: possible, but not clear."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,20 @@ class Hit:
     name: str
     score: float
     parts: ScoreParts
+    alike: tuple[str, ...] = ()
+    """Names of near duplicates that this hit stands for, best first."""
+    kind: Kind = "skill"
+
+    def match(self, threshold: float) -> Match:
+        """Classify the hit; a weak one is shown as such and not hidden, for it may be needed."""
+        return "good" if self.score >= threshold else "weak"
+
+    def visible(self, is_visible: Callable[[str], bool]) -> "Hit | None":
+        """Drop the names that a caller may not see; the first one left stands for the others."""
+        if not self.alike and is_visible(self.name):  # nearly always: no copy
+            return self
+        names = [name for name in (self.name, *self.alike) if is_visible(name)]
+        return replace(self, name=names[0], alike=tuple(names[1:])) if names else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

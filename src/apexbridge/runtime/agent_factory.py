@@ -21,7 +21,6 @@ from apexbridge.permissions.engine import Approver
 from apexbridge.permissions.hook_protocol import Hook, parse_hooks
 from apexbridge.permissions.rules import Effect, Rule, ToolPattern, resolve_symlinks
 from apexbridge.permissions.wildcards import PathRoots
-from apexbridge.retrieval.results import SearchResults
 from apexbridge.runtime.model_factory import ModelHandle
 from apexbridge.runtime.script_runner import ScriptRunner
 from apexbridge.sandbox.base import ExecutionResult
@@ -126,16 +125,15 @@ class AgentFactory:
             registry.add(tool, aliases=aliases)
         registry.add(SkillTool(self.activator, self._activation_context))
         seen = (self._activation_context, self.permissions.is_skill_denied)
-        registry.add(SkillSearchTool(self._search, catalog, *seen), aliases=("VectorSearch",))
+        threshold = self._config.settings.index.threshold
+        search = SkillSearchTool(self._index.search, catalog, *seen, threshold=threshold)
+        registry.add(search, aliases=("VectorSearch",))
         registry.add(SkillScriptTool(self._execute, self._find_runnable, self._is_isolated))
         registry.add(SkillsListTool(self._list_skills, *seen))
         registry.add(SkillsLoadTool(catalog, *seen))
         for tool in extra_tools:
             registry.add(tool)
         return registry
-
-    async def _search(self, query: str, limit: int) -> SearchResults:
-        return await self._index.search(query, limit=limit)
 
     def _list_skills(self) -> Sequence[Skill]:
         return self._catalog.skills

@@ -74,9 +74,12 @@ class IndexService:
         found = await index.search(query, query_en=query_en, query_zh=query_zh, limit=limit)
         # A row that could not be deleted yet must not find an uninstalled skill.
         snapshot = self._catalog.snapshot
-        if all(hit.name in snapshot.by_name for hit in found.hits):
+        if all(name in snapshot.by_name for hit in found.hits for name in (hit.name, *hit.alike)):
             return found
-        return replace(found, hits=tuple(hit for hit in found.hits if snapshot.winner(hit.name)))
+        visible = (
+            hit.visible(lambda name: snapshot.winner(name) is not None) for hit in found.hits
+        )
+        return replace(found, hits=tuple(hit for hit in visible if hit is not None))
 
     async def index(self) -> "SkillIndex":
         """Return the index, synced once; during a full rebuild, the one of the old embedder."""

@@ -35,14 +35,13 @@ def find(out: Output, *, query: str, en: str, zh: str, limit: int, explain: bool
         elif not results.hits:
             out.note(out.text("find_empty_query"))
         elif results.confidence < threshold:
-            sure, least = _number(results.confidence), _number(threshold)
-            out.note(out.text("find_low_confidence", confidence=sure, threshold=least))
+            out.note(out.text("find_weak_only"))
         if explain:
             for rank, hit in enumerate(results.hits, 1):
-                _print_score_parts(out, rank, hit)
+                _print_score_parts(out, rank, hit, _score(out, hit, threshold))
         elif results.hits:
             heads = [out.text(key) for key in ("rank", "name", "score", "description")]
-            out.table(heads, _rows(results.hits, descriptions))
+            out.table(heads, _rows(out, results.hits, descriptions, threshold))
 
     found = {
         "query": query,
@@ -53,6 +52,9 @@ def find(out: Output, *, query: str, en: str, zh: str, limit: int, explain: bool
                 "rank": rank,
                 "name": hit.name,
                 "score": round(hit.score, 4),
+                "match": hit.match(threshold),
+                "alike": hit.alike,
+                "kind": hit.kind,
                 "description": descriptions.get(hit.name, ""),
                 "parts": _parts(hit.parts),
             }
@@ -64,9 +66,19 @@ def find(out: Output, *, query: str, en: str, zh: str, limit: int, explain: bool
     out.finish(found, render, ExitCode.OK if results.searched else ExitCode.NOT_FOUND)
 
 
-def _rows(hits: Sequence[Hit], descriptions: Mapping[str, str]) -> Iterator[Sequence[str]]:
+def _rows(
+    out: Output, hits: Sequence[Hit], descriptions: Mapping[str, str], threshold: float
+) -> Iterator[Sequence[str]]:
     for rank, hit in enumerate(hits, 1):
-        yield str(rank), hit.name, _bar(hit.score), descriptions.get(hit.name, "")
+        # Before the description, of which a narrow terminal cuts the end.
+        alike = out.text("find_alike", count=len(hit.alike)) + " " if hit.alike else ""
+        text = alike + descriptions.get(hit.name, "")
+        yield str(rank), hit.name, _score(out, hit, threshold), text
+
+
+def _score(out: Output, hit: Hit, threshold: float) -> str:
+    """Format the score; a weak match is a word, because "0.00" reads as "not this one"."""
+    return _bar(hit.score) if hit.match(threshold) == "good" else out.text("find_weak")
 
 
 def _bar(score: float) -> str:
@@ -89,9 +101,9 @@ def _percent(share: float) -> str:
     return f"{share:.0%}"
 
 
-def _print_score_parts(out: Output, rank: int, hit: Hit) -> None:
+def _print_score_parts(out: Output, rank: int, hit: Hit, score: str) -> None:
     parts = hit.parts
-    out.line(f"{rank}. {sanitize(hit.name)}  {_bar(hit.score)}")
+    out.line(f"{rank}. {sanitize(hit.name)}  {score}")
     said = [
         out.text(
             "explain_meaning",
@@ -108,6 +120,8 @@ def _print_score_parts(out: Output, rank: int, hit: Hit) -> None:
         out.text("explain_usage", usage=_percent(parts.usage)),
         out.text(f"explain_language_{parts.language}"),
     ]
+    if hit.alike:
+        said.append(out.text("explain_alike", names=_first_names(hit.alike)))
     for line in said:
         out.line(f"   {line}")
 

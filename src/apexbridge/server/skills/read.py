@@ -13,7 +13,7 @@ from apexbridge import locales
 from apexbridge.errors import RetrievalError, SourceError
 from apexbridge.lifecycle.skill_list import MAX_PAGE, ListFilter
 from apexbridge.lifecycle.transactions import sha256_of
-from apexbridge.retrieval.results import Hit
+from apexbridge.retrieval.results import Hit, Match
 from apexbridge.server.routing import QueryModel, RequestContext, Router, json_response
 from apexbridge.server.skills.presenters import (
     SKILL_ID,
@@ -121,21 +121,23 @@ async def search(ctx: RequestContext) -> Response:
         limit=query.limit,
     )
     summaries = {skill.name: skill.summary for skill in ctx.runtime.catalog.snapshot.skills}
+    threshold = ctx.runtime.config.settings.index.threshold
     return json_response(
         SearchSchema(
             query=query.query,
             confidence=round(found.confidence, 4),
-            threshold=ctx.runtime.config.settings.index.threshold,
+            threshold=threshold,
             searched=found.searched,
             problem=_notice(found.problem, request_language(ctx)),
             hits=[
-                _hit(at, hit, summaries.get(hit.name, "")) for at, hit in enumerate(found.hits, 1)
+                _hit(rank, hit, summaries.get(hit.name, ""), hit.match(threshold))
+                for rank, hit in enumerate(found.hits, 1)
             ],
         )
     )
 
 
-def _hit(rank: int, hit: Hit, description: str) -> HitSchema:
+def _hit(rank: int, hit: Hit, description: str, match: Match) -> HitSchema:
     parts = {
         key: round(value, 4) if isinstance(value, float) else value
         for key, value in asdict(hit.parts).items()
@@ -147,6 +149,9 @@ def _hit(rank: int, hit: Hit, description: str) -> HitSchema:
         name=hit.name,
         description=description,
         score=round(hit.score, 4),
+        match=match,
+        alike=list(hit.alike),
+        kind=hit.kind,
         parts=ScorePartsSchema.model_validate(parts),
     )
 

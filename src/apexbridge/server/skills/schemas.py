@@ -5,6 +5,7 @@ from typing import Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from apexbridge.lifecycle.skill_list import SkillState
+from apexbridge.retrieval.results import Kind, Match
 from apexbridge.sandbox.base import Outcome
 from apexbridge.scanner.rules import RiskLevel
 from apexbridge.server.routing import former_name
@@ -274,6 +275,11 @@ class HitSchema(ResponseModel):
     description: str
     score: float
     """Calibrated probability that it is relevant."""
+    match: Match
+    """`weak` below the threshold: not clearly relevant, but perhaps the one."""
+    alike: list[str]
+    """Names of near duplicates that this hit stands for, best first."""
+    kind: Kind
     parts: ScorePartsSchema
 
 
@@ -293,7 +299,7 @@ class SearchSchema(ResponseModel):
     confidence: float
     """Probability that any skill is relevant."""
     threshold: float
-    """Confidence below which no skill counts as relevant."""
+    """Confidence below which a match is weak."""
     searched: int
     problem: NoticeSchema | None
     """Reason for keyword-only search without embeddings, if there was one."""

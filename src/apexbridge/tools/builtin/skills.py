@@ -1,7 +1,8 @@
 """Skill tools: invoke and search skills (progressive disclosure), and the ShipMyAgent protocol."""
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from pydantic import AliasChoices, Field
 
@@ -10,8 +11,9 @@ from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.listing_budget import to_single_line
 from apexbridge.catalog.prompt_formats import find_for_load, skill_entry, skill_id
 from apexbridge.events import Trigger
+from apexbridge.models.intent_rules import is_chinese
 from apexbridge.permissions.rules import PermissionRequest
-from apexbridge.retrieval.results import SearchResults
+from apexbridge.retrieval.results import Hit, SearchResults
 from apexbridge.skills.model import Skill
 from apexbridge.tools.base import ToolContext, ToolResult
 from apexbridge.tools.truncation import truncate_text
@@ -22,6 +24,13 @@ ActivationContextFactory = Callable[[str], ActivationContext]
 IsForbidden = Callable[[str], bool]
 """Say whether a rule is_forbidden a skill; such a skill is hidden from the model."""
 MAX_HITS = 20
+MAX_QUERY_CHARS = 2_000
+MAX_REQUEST_CHARS = 400
+"""Up to this length a user's request is added to the search as another wording."""
+MAX_SUMMARY_CHARS = 600
+MAX_ALIKE = 3
+"""Near duplicates named in the line of a hit."""
+WEAK_MATCH = "weak match"
 
 SKILL_NAME = AliasChoices("skill", "name", "command", "skill_name")
 
@@ -67,13 +76,48 @@ class SkillTool(TypedTool[SkillArguments]):
         return await self._activator.activate(invocation, activation_context, context)
 
 
+class SkillSearchFunction(Protocol):
+    """Search of the skill index; wordings in English and Chinese are added to the query."""
+
+    async def __call__(
+        self,
+        query: str,
+        *,
+        query_en: str | None = None,
+        query_zh: str | None = None,
+        limit: int = 5,
+    ) -> SearchResults:
+        """Return the best matches, and the confidence that any of them fits."""
+        ...
+
+
 class SearchArguments(Arguments):
-    """Arguments of SkillSearch."""
+    """Arguments of a skill search."""
 
     query: str = Field(
-        min_length=1, max_length=2_000, description="The task, in English or Chinese."
+        min_length=1, max_length=MAX_QUERY_CHARS, description="The need, in the user's own words."
+    )
+    query_en: str = Field(
+        default="",
+        max_length=MAX_QUERY_CHARS,
+        description="The same need in English. Always give both: skills are in both languages.",
+    )
+    query_zh: str = Field(
+        default="", max_length=MAX_QUERY_CHARS, description="The same need in Chinese."
     )
     limit: int = Field(default=5, ge=1, le=MAX_HITS, description="How many at most.")
+
+    def wordings(self, request: str = "") -> dict[str, str | None]:
+        """Return `query_en` and `query_zh`; the user's own request takes a place left empty.
+
+        A wording is added to the query and never replaces it. A long request names several needs,
+        and would blur a query for one of them.
+        """
+        given = {"query_en": self.query_en or None, "query_zh": self.query_zh or None}
+        if len(request) <= MAX_REQUEST_CHARS and request.strip() not in {"", self.query}:
+            place = "query_zh" if is_chinese(request) else "query_en"
+            given[place] = given[place] or request
+        return given
 
 
 class SkillSearchTool(TypedTool[SearchArguments]):
@@ -81,20 +125,23 @@ class SkillSearchTool(TypedTool[SearchArguments]):
 
     def __init__(
         self,
-        search: Callable[[str, int], Awaitable[SearchResults]],
+        search: SkillSearchFunction,
         catalog: Catalog,
         activation_context: ActivationContextFactory,
         is_forbidden: IsForbidden,
+        *,
+        threshold: float,
     ) -> None:
         description = (
             "Find skills that fit a task, by meaning, in English or Chinese. Gives names, how well "
-            "each fits (0 to 1) and what it does."
+            "each fits (0 to 1, or a weak match) and what it does."
         )
         super().__init__("SkillSearch", description, SearchArguments, read_only=True)
         self._search = search
         self._catalog = catalog
         self._activation_context = activation_context
         self._is_forbidden = is_forbidden
+        self._threshold = threshold
 
     def required_permissions(
         self, arguments: SearchArguments, context: ToolContext
@@ -104,24 +151,53 @@ class SkillSearchTool(TypedTool[SearchArguments]):
 
     async def run(self, arguments: SearchArguments, context: ToolContext) -> ToolResult:
         """Search, without the skills that the model may not invoke."""
-        found = await self._search(arguments.query, arguments.limit)
+        found = await self._search(
+            arguments.query, limit=arguments.limit, **arguments.wordings(context.request)
+        )
         activation = self._activation_context(context.session_id).path_activation
         winner = self._catalog.snapshot.winner
         lines, names = list[str](), list[str]()
-        for hit in found.hits:
+        for hit in visible_hits(found, self._is_visible):
             skill = winner(hit.name)
-            if skill is None or not _is_model_invocable(skill, self._is_forbidden):
+            if skill is None:
                 continue
             state = " (asleep until its files are touched)" if activation.is_inactive(skill) else ""
-            text = truncate_text(to_single_line(skill.summary), 600)
-            lines.append(f"- {skill.name} ({hit.score:.2f}){state}: {text}")
+            lines.append(format_hit(hit, skill.summary, self._threshold, state=state))
             names.append(skill.name)
-        head = f"Confidence that any of them fits: {found.confidence:.2f}"
-        if found.problem is not None:
-            head += f"\nFound by words only: {found.problem.message}"
-        text = "\n".join((head, *lines)) if lines else "No skill fits."
+        text = format_hits(lines, found, self._threshold)
         data = {"names": names, "confidence": found.confidence}
         return ToolResult(text=text, data=data)
+
+    def _is_visible(self, name: str) -> bool:
+        skill = self._catalog.snapshot.winner(name)
+        return skill is not None and _is_model_invocable(skill, self._is_forbidden)
+
+
+def visible_hits(found: SearchResults, is_visible: Callable[[str], bool]) -> Iterator[Hit]:
+    """Yield the hits without hidden names, also among the near duplicates."""
+    visible = (hit.visible(is_visible) for hit in found.hits)
+    return (hit for hit in visible if hit is not None)
+
+
+def format_hit(hit: Hit, summary: str, threshold: float, *, state: str = "") -> str:
+    """Format a hit as one line: name, fit, description and near duplicates."""
+    # No number for a weak match: a model reads 0.03 as "unrelated", and it may be the one.
+    fit = f"{hit.score:.2f}" if hit.match(threshold) == "good" else WEAK_MATCH
+    text = truncate_text(to_single_line(summary), MAX_SUMMARY_CHARS)
+    alike = ", ".join(map(to_single_line, hit.alike[:MAX_ALIKE]))
+    return f"- {hit.name} ({fit}){state}: {text}" + (f" (alike: {alike})" if alike else "")
+
+
+def format_hits(lines: Sequence[str], found: SearchResults, threshold: float) -> str:
+    """Format the text of a search result; below the threshold it names the nearest skills."""
+    if not lines:
+        return "No skill was found."
+    head = "No clear match; the nearest are:"
+    if found.confidence >= threshold:
+        head = f"Confidence that any of them fits: {found.confidence:.2f}"
+    if found.problem is not None:
+        head += f"\nFound by words only: {found.problem.message}"
+    return "\n".join((head, *lines))
 
 
 class ListArguments(Arguments):

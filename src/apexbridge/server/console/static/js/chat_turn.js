@@ -9,6 +9,7 @@ import { problem } from "./placeholders.js";
 import { pieceView } from "./chat_parts.js";
 
 const FITS = ["offered", "known"];
+const WEAK = ["weak", "hinted"];
 
 export function turnView(turn) {
   const views = new Map();
@@ -65,5 +66,6 @@ function chip(candidate) {
   const { name, score, outcome } = candidate;
   const words = tOf("candidate", outcome);
   const given = { href: address("skills", name), class: `candidate-${outcome}` };
-  return h("a.chip", given, h("b", name), percent(score), h("i", words));
+  const share = WEAK.includes(outcome) ? null : percent(score);
+  return h("a.chip", given, h("b", name), share, h("i", words));
 }

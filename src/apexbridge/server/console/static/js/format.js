@@ -54,6 +54,11 @@ export function many(key, count) {
   return t(count === 1 ? `${key}.one` : key, { n: number(count) });
 }
 
+/** Score of a search hit; a weak match is a word and no number. */
+export function matched(hit) {
+  return hit.match === "weak" ? t("match.weak") : percent(hit.score);
+}
+
 /** Escape invisible characters, so that a text cannot pass for another. */
 export function visible(text) {
   const spelled = (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`;

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { debounce, h, put, wide } from "./dom.js";
-import { number, percent } from "./format.js";
+import { matched, number, percent } from "./format.js";
 import { t, tOf } from "./i18n.js";
 import { searchField } from "./components.js";
 import { address } from "./router.js";
@@ -66,21 +66,20 @@ function drawn(found) {
   ];
 }
 
-/** Confidence that any skill is relevant, beside the threshold. */
+/** Confidence that any skill is relevant, beside the threshold; below it, no number: "0 %" would read as "none". */
 function gauge(confidence, threshold, searched) {
-  const fits = confidence >= threshold;
+  const count = h("span.quiet", t("playground.searched", { n: number(searched) }));
+  if (confidence < threshold) return h("section.confidence", h("p", h("b", t("playground.weak")), count));
   const fill = wide(h("div.gauge-fill"), confidence);
   const mark = wide(h("div.gauge-mark"), threshold, "left");
   const given = { sure: percent(confidence), least: percent(threshold) };
-  const words = t(fits ? "playground.fits" : "playground.weak", given);
-  const count = h("span.quiet", t("playground.searched", { n: number(searched) }));
-  const track = h("div.gauge", { class: fits ? "ok" : "weak" }, fill, mark);
-  return h("section.confidence", h("p", h("b", words), count), track);
+  const words = h("b", t("playground.fits", given));
+  return h("section.confidence", h("p", words, count), h("div.gauge.ok", fill, mark));
 }
 
 function card(hit, n, best) {
   const { parts } = hit;
-  const name = h("a", { href: address("skills", hit.name) }, hit.name);
+  const link = (name) => h("a", { href: address("skills", name) }, name);
   const rows = [
     ["dense", parts.dense, parts.dense],
     ["view", parts.view, parts.view],
@@ -91,8 +90,9 @@ function card(hit, n, best) {
   ];
   return h(
     "li.hit",
-    h("header", h("span.rank", n + 1), name, h("span.score", percent(hit.score))),
+    h("header", h("span.rank", n + 1), link(hit.name), h("span.score", { class: hit.match }, matched(hit))),
     h("p.quiet", hit.description),
+    hit.alike.length > 0 && h("p.matched", h("span", t("playground.alike", { n: number(hit.alike.length) })), hit.alike.map(link)),
     h("dl.parts", rows.map(([name, value, share]) => bar(name, value, share))),
     parts.view_text && h("p.matched", h("span", t("playground.closest")), h("q", parts.view_text)),
     words(parts.words),

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { h, put, debounce } from "./dom.js";
-import { number, percent, when } from "./format.js";
+import { matched, number, when } from "./format.js";
 import { t, tOf } from "./i18n.js";
 import { icon } from "./icons.js";
 import { arrows, downInto } from "./keyboard.js";
@@ -17,6 +17,7 @@ import { may } from "./caller.js";
 
 const PAGE = 50;
 const LEAST = 0.05; // minimum score of a semantic hit
+const NEAREST = 3; // hits shown below it
 const GRAVE = ["warn", "block"];
 const STATES = ["", "enabled", "disabled", "shadowed", "trash"];
 
@@ -75,8 +76,9 @@ async function asked(text, state, signal) {
 function drawn({ trash, page, search, text, state }, typed, refresh) {
   if (trash) return trashed(trash, refresh);
   const names = new Set(page.data.map((skill) => skill.name));
-  const isOther = (hit) => hit.score >= LEAST && !names.has(hit.name);
-  const others = (search?.hits ?? []).filter(isOther);
+  const hits = (search?.hits ?? []).filter((hit) => !names.has(hit.name));
+  // Without a match by keyword, the nearest are shown however weak they are: one may be meant.
+  const others = hits.filter((hit, n) => hit.score >= LEAST || (!names.size && n < NEAREST));
   if (!page.data.length && !others.length) {
     if (typed || state) return empty(t("skills.none"), t("skills.none.text"));
     return empty(t("skills.empty"), t("skills.empty.text"));
@@ -128,7 +130,7 @@ function hitLine(hit) {
     h(
       "a.list-item",
       { href: address("skills", hit.name), data: { id: hit.name } },
-      h("span.list-title", hit.name, badge(percent(hit.score))),
+      h("span.list-title", hit.name, badge(matched(hit))),
       h("span.list-text", hit.description),
     ),
   );
