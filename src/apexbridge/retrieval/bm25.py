@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from apexbridge.retrieval.base import Matrix
 from apexbridge.retrieval.lru_cache import LruCache
 from apexbridge.retrieval.mmap_arrays import MmapColumn, mmap_array
-from apexbridge.retrieval.tokenizer import term_hash
+from apexbridge.retrieval.tokenizer import hash_terms, term_hash
 
 K1 = 0.9
 """Term-frequency saturation."""
@@ -51,6 +51,10 @@ class Bm25Matches:
 
     scores: Matrix
     postings: tuple[PostingList, ...] = ()
+    weight: float = 0.0
+    """Evidence in a perfect match: the root of the number of rare words that the query is worth."""
+    unknown: tuple[str, ...] = ()
+    """Query words that no document has."""
 
     def matched_words(self, rows: Sequence[int]) -> list[dict[str, float]]:
         """Return the matched query words of each row, by descending gain."""
@@ -243,7 +247,26 @@ class Bm25Index:
                 gains = postings_of_word.gains / best_gain
                 scores[postings_of_word.rows] += gains
                 postings.append(PostingList(word=word, rows=postings_of_word.rows, gains=gains))
-        return Bm25Matches(scores=scores, postings=tuple(postings))
+        # Not in proportion to the length: the words of a long query are not independent.
+        weight = math.sqrt(float(best_gain) / ((K1 + 1) * math.log(1 + self._alive_count)))
+        unknown = tuple(word for word, postings_of_word in found if not len(postings_of_word.rows))
+        return Bm25Matches(scores=scores, postings=tuple(postings), weight=weight, unknown=unknown)
+
+    def frequencies(self, terms: TermArray) -> NDArray[np.int64]:
+        """Return the document frequencies of terms; rows deleted since the last merge count."""
+        found = np.zeros(len(terms), np.int64)
+        for segment in self._segments:
+            places = np.minimum(np.searchsorted(segment.terms, terms), len(segment.terms) - 1)
+            sizes = segment.starts[places + 1] - segment.starts[places]
+            found += np.where(segment.terms[places] == terms, sizes, 0)
+        return found
+
+    def rarity(self, words: Sequence[str]) -> float:
+        """Sum the inverse document frequencies of tokens, where an unseen one counts 1."""
+        counts = self.frequencies(hash_terms(words)).clip(0, self._alive_count)
+        idf = np.log(1 + (self._alive_count - counts + 0.5) / (counts + 0.5))
+        idf[counts == 0] = math.log(1 + self._alive_count)
+        return float(idf.sum()) / math.log(1 + self._alive_count) if self._alive_count else 0.0
 
     def _weighted_postings(self, words: Sequence[str]) -> Iterator[_WeightedPostings]:
         """Compute the gains of query words; short posting lists are cached."""

@@ -1,13 +1,14 @@
-"""Score fusion: dense and lexical scores to one number, and from that to a calibrated confidence.
+"""Score fusion: dense and lexical scores to one number.
 
 Scores are added, not rank-fused: reciprocal ranks give the best of a hopeless list as much as the
 best of a good one, which does harm across languages. To be added, dense scores become z-scores
-(standard deviations from what the same query gets from all other skills and the reference texts),
-and BM25 scores a share of the best attainable.
+(standard deviations from what the same query gets from all other skills and the reference texts).
+BM25 scores are a share of the best attainable one, times the evidence in the query: a match of
+seven rare words says more than a match of one.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apexbridge.retrieval.base import Matrix
-from apexbridge.retrieval.skill_document import MAX_VIEWS
 
 Flags = NDArray[np.bool_]
 
@@ -38,10 +38,14 @@ class FusionWeights:
     """Cosine of the main text."""
     view: float = 1.0
     """Cosine of the best view, relative to that of the main text."""
-    lexical: float = 6.0
-    """A perfect BM25 match, in standard deviations of the dense scores."""
-    language: float = 1.0
+    lexical: float = 3.0
+    """A perfect BM25 match of one rare word, in standard deviations of the dense scores."""
+    language: float = 0.25
     """How far z-scores are computed within a skill's language, for a query in one language."""
+    name: float = 6.0
+    """A query that is the name of a skill, or calls it by its name."""
+    clause: float = 1.0
+    """Deduction from the score of a part of a query, compared with that of the whole."""
     usage: float = 0.25
     """Bonus of the most used skill: enough to break ties, no more."""
 
@@ -113,91 +117,20 @@ class _Distribution:
         return _Distribution((mine * self.mean + theirs * other.mean) / both, 1 / both)
 
 
-def _spread(values: Matrix) -> float:
-    spread = float(values.std())
-    return spread if spread > _MIN_SPREAD else 1.0
+def fuse_wordings(scores: Sequence[Matrix]) -> Matrix:
+    """Fuse the dense scores of several wordings of one query.
+
+    Half the maximum and half the mean: the mean alone lets a poor translation spoil a good wording,
+    the maximum alone ignores that two wordings agree.
+    """
+    if len(scores) == 1:
+        return scores[0]
+    return (np.max(scores, axis=0) + np.mean(scores, axis=0)) / 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CosineScale:
-    """Mean and spread of an embedder's cosines, so that one calibration fits all embedders."""
-
-    mean: float
-    spread: float
-
-    @classmethod
-    def fit(cls, skills: Matrix, small_talk: Matrix) -> "CosineScale":
-        """Fit to the reference texts, which are the same for every embedder."""
-        cosines = skills @ np.concatenate((skills, small_talk)).T
-        others = cosines[cosines < 1 - 1e-4]  # a text is not compared with itself
-        if not len(others):
-            return cls(mean=0.0, spread=1.0)
-        return cls(mean=float(others.mean()), spread=_spread(others))
-
-    def standardize(self, cosine: float) -> float:
-        """Convert a cosine to standard deviations from that of two unrelated texts."""
-        return (cosine - self.mean) / self.spread
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogisticCurve:
-    """Logistic regression over skill similarity, small-talk similarity and number of skills."""
-
-    near: float
-    small_talk: float = 0.0
-    size: float = 0.0
-    """For ln(count): the nearest of many is weaker evidence than the nearest of few."""
-    bias: float = 0.0
-
-    def probability(self, near: float, small_talk: float, count: int) -> float:
-        """Return the probability."""
-        parts = self.near * near + self.small_talk * small_talk + self.size * math.log(count)
-        return 1 / (1 + math.exp(-max(-50.0, min(50.0, parts + self.bias))))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfidenceCalibration:
-    """Confidence calibration, fitted to queries with a skill, without, and with a missing one."""
-
-    is_task: LogisticCurve = LogisticCurve(near=3.25, small_talk=-4.03, size=-0.53, bias=5.6)
-    """Probability that the query is a task and no small talk."""
-    is_fitting: LogisticCurve = LogisticCurve(near=2.88, bias=-6.46)
-    """Probability that this skill fits the task."""
-
-    def confidence(self, near: float, small_talk: float, count: int) -> float:
-        """Return the probability, in 0..1, that a hit is the skill that is wanted."""
-        task = self.is_task.probability(near, small_talk, count)
-        return task * self.is_fitting.probability(near, small_talk, count)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmbedderProfile:
-    """Fusion weights and calibration that were fitted to one embedder."""
-
-    fusion: FusionWeights
-    calibration: ConfidenceCalibration
-    views: int = MAX_VIEWS
-    """Number of views that are embedded: each costs as much as a short document."""
-
-
-GENERIC_PROFILE = EmbedderProfile(fusion=FusionWeights(), calibration=ConfidenceCalibration())
-DEFAULT_PROFILE = EmbedderProfile(
-    views=0,
-    fusion=FusionWeights(view=0.0, lexical=3.0),
-    calibration=ConfidenceCalibration(
-        is_task=LogisticCurve(near=1.05, small_talk=-13.74, size=0.47, bias=23.69),
-        is_fitting=LogisticCurve(near=3.19, bias=-3.8),
-    ),
-)
-USE_PROFILE = EmbedderProfile(fusion=FusionWeights(), calibration=ConfidenceCalibration())
-"""The generic weights were fitted to this embedder."""
-_PROFILES: Mapping[str, EmbedderProfile] = {
-    "apexbridge-retriever": DEFAULT_PROFILE,
-    "use-multilingual-3": USE_PROFILE,
-}
-"""By the prefix of an embedder's id."""
-
-
-def profile_for(embedder_id: str) -> EmbedderProfile:
-    """Look up the profile of an embedder by its id."""
-    return _PROFILES.get(embedder_id.partition(":")[0], GENERIC_PROFILE)
+def fuse_lexical(scores: Sequence[Matrix]) -> Matrix:
+    """Fuse the lexical scores of several wordings: the best one, and half of what the others add."""
+    if len(scores) == 1:
+        return scores[0]
+    best = np.max(scores, axis=0)
+    return best + (np.sum(scores, axis=0) - best) / 2

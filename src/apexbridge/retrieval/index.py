@@ -11,7 +11,9 @@ import numpy as np
 from apexbridge.errors import IndexMismatchError, RetrievalError
 from apexbridge.retrieval.base import Embedder, IndexEntry, Matrix, StoreChanges, VectorStore
 from apexbridge.retrieval.embedders.validation import embed_validated
-from apexbridge.retrieval.fusion import ConfidenceCalibration, FusionWeights, profile_for
+from apexbridge.retrieval.clauses import split_query
+from apexbridge.retrieval.confidence import ConfidenceCalibration, Evidence, profile_for
+from apexbridge.retrieval.fusion import FusionWeights
 from apexbridge.retrieval.lru_cache import LruCache
 from apexbridge.retrieval.memory_index import MemoryIndex, top_rows
 from apexbridge.retrieval.ranking import EmbeddedQuery, Ranking, RankingRequest, rank
@@ -142,7 +144,8 @@ class SkillIndex:
         known = self._results.get(key) if self._is_cache_valid(usage) else None
         if known is not None:
             return known
-        queries, problem = await self._embed(texts)
+        clauses = [clause for text in texts for clause in split_query(text)]
+        queries, problem = await self._embed(texts, clauses)
         async with self.lock:
             if not len(self.memory):  # emptied meanwhile
                 return SearchResults()
@@ -157,24 +160,6 @@ class SkillIndex:
             if problem is None:
                 self._cache(key, found, usage)
             return found
-
-    async def score_all(self, query: str) -> tuple[Matrix, float, Matrix]:
-        """Return similarities, small-talk similarity and total scores of a query, for calibration.
-
-        Similarities are in the embedder's standard deviations, as the confidence takes them.
-        RetrievalError if the embedder fails.
-        """
-        queries, problem = await self._embed([query])
-        if problem is not None:
-            raise problem
-        reference = self._reference or await ReferenceVectors.load(self.embedder)
-        request = RankingRequest(self.memory, queries, reference, self._fusion)
-        ranking = rank(request, {}, len(self.memory))
-        scored, scale = ranking.scored[0], reference.scale
-        view = self._fusion.view
-        near = (scored.dense + view * scored.view) / (1 + view)
-        spread = (near - scale.mean) / scale.spread
-        return spread.astype(np.float32), scale.standardize(ranking.small_talk), ranking.total
 
     def _is_cache_valid(self, usage: Mapping[str, float]) -> bool:
         """Say whether cached results are still valid."""
@@ -196,46 +181,62 @@ class SkillIndex:
         )
         return [EmbeddedQuery(one.text, _NO_VECTOR) for one in queries], problem
 
-    async def _embed(self, texts: list[str]) -> tuple[list[EmbeddedQuery], RetrievalError | None]:
+    async def _embed(
+        self, texts: list[str], clauses: list[str]
+    ) -> tuple[list[EmbeddedQuery], RetrievalError | None]:
+        """Embed the wordings of a query and their clauses, those together that are new."""
+        every = [*texts, *clauses]
         try:
             if self._reference is None:
                 self._reference = await ReferenceVectors.load(self.embedder)
-            new = [text for text in texts if self._vectors.get(text) is None]
-            if not new:
-                kept = (self._vectors.get(text) for text in texts)
-                known = [vector for vector in kept if vector is not None]
-                return [
-                    EmbeddedQuery(t, vector) for t, vector in zip(texts, known, strict=True)
-                ], None
-            vectors = await embed_validated(self.embedder, texts, kind="query")
+            vectors = {text: self._vectors.get(text) for text in every}
+            new = [text for text, vector in vectors.items() if vector is None]
+            if new:
+                rows = await embed_validated(self.embedder, new, kind="query")
+                vectors |= zip(new, rows, strict=True)
         except RetrievalError as error:
             return [EmbeddedQuery(text, _NO_VECTOR) for text in texts], error
-        for text, vector in zip(texts, vectors, strict=True):
+        found = list[EmbeddedQuery]()
+        for number, text in enumerate(every):
+            vector = vectors[text]
+            assert vector is not None  # noqa: S101  # known or new
             self._vectors.put(text, vector)
-        return [
-            EmbeddedQuery(text, vector) for text, vector in zip(texts, vectors, strict=True)
-        ], None
+            found.append(EmbeddedQuery(text, vector, is_clause=number >= len(texts)))
+        return found, None
 
     def _explain(
         self, ranking: Ranking, limit: int, problem: RetrievalError | None
     ) -> SearchResults:
         memory = ranking.request.memory
         rows = [int(row) for row in top_rows(ranking.total, min(limit, len(memory)))]
-        hits, score, talk = list[Hit](), 1.0, ranking.small_talk
+        hits, score = list[Hit](), 1.0
         for row, parts in zip(rows, ranking.parts(rows), strict=True):
             # A lower rank never gets a higher confidence, however similar it is.
-            score = min(score, self._confidence(ranking, row, talk))
+            score = min(score, self._confidence(ranking, row))
             hits.append(Hit(name=memory.names[row], score=score, parts=parts))
         return SearchResults(
             hits=tuple(hits), confidence=hits[0].score, searched=len(memory), problem=problem
         )
 
-    def _confidence(self, ranking: Ranking, row: int, talk: float) -> float:
+    def _confidence(self, ranking: Ranking, row: int) -> float:
+        evidence = self.evidence(ranking, row)
+        if evidence is None:
+            return min(1.0, max(float(ranking.wordings[0].matches.scores[row]), ranking.name(row)))
+        return self._calibration.confidence(evidence)
+
+    def evidence(self, ranking: Ranking, row: int) -> Evidence | None:
+        """Collect the evidence for a row; None if the query could not be embedded."""
         reference = ranking.request.reference
-        if reference is None or not len(ranking.scored[0].query.vector):
-            return min(1.0, float(ranking.lexical[row]))
-        near = max(one.similarity(row, ranking.request.fusion.view) for one in ranking.scored)
-        standardize = reference.scale.standardize
-        return self._calibration.confidence(
-            standardize(near), standardize(talk), len(ranking.request.memory)
+        if reference is None or not ranking.has_vectors:
+            return None
+        best, view = ranking.evidence(row), ranking.request.fusion.view
+        dense, best_view = float(best.nearest.dense[row]), float(best.nearest.view[row])
+        return Evidence(
+            near=reference.scale.standardize((dense + view * best_view) / (1 + view)),
+            small_talk=reference.scale.standardize(ranking.small_talk),
+            meaning=float(best.nearest.meaning[row]),
+            lexical=float(best.most.lexical[row]),
+            share=float(best.most.matches.scores[row]),
+            name=ranking.name(row),
+            count=len(ranking.request.memory),
         )

@@ -10,7 +10,9 @@ from apexbridge.retrieval.base import IndexEntry, Matrix
 from apexbridge.retrieval.bm25 import Bm25Index
 from apexbridge.retrieval.fusion import RowMask
 from apexbridge.retrieval.mmap_arrays import CompressedTexts, MmapColumn
+from apexbridge.retrieval.name_index import NameIndex
 from apexbridge.retrieval.quantized_vectors import QuantizedVectors, RowIndices
+from apexbridge.retrieval.skill_document import title_of
 from apexbridge.retrieval.tokenizer import is_chinese
 
 _MIN_DEAD_ROWS = 64
@@ -77,6 +79,7 @@ class MemoryIndex:
         """Skills without vectors: no store has them, and only BM25 finds them."""
         self.row_of: dict[str, int] = {}
         self.bm25 = Bm25Index()
+        self.name_index = NameIndex()
         self._is_chinese = MmapColumn(np.bool_)
         self._is_alive = MmapColumn(np.bool_)
         self._vectors = QuantizedVectors()
@@ -130,6 +133,7 @@ class MemoryIndex:
             if not entry.fingerprint:
                 self.pending.add(entry.name)
             self.row_of[entry.name] = row
+            self.name_index.add(row, _names(entry.name, entry.texts[0]))
 
     def _append(self, parts: Sequence[Matrix]) -> None:
         """Append vectors; an entry without vectors gets a row of zeros.
@@ -153,6 +157,7 @@ class MemoryIndex:
             if row is not None:
                 self.is_alive[row] = False
                 self.bm25.remove(row)
+                self.name_index.remove(row, _names(name, self.texts[row][0]))
 
     @property
     def needs_compaction(self) -> bool:
@@ -174,6 +179,8 @@ class MemoryIndex:
         fresh._is_chinese.extend([self.is_chinese[alive]])
         fresh._is_alive.grow(len(alive))[:] = True
         fresh.bm25 = self.bm25.compacted()
+        for row, name in enumerate(fresh.names):
+            fresh.name_index.add(row, _names(name, fresh.texts[row][0]))
         return fresh
 
     def scan(self, query: Matrix) -> Similarities:
@@ -242,6 +249,13 @@ class MemoryIndex:
         return [(self.names[other], similarity) for other, similarity in found if other != row][
             :limit
         ]
+
+
+def _names(name: str, main_text: str) -> tuple[str, ...]:
+    """Return the names by which a query may mention a row: in full, and without the namespace."""
+    title = title_of(main_text)
+    _, colon, last = name.rpartition(":")
+    return (title, last) if colon else (title,)
 
 
 def _row_mask(flags: NDArray[np.bool_]) -> RowMask:

@@ -1,20 +1,32 @@
-"""Two-stage ranking: approximate scores of all rows, then exact scores of the candidates."""
+"""Two-stage ranking: approximate scores of all rows, then exact scores of the candidates.
+
+A query has one or more wordings, whose scores are fused, and each wording has parts (clauses), if
+it asks for several things. A row's score is that of the whole query or of its best clause.
+"""
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from apexbridge.retrieval.base import Matrix
 from apexbridge.retrieval.bm25 import Bm25Matches
-from apexbridge.retrieval.fusion import FusionWeights, ReferenceScores, ZScoreScale
+from apexbridge.retrieval.fusion import (
+    FusionWeights,
+    ReferenceScores,
+    ZScoreScale,
+    fuse_lexical,
+    fuse_wordings,
+)
 from apexbridge.retrieval.memory_index import MemoryIndex, rows_above_cutoff
 from apexbridge.retrieval.quantized_vectors import RowIndices
 from apexbridge.retrieval.reference_vectors import ReferenceVectors
 from apexbridge.retrieval.results import ScoreParts
+from apexbridge.retrieval.spelling import correct
 from apexbridge.retrieval.thread_control import single_threaded_blas
-from apexbridge.retrieval.tokenizer import is_chinese, tokenize
+from apexbridge.retrieval.tokenizer import is_chinese, query_words, stems
 
 _SINGLE_THREAD_ROWS = 5_000
 """Up to this number of rows BLAS would not start a second thread anyway."""
@@ -22,29 +34,28 @@ _SINGLE_THREAD_ROWS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedQuery:
-    """One wording of a query, with its vector if it could be embedded."""
+    """One wording of a query or a clause of one, with its vector if it could be embedded."""
 
     text: str
     vector: Matrix
+    is_clause: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class QueryScores:
-    """Scores of one wording for every row."""
+    """Scores of one wording or clause for every row."""
 
     query: EmbeddedQuery
     dense: Matrix
     view: Matrix
     meaning: Matrix
     matches: Bm25Matches
+    lexical: Matrix
+    small_talk: float = 0.0
     scale: ZScoreScale | None = None
     """None if there is no vector."""
     error_bound: float = 0.0
     """Error bound of `meaning`."""
-
-    def similarity(self, row: int, view: float) -> float:
-        """Combine the cosines of main text and best view."""
-        return (float(self.dense[row]) + view * float(self.view[row])) / (1 + view)
 
     def rescore(self, rows: RowIndices, memory: MemoryIndex, view: float) -> None:
         """Replace the approximate scores of some rows by exact ones."""
@@ -71,25 +82,46 @@ class RankingRequest:
     @property
     def language(self) -> float:
         """Language weight; 0 for a query that is given in both languages."""
-        languages = {is_chinese(query.text) for query in self.queries}
+        languages = {is_chinese(query.text) for query in self.queries if not query.is_clause}
         return self.fusion.language if len(languages) == 1 else 0.0
 
     def score(self, query: EmbeddedQuery) -> QueryScores:
-        """Score all rows approximately for one wording."""
+        """Score all rows approximately for one wording or clause."""
         memory, weight = self.memory, self.fusion.view
         found = memory.scan(query.vector)
-        matches = memory.bm25.match(tokenize(query.text, kind="query"))
+        matches = match_words(memory, query.text)
+        lexical = matches.scores * np.float32(matches.weight)
         if self.reference is None or not len(query.vector):
-            return QueryScores(query, found.dense, found.view, np.zeros_like(found.dense), matches)
+            meaning = np.zeros_like(found.dense)
+            return QueryScores(query, found.dense, found.view, meaning, matches, lexical)
         combined = _add_view_scores(found.dense, found.view, weight)
         english, chinese = self.reference.skill_similarities(query.vector)
         if weight:
             english, chinese = (1 + weight) * english, (1 + weight) * chinese
         reference = ReferenceScores(groups=memory.language_masks, scores=(english, chinese))
         scale = ZScoreScale.fit(combined, reference, self.language)
-        meaning = scale.standardize(combined, memory.is_chinese)
-        error_bound = found.error_bound * (1 + weight) / float(scale.spreads.min())
-        return QueryScores(query, found.dense, found.view, meaning, matches, scale, error_bound)
+        return QueryScores(
+            query,
+            found.dense,
+            found.view,
+            scale.standardize(combined, memory.is_chinese),
+            matches,
+            lexical,
+            self.reference.small_talk_similarity(query.vector),
+            scale,
+            found.error_bound * (1 + weight) / float(scale.spreads.min()),
+        )
+
+
+def match_words(memory: MemoryIndex, text: str) -> Bm25Matches:
+    """Match the words of a query by BM25; one that no document has may be a slip of a known one."""
+    words = query_words(text)
+    stemmed = dict(zip(stems(words), words, strict=True))
+    matches = memory.bm25.match(list(stemmed))
+    slips = correct([stemmed[stem] for stem in matches.unknown], memory.bm25.frequencies)
+    if not slips:
+        return matches
+    return memory.bm25.match([slips.get(word, stem) for stem, word in stemmed.items()])
 
 
 class Ranking:
@@ -97,13 +129,12 @@ class Ranking:
 
     def __init__(self, request: RankingRequest, scored: list[QueryScores], usage: Matrix) -> None:
         self.request = request
-        self.scored = scored
+        self.wordings = [one for one in scored if not one.query.is_clause]
+        self.clauses = [one for one in scored if one.query.is_clause]
         self.usage = usage
-        self.meaning = scored[0].meaning
-        self.lexical = scored[0].matches.scores
-        if len(scored) > 1:
-            self.lexical = np.max([one.matches.scores for one in scored], axis=0)
-            self.meaning = np.zeros_like(self.lexical)
+        self.names = _name_scores(request)
+        self.lexical = fuse_lexical([one.lexical for one in self.wordings])
+        self.meaning = np.empty_like(self.lexical)
         self.total = np.full(len(usage), -np.inf, np.float32)
         self.error_bound = request.fusion.dense * max(one.error_bound for one in scored)
         """Error bound of a total."""
@@ -112,49 +143,97 @@ class Ranking:
 
     def fuse(self, rows: RowIndices | slice) -> None:
         """Fuse the partial scores of some rows."""
-        if len(self.scored) > 1:
-            self.meaning[rows] = np.mean([one.meaning[rows] for one in self.scored], axis=0)
         fusion = self.request.fusion
-        self.total[rows] = (
-            fusion.dense * self.meaning[rows]
-            + fusion.lexical * self.lexical[rows]
-            + fusion.usage * self.usage[rows]
-        )
+        self.meaning[rows] = fuse_wordings([one.meaning[rows] for one in self.wordings])
+        total = fusion.dense * self.meaning[rows] + fusion.lexical * self.lexical[rows]
+        for clause in self.clauses:
+            np.maximum(total, self._clause_total(clause, rows), out=total)
+        total += fusion.usage * self.usage[rows]
+        if self.names is not None:
+            total += fusion.name * self.names[rows]
+        self.total[rows] = total
 
-    @property
+    def _clause_total(self, clause: QueryScores, rows: RowIndices | slice) -> Matrix:
+        fusion = self.request.fusion
+        total = fusion.dense * clause.meaning[rows] + fusion.lexical * clause.lexical[rows]
+        return total - np.float32(fusion.clause)
+
+    @cached_property
     def small_talk(self) -> float:
         """Small-talk similarity of the wording that is least like small talk."""
-        reference = self.request.reference
-        vectors = [one.query.vector for one in self.scored if len(one.query.vector)]
-        if reference is None or not vectors:
-            return 0.0
-        return min(reference.small_talk_similarity(vector) for vector in vectors)
+        return min(one.small_talk for one in self.wordings)
+
+    @property
+    def has_vectors(self) -> bool:
+        """Say whether the query was embedded."""
+        return any(one.scale is not None for one in self.wordings)
+
+    def name(self, row: int) -> float:
+        """Rate how clearly the query mentions a row by its name."""
+        return 0.0 if self.names is None else float(self.names[row])
+
+    def evidence(self, row: int) -> "RowEvidence":
+        """Return the scores of the wording or clause that speaks most for a row."""
+        every = [*self.wordings, *self.clauses]
+        nearest = (
+            max(every, key=lambda one: float(one.meaning[row])) if len(every) > 1 else every[0]
+        )
+        most = max(every, key=lambda one: float(one.lexical[row])) if len(every) > 1 else every[0]
+        return RowEvidence(nearest, most)
 
     def parts(self, rows: Sequence[int]) -> list[ScoreParts]:
         """Explain the scores of some rows."""
-        words = [one.matches.matched_words(rows) for one in self.scored]
-        return [
-            self._parts(row, [found[number] for found in words]) for number, row in enumerate(rows)
-        ]
+        at = np.array(rows, np.intp)
+        columns = (self.meaning, self.usage, self.total, self.lexical)
+        values = zip(*(column[at].tolist() for column in columns), strict=True)
+        words = {
+            id(one): one.matches.matched_words(rows) for one in (*self.wordings, *self.clauses)
+        }
+        is_chinese_row = self.request.memory.is_chinese[at].tolist()
+        found = list[ScoreParts]()
+        for number, (row, (meaning, usage, total, _)) in enumerate(zip(rows, values, strict=True)):
+            best = self.evidence(row)
+            nearest = best.nearest
+            found.append(
+                ScoreParts(
+                    dense=float(nearest.dense[row]),
+                    view=float(nearest.view[row]),
+                    view_text=self.request.memory.best_view(row, nearest.query.vector),
+                    lexical=float(best.most.matches.scores[row]),
+                    words=words[id(best.most)][number],
+                    meaning=meaning,
+                    usage=usage,
+                    name=self.name(row),
+                    clause=nearest.query.text if nearest.query.is_clause else "",
+                    language="zh" if is_chinese_row[number] else "en",
+                    total=total,
+                )
+            )
+        return found
 
-    def _parts(self, row: int, words: Sequence[Mapping[str, float]]) -> ScoreParts:
-        """Explain by the most similar wording and by the one with most words in common."""
-        memory, nearest, most = self.request.memory, self.scored[0], words[0]
-        if len(self.scored) > 1:
-            nearest = max(self.scored, key=lambda one: float(one.meaning[row]))
-            most = max(words, key=lambda found: sum(found.values()))
-        has_vector = bool(len(nearest.query.vector))
-        return ScoreParts(
-            dense=float(nearest.dense[row]),
-            view=float(nearest.view[row]),
-            view_text=memory.best_view(row, nearest.query.vector) if has_vector else "",
-            lexical=float(self.lexical[row]),
-            words=most,
-            meaning=float(self.meaning[row]),
-            usage=float(self.usage[row]),
-            language="zh" if memory.is_chinese[row] else "en",
-            total=float(self.total[row]),
-        )
+
+@dataclass(frozen=True, slots=True)
+class RowEvidence:
+    """The most similar wording or clause for a row, and the one with most words in common."""
+
+    nearest: QueryScores
+    most: QueryScores
+
+
+def _name_scores(request: RankingRequest) -> Matrix | None:
+    """Rate the names that any wording mentions; None if there are none."""
+    found = dict[int, float]()
+    for query in request.queries:
+        if not query.is_clause:  # a clause mentions nothing that its wording does not
+            for row, strength in request.memory.name_index.strengths(
+                query.text, request.memory.bm25
+            ).items():
+                found[row] = max(found.get(row, 0.0), strength)
+    if not found:
+        return None
+    scores = np.zeros(len(request.memory.names), np.float32)
+    scores[list(found)] = list(found.values())
+    return scores
 
 
 def rank(request: RankingRequest, used: Mapping[str, float], limit: int) -> Ranking:

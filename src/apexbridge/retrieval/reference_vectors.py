@@ -14,7 +14,7 @@ import numpy as np
 
 from apexbridge.retrieval.base import Embedder, Matrix
 from apexbridge.retrieval.embedders.validation import embed_validated
-from apexbridge.retrieval.fusion import CosineScale
+from apexbridge.retrieval.confidence import CosineScale
 from apexbridge.retrieval.quantized_vectors import dot_products
 
 VECTORS_FOLDER = Path(__file__).parent / "data"
@@ -47,7 +47,7 @@ class ReferenceVectors:
         if vectors is None:
             vectors = await embed_reference_texts(embedder)
         skills, small_talk = np.split(vectors, [len(SKILL_TEXTS)])
-        return cls(skills, small_talk, CosineScale.fit(skills, small_talk))
+        return cls(skills, small_talk, CosineScale.fit(skills @ vectors.T))
 
     def small_talk_similarity(self, vector: Matrix) -> float:
         """Average the cosines of a query with the three nearest small-talk texts."""

@@ -19,7 +19,9 @@ class ScoreParts:
     """Score explanation of a hit.
 
     `dense` and `view` are cosines, `lexical` a share of the best attainable BM25 score, `meaning`
-    (dense part) and `total` are z-scores over all skills for the same query.
+    (dense part) and `total` are z-scores over all skills for the same query. `name` rates in 0..1
+    how clearly the query mentions the skill by its name. `clause` is the part of the query that is
+    nearest, if it asks for several things.
     """
 
     dense: float = 0.0
@@ -29,6 +31,8 @@ class ScoreParts:
     words: Mapping[str, float] = field(default_factory=dict[str, float])
     meaning: float = 0.0
     usage: float = 0.0
+    name: float = 0.0
+    clause: str = ""
     language: Language = "en"
     total: float = 0.0
 

@@ -13,9 +13,9 @@ from itertools import chain, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from apexbridge.retrieval.tokenizer import count_text_terms, is_chinese
+from apexbridge.retrieval.tokenizer import count_text_terms, is_chinese, split_words
 
-DOCUMENT_VERSION = 1
+DOCUMENT_VERSION = 2
 """Part of every fingerprint: a new version re-indexes all skills."""
 
 MAX_VIEWS = 8
@@ -88,13 +88,21 @@ def main_text(text: SkillText) -> str:
     return f"{name_as_words(text.name)}. {text.summary}"[:_WHOLE_CHARACTERS]
 
 
+def title_of(main_text: str) -> str:
+    """Return the name that a main text begins with, as words."""
+    return main_text.partition(". ")[0]
+
+
 def name_as_words(name: str) -> str:
-    """Split a skill name into words.
+    """Split a skill name into words; one in camelCase, as tools have them, at its capitals.
 
     >>> name_as_words("pdf-form_filler:v2")
     'pdf form filler v2'
+    >>> name_as_words("getOrderStatus")
+    'get Order Status'
     """
-    return re.sub(r"[-_:./]+", " ", name).strip()
+    words = re.sub(r"[-_:./]+", " ", name).strip()
+    return words if " " in words else " ".join(split_words(words))
 
 
 def trigger_phrases(text: SkillText) -> Iterator[str]:

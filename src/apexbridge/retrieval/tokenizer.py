@@ -7,7 +7,7 @@ import re
 import threading
 import unicodedata
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from itertools import chain
 from operator import add
@@ -100,6 +100,7 @@ TermCounts = tuple[NDArray[np.uint32], NDArray[np.uint8]]
 
 class _Stemmer(Protocol):
     def stemWord(self, word: str) -> str: ...  # noqa: N802  # the library's spelling
+    def stemWords(self, words: Sequence[str]) -> list[str]: ...  # noqa: N802
 
 
 _stemmer: _Stemmer = Stemmer.Stemmer("english")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
@@ -114,27 +115,45 @@ def is_chinese(text: str) -> bool:
 
 def tokenize(text: str, *, kind: TextKind) -> list[str]:
     """Split a text into normalized tokens; a query loses its stop words if it has others."""
-    runs = _runs(text)
-    if kind == "document":
-        return [
-            word
-            for run in runs
-            for word in (
-                _cached_stems(run)
-                if run.isascii() and len(run) <= _MAX_TOKEN_CHARS
-                else _tokenize_run(run)
-            )
-        ]
-    words = [word for run in runs for word in _tokenize_query_run(run)]
-    content = [word for word in words if word not in _STOP_WORDS]
-    return [_stem(word) for word in content or words]
+    if kind == "query":
+        return [_stem(word) for word in query_words(text)]
+    return [
+        word
+        for run in _runs(text)
+        for word in (
+            _cached_stems(run)
+            if run.isascii() and len(run) <= _MAX_TOKEN_CHARS
+            else _tokenize_run(run)
+        )
+    ]
+
+
+def query_words(text: str) -> list[str]:
+    """Split a query into words before stemming, without stop words if it has others."""
+    words = [word for run in _runs(text) for word in _tokenize_query_run(run)]
+    return [word for word in words if word not in _STOP_WORDS] or words
+
+
+def stems(words: Sequence[str]) -> list[str]:
+    """Stem ASCII words, many at once and without the cache."""
+    with _stemmer_lock:
+        return _stemmer.stemWords(words)
+
+
+def phrase_runs(text: str) -> list[tuple[str, int, int]]:
+    """Split a normalized text into lower-case runs of letters, each with its position."""
+    return [
+        (found[0].casefold().translate(TRADITIONAL_TO_SIMPLIFIED), *found.span())
+        for found in _RUN_PATTERN.finditer(text)
+    ]
 
 
 def _runs(text: str) -> list[str]:
-    return _RUN_PATTERN.findall(_normalize(text))
+    return _RUN_PATTERN.findall(normalize(text))
 
 
-def _normalize(text: str) -> str:
+def normalize(text: str) -> str:
+    """Apply NFKC, by which full-width letters become ordinary ones."""
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 
@@ -159,8 +178,15 @@ def _tokenize_query_run(run: str) -> tuple[str, ...]:
 
 
 def _split_camel_case(run: str) -> list[str]:
-    """Split camelCase: `readPDFFile` is three words."""
-    return [part.casefold()[:_MAX_TOKEN_CHARS] for part in _CAMEL.split(run)]
+    """Split camelCase and keep the whole: `readPDFFile` is three words, `GitHub` also `github`."""
+    parts = split_words(run)
+    every = parts if len(parts) == 1 else [*parts, run]
+    return [part.casefold()[:_MAX_TOKEN_CHARS] for part in every]
+
+
+def split_words(run: str) -> list[str]:
+    """Split an identifier in camelCase into its words."""
+    return _CAMEL.split(run)
 
 
 def _bigrams(run: str) -> list[str]:
@@ -181,6 +207,12 @@ def term_hash(word: str) -> int:
     return zlib.crc32(word.encode("utf-8", "surrogatepass"))
 
 
+def hash_terms(words: Sequence[str]) -> TermHashes:
+    """Hash many tokens that are looked up once, without filling the cache."""
+    hashes = (zlib.crc32(word.encode("utf-8", "surrogatepass")) for word in words)
+    return np.fromiter(hashes, np.uint32, len(words))
+
+
 def count_terms(tokens: Iterable[str]) -> TermCounts:
     """Count the term frequencies of tokens, up to 255 each."""
     return _count_hashes(np.fromiter(map(term_hash, tokens), np.uint32))
@@ -188,7 +220,7 @@ def count_terms(tokens: Iterable[str]) -> TermCounts:
 
 def count_text_terms(text: str, *, title: str = "", weight: int = 1) -> TermCounts:
     """Count the term frequencies of a document; its title counts `weight` times."""
-    normalized = _normalize("\n".join((title,) * weight + (text,)))
+    normalized = normalize("\n".join((title,) * weight + (text,)))
     if normalized.isascii() or not _IS_HAN.search(normalized) or _IS_RARE.search(normalized):
         return _count_hashes(_hash_runs(_RUN_PATTERN.findall(normalized)))
     others = _hash_runs(_NOT_HAN.findall(normalized))

@@ -1,0 +1,113 @@
+"""Confidence: the calibrated probability that the best hit serves the query.
+
+A logistic regression over the evidence for a hit. Cosines have no absolute scale, so that they are
+expressed in the embedder's own: standard deviations from the cosine of two unrelated texts.
+Similarity to small talk counts only as far as no skill is near, since weather or a greeting is
+small talk for most libraries and the very subject of a skill in others.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from apexbridge.retrieval.base import Matrix
+from apexbridge.retrieval.fusion import FusionWeights
+from apexbridge.retrieval.skill_document import MAX_VIEWS
+
+_MIN_SPREAD = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CosineScale:
+    """Mean and spread of an embedder's cosines, so that one calibration fits all embedders."""
+
+    mean: float
+    spread: float
+
+    @classmethod
+    def fit(cls, cosines: Matrix) -> "CosineScale":
+        """Fit to the cosines of the reference texts, which are the same for every embedder."""
+        others = cosines[cosines < 1 - 1e-4]  # a text is not compared with itself
+        if not len(others):
+            return cls(mean=0.0, spread=1.0)
+        spread = float(others.std())
+        return cls(mean=float(others.mean()), spread=spread if spread > _MIN_SPREAD else 1.0)
+
+    def standardize(self, cosine: float) -> float:
+        """Convert a cosine to standard deviations from that of two unrelated texts."""
+        return (cosine - self.mean) / self.spread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Evidence that a hit serves a query."""
+
+    near: float
+    """Cosine of query and hit, standardized."""
+    small_talk: float
+    """Cosine of the query and small talk, standardized."""
+    meaning: float = 0.0
+    """Z-score of the hit among all skills."""
+    lexical: float = 0.0
+    """BM25 share, weighted by the evidence in the query's words."""
+    share: float = 0.0
+    """BM25 share of the best attainable score."""
+    name: float = 0.0
+    """How clearly the query mentions the hit by its name, in 0..1."""
+    count: int = 1
+    """Number of skills: the nearest of many is weaker evidence than the nearest of few."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfidenceCalibration:
+    """Weights of a logistic regression, fitted by `python -m benchmarks calibration`."""
+
+    bias: float = -3.0
+    near: float = 1.3
+    small_talk: float = -1.0
+    """For the excess of the small-talk similarity over that of the hit."""
+    meaning: float = 0.0
+    lexical: float = 1.0
+    share: float = 2.0
+    name: float = 4.0
+    size: float = -0.2
+    """For ln(count)."""
+
+    def confidence(self, evidence: Evidence) -> float:
+        """Return the probability, in 0..1, that the hit serves the query."""
+        logit = (
+            self.bias
+            + self.near * evidence.near
+            + self.small_talk * max(0.0, evidence.small_talk - evidence.near)
+            + self.meaning * evidence.meaning
+            + self.lexical * evidence.lexical
+            + self.share * evidence.share
+            + self.name * evidence.name
+            + self.size * math.log(evidence.count)
+        )
+        return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedderProfile:
+    """Fusion weights and calibration that were fitted to one embedder."""
+
+    fusion: FusionWeights
+    calibration: ConfidenceCalibration
+    views: int = MAX_VIEWS
+    """Number of views that are embedded: each costs as much as a short document."""
+
+
+GENERIC_PROFILE = EmbedderProfile(fusion=FusionWeights(), calibration=ConfidenceCalibration())
+DEFAULT_PROFILE = EmbedderProfile(
+    views=0,
+    fusion=FusionWeights(view=0.0, lexical=2.0),
+    calibration=ConfidenceCalibration(),
+)
+_PROFILES: Mapping[str, EmbedderProfile] = {"apexbridge-retriever": DEFAULT_PROFILE}
+"""By the prefix of an embedder's id; the generic weights were fitted to USE."""
+
+
+def profile_for(embedder_id: str) -> EmbedderProfile:
+    """Look up the profile of an embedder by its id."""
+    return _PROFILES.get(embedder_id.partition(":")[0], GENERIC_PROFILE)

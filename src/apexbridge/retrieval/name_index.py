@@ -1,0 +1,155 @@
+"""Name index: the skills that a query mentions by name, exactly or with one slip of the keyboard.
+
+BM25 counts a name as a share of all words of a query, so that it fades in a long sentence, and an
+embedding may not know it at all. Names are therefore looked up as phrases: `pdf-creator`, "PDF
+creator" and `PdfCreator` have the same key.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from apexbridge.retrieval.bm25 import Bm25Index
+from apexbridge.retrieval.spelling import single_edits
+from apexbridge.retrieval.tokenizer import hash_terms, normalize, phrase_runs, query_words, stems
+
+_MAX_WORDS = 6
+"""Longest phrase that is looked up, in words."""
+_MAX_HAN = 12
+"""Longest Chinese phrase that is looked up, in characters."""
+_MAX_RUNS = 200
+"""Longer queries are looked up to this number of words: names of a pasted log are no request."""
+_MIN_FUZZY_CHARS = 6
+"""Shorter names have too many neighbours at one edit."""
+_MAX_FUZZY_WORDS = 8
+_MARK_BEFORE = re.compile(
+    r"(?:^|[\s(（“\"'`「『])[/$@`\"'“「『]$|\b(?:skill|tool)s?[ :]+[`\"'“]?$|技能[:：]?\s?$", re.I
+)
+_MARK_AFTER = re.compile(
+    r"^[`\"'”」』]|^[`\"'”」』]?\s?(?:skill|tool)s?\b|^[`\"'”」』]?\s?(?:这个|的)?(?:技能|工具)",
+    re.I,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A phrase of a query that is the name of skills; `is_marked` if quoted or called a skill."""
+
+    rows: Sequence[int]
+    words: tuple[str, ...]
+    is_marked: bool = False
+    is_exact: bool = True
+
+
+class NameIndex:
+    """Phrase index of names; rows are numbered by the caller."""
+
+    def __init__(self) -> None:
+        self._rows = dict[str, list[int]]()
+
+    def add(self, row: int, names: Iterable[str]) -> None:
+        """Add the names of a row."""
+        for key in _keys(names):
+            self._rows.setdefault(key, []).append(row)
+
+    def remove(self, row: int, names: Iterable[str]) -> None:
+        """Remove the names of a row."""
+        for key in _keys(names):
+            rows = [other for other in self._rows.get(key, ()) if other != row]
+            if rows:
+                self._rows[key] = rows
+            else:
+                self._rows.pop(key, None)
+
+    def mentions(self, text: str, is_unknown: Callable[[str], bool]) -> list[Mention]:
+        """Find the names in a query; a phrase with a word that is unknown may differ by one edit."""
+        text = normalize(text)
+        runs = phrase_runs(text)[:_MAX_RUNS]
+        found, fuzzy = list[Mention](), 0
+        for phrase in _phrases(text, runs):
+            rows = self._rows.get(phrase.key)
+            if rows is not None:
+                found.append(Mention(rows, phrase.words, _is_marked(text, phrase)))
+            elif (
+                phrase.is_word
+                and len(phrase.key) >= _MIN_FUZZY_CHARS
+                and fuzzy < _MAX_FUZZY_WORDS
+                and is_unknown(phrase.words[0])
+            ):
+                fuzzy += 1
+                found += self._fuzzy(text, phrase)
+        return found
+
+    def _fuzzy(self, text: str, phrase: "_Phrase") -> Iterator[Mention]:
+        for key in single_edits(phrase.key):
+            rows = self._rows.get(key)
+            if rows is not None:
+                yield Mention(rows, (key,), _is_marked(text, phrase), is_exact=False)
+
+    def strengths(self, text: str, bm25: Bm25Index) -> dict[int, float]:
+        """Rate in 0..1 how clearly a query mentions each row by its name.
+
+        A name that makes up the query, or is marked as one, counts 1; one inside a sentence as much
+        as it is rare: `plan` is a word of many sentences, `terraform` of few.
+        """
+
+        def is_unknown(word: str) -> bool:
+            return not bm25.frequencies(hash_terms(stems([word])))[0]
+
+        mentions = self.mentions(text, is_unknown)
+        if not mentions:
+            return {}
+        whole = bm25.rarity(stems(query_words(text)))
+        found = dict[int, float]()
+        for mention in mentions:
+            strength = 1.0
+            if not mention.is_marked:
+                rarity = bm25.rarity(stems(mention.words))
+                strength = max(min(1.0, rarity / max(whole, 1e-6)), _rare(rarity))
+            for row in mention.rows:
+                found[row] = max(found.get(row, 0.0), strength * (1 if mention.is_exact else 0.7))
+        return found
+
+
+def _rare(rarity: float) -> float:
+    """Map the rarity of a name inside a sentence to its strength."""
+    return min(1.0, max(0.0, (rarity - 0.2) / 0.6))
+
+
+@dataclass(frozen=True, slots=True)
+class _Phrase:
+    key: str
+    words: tuple[str, ...]
+    start: int
+    end: int
+    is_word: bool = False
+
+
+def _keys(names: Iterable[str]) -> set[str]:
+    every = ("".join(word for word, _, _ in phrase_runs(normalize(name))) for name in names)
+    return {key for key in every if key}
+
+
+def _phrases(text: str, runs: Sequence[tuple[str, int, int]]) -> Iterator[_Phrase]:
+    for first, (word, start, end) in enumerate(runs):
+        key, words = "", list[str]()
+        if not word.isascii():
+            yield from _han_phrases(word, start)
+        for other, _, last in runs[first : first + _MAX_WORDS]:
+            key += other
+            words.append(other)
+            yield _Phrase(key, tuple(words), start, last, is_word=last == end and word.isascii())
+
+
+def _han_phrases(run: str, start: int) -> Iterator[_Phrase]:
+    """Yield the parts of a Chinese run: no spaces delimit the words."""
+    for first in range(len(run)):
+        for last in range(first + 2, min(len(run), first + _MAX_HAN) + 1):
+            if last - first < len(run):  # the whole run is a phrase by itself
+                part = run[first:last]
+                yield _Phrase(part, (part,), start + first, start + last)
+
+
+def _is_marked(text: str, phrase: _Phrase) -> bool:
+    before, after = text[max(0, phrase.start - 12) : phrase.start], text[phrase.end :][:12]
+    return bool(_MARK_BEFORE.search(before) or _MARK_AFTER.match(after))
