@@ -51,6 +51,7 @@ async def with_skill_text(index: SkillIndex, text: SkillText) -> SkillIndex:
         vectors=await embed_validated(index.embedder, texts, kind="document"),
         terms=cut.terms,
         counts=cut.counts,
+        kind=cut.kind,
     )
     return await index.with_entry(entry)
 
