@@ -81,6 +81,13 @@ def _flat(name: str, *vector: float) -> IndexEntry:
     )
 
 
+async def test_the_kind_of_an_entry_is_stored(open_store: Open) -> None:
+    await open_store().upsert([replace(made("hammer"), kind="tool"), made("carpentry")])
+    kinds = {entry.name: entry.kind for entry in (await open_store().changes()).entries}
+    assert kinds == {"hammer": "tool", "carpentry": "skill"}
+    assert not await open_store().check()
+
+
 async def test_an_entry_comes_back_as_it_was_given(store: VectorStore) -> None:
     odd = replace(made("odd"), texts=("", "读取 PDF \x00 'quoted'", "half a pair: \ud800"))
     few = replace(

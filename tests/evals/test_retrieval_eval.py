@@ -1,16 +1,38 @@
 """Retrieval metrics over a labelled corpus."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from apexbridge.errors import EmbedderUnavailableError
 from apexbridge.evals.corpus import CorpusSkill, EvalQuery
 from apexbridge.evals.retrieval_eval import build_index, evaluate, query_language
-from apexbridge.retrieval.results import SyncCallbacks, SyncProgress
+from apexbridge.retrieval.base import Matrix, TextKind
+from apexbridge.retrieval.results import (
+    Hit,
+    ScoreParts,
+    SearchResults,
+    SyncCallbacks,
+    SyncProgress,
+)
 from apexbridge.testing import HashEmbedder
 from tests.evals.failing_embedder import BrokenEmbedder
 from tests.evals.indexes import small_index
 
 pytestmark = pytest.mark.anyio
+
+
+class _RecordingEmbedder(HashEmbedder):
+    """Hash embedder that records the batches of queries."""
+
+    def __init__(self, dimensions: int) -> None:
+        super().__init__(dimensions)
+        self.queries = list[list[str]]()
+
+    async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
+        if kind == "query":
+            self.queries.append(list(texts))
+        return await super().embed(texts, kind=kind)
 
 
 async def test_the_figures_are_shares_of_the_queries() -> None:
@@ -73,6 +95,39 @@ async def test_the_other_wordings_of_a_query_are_searched_too() -> None:
     index = await small_index()
     query = EvalQuery(query="?", query_zh="整理会议纪要", accept=["meeting-minutes"])
     assert (await evaluate(index, [query])).ranked[0].rank == 1
+
+
+async def test_near_duplicates_have_ranks_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = await small_index()
+    hits = tuple(
+        Hit(name=name, score=0.9, parts=ScoreParts(), alike=alike)
+        for name, alike in (("a", ("b", "c")), ("d", ()))
+    )
+
+    async def search(*_: object, **__: object) -> SearchResults:
+        return SearchResults(hits=hits, confidence=0.9, searched=4)
+
+    monkeypatch.setattr(index, "search", search)
+    queries = [EvalQuery(query="x", accept=[name]) for name in "abcd"]
+    assert [one.rank for one in (await evaluate(index, queries)).ranked] == [1, 2, 3, 4]
+
+
+async def test_no_time_is_that_of_a_cached_search() -> None:
+    embedder = _RecordingEmbedder(256)
+    corpus = [CorpusSkill(id="1", name="a", description="Bake rye bread")]
+    index = await build_index(corpus, embedder)
+    both = EvalQuery(query="黑麦", query_en="rye", accept=["1"])
+    asked = [
+        both,
+        *(EvalQuery(query=text, accept=["1"]) for text in ("rye", "rye", "warm up 预热")),
+    ]
+    embedder.queries.clear()
+    report = await evaluate(index, asked)
+    embedded = [batch for batch in embedder.queries if len(batch) <= 2]  # no reference texts
+    # The index has the vector of "rye" from the first query: it is embedded again for the second.
+    assert embedded == [["warm up 预热."], ["黑麦", "rye"], ["rye"], ["warm up 预热"]]
+    _, first, second, _ = [one.milliseconds for one in report.ranked]
+    assert first == second
 
 
 @pytest.mark.parametrize(

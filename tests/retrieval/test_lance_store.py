@@ -236,3 +236,17 @@ async def test_versions_cleaned_away_by_another_are_no_error(
     assert list((await store.changes()).gone) == ["n00"]
     await store.upsert([made("n00")])
     assert sorted(await store.fingerprints()) == NAMES
+
+
+async def test_a_table_without_kinds_is_kept_and_its_entries_are_skills(
+    place: Path, open_store: Open, lancedb: Any
+) -> None:
+    table = lancedb.connect(place.parent).open_table(place.stem)
+    table.drop_columns(["kind"])  # as earlier versions wrote it
+    entries = (await open_store().changes()).entries
+    assert sorted(entry.name for entry in entries) == NAMES
+    assert {entry.kind for entry in entries} == {"skill"}
+    assert all(is_whole(entry) for entry in entries)
+    await open_store().upsert([replace(made("hammer"), kind="tool")])
+    kinds = {entry.name: entry.kind for entry in (await open_store().changes()).entries}
+    assert kinds["hammer"] == "tool"

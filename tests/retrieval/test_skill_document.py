@@ -1,4 +1,6 @@
-"""Indexed document of a skill."""
+"""Indexed document of a skill or tool."""
+
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -236,3 +238,58 @@ def test_any_text_has_a_document(name: str, summary: str, body: str, tag: str, o
     assert len(digested.terms) == len(digested.counts)
     assert len(set(digested.views)) == len(digested.views) <= MAX_VIEWS
     assert all(6 <= len(view) <= 200 for view in digested.views)
+
+
+def test_a_tool_is_described_by_its_name_and_its_parameters() -> None:
+    address = {"type": "object", "properties": {"zip_code": {"description": "Postal code."}}}
+    schema = {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "Where\nto look."},
+            "addresses": {"type": "array", "items": address},
+            "days": {"type": "integer"},
+        },
+    }
+    text = SkillText.from_tool("getWeatherForecast", "Weather of the next days.", schema)
+    assert text == SkillText(
+        name="get Weather Forecast",
+        summary="Weather of the next days.",
+        body="city: Where to look.\naddresses\nzip code: Postal code.\ndays",
+        kind="tool",
+    )
+    document = build_document(text)
+    assert document.kind == "tool"
+    assert document.whole == "get Weather Forecast. Weather of the next days."
+    assert _has(document, "postal")
+    assert build_document(SkillText(name="x", summary="y")).kind == "skill"
+
+
+_JSON = st.recursive(
+    st.none() | st.integers() | ANY_TEXT,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["properties", "items", "description", "a"]), inner)
+    ),
+    max_leaves=30,
+)
+
+
+@given(name=ANY_TEXT, description=ANY_TEXT, schema=_JSON)
+def test_any_schema_has_a_document(name: str, description: str, schema: Any) -> None:
+    text = SkillText.from_tool(name, description, schema)
+    for part in (text.name, text.summary, text.body):
+        part.encode()  # no lone surrogates
+    assert build_document(text).kind == "tool"
+
+
+def test_a_hostile_schema_is_read_within_bounds() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(5_000):
+        deep = {"properties": {"p": deep}, "items": deep}
+    long = {"description": "x" * LARGE}
+    wide = {"properties": {f"p{number}": long for number in range(LARGE)}}
+    for schema in (deep, wide, {"properties": ["a"]}, {"properties": {"a": "b"}}):
+        text = SkillText.from_tool("n" * LARGE, "word " * LARGE, schema)
+        assert (len(text.name), len(text.summary) <= 1_024) == (128, True)
+        assert len(text.body) <= MAX_BODY_CHARS
+    assert SkillText.from_tool("x", "y").body == ""

@@ -7,6 +7,7 @@ import sqlite3
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -390,3 +391,25 @@ async def test_the_file_shrinks_when_an_embedder_is_forgotten(path: Path, open_s
     assert await mine.forget_others() == 1
     await mine.close()
     assert path.stat().st_size < before * 0.7
+
+
+async def test_a_file_without_kinds_is_kept_and_its_entries_are_skills(
+    filled: Path, open_store: Open
+) -> None:
+    _execute(filled, "ALTER TABLE entries DROP COLUMN kind")  # as earlier versions wrote it
+    entries = (await open_store().changes()).entries
+    assert [entry.name for entry in entries] == NAMES
+    assert {entry.kind for entry in entries} == {"skill"}
+    assert all(is_whole(entry) for entry in entries)
+    assert await open_store().check() == []
+    await open_store().upsert([replace(made("hammer"), kind="tool")])
+    assert (await open_store().changes()).entries[-1].kind == "tool"
+
+
+async def test_an_entry_of_another_kind_than_was_stored_is_damaged(
+    filled: Path, open_store: Open
+) -> None:
+    for kind, name in (("tool", "n00"), ("neither", "n01")):
+        _execute(filled, "UPDATE entries SET kind = ? WHERE name = ?", kind, name)
+    assert len(await open_store().check()) == 2
+    assert [entry.name for entry in (await open_store().changes()).entries] == NAMES[2:]

@@ -138,6 +138,21 @@ async def test_each_is_kept_added_redone_or_dropped(
     await store.close()
 
 
+async def test_an_entry_has_the_kind_of_its_text(tmp_path: Path) -> None:
+    async def read() -> SkillText:
+        return SkillText.from_tool("drive_nail", "Drives a nail.", {"properties": {"nail": {}}})
+
+    tool = IndexItem(name="mcp:hammer", fingerprint="1", read=read)
+    index = _index(SqliteStore(tmp_path / "index.db", ID))
+    await sync(index, [tool, *_items("carpentry")])
+    assert await _found(index, "nail") == ["mcp:hammer"]
+    await index.store.close()
+    again = SqliteStore(tmp_path / "index.db", ID)
+    kinds = {entry.name: entry.kind for entry in (await again.changes()).entries}
+    await again.close()
+    assert kinds == {"mcp:hammer": "tool", "carpentry": "skill"}
+
+
 async def test_stored_entries_are_kept_by_the_next_process(tmp_path: Path) -> None:
     for state in ("added", "kept"):
         store = SqliteStore(tmp_path / "index.db", ID)

@@ -21,7 +21,7 @@ _SEPARATOR = re.compile(
     re.IGNORECASE,
 )
 _QUESTION = re.compile(
-    r"[?？吗呢]|\b(?:how|why|what|can you|could you|please|help)\b|怎么|如何|帮", re.I
+    r"[?？吗呢]|\b(?:how|why|what|can you|could you|please|help)\b|怎么|如何|帮", re.IGNORECASE
 )
 
 

@@ -129,7 +129,7 @@ def fuse_wordings(scores: Sequence[Matrix]) -> Matrix:
 
 
 def fuse_lexical(scores: Sequence[Matrix]) -> Matrix:
-    """Fuse the lexical scores of several wordings: the best one, and half of what the others add."""
+    """Fuse the lexical scores of wordings: the best one, and half of what the others add."""
     if len(scores) == 1:
         return scores[0]
     best = np.max(scores, axis=0)

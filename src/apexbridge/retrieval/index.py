@@ -10,15 +10,15 @@ import numpy as np
 
 from apexbridge.errors import IndexMismatchError, RetrievalError
 from apexbridge.retrieval.base import Embedder, IndexEntry, Matrix, StoreChanges, VectorStore
-from apexbridge.retrieval.embedders.validation import embed_validated
 from apexbridge.retrieval.clauses import split_query
 from apexbridge.retrieval.confidence import ConfidenceCalibration, Evidence, profile_for
+from apexbridge.retrieval.embedders.validation import embed_validated
 from apexbridge.retrieval.fusion import FusionWeights
 from apexbridge.retrieval.lru_cache import LruCache
-from apexbridge.retrieval.memory_index import MemoryIndex, top_rows
+from apexbridge.retrieval.memory_index import MemoryIndex
 from apexbridge.retrieval.ranking import EmbeddedQuery, Ranking, RankingRequest, rank
 from apexbridge.retrieval.reference_vectors import ReferenceVectors
-from apexbridge.retrieval.results import Hit, SearchResults
+from apexbridge.retrieval.results import EVERYTHING, Hit, SearchResults, SearchScope
 from apexbridge.retrieval.stores.memory import MemoryStore
 
 _NO_VECTOR: Matrix = np.zeros(0, np.float32)
@@ -26,6 +26,8 @@ _MANY_SKILLS = 20_000
 """From this number on a scan runs on a worker thread, to keep the event loop responsive."""
 _CACHED_VECTORS, _CACHED_RESULTS = 1_000, 200
 """LRU cache sizes: queries recur in other turns, by other clients, with other limits."""
+_MAX_FOLDED = 12
+"""Further rows that are looked at for near duplicates of the hits."""
 _MAX_QUERY_CHARS = 8_000
 """Longer queries are truncated: no embedder reads more, and tokenizing takes time."""
 
@@ -126,6 +128,7 @@ class SkillIndex:
         query_en: str | None = None,
         query_zh: str | None = None,
         limit: int = 5,
+        scope: SearchScope = EVERYTHING,
         fusion: FusionWeights | None = None,
     ) -> SearchResults:
         """Search for the skills that fit a query best; alternative wordings help.
@@ -140,7 +143,7 @@ class SkillIndex:
         texts = list(dict.fromkeys(text for text in given if text.strip()))
         if not texts or not len(self.memory) or limit < 1:
             return SearchResults(searched=len(self.memory))
-        usage, key = self._usage(), (tuple(texts), limit, fusion)
+        usage, key = self._usage(), (tuple(texts), limit, scope, fusion)
         known = self._results.get(key) if self._is_cache_valid(usage) else None
         if known is not None:
             return known
@@ -151,12 +154,16 @@ class SkillIndex:
                 return SearchResults()
             if problem is None and self.memory.dimensions not in {0, len(queries[0].vector)}:
                 queries, problem = self._mismatch(queries)
-            request = RankingRequest(self.memory, queries, self._reference, fusion or self._fusion)
+            request = RankingRequest(
+                self.memory, queries, self._reference, fusion or self._fusion, scope.kinds
+            )
+            folded = _MAX_FOLDED if scope.folds_alike else 0
             if len(self.memory) > _MANY_SKILLS:
-                ranking = await anyio.to_thread.run_sync(rank, request, usage, limit)
+                ranking = await anyio.to_thread.run_sync(rank, request, usage, limit + folded)
             else:
-                ranking = rank(request, usage, limit)
-            found = self._explain(ranking, limit, problem)
+                ranking = rank(request, usage, limit + folded)
+            groups = ranking.top_groups(limit, folded)
+            found = self._explain(ranking, groups, problem)
             if problem is None:
                 self._cache(key, found, usage)
             return found
@@ -205,17 +212,19 @@ class SkillIndex:
         return found, None
 
     def _explain(
-        self, ranking: Ranking, limit: int, problem: RetrievalError | None
+        self, ranking: Ranking, groups: list[list[int]], problem: RetrievalError | None
     ) -> SearchResults:
         memory = ranking.request.memory
-        rows = [int(row) for row in top_rows(ranking.total, min(limit, len(memory)))]
         hits, score = list[Hit](), 1.0
-        for row, parts in zip(rows, ranking.parts(rows), strict=True):
+        for rows, parts in zip(groups, ranking.parts([rows[0] for rows in groups]), strict=True):
             # A lower rank never gets a higher confidence, however similar it is.
-            score = min(score, self._confidence(ranking, row))
-            hits.append(Hit(name=memory.names[row], score=score, parts=parts))
+            score = min(score, self._confidence(ranking, rows[0]))
+            name, *alike = (memory.names[row] for row in rows)
+            kind = memory.kind(rows[0])
+            hits.append(Hit(name=name, score=score, parts=parts, alike=tuple(alike), kind=kind))
+        confidence = hits[0].score if hits else 0.0
         return SearchResults(
-            hits=tuple(hits), confidence=hits[0].score, searched=len(memory), problem=problem
+            hits=tuple(hits), confidence=confidence, searched=len(memory), problem=problem
         )
 
     def _confidence(self, ranking: Ranking, row: int) -> float:

@@ -12,6 +12,7 @@ from apexbridge.retrieval.fusion import RowMask
 from apexbridge.retrieval.mmap_arrays import CompressedTexts, MmapColumn
 from apexbridge.retrieval.name_index import NameIndex
 from apexbridge.retrieval.quantized_vectors import QuantizedVectors, RowIndices
+from apexbridge.retrieval.results import Kind
 from apexbridge.retrieval.skill_document import title_of
 from apexbridge.retrieval.tokenizer import is_chinese
 
@@ -82,6 +83,7 @@ class MemoryIndex:
         self.name_index = NameIndex()
         self._is_chinese = MmapColumn(np.bool_)
         self._is_alive = MmapColumn(np.bool_)
+        self._is_tool = MmapColumn(np.bool_)
         self._vectors = QuantizedVectors()
         self._firsts = MmapColumn(np.intp)
         self.changes = 0
@@ -100,6 +102,17 @@ class MemoryIndex:
     def is_alive(self) -> NDArray[np.bool_]:
         """Flags of the rows that are not deleted."""
         return self._is_alive.values
+
+    def kind(self, row: int) -> Kind:
+        """Return the kind of a row."""
+        return "tool" if self._is_tool.values[row] else "skill"
+
+    def is_of_kind(self, kinds: frozenset[Kind]) -> NDArray[np.bool_]:
+        """Flags of the rows of some kinds that are not deleted."""
+        if len(kinds) == 2:
+            return self.is_alive
+        is_tool = self._is_tool.values
+        return self.is_alive & (is_tool if "tool" in kinds else ~is_tool) & bool(kinds)
 
     @property
     def language_masks(self) -> tuple[RowMask, RowMask]:
@@ -127,6 +140,7 @@ class MemoryIndex:
         self.bm25.add(first, [e.terms for e in entries], [e.counts for e in entries])
         self._is_chinese.grow(len(entries))[:] = [is_chinese(entry.texts[0]) for entry in entries]
         self._is_alive.grow(len(entries))[:] = True
+        self._is_tool.grow(len(entries))[:] = [entry.kind == "tool" for entry in entries]
         self.texts.extend([entry.texts for entry in entries])
         for row, entry in enumerate(entries, first):
             self.names.append(entry.name)
@@ -178,6 +192,7 @@ class MemoryIndex:
         fresh.row_of = {name: row for row, name in enumerate(fresh.names)}
         fresh._is_chinese.extend([self.is_chinese[alive]])
         fresh._is_alive.grow(len(alive))[:] = True
+        fresh._is_tool.extend([self._is_tool.values[alive]])
         fresh.bm25 = self.bm25.compacted()
         for row, name in enumerate(fresh.names):
             fresh.name_index.add(row, _names(name, fresh.texts[row][0]))
@@ -235,6 +250,10 @@ class MemoryIndex:
         similarity = self.vectors_of(row) @ query
         best = int(similarity.argmax())
         return self.texts.view(row, best) if best else ""
+
+    def main_vectors(self, rows: RowIndices) -> Matrix:
+        """Return the vectors of the main texts of some rows."""
+        return self._vectors[self._firsts.values[rows]]
 
     def vectors_of(self, row: int) -> Matrix:
         """Return the vectors of main text and views."""

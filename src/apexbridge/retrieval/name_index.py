@@ -23,11 +23,12 @@ _MIN_FUZZY_CHARS = 6
 """Shorter names have too many neighbours at one edit."""
 _MAX_FUZZY_WORDS = 8
 _MARK_BEFORE = re.compile(
-    r"(?:^|[\s(（“\"'`「『])[/$@`\"'“「『]$|\b(?:skill|tool)s?[ :]+[`\"'“]?$|技能[:：]?\s?$", re.I
+    r"(?:^|[\s(（“\"'`「『])[/$@`\"'“「『]$|\b(?:skill|tool)s?[ :]+[`\"'“]?$|技能[:：]?\s?$",
+    re.IGNORECASE,
 )
 _MARK_AFTER = re.compile(
     r"^[`\"'”」』]|^[`\"'”」』]?\s?(?:skill|tool)s?\b|^[`\"'”」』]?\s?(?:这个|的)?(?:技能|工具)",
-    re.I,
+    re.IGNORECASE,
 )
 
 
@@ -62,7 +63,7 @@ class NameIndex:
                 self._rows.pop(key, None)
 
     def mentions(self, text: str, is_unknown: Callable[[str], bool]) -> list[Mention]:
-        """Find the names in a query; a phrase with a word that is unknown may differ by one edit."""
+        """Find the names in a query; a word that no document has may be one edit from a name."""
         text = normalize(text)
         runs = phrase_runs(text)[:_MAX_RUNS]
         found, fuzzy = list[Mention](), 0

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from apexbridge.retrieval.base import Matrix
 from apexbridge.retrieval.bm25 import Bm25Matches
@@ -20,16 +21,18 @@ from apexbridge.retrieval.fusion import (
     fuse_lexical,
     fuse_wordings,
 )
-from apexbridge.retrieval.memory_index import MemoryIndex, rows_above_cutoff
+from apexbridge.retrieval.memory_index import MemoryIndex, rows_above_cutoff, top_rows
 from apexbridge.retrieval.quantized_vectors import RowIndices
 from apexbridge.retrieval.reference_vectors import ReferenceVectors
-from apexbridge.retrieval.results import ScoreParts
+from apexbridge.retrieval.results import Kind, ScoreParts
 from apexbridge.retrieval.spelling import correct
 from apexbridge.retrieval.thread_control import single_threaded_blas
 from apexbridge.retrieval.tokenizer import is_chinese, query_words, stems
 
 _SINGLE_THREAD_ROWS = 5_000
 """Up to this number of rows BLAS would not start a second thread anyway."""
+_ALIKE = 0.95
+"""Cosine of two main texts from which on they are near duplicates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,12 @@ class RankingRequest:
     queries: Sequence[EmbeddedQuery]
     reference: ReferenceVectors | None
     fusion: FusionWeights
+    kinds: frozenset[Kind] | None = None
+
+    @property
+    def is_candidate(self) -> NDArray[np.bool_]:
+        """Flags of the rows that may be hits."""
+        return self.memory.is_alive if self.kinds is None else self.memory.is_of_kind(self.kinds)
 
     @property
     def language(self) -> float:
@@ -139,7 +148,7 @@ class Ranking:
         self.error_bound = request.fusion.dense * max(one.error_bound for one in scored)
         """Error bound of a total."""
         self.fuse(slice(None))
-        self.total[~request.memory.is_alive] = -np.inf
+        self.total[~request.is_candidate] = -np.inf
 
     def fuse(self, rows: RowIndices | slice) -> None:
         """Fuse the partial scores of some rows."""
@@ -156,7 +165,7 @@ class Ranking:
     def _clause_total(self, clause: QueryScores, rows: RowIndices | slice) -> Matrix:
         fusion = self.request.fusion
         total = fusion.dense * clause.meaning[rows] + fusion.lexical * clause.lexical[rows]
-        return total - np.float32(fusion.clause)
+        return (total - fusion.clause).astype(np.float32)
 
     @cached_property
     def small_talk(self) -> float:
@@ -167,6 +176,24 @@ class Ranking:
     def has_vectors(self) -> bool:
         """Say whether the query was embedded."""
         return any(one.scale is not None for one in self.wordings)
+
+    def top_groups(self, limit: int, folded: int) -> list[list[int]]:
+        """Return the best rows, each with its near duplicates among `folded` further ones."""
+        rows = top_rows(self.total, limit + folded)
+        rows = rows[self.total[rows] > -np.inf]
+        if not folded or not self.has_vectors or len(rows) < 2:
+            return [[row] for row in rows[:limit].tolist()]
+        vectors = self.request.memory.main_vectors(rows)
+        is_alike = vectors @ vectors.T >= _ALIKE
+        groups, leaders = list[list[int]](), list[int]()
+        for place, row in enumerate(rows.tolist()):
+            leader = next((at for at, first in enumerate(leaders) if is_alike[first, place]), None)
+            if leader is not None:
+                groups[leader].append(row)
+            elif len(groups) < limit:
+                groups.append([row])
+                leaders.append(place)
+        return groups
 
     def name(self, row: int) -> float:
         """Rate how clearly the query mentions a row by its name."""
@@ -249,7 +276,7 @@ def rank(request: RankingRequest, used: Mapping[str, float], limit: int) -> Rank
     ranking = Ranking(request, scored, usage)
     if ranking.error_bound:
         rows = rows_above_cutoff(ranking.total, limit, 2 * ranking.error_bound)
-        rows = rows[request.memory.is_alive[rows]]
+        rows = rows[request.is_candidate[rows]]
         for one in scored:
             one.rescore(rows, request.memory, request.fusion.view)
         ranking.fuse(rows)

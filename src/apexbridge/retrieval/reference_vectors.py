@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from apexbridge.retrieval.base import Embedder, Matrix
-from apexbridge.retrieval.embedders.validation import embed_validated
 from apexbridge.retrieval.confidence import CosineScale
+from apexbridge.retrieval.embedders.validation import embed_validated
 from apexbridge.retrieval.quantized_vectors import dot_products
 
 VECTORS_FOLDER = Path(__file__).parent / "data"

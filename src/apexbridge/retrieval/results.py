@@ -61,6 +61,17 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SearchScope:
+    """Entries that a search returns: of all kinds or some, near duplicates as one hit or each."""
+
+    kinds: frozenset[Kind] | None = None
+    folds_alike: bool = False
+
+
+EVERYTHING = SearchScope()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResults:
     """Hits in descending order, and the confidence that any skill fits at all.
 

@@ -6,13 +6,15 @@ close to nothing in particular. (Embedding all sentences gained nothing and doub
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from typing import Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apexbridge.retrieval.results import Kind
 from apexbridge.retrieval.tokenizer import count_text_terms, is_chinese, split_words
 
 DOCUMENT_VERSION = 2
@@ -26,6 +28,11 @@ _VIEW_CHARACTERS = 200
 _WHOLE_CHARACTERS = 1_600
 _MIN_VIEW_CHARS = {True: 6, False: 15}
 _NAME_WEIGHT = 3
+_MAX_TOOL_NAME_CHARS = 128
+_MAX_TOOL_CHARS = 1_024
+_MAX_PARAMETERS = 64
+_MAX_PARAMETER_DEPTH = 4
+"""An object in an array takes two."""
 
 # A single quote within a word is an apostrophe.
 _QUOTED = re.compile(
@@ -40,12 +47,14 @@ _WHEN_HEADING = re.compile(
 )
 _FENCE = re.compile(r"^(?:```|~~~)", re.MULTILINE)
 # Bounded repetitions against ReDoS: an unclosed bracket is not searched to the end of the text.
+_CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_NOT_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _MARKUP = re.compile(r"[*`_|]+|!?\[([^\]\n]{0,300}+)\]\([^)\n]{0,500}+\)|<[^>\n]{1,80}>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkillText:
-    """Searchable texts of a skill."""
+    """Searchable texts of a skill or of a tool."""
 
     name: str
     summary: str
@@ -53,6 +62,25 @@ class SkillText:
     tags: tuple[str, ...] = ()
     other_language: str = ""
     """A summary in the other language of the two."""
+    kind: Kind = "skill"
+
+    @classmethod
+    def from_tool(
+        cls, name: str, description: str, input_schema: Mapping[str, object] | None = None
+    ) -> Self:
+        """Describe a tool by its name, its description and the parameters of its JSON schema.
+
+        Servers that nobody here wrote send these: every length, number and depth is bounded, and
+        what is no text or no schema is left out.
+        """
+        words = _CAMEL_CASE.sub(" ", _clean(name, _MAX_TOOL_NAME_CHARS))
+        parameters = islice(_parameters(input_schema, _MAX_PARAMETER_DEPTH), _MAX_PARAMETERS)
+        return cls(
+            name=words,
+            summary=_clean(description, _MAX_TOOL_CHARS),
+            body="\n".join(parameters)[:MAX_BODY_CHARS],
+            kind="tool",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +91,7 @@ class SkillDocument:
     views: tuple[str, ...]
     terms: NDArray[np.uint32]
     counts: NDArray[np.uint8]
+    kind: Kind = "skill"
 
 
 def build_document(text: SkillText, views: int = MAX_VIEWS) -> SkillDocument:
@@ -80,7 +109,32 @@ def build_document(text: SkillText, views: int = MAX_VIEWS) -> SkillDocument:
         views=tuple(islice(_trigger_phrases(text, prose), views)),
         terms=terms,
         counts=counts,
+        kind=text.kind,
     )
+
+
+def _parameters(schema: object, depth: int) -> Iterator[str]:
+    """Yield a line for each parameter of a JSON schema, those of nested objects included."""
+    if not isinstance(schema, Mapping) or not depth:
+        return
+    schema = cast("Mapping[str, object]", schema)
+    properties = schema.get("properties")
+    if isinstance(properties, Mapping):
+        for name, facts in cast("Mapping[object, object]", properties).items():
+            words, description = name_as_words(_clean(name, _MAX_TOOL_NAME_CHARS)), ""
+            if isinstance(facts, Mapping):
+                described = cast("Mapping[str, object]", facts).get("description")
+                description = _clean(described, _VIEW_CHARACTERS)
+            yield f"{words}: {description}" if description else words
+            yield from _parameters(cast("object", facts), depth - 1)
+    yield from _parameters(schema.get("items"), depth - 1)
+
+
+def _clean(text: object, length: int) -> str:
+    """Return a text without control characters and lone surrogates, on one line."""
+    if not isinstance(text, str):
+        return ""
+    return " ".join(_NOT_TEXT.sub(" ", text[:length]).split())
 
 
 def main_text(text: SkillText) -> str:

@@ -321,6 +321,7 @@ async def _embed(index: SkillIndex, batch: _Batch) -> list[IndexEntry]:
                 vectors=vectors[first:end],
                 terms=document.terms,
                 counts=document.counts,
+                kind=document.kind,
             )
         )
         first = end
@@ -336,6 +337,7 @@ def _lexical_entry(item: IndexItem, document: SkillDocument) -> IndexEntry:
         vectors=np.zeros((1, 0), np.float32),
         terms=document.terms,
         counts=document.counts,
+        kind=document.kind,
     )
 
 

@@ -17,6 +17,7 @@ from apexbridge.retrieval.results import (
     NO_CALLBACKS,
     IndexStatus,
     SearchResults,
+    SearchScope,
     SyncCallbacks,
     SyncReport,
 )
@@ -28,6 +29,8 @@ if TYPE_CHECKING:  # numpy and the HTTP client are imported when the index is op
     from apexbridge.runtime.index_factory import OpenIndex
 
 log = logging.getLogger(__name__)
+
+_FOLDED = SearchScope(kinds=frozenset({"skill"}), folds_alike=True)
 
 
 class IndexService:
@@ -71,7 +74,9 @@ class IndexService:
     ) -> SearchResults:
         """Find the skills that fit a request best; the first search syncs the index."""
         index = await self.index()
-        found = await index.search(query, query_en=query_en, query_zh=query_zh, limit=limit)
+        found = await index.search(
+            query, query_en=query_en, query_zh=query_zh, limit=limit, scope=_FOLDED
+        )
         # A row that could not be deleted yet must not find an uninstalled skill.
         snapshot = self._catalog.snapshot
         if all(name in snapshot.by_name for hit in found.hits for name in (hit.name, *hit.alike)):

@@ -107,5 +107,6 @@ async def _listing(out: Output, budget: ListingBudget, request: str) -> Listing:
         relevance = dict[str, float]()
         if request:
             results = await runtime.search(request, limit=len(awake) or 1)
-            relevance = {hit.name: hit.score for hit in results.hits}
+            named = ((hit, name) for hit in results.hits for name in (hit.name, *hit.alike))
+            relevance = {name: hit.score for hit, name in named}
         return render_listing(awake, budget, relevance=relevance, usage=usage)

@@ -29,6 +29,7 @@ from apexbridge.retrieval.base import IndexEntry, Matrix, Neighbour, StoreChange
 from apexbridge.retrieval.stores.serialization import (
     LANCE_COLUMNS,
     PackedEntry,
+    add_kind_column,
     arrow_schema,
     check_dimensions,
     folder_lock,
@@ -174,8 +175,8 @@ class LanceStore:
         self._release()
         if here is not None:
             # No reuse of the connection: its cache would mistake a recreated table for the old one.
-            self._table = self._connect().open_table(self._name)
-            self._opened = here
+            self._table, self._opened = self._connect().open_table(self._name), here
+            add_kind_column(self._table)
 
     def _connect(self) -> Any:
         lancedb: Any = importlib.import_module("lancedb")
@@ -353,16 +354,11 @@ class LanceStore:
             vector.size, self._table.schema.field("vector").type.list_size, self._embedder
         )
         search = self._table.search(vector, vector_column_name="vector").metric("cosine")
-        near = (
-            search.select(["name", "_distance"])
-            .limit(limit + _TIE_CANDIDATES)
-            .to_arrow()
-            .to_pylist()
-        )
+        near = search.select(["name", "_distance"]).limit(limit + _TIE_CANDIDATES).to_arrow()
         words = self._words(text, limit + _TIE_CANDIDATES)
         found = [
             Neighbour(name=row["name"], score=min(max(1 - row["_distance"] / 2, 0.0), 1.0))
-            for row in near
+            for row in near.to_pylist()
         ]
         found.sort(key=lambda near: (-round(near.score, 6), -words.get(near.name, 0), near.name))
         return found[:limit]

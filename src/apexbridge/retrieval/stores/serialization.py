@@ -8,7 +8,7 @@ import os
 import re
 import uuid
 import zlib
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,10 +18,12 @@ import numpy as np
 from apexbridge.errors import EmbedderOutputError, IndexMismatchError, RetrievalError
 from apexbridge.paths import replace_bytes
 from apexbridge.retrieval.base import IndexEntry, Matrix, Neighbour
+from apexbridge.retrieval.results import Kind
 
 FULL, HALF = 4, 2
 """Bytes per component: float32 or float16."""
 _EMBEDDERS_FILE = "embedders.json"
+_KINDS: Mapping[str, Kind] = {"skill": "skill", "tool": "tool"}
 _NUMBER_FORMATS = {FULL: "<f4", HALF: "<f2"}
 
 
@@ -38,6 +40,8 @@ class PackedEntry(NamedTuple):
     terms: bytes
     counts: bytes
     checksum: int
+    kind: str = "skill"
+    """The last field, because databases of earlier versions get its column added."""
 
 
 def pack_entry(entry: IndexEntry, *, width: int = FULL) -> PackedEntry:
@@ -55,6 +59,7 @@ def pack_entry(entry: IndexEntry, *, width: int = FULL) -> PackedEntry:
         terms=entry.terms.astype("<u4").tobytes(),
         counts=entry.counts.astype("u1").tobytes(),
         checksum=0,
+        kind=entry.kind,
     )
     return packed._replace(checksum=_checksum(packed))
 
@@ -62,7 +67,7 @@ def pack_entry(entry: IndexEntry, *, width: int = FULL) -> PackedEntry:
 def unpack_entry(packed: PackedEntry) -> IndexEntry | None:
     """Deserialize an entry; None if the checksum or a size does not match."""
     try:
-        if packed.checksum != _checksum(packed):
+        if packed.checksum != _checksum(packed) or packed.kind not in _KINDS:
             return None
         stored = np.frombuffer(packed.vectors, _NUMBER_FORMATS[packed.width])
         vectors = stored.reshape(packed.rows, packed.dimensions).astype(np.float32, copy=False)
@@ -74,6 +79,7 @@ def unpack_entry(packed: PackedEntry) -> IndexEntry | None:
             vectors=_normalize_rows(vectors) if packed.width == HALF else vectors,
             terms=np.frombuffer(packed.terms, "<u4").astype(np.uint32, copy=False),
             counts=np.frombuffer(packed.counts, np.uint8),
+            kind=_KINDS[packed.kind],
         )
     except (KeyError, TypeError, ValueError):  # a corrupt row may hold any value of any type
         return None
@@ -81,6 +87,8 @@ def unpack_entry(packed: PackedEntry) -> IndexEntry | None:
 
 def _checksum(packed: PackedEntry) -> int:
     named = (packed.name, packed.fingerprint, packed.rows, packed.dimensions, packed.width)
+    if packed.kind != "skill":  # entries of earlier versions have no kind, and are all skills
+        named = (*named, packed.kind)
     total = zlib.crc32("\0".join(map(str, named)).encode("utf-8", "replace"))
     for part in (packed.texts, packed.vectors, packed.terms, packed.counts):
         total = zlib.crc32(part, total)
@@ -175,12 +183,18 @@ def arrow_schema(dimensions: int) -> Any:
     return arrow.schema(
         [
             arrow.field("name", text, nullable=False, metadata=key),
-            *((name, text) for name in ("fingerprint", "revision", "text")),
+            *((name, text) for name in ("fingerprint", "revision", "text", "kind")),
             *((name, number) for name in ("rows", "dimensions", "width", "checksum")),
             *((name, blob) for name in ("texts", "vectors", "terms", "counts")),
             ("vector", arrow.list_(arrow.float32(), dimensions)),
         ]
     )
+
+
+def add_kind_column(table: Any) -> None:
+    """Add the column that Lance tables of earlier versions lack: all their entries are skills."""
+    if "kind" not in table.schema.names:
+        table.add_columns({"kind": "'skill'"})
 
 
 def to_arrow(batch: Sequence[PackedEntry]) -> Any:

@@ -146,6 +146,7 @@ class SqliteStore:
     def _register(self, connection: sqlite3.Connection) -> None:
         """Record this embedder as the last used one; no write if it is already."""
         self._seen, self._has_more = None, True
+        _add_kind_column(connection)
         last = connection.execute("SELECT embedder FROM embedders ORDER BY used DESC").fetchone()
         if last and last[0] == self._embedder:
             return
@@ -301,6 +302,19 @@ def _unpack_rows(rows: Sequence[tuple[Any, ...]]) -> tuple[list[IndexEntry], lis
     read = [((row[0], row[1]), unpack_entry(PackedEntry(*row[2:]))) for row in rows]
     entries = [entry for _, entry in read if entry is not None]
     return entries, [place for place, entry in read if entry is None]
+
+
+def _add_kind_column(connection: sqlite3.Connection) -> None:
+    """Add the column that files of earlier versions lack: all their entries are skills.
+
+    The schema's version stays, or else the file would be replaced and every skill embedded anew.
+    """
+    columns: list[tuple[str]] = connection.execute(
+        "SELECT name FROM pragma_table_info('entries')"
+    ).fetchall()
+    if columns and ("kind",) not in columns:
+        with transaction(connection):
+            connection.execute("ALTER TABLE entries ADD COLUMN kind TEXT NOT NULL DEFAULT 'skill'")
 
 
 def _data_version(connection: sqlite3.Connection) -> int:
