@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Self, cast
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +66,7 @@ class SkillText:
 
     @classmethod
     def from_tool(
-        cls, name: str, description: str, input_schema: Mapping[str, object] | None = None
+        cls, name: str, description: str, input_schema: Mapping[str, Any] | None = None
     ) -> Self:
         """Describe a tool by its name, its description and the parameters of its JSON schema.
 
@@ -74,7 +74,9 @@ class SkillText:
         what is no text or no schema is left out.
         """
         words = _CAMEL_CASE.sub(" ", _clean(name, _MAX_TOOL_NAME_CHARS))
-        parameters = islice(_parameters(input_schema, _MAX_PARAMETER_DEPTH), _MAX_PARAMETERS)
+        parameters = islice(
+            _parameters(_mapping(input_schema), _MAX_PARAMETER_DEPTH), _MAX_PARAMETERS
+        )
         return cls(
             name=words,
             summary=_clean(description, _MAX_TOOL_CHARS),
@@ -113,24 +115,24 @@ def build_document(text: SkillText, views: int = MAX_VIEWS) -> SkillDocument:
     )
 
 
-def _parameters(schema: object, depth: int) -> Iterator[str]:
+def _parameters(schema: Mapping[str, Any], depth: int) -> Iterator[str]:
     """Yield a line for each parameter of a JSON schema, those of nested objects included."""
-    if not isinstance(schema, Mapping) or not depth:
+    if not depth:
         return
-    schema = cast("Mapping[str, object]", schema)
-    properties = schema.get("properties")
-    if isinstance(properties, Mapping):
-        for name, facts in cast("Mapping[object, object]", properties).items():
-            words, description = name_as_words(_clean(name, _MAX_TOOL_NAME_CHARS)), ""
-            if isinstance(facts, Mapping):
-                described = cast("Mapping[str, object]", facts).get("description")
-                description = _clean(described, _VIEW_CHARACTERS)
-            yield f"{words}: {description}" if description else words
-            yield from _parameters(cast("object", facts), depth - 1)
-    yield from _parameters(schema.get("items"), depth - 1)
+    for name, value in _mapping(schema.get("properties")).items():
+        facts, words = _mapping(value), name_as_words(_clean(name, _MAX_TOOL_NAME_CHARS))
+        description = _clean(facts.get("description"), _VIEW_CHARACTERS)
+        yield f"{words}: {description}" if description else words
+        yield from _parameters(facts, depth - 1)
+    yield from _parameters(_mapping(schema.get("items")), depth - 1)
 
 
-def _clean(text: object, length: int) -> str:
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return a JSON object, or an empty one in place of anything else."""
+    return value if isinstance(value, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _clean(text: Any, length: int) -> str:
     """Return a text without control characters and lone surrogates, on one line."""
     if not isinstance(text, str):
         return ""

@@ -66,7 +66,7 @@ function drawn(found) {
   ];
 }
 
-/** Confidence that any skill is relevant, beside the threshold; below it, no number: "0 %" would read as "none". */
+/** Confidence that any skill is relevant, beside the threshold; below it no number, as "0 %" reads as "none". */
 function gauge(confidence, threshold, searched) {
   const count = h("span.quiet", t("playground.searched", { n: number(searched) }));
   if (confidence < threshold) return h("section.confidence", h("p", h("b", t("playground.weak")), count));
@@ -77,9 +77,10 @@ function gauge(confidence, threshold, searched) {
   return h("section.confidence", h("p", words, count), h("div.gauge.ok", fill, mark));
 }
 
+const link = (name) => h("a", { href: address("skills", name) }, name);
+
 function card(hit, n, best) {
   const { parts } = hit;
-  const link = (name) => h("a", { href: address("skills", name) }, name);
   const rows = [
     ["dense", parts.dense, parts.dense],
     ["view", parts.view, parts.view],
@@ -92,11 +93,17 @@ function card(hit, n, best) {
     "li.hit",
     h("header", h("span.rank", n + 1), link(hit.name), h("span.score", { class: hit.match }, matched(hit))),
     h("p.quiet", hit.description),
-    hit.alike.length > 0 && h("p.matched", h("span", t("playground.alike", { n: number(hit.alike.length) })), hit.alike.map(link)),
+    hit.alike.length > 0 && alike(hit.alike),
     h("dl.parts", rows.map(([name, value, share]) => bar(name, value, share))),
     parts.view_text && h("p.matched", h("span", t("playground.closest")), h("q", parts.view_text)),
     words(parts.words),
   );
+}
+
+/** Near duplicates that a hit stands for. */
+function alike(names) {
+  const count = t("playground.alike", { n: number(names.length) });
+  return h("p.matched", h("span", count), names.map(link));
 }
 
 function bar(name, value, share) {
