@@ -106,7 +106,7 @@ class NameIndex:
             strength = 1.0
             if not mention.is_marked:
                 rarity = bm25.rarity(stems(mention.words))
-                strength = max(min(1.0, rarity / max(whole, 1e-6)), _rare(rarity))
+                strength = max(min(1.0, rarity / max(whole, 1e-6)) ** 2, _rare(rarity))
             for row in mention.rows:
                 found[row] = max(found.get(row, 0.0), strength * (1 if mention.is_exact else 0.7))
         return found
@@ -114,7 +114,7 @@ class NameIndex:
 
 def _rare(rarity: float) -> float:
     """Map the rarity of a name inside a sentence to its strength."""
-    return min(1.0, max(0.0, (rarity - 0.2) / 0.6))
+    return min(1.0, max(0.0, (rarity - 0.45) / 0.5))
 
 
 @dataclass(frozen=True, slots=True)
