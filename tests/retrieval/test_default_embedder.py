@@ -8,11 +8,13 @@ from typing import overload
 
 import anyio
 import anyio.from_thread
+import anyio.to_thread
 import apexbridge_retriever
 import numpy as np
 import pytest
 
 from apexbridge.errors import EmbedderOutputError, EmbedderUnavailableError, RetrievalError
+from apexbridge.retrieval.base import Matrix
 from apexbridge.retrieval.embedders import default
 from apexbridge.retrieval.embedders.default import DefaultEmbedder
 from apexbridge.retrieval.embedders.validation import embed_validated
@@ -248,3 +250,35 @@ async def test_however_texts_are_shared_out_each_gets_its_own_row(
     rows = await embedder.embed(texts, kind="document")
     for text, row in zip(texts, rows, strict=True):
         assert np.array_equal((await embedder.embed([text], kind="document"))[0], row)
+
+
+async def test_concurrent_queries_get_the_vectors_they_get_alone() -> None:
+    embedder = DefaultEmbedder()
+    texts = [text for pair in PAIRS for text in pair] + ["hello " * 30]
+    alone = [(await embedder.embed([text], kind="query"))[0] for text in texts]
+    together = dict[str, Matrix]()
+
+    async def ask(text: str) -> None:
+        together[text] = (await embedder.embed([text], kind="query"))[0]
+
+    async with anyio.create_task_group() as group:
+        for text in texts:
+            group.start_soon(ask, text)
+    for text, row in zip(texts, alone, strict=True):
+        assert np.array_equal(together[text], row)
+
+
+async def test_several_event_loops_share_one_embedder(tiny: Tiny) -> None:
+    assert tiny.folder.is_dir()
+    embedder = DefaultEmbedder()
+    before = await embedder.embed(["read pdf"], kind="query")
+
+    async def ask_many() -> list[Matrix]:
+        return [await embedder.embed(["read pdf"], kind="query") for _ in range(50)]
+
+    found = list[list[Matrix]]()
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(anyio.to_thread.run_sync, lambda: found.append(anyio.run(ask_many)))
+    assert len(found) == 3
+    assert all(np.array_equal(row, before) for rows in found for row in rows)

@@ -5,19 +5,22 @@ encoder, because documents are many and say plainly what they are about. The wei
 package `apexbridge-retriever` and are verified by SHA-256: other weights give other vectors.
 
 Texts are encoded one at a time (`onnx` says why), documents on two threads. One short text is
-encoded on the event loop: waking a thread would take longer.
+encoded on the event loop: waking a thread would take longer. Queries of several callers who wait
+at the same time are encoded by one thread call (`query_batcher`).
 """
 
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 import numpy as np
+from anyio.lowlevel import RunVar
 
 from apexbridge.errors import EmbedderUnavailableError, RetrievalError
 from apexbridge.retrieval.base import Matrix, TextKind
@@ -28,6 +31,7 @@ from apexbridge.retrieval.embedders.model_files import (
     verify_sha256,
 )
 from apexbridge.retrieval.embedders.onnx import OnnxEncoder, load_encoder
+from apexbridge.retrieval.embedders.query_batcher import QueryBatcher
 from apexbridge.retrieval.embedders.validation import normalized_rows
 
 DIMENSIONS = 384
@@ -61,6 +65,9 @@ class DefaultEmbedder:
         self._threads = max(1, threads)
         self._loading = threading.Lock()
         self._encoders = dict[TextKind, OnnxEncoder]()
+        # Every search asks for it; it depends on the expected files alone.
+        self._id = f"{_NAME}:{combine_digests(DOCUMENT_MODEL_HASHES)}"
+        self._batchers: RunVar[QueryBatcher] = RunVar("query batcher")
 
     @property
     def dimensions(self) -> int:
@@ -70,7 +77,7 @@ class DefaultEmbedder:
     @property
     def id(self) -> str:
         """Hash of the expected files; files that differ are not loaded."""
-        return f"{_NAME}:{combine_digests(DOCUMENT_MODEL_HASHES)}"
+        return self._id
 
     async def embed(self, texts: Sequence[str], *, kind: TextKind) -> Matrix:
         """Embed texts in order; the first call loads the model."""
@@ -78,9 +85,12 @@ class DefaultEmbedder:
         if not texts:
             return out
         encoder = self._encoders.get(kind)
-        if encoder is not None and len(texts) == 1 and len(texts[0]) <= _INLINE_CHARS:
-            self._fill(encoder, texts, kind, out)
-            return out
+        if encoder is not None and len(texts) == 1:
+            if kind == "query":
+                encode = partial(self._encode, encoder, kind)
+                return await self._batcher.encode(texts[0], encode, max_inline_chars=_INLINE_CHARS)
+            if len(texts[0]) <= _INLINE_CHARS:
+                return self._encode(encoder, kind, texts)
         encoder = await anyio.to_thread.run_sync(self._load, kind)
         await self._share(encoder, texts, kind, out)
         return out
@@ -102,7 +112,7 @@ class DefaultEmbedder:
                     anyio.from_thread.check_cancelled()
                     part = parts.popleft()
                     try:
-                        self._fill(encoder, texts[part], kind, out[part])
+                        out[part] = self._encode(encoder, kind, texts[part])
                     except RetrievalError as error:
                         failed.append(error)
 
@@ -112,15 +122,22 @@ class DefaultEmbedder:
         if failed:
             raise failed[0]
 
-    def _fill(
-        self, encoder: OnnxEncoder, texts: Sequence[str], kind: TextKind, out: Matrix
-    ) -> None:
+    @property
+    def _batcher(self) -> QueryBatcher:
+        """The queue of this event loop: several may use one embedder."""
+        found = self._batchers.get(None)
+        if found is None:
+            found = QueryBatcher()
+            self._batchers.set(found)
+        return found
+
+    def _encode(self, encoder: OnnxEncoder, kind: TextKind, texts: Sequence[str]) -> Matrix:
         name = self.id
         with embedder_errors("the tokenizer failed", name):
             tokens = [encoder.tokens(text, kind) for text in texts]
         with embedder_errors("the model failed", name):
             rows = encoder.rows(tokens)
-        out[:] = normalized_rows(rows, count=len(texts), dimensions=DIMENSIONS, name=name)
+        return normalized_rows(rows, count=len(texts), dimensions=DIMENSIONS, name=name)
 
     def _load(self, kind: TextKind) -> OnnxEncoder:
         with self._loading:
