@@ -117,6 +117,18 @@ async def test_a_second_model_reads_no_tokenizer_again(tiny: Tiny) -> None:
     assert len(await embedder.embed(["read"], kind="query")) == 1
 
 
+async def test_an_unloaded_document_model_is_loaded_again_and_shares_the_tokenizer(
+    tiny: Tiny,
+) -> None:
+    embedder = DefaultEmbedder()
+    before = await embedder.embed(["read"], kind="document")
+    (tiny.folder / "tokenizer.json").write_bytes(b"")
+    embedder.unload_document_model()
+    embedder.unload_document_model()
+    assert len(await embedder.embed(["read"], kind="query")) == 1
+    assert np.array_equal(await embedder.embed(["read"], kind="document"), before)
+
+
 def test_id_and_size_are_known_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apexbridge_retriever", None)
     name, _, digits = DefaultEmbedder().id.partition(":")

@@ -29,6 +29,9 @@ if TYPE_CHECKING:  # numpy and the HTTP client are imported when the index is op
 
 log = logging.getLogger(__name__)
 
+_MANY_EMBEDDED = 32
+"""A sync of this size was a first or a full one: few documents are expected after it."""
+
 
 class IndexService:
     """The skill index of a project, opened on first use. Search never waits for a language model.
@@ -99,6 +102,7 @@ class IndexService:
         With `only`, no skills but those of these names are looked at. Searches go on meanwhile.
         """
         from apexbridge.retrieval.indexer import sync_index
+        from apexbridge.runtime.index_factory import unload_document_model
 
         opened = await self._open()
         if everything and opened.is_copy:
@@ -114,6 +118,8 @@ class IndexService:
             )
             if only is None:
                 self._is_synced, opened.old = True, None
+        if len(report.added) + len(report.redone) >= _MANY_EMBEDDED:
+            await unload_document_model(opened.index.embedder)
         self._wake_tagger()
         if report.problem is not None:
             log.info("No embeddings, BM25 only: %s", report.problem)

@@ -28,9 +28,10 @@ from apexbridge.retrieval.embedders.model_files import (
     combine_digests,
     embedder_errors,
     import_package,
+    trim_heap,
     verify_sha256,
 )
-from apexbridge.retrieval.embedders.onnx import OnnxEncoder, load_encoder
+from apexbridge.retrieval.embedders.onnx import OnnxEncoder, TextPipeline, load_encoder
 from apexbridge.retrieval.embedders.query_batcher import QueryBatcher
 from apexbridge.retrieval.embedders.validation import normalized_rows
 
@@ -65,6 +66,8 @@ class DefaultEmbedder:
         self._threads = max(1, threads)
         self._loading = threading.Lock()
         self._encoders = dict[TextKind, OnnxEncoder]()
+        self._pipeline: TextPipeline | None = None
+        """Tokenizer of both models, kept while one of them is unloaded."""
         # Every search asks for it; it depends on the expected files alone.
         self._id = f"{_NAME}:{combine_digests(DOCUMENT_MODEL_HASHES)}"
         self._batchers: RunVar[QueryBatcher] = RunVar("query batcher")
@@ -97,7 +100,13 @@ class DefaultEmbedder:
 
     async def close(self) -> None:
         """Release the models."""
-        self._encoders = {}
+        self._encoders, self._pipeline = {}, None
+
+    def unload_document_model(self) -> None:
+        """Free the memory of the document encoder until documents are embedded again."""
+        with self._loading:
+            self._encoders.pop("document", None)
+        trim_heap()
 
     async def _share(
         self, encoder: OnnxEncoder, texts: Sequence[str], kind: TextKind, out: Matrix
@@ -143,10 +152,11 @@ class DefaultEmbedder:
         with self._loading:
             if kind not in self._encoders:
                 package = import_package("apexbridge_retriever", install=_NAME, name=self.id)
-                beside = next(iter(self._encoders.values()), None)
-                self._encoders[kind] = _load_verified(
-                    Path(package.FOLDER), _MODEL_FILES[kind], self.id, beside
+                encoder = _load_verified(
+                    Path(package.FOLDER), _MODEL_FILES[kind], self.id, self._pipeline
                 )
+                self._encoders[kind], self._pipeline = encoder, encoder.pipeline
+                trim_heap()
             return self._encoders[kind]
 
 
@@ -159,7 +169,7 @@ def _shards(count: int, threads: int) -> Iterator[slice]:
         at += size
 
 
-def _load_verified(folder: Path, model: str, name: str, beside: OnnxEncoder | None) -> OnnxEncoder:
+def _load_verified(folder: Path, model: str, name: str, beside: TextPipeline | None) -> OnnxEncoder:
     """Load a model after verifying its files; shared ones were verified with the first."""
     try:
         for file, digest in {**DOCUMENT_MODEL_HASHES, **QUERY_MODEL_HASHES}.items():
