@@ -213,6 +213,10 @@ async def test_only_one_short_text_is_embedded_without_a_thread(tiny: Tiny) -> N
     assert await _is_inline(embedder, ["read"])
     assert not await _is_inline(embedder, ["read", "pdf"])
     assert not await _is_inline(embedder, ["read " * 100])
+    assert await _is_inline(embedder, ["r" * 120])
+    assert not await _is_inline(embedder, ["r" * 121])
+    assert await _is_inline(embedder, ["文" * 40])
+    assert not await _is_inline(embedder, ["文" * 41])
 
 
 class _Watched(Sequence[str]):

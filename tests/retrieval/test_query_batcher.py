@@ -44,7 +44,7 @@ class _Callers:
 
     async def ask(self, text: str) -> None:
         try:
-            row = await self.batcher.encode(text, self.encoder.encode, max_inline_chars=10)
+            row = await self.batcher.encode(text, self.encoder.encode, is_short=len(text) <= 10)
             assert row.shape == (1, 1)
             self.found[text] = float(row[0, 0])
         except EmbedderOutputError as error:

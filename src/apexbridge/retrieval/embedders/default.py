@@ -53,8 +53,11 @@ _MODEL_FILES: dict[TextKind, str] = {
     "query": "requests_int8.onnx",
 }
 _NAME = "apexbridge-retriever"
-_INLINE_CHARS = 40
-"""Texts up to this length are encoded on the event loop, without a noticeable delay."""
+_INLINE_BYTES = 120
+"""Texts up to this length in UTF-8 are encoded on the event loop, within some 1.5 ms.
+
+A token has about four bytes, in English as in Chinese.
+"""
 _BATCH_SIZE = 8
 """Texts per call, after which a cancellation takes effect."""
 
@@ -91,8 +94,8 @@ class DefaultEmbedder:
         if encoder is not None and len(texts) == 1:
             if kind == "query":
                 encode = partial(self._encode, encoder, kind)
-                return await self._batcher.encode(texts[0], encode, max_inline_chars=_INLINE_CHARS)
-            if len(texts[0]) <= _INLINE_CHARS:
+                return await self._batcher.encode(texts[0], encode, is_short=_is_short(texts[0]))
+            if _is_short(texts[0]):
                 return self._encode(encoder, kind, texts)
         encoder = await anyio.to_thread.run_sync(self._load, kind)
         await self._share(encoder, texts, kind, out)
@@ -158,6 +161,10 @@ class DefaultEmbedder:
                 self._encoders[kind], self._pipeline = encoder, encoder.pipeline
                 trim_heap()
             return self._encoders[kind]
+
+
+def _is_short(text: str) -> bool:
+    return len(text) * (1 if text.isascii() else 3) <= _INLINE_BYTES
 
 
 def _shards(count: int, threads: int) -> Iterator[slice]:

@@ -44,8 +44,10 @@ class QueryBatcher:
         self._waiting = list[_Query]()
         self._leader: _Query | None = None
 
-    async def encode(self, text: str, encode: EncodeTexts, *, max_inline_chars: int) -> Matrix:
+    async def encode(self, text: str, encode: EncodeTexts, *, is_short: bool) -> Matrix:
         """Return the vector of a text as a matrix of one row.
+
+        A text that is not short goes to the worker thread also if it is alone.
 
         Raises:
             RetrievalError: If the encoder fails for this text.
@@ -59,7 +61,7 @@ class QueryBatcher:
                 query.ready = anyio.Event()
                 await query.ready.wait()
             if self._leader is query:
-                await self._encode_batch(encode, max_inline_chars)
+                await self._encode_batch(encode, can_inline=is_short)
         finally:
             if query in self._waiting:  # cancelled
                 self._waiting.remove(query)
@@ -69,11 +71,11 @@ class QueryBatcher:
             raise query.error or AssertionError("a query that is not waiting has its vector")
         return query.vector
 
-    async def _encode_batch(self, encode: EncodeTexts, max_inline_chars: int) -> None:
+    async def _encode_batch(self, encode: EncodeTexts, *, can_inline: bool) -> None:
         # Shielded: encoding at once, as a lone query is, cannot be cancelled either.
         await anyio.lowlevel.cancel_shielded_checkpoint()  # tasks that are ready join the batch
         batch = self._waiting[:MAX_BATCH]
-        if len(batch) == 1 and len(batch[0].text) <= max_inline_chars:
+        if can_inline and len(batch) == 1:
             _encode(batch, encode)
         else:
             # A busy event loop would keep the thread waiting for the GIL longer than it encodes.
