@@ -57,6 +57,13 @@ class Gateway:
         user, system = times.rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
+    def memory_mb(self) -> float:
+        """Proportional set size (PSS) in MB: shared pages count in proportion.
+
+        Children count too: LiteLLM's command starts its server as one.
+        """
+        return sum(_pss_kb(process) for process in _descendants(self.process)) / 1_024
+
     def _request(self, text: str, *, stream: bool) -> bytes:
         asked = {"model": self.model, "messages": [{"role": "user", "content": text}]}
         body = json.dumps({**asked, "stream": True} if stream else asked).encode()
@@ -81,6 +88,7 @@ def main(litellm: Path | None = None) -> None:
         gateways.append(_apexbridge(stack, upstream, folder))
         if litellm is not None:
             gateways.append(_litellm(stack, upstream, folder, litellm))
+        _print_memory(gateways)
         uvloop.run(_compare(gateways))
 
 
@@ -88,22 +96,22 @@ async def _compare(gateways: Sequence[Gateway]) -> None:
     varied, numbers = _texts(range(TEXTS)), itertools.count(TEXTS)
     print(f"\nChat completions, best of {ROUNDS} rounds of {SECONDS:.0f} s each")
     print(f"(ApexBridge: API key checked, {SKILLS} and the bundled skills searched and listed)")
-    print(f"{'':30}{'requests/s':>30}{'ms at 1':>18}{'streams/s':>12}{'CPU ms at 16':>22}")
+    print(f"{'':30}{'requests/s':>30}{'ms at 1':>27}{'streams/s':>12}{'CPU ms at 16':>22}")
     print(
-        f"{'':30}{'at 1':>10}{'at 16':>10}{'at 64':>10}{'min':>9}{'median':>9}{'at 16':>12}"
-        f"{'request':>11}{'stream':>11}"
+        f"{'':30}{'at 1':>10}{'at 16':>10}{'at 64':>10}{'min':>9}{'median':>9}{'added':>9}"
+        f"{'at 16':>12}{'request':>11}{'stream':>11}"
     )
-    searching = [gateway for gateway in gateways if gateway.name in {"direct", "ApexBridge"}]
-    kinds: tuple[tuple[str, Sequence[Gateway], Callable[[], list[str]]], ...] = (
-        ("same request repeated: results cached", gateways, lambda: varied[:1]),
-        ("different requests: embeddings cached", gateways, lambda: varied),
-        ("new requests", searching, lambda: _texts(itertools.islice(numbers, NEW))),
+    kinds: tuple[tuple[str, Callable[[], list[str]]], ...] = (
+        ("same request repeated: results cached", lambda: varied[:1]),
+        ("different requests: embeddings cached", lambda: varied),
+        ("new requests", lambda: _texts(itertools.islice(numbers, NEW))),
     )
-    for label, compared, texts in kinds:
+    for label, texts in kinds:
         print(label)
-        best = await _rounds(compared, texts)
-        for gateway in compared:
+        best = await _rounds(gateways, texts)
+        for gateway in gateways:
             _print(gateway, best)
+    _print_memory(gateways, "after these requests")
     print(f"streams have {CHUNKS} chunks; failures are excluded from the rates and marked '!'")
 
 
@@ -114,12 +122,29 @@ def _texts(numbers: Iterable[int]) -> list[str]:
 def _print(gateway: Gateway, best: Mapping[tuple[str, int, bool], LoadResult]) -> None:
     seen = [best[gateway.name, clients, False] for clients in (1, 16, 64)]
     streams = best[gateway.name, 16, True]
+    added = seen[0].median_ms - best["direct", 1, False].median_ms
     rates = "".join(f"{one.rate:9,.0f}{'!' if one.failures else ' '}" for one in seen)
     print(
-        f"  {gateway.name:28}{rates}{seen[0].min_ms:9.2f}{seen[0].median_ms:9.2f}"
+        f"  {gateway.name:28}{rates}{seen[0].min_ms:9.2f}{seen[0].median_ms:9.2f}{added:9.2f}"
         f"{streams.rate:11,.0f}{'!' if streams.failures else ' '}"
         f"{seen[1].cpu_ms:11.3f}{streams.cpu_ms:11.3f}"
     )
+
+
+def _print_memory(gateways: Sequence[Gateway], when: str = "when ready") -> None:
+    told = (f"{gateway.name} {gateway.memory_mb():.0f}" for gateway in gateways)
+    print(f"memory {when} (PSS, MB): {', '.join(told)}")
+
+
+def _pss_kb(process: int) -> int:
+    lines = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("Pss:")))
+
+
+def _descendants(process: int) -> list[int]:
+    threads = Path(f"/proc/{process}/task").iterdir()
+    children = [number for path in threads for number in (path / "children").read_text().split()]
+    return [process, *(one for child in children for one in _descendants(int(child)))]
 
 
 async def _rounds(

@@ -8,11 +8,13 @@ from typing import overload
 
 import anyio
 import anyio.from_thread
+import anyio.to_thread
 import apexbridge_retriever
 import numpy as np
 import pytest
 
 from apexbridge.errors import EmbedderOutputError, EmbedderUnavailableError, RetrievalError
+from apexbridge.retrieval.base import Matrix
 from apexbridge.retrieval.embedders import default
 from apexbridge.retrieval.embedders.default import DefaultEmbedder
 from apexbridge.retrieval.embedders.validation import embed_validated
@@ -115,6 +117,18 @@ async def test_a_second_model_reads_no_tokenizer_again(tiny: Tiny) -> None:
     assert len(await embedder.embed(["read"], kind="query")) == 1
 
 
+async def test_an_unloaded_document_model_is_loaded_again_and_shares_the_tokenizer(
+    tiny: Tiny,
+) -> None:
+    embedder = DefaultEmbedder()
+    before = await embedder.embed(["read"], kind="document")
+    (tiny.folder / "tokenizer.json").write_bytes(b"")
+    embedder.unload_document_model()
+    embedder.unload_document_model()
+    assert len(await embedder.embed(["read"], kind="query")) == 1
+    assert np.array_equal(await embedder.embed(["read"], kind="document"), before)
+
+
 def test_id_and_size_are_known_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apexbridge_retriever", None)
     name, _, digits = DefaultEmbedder().id.partition(":")
@@ -199,6 +213,10 @@ async def test_only_one_short_text_is_embedded_without_a_thread(tiny: Tiny) -> N
     assert await _is_inline(embedder, ["read"])
     assert not await _is_inline(embedder, ["read", "pdf"])
     assert not await _is_inline(embedder, ["read " * 100])
+    assert await _is_inline(embedder, ["r" * 120])
+    assert not await _is_inline(embedder, ["r" * 121])
+    assert await _is_inline(embedder, ["文" * 40])
+    assert not await _is_inline(embedder, ["文" * 41])
 
 
 class _Watched(Sequence[str]):
@@ -248,3 +266,35 @@ async def test_however_texts_are_shared_out_each_gets_its_own_row(
     rows = await embedder.embed(texts, kind="document")
     for text, row in zip(texts, rows, strict=True):
         assert np.array_equal((await embedder.embed([text], kind="document"))[0], row)
+
+
+async def test_concurrent_queries_get_the_vectors_they_get_alone() -> None:
+    embedder = DefaultEmbedder()
+    texts = [text for pair in PAIRS for text in pair] + ["hello " * 30]
+    alone = [(await embedder.embed([text], kind="query"))[0] for text in texts]
+    together = dict[str, Matrix]()
+
+    async def ask(text: str) -> None:
+        together[text] = (await embedder.embed([text], kind="query"))[0]
+
+    async with anyio.create_task_group() as group:
+        for text in texts:
+            group.start_soon(ask, text)
+    for text, row in zip(texts, alone, strict=True):
+        assert np.array_equal(together[text], row)
+
+
+async def test_several_event_loops_share_one_embedder(tiny: Tiny) -> None:
+    assert tiny.folder.is_dir()
+    embedder = DefaultEmbedder()
+    before = await embedder.embed(["read pdf"], kind="query")
+
+    async def ask_many() -> list[Matrix]:
+        return [await embedder.embed(["read pdf"], kind="query") for _ in range(50)]
+
+    found = list[list[Matrix]]()
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(anyio.to_thread.run_sync, lambda: found.append(anyio.run(ask_many)))
+    assert len(found) == 3
+    assert all(np.array_equal(row, before) for rows in found for row in rows)

@@ -9,6 +9,7 @@ model can ignore a name, but it cannot use a skill that it never saw.
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Protocol
 
 from apexbridge.agent import prompt
@@ -119,6 +120,11 @@ class AnnouncementCache:
     def put(self, results: SearchResults, announcement: Announcement) -> None:
         """Cache an announcement; the results are held, so that their id stays theirs."""
         self._announcements.put(id(results), (results, announcement))
+
+
+@lru_cache(maxsize=256)  # different requests get the same few skills
+def _offer_text(summary: str) -> str:
+    return truncate_line(to_single_line(summary), OFFER_CHARS)
 
 
 class SkillAnnouncer:
@@ -291,7 +297,7 @@ class SkillAnnouncer:
                 Candidate(name=hit.name, score=hit.score, parts=hit.parts, fate=status)
             )
             if status == "offered" and skill is not None:
-                text = truncate_line(to_single_line(skill.summary), OFFER_CHARS)
+                text = _offer_text(skill.summary)
                 offers.append(prompt.Offer(name=skill.name, text=text, score=hit.score))
         return candidates, offers
 

@@ -42,9 +42,9 @@ class FusionWeights:
     """A perfect BM25 match of one rare word, in standard deviations of the dense scores."""
     language: float = 0.25
     """How far z-scores are computed within a skill's language, for a query in one language."""
-    name: float = 6.0
+    name: float = 4.0
     """A query that is the name of a skill, or calls it by its name."""
-    clause: float = 1.0
+    clause: float = 2.0
     """Deduction from the score of a part of a query, compared with that of the whole."""
     usage: float = 0.25
     """Bonus of the most used skill: enough to break ties, no more."""

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 from apexbridge.retrieval.bm25 import Bm25Index
 from apexbridge.retrieval.spelling import single_edits
-from apexbridge.retrieval.tokenizer import hash_terms, normalize, phrase_runs, query_words, stems
+from apexbridge.retrieval.tokenizer import (
+    hash_terms,
+    is_chinese,
+    normalize,
+    phrase_runs,
+    query_words,
+    stems,
+)
 
 _MAX_WORDS = 6
 """Longest phrase that is looked up, in words."""
@@ -22,23 +29,30 @@ _MAX_RUNS = 200
 _MIN_FUZZY_CHARS = 6
 """Shorter names have too many neighbours at one edit."""
 _MAX_FUZZY_WORDS = 8
-_MARK_BEFORE = re.compile(
-    r"(?:^|[\s(（“\"'`「『])[/$@`\"'“「『]$|\b(?:skill|tool)s?[ :]+[`\"'“]?$|技能[:：]?\s?$",
+_QUOTES_OPEN, _QUOTES_CLOSE = "`\"'“「『", "`\"'”」』"
+_CALLED_BEFORE = re.compile(
+    rf"(?:^|[\s(（{_QUOTES_OPEN}])[/$@{_QUOTES_OPEN}]$"
+    r"|\b(?:skills?|tools?|called|named|invoke|run|launch)[ :]+$"
+    r"|(?:技能|工具)[:：]?\s?$|(?:名为|叫做?|调用|运行|启动)\s?$",
     re.IGNORECASE,
 )
-_MARK_AFTER = re.compile(
-    r"^[`\"'”」』]|^[`\"'”」』]?\s?(?:skill|tool)s?\b|^[`\"'”」』]?\s?(?:这个|的)?(?:技能|工具)",
-    re.IGNORECASE,
+_CALLED_AFTER = re.compile(
+    rf"^[{_QUOTES_CLOSE}]?\s?(?:skills?\b|tools?\b|(?:这个|的)?(?:技能|工具))", re.IGNORECASE
 )
+_USED_BEFORE = re.compile(r"\b(?:use|using|with|try|need|via)[ :]+$|[用试]\s?$", re.IGNORECASE)
+_USED = 0.6
+"""Strength of a name after `use` or the like, or of an English one in a Chinese sentence."""
+_ONE_EDIT = 0.7
+"""Factor for a name that is misspelt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A phrase of a query that is the name of skills; `is_marked` if quoted or called a skill."""
+    """A phrase of a query that is the name of skills; `mark` rates how the sentence calls it."""
 
     rows: Sequence[int]
     words: tuple[str, ...]
-    is_marked: bool = False
+    mark: float = 0.0
     is_exact: bool = True
 
 
@@ -70,7 +84,7 @@ class NameIndex:
         for phrase in _phrases(text, runs):
             rows = self._rows.get(phrase.key)
             if rows is not None:
-                found.append(Mention(rows, phrase.words, _is_marked(text, phrase)))
+                found.append(Mention(rows, phrase.words, _mark(text, phrase)))
             elif (
                 phrase.is_word
                 and len(phrase.key) >= _MIN_FUZZY_CHARS
@@ -85,7 +99,7 @@ class NameIndex:
         for key in single_edits(phrase.key):
             rows = self._rows.get(key)
             if rows is not None:
-                yield Mention(rows, (key,), _is_marked(text, phrase), is_exact=False)
+                yield Mention(rows, (key,), _mark(text, phrase), is_exact=False)
 
     def strengths(self, text: str, bm25: Bm25Index) -> dict[int, float]:
         """Rate in 0..1 how clearly a query mentions each row by its name.
@@ -103,12 +117,11 @@ class NameIndex:
         whole = bm25.rarity(stems(query_words(text)))
         found = dict[int, float]()
         for mention in mentions:
-            strength = 1.0
-            if not mention.is_marked:
-                rarity = bm25.rarity(stems(mention.words))
-                strength = max(min(1.0, rarity / max(whole, 1e-6)) ** 2, _rare(rarity))
+            rarity = bm25.rarity(stems(mention.words))
+            strength = max(mention.mark, min(1.0, rarity / max(whole, 1e-6)) ** 2, _rare(rarity))
+            strength *= 1.0 if mention.is_exact else _ONE_EDIT
             for row in mention.rows:
-                found[row] = max(found.get(row, 0.0), strength * (1 if mention.is_exact else 0.7))
+                found[row] = max(found.get(row, 0.0), strength)
         return found
 
 
@@ -151,6 +164,10 @@ def _han_phrases(run: str, start: int) -> Iterator[_Phrase]:
                 yield _Phrase(part, (part,), start + first, start + last)
 
 
-def _is_marked(text: str, phrase: _Phrase) -> bool:
+def _mark(text: str, phrase: _Phrase) -> float:
+    """Rate the words around a phrase: quoted, called a skill, used like one, or in between."""
     before, after = text[max(0, phrase.start - 12) : phrase.start], text[phrase.end :][:12]
-    return bool(_MARK_BEFORE.search(before) or _MARK_AFTER.match(after))
+    if _CALLED_BEFORE.search(before) or _CALLED_AFTER.match(after):
+        return 1.0
+    is_foreign = phrase.key.isascii() and is_chinese(text)
+    return _USED if is_foreign or _USED_BEFORE.search(before) else 0.0

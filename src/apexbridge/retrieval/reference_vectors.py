@@ -56,8 +56,9 @@ class ReferenceVectors:
 
     def skill_similarities(self, vector: Matrix) -> tuple[Matrix, Matrix]:
         """Return the cosines of a query with the typical skills, in English and in Chinese."""
-        english, chinese = np.split(dot_products(self.skills, vector), [len(_ENGLISH)])
-        return english, chinese
+        cosines = dot_products(self.skills, vector)
+        # Slices, because np.split takes as long as all the products.
+        return cosines[: len(_ENGLISH)], cosines[len(_ENGLISH) :]
 
 
 async def embed_reference_texts(embedder: Embedder) -> Matrix:

@@ -18,7 +18,7 @@ from apexbridge.catalog.catalog import Catalog
 from apexbridge.errors import RetrievalError
 from apexbridge.lifecycle.background_tags import BackgroundTagger, TagFailures
 from apexbridge.models.openai import OpenAiModel
-from apexbridge.retrieval.base import Embedder
+from apexbridge.retrieval.base import DocumentModelUnloader, Embedder
 from apexbridge.retrieval.index import SkillIndex
 from apexbridge.retrieval.indexer import SkillTexts, TagPolicy
 from apexbridge.retrieval.model_tags import ModelTagger
@@ -112,6 +112,12 @@ async def open_index(
         usable = [known[identity] for identity in await index.store.others() if identity in known]
         opened.old = await open_with(usable[0]) if usable else None
     return opened
+
+
+async def unload_document_model(embedder: Embedder) -> None:
+    """Free the document encoder's memory, if the embedder has one of its own."""
+    if isinstance(embedder, DocumentModelUnloader):
+        await to_thread.run_sync(embedder.unload_document_model)
 
 
 def create_tagger(

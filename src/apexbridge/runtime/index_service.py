@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # numpy and the HTTP client are imported when the index is op
 log = logging.getLogger(__name__)
 
 _FOLDED = SearchScope(kinds=frozenset({"skill"}), folds_alike=True)
+_MANY_EMBEDDED = 32
+"""A sync of this size was a first or a full one: few documents are expected after it."""
 
 
 class IndexService:
@@ -107,6 +109,7 @@ class IndexService:
         With `only`, no skills but those of these names are looked at. Searches go on meanwhile.
         """
         from apexbridge.retrieval.indexer import sync_index
+        from apexbridge.runtime.index_factory import unload_document_model
 
         opened = await self._open()
         if everything and opened.is_copy:
@@ -122,6 +125,8 @@ class IndexService:
             )
             if only is None:
                 self._is_synced, opened.old = True, None
+        if len(report.added) + len(report.redone) >= _MANY_EMBEDDED:
+            await unload_document_model(opened.index.embedder)
         self._wake_tagger()
         if report.problem is not None:
             log.info("No embeddings, BM25 only: %s", report.problem)

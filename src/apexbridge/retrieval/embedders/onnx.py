@@ -88,7 +88,7 @@ class _Tokenizer(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _TextPipeline:
+class TextPipeline:
     """Tokenizer, options and vocabulary, independent of the model."""
 
     tokenizer: _Tokenizer
@@ -97,13 +97,18 @@ class _TextPipeline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnnxEncoder(_TextPipeline):
+class OnnxEncoder(TextPipeline):
     """Loaded ONNX session with its tokenizer; thread-safe."""
 
     session: _Session
     inputs: Mapping[str, type[np.integer]]
     output: _TensorInfo
     takes_one: bool
+
+    @property
+    def pipeline(self) -> TextPipeline:
+        """What another encoder of the same folder shares, without this model's session."""
+        return TextPipeline(tokenizer=self.tokenizer, recipe=self.recipe, words=self.words)
 
     def tokens(self, text: str, kind: TextKind) -> list[int]:
         """Tokenize and truncate a text, with special tokens."""
@@ -221,7 +226,7 @@ class OnnxEmbedder:
 
 
 def load_encoder(
-    folder: Path, threads: int, name: str, *, model: str = "", beside: OnnxEncoder | None = None
+    folder: Path, threads: int, name: str, *, model: str = "", beside: TextPipeline | None = None
 ) -> OnnxEncoder:
     """Load a model and its tokenizer from a folder.
 
@@ -250,7 +255,7 @@ def load_encoder(
         )
 
 
-def _load_text_pipeline(folder: Path, name: str) -> _TextPipeline:
+def _load_text_pipeline(folder: Path, name: str) -> TextPipeline:
     if not (folder / "tokenizer.json").is_file():
         raise EmbedderUnavailableError(f"there is no tokenizer.json in {folder}", name=name)
     tokenizers = import_package("tokenizers", install="tokenizers", name=name)
@@ -264,7 +269,7 @@ def _load_text_pipeline(folder: Path, name: str) -> _TextPipeline:
         recipe = EncoderConfig.model_validate_json(written)
     with embedder_errors(f"{folder / 'cjk.json'} makes no sense", name):
         words = _read_vocabulary(folder / "cjk.json")
-    return _TextPipeline(tokenizer=tokenizer, recipe=recipe, words=words)
+    return TextPipeline(tokenizer=tokenizer, recipe=recipe, words=words)
 
 
 def _read_vocabulary(path: Path) -> Collection[str] | None:
