@@ -5,6 +5,7 @@ from pathlib import Path
 
 from benchmarks import (
     agent_loop,
+    calibration,
     cli_startup,
     directory_scan,
     embedders,
@@ -36,6 +37,9 @@ def main() -> None:
                 ours=options.embedder,
                 cross_validates=options.cross_validate,
             )
+        ),
+        "calibration": lambda: calibration.main(
+            options.corpus, options.queries, retrieval_quality.embedder(options.embedder)
         ),
         "public_sets": lambda: public_sets_table.main(
             {name: getattr(options, name) for name in public_sets_table.READERS},

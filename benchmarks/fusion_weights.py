@@ -4,8 +4,9 @@ import random
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from apexbridge.retrieval.fusion import FusionWeights, profile_for
+from apexbridge.retrieval.confidence import profile_for
 from apexbridge.retrieval.index import SkillIndex
 from benchmarks.labelled_queries import (
     LANGUAGE_MODES,
@@ -19,15 +20,16 @@ from benchmarks.labelled_queries import (
 )
 
 VIEWS = (0.0, 0.5, 1.0, 1.5, 2.0)
-LEXICALS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0)
+LEXICALS = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
 REPETITIONS, FOLDS = 20, 6
 
 
 async def cross_validate(index: SkillIndex, questions: Sequence[LabelledQuery]) -> None:
     """Choose the weights on five sixths of the queries, and evaluate on the rest."""
+    built_in = profile_for(index.store.embedder_id).fusion
     tried = dict[tuple[float, float], list[Rank]]()
     for weights in ((view, lexical) for view in VIEWS for lexical in LEXICALS):
-        find = search_function(index, FusionWeights(view=weights[0], lexical=weights[1]))
+        find = search_function(index, replace(built_in, view=weights[0], lexical=weights[1]))
         tried[weights] = [await rank(find, question) for question in questions]
     chosen, held_out = Counter[tuple[float, float]](), list[list[float]]()
     for repetition in range(REPETITIONS):
@@ -42,7 +44,6 @@ async def cross_validate(index: SkillIndex, questions: Sequence[LabelledQuery]) 
     for name, figure in (("held out, mean", statistics.fmean), ("held out, spread", _spread)):
         columns = [figure(column) for column in zip(*held_out, strict=True)]
         print(f"{name:32}" + "".join(f"{value:>9.3f}" for value in columns))
-    built_in = profile_for(index.store.embedder_id).fusion
     if (default := (built_in.view, built_in.lexical)) in tried:
         row = figures(list(zip(questions, tried[default], strict=True)))
         print(f"{f'as built in {default}':32}" + "".join(f"{value:>9.3f}" for value in row))

@@ -22,7 +22,6 @@ from apexbridge.retrieval.memory_index import top_rows
 from apexbridge.retrieval.skill_document import SkillText, build_document
 from apexbridge.retrieval.stores.memory import MemoryStore
 from apexbridge.retrieval.tokenizer import tokenize
-from benchmarks.calibration import calibrate
 from benchmarks.fusion_weights import cross_validate
 from benchmarks.labelled_queries import (
     DENSE_ONLY,
@@ -39,8 +38,14 @@ from benchmarks.labelled_queries import (
 from benchmarks.no_skill_detection import print_no_skill_detection
 
 RANK_CONSTANT = 60
-WITH_VIEWS = FusionWeights(lexical=0, language=0)
+WITH_VIEWS = FusionWeights(lexical=0, language=0, name=0, clause=99)
 Kind = Literal["default", "use"]
+KINDS: Sequence[Kind] = ("default", "use")
+
+
+def embedder(kind: Kind) -> Embedder:
+    """Make an embedder by its name."""
+    return DefaultEmbedder() if kind == "default" else UseEmbedder()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +61,8 @@ class Options:
     @property
     def embedders(self) -> dict[str, Embedder]:
         """Return the default embedder, then its peers."""
-        every: dict[Kind, Embedder] = {
-            "default": DefaultEmbedder(),
-            "use": UseEmbedder(),
-        }
-        found: dict[str, Embedder] = {self.ours: every.pop(self.ours), **every}
+        others: list[Kind] = [kind for kind in KINDS if kind != self.ours]
+        found: dict[str, Embedder] = {kind: embedder(kind) for kind in (self.ours, *others)}
         if self.minilm is not None:
             found["MiniLM-L6"] = OnnxEmbedder(self.minilm)
         return found
@@ -105,7 +107,6 @@ async def _measure(wanted: Options, corpus: Path, queries: Path) -> None:
         await print_no_skill_detection(ours, asked)
         if wanted.cross_validates:
             await cross_validate(ours, questions)
-            await calibrate(ours, asked)
 
 
 def _systems(name: str, index: SkillIndex, *, is_ours: bool) -> dict[str, SearchFunction]:

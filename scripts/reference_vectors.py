@@ -1,31 +1,89 @@
-"""Precompute the reference vectors of the default embedder, which ship with the package.
+"""Precompute what ships with the package for the default embedder: reference vectors and the probe.
+
+The probe is a logistic regression over query vectors: requests (`training/requests`) against
+conversation. Run it when an encoder, a reference text or those requests change:
 
 python -m scripts.reference_vectors
 """
 
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import anyio
 import numpy as np
+from numpy.typing import NDArray
 
+from apexbridge.retrieval.base import Matrix
 from apexbridge.retrieval.embedders.default import DefaultEmbedder
+from apexbridge.retrieval.embedders.validation import embed_validated
 from apexbridge.retrieval.reference_vectors import (
+    SMALL_TALK_TEXTS,
     VECTORS_FOLDER,
     embed_reference_texts,
+    probe_file_name,
     vectors_file_name,
 )
 
+REQUESTS = Path(__file__).parent.parent / "training" / "requests"
+EVERY_NTH = 6
+"""Share of the requests for skills: about as many as everyday ones."""
+RIDGE, STEPS = 1.0, 12
+
 
 async def main() -> None:
-    """Embed the reference texts and save them in half precision, which the int8 weights lack."""
+    """Embed the reference texts, in half precision, and fit the probe."""
     embedder = DefaultEmbedder()
     vectors = await embed_reference_texts(embedder)
-    for old in VECTORS_FOLDER.glob("reference-*.npy"):
+    for old in (*VECTORS_FOLDER.glob("reference-*.npy"), *VECTORS_FOLDER.glob("task-probe-*.npy")):
         old.unlink()
-    np.save(
-        VECTORS_FOLDER / vectors_file_name(embedder.id),
-        vectors.astype(np.float16),
-        allow_pickle=False,
-    )
-    print(f"{len(vectors)} vectors for {embedder.id}")
+    _save(vectors_file_name(embedder.id), vectors.astype(np.float16))
+    texts = [*_tasks(), *(talk := [*_conversation()])]
+    queries = await embed_validated(embedder, texts, kind="query")
+    is_task = np.arange(len(texts)) < len(texts) - len(talk)
+    _save(probe_file_name(), fit_probe(queries, is_task))
+    print(f"{len(vectors)} vectors; probe of {is_task.sum()} tasks and {len(talk)} others")
+
+
+def _save(name: str, array: NDArray[np.floating]) -> None:
+    np.save(VECTORS_FOLDER / name, array, allow_pickle=False)
+
+
+def _tasks() -> Iterator[str]:
+    for row in _rows("everyday-*.jsonl"):
+        yield from (*row["requests_en"], *row["requests_zh"])
+    for number, row in enumerate(_rows("written-*.jsonl")):
+        if number % EVERY_NTH == 0:
+            yield from (row["en"], row["zh"])
+    yield from (row["query"] for row in _rows("task-or-talk-*.jsonl") if row.get("needs"))
+
+
+def _conversation() -> Iterator[str]:
+    yield from SMALL_TALK_TEXTS
+    for row in _rows("none.jsonl"):
+        yield from (row["en"], row["zh"])
+    yield from (row["query"] for row in _rows("task-or-talk-*.jsonl") if not row.get("needs"))
+
+
+def _rows(pattern: str) -> Iterator[dict[str, Any]]:
+    for path in sorted(REQUESTS.glob(pattern)):
+        yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
+
+
+def fit_probe(vectors: Matrix, is_task: NDArray[np.bool_]) -> Matrix:
+    """Fit a logistic regression by Newton's method, with balanced classes; the bias is last."""
+    given = np.hstack([vectors, np.ones((len(vectors), 1), np.float32)]).astype(np.float64)
+    ridge: NDArray[np.float64] = np.diag([RIDGE] * vectors.shape[1] + [0.0])
+    shares = np.where(is_task, 0.5 / is_task.mean(), 0.5 / (1 - is_task.mean()))
+    weights: NDArray[np.float64] = np.zeros(given.shape[1])
+    for _ in range(STEPS):
+        chance: NDArray[np.float64] = 1 / (1 + np.exp(-given @ weights))
+        slope: NDArray[np.float64] = given.T @ (shares * (chance - is_task)) + ridge @ weights
+        bend: NDArray[np.float64] = (given * (shares * chance * (1 - chance))[:, None]).T @ given
+        bend = bend + ridge
+        weights = weights - np.linalg.solve(bend, slope).astype(np.float64)
+    return weights.astype(np.float32)
 
 
 if __name__ == "__main__":

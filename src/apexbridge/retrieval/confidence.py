@@ -2,8 +2,8 @@
 
 A logistic regression over the evidence for a hit. Cosines have no absolute scale, so that they are
 expressed in the embedder's own: standard deviations from the cosine of two unrelated texts.
-Similarity to small talk counts only as far as no skill is near, since weather or a greeting is
-small talk for most libraries and the very subject of a skill in others.
+Whether the query is a task or conversation is one part of the evidence among others, since weather
+or a greeting is small talk for most libraries and the very subject of a skill in others.
 """
 
 import math
@@ -44,48 +44,55 @@ class Evidence:
 
     near: float
     """Cosine of query and hit, standardized."""
-    small_talk: float
-    """Cosine of the query and small talk, standardized."""
+    task: float = 0.0
+    """Log-odds that the query asks for something to be done, and is no conversation."""
     meaning: float = 0.0
     """Z-score of the hit among all skills."""
     lexical: float = 0.0
     """BM25 share, weighted by the evidence in the query's words."""
-    share: float = 0.0
-    """BM25 share of the best attainable score."""
     name: float = 0.0
     """How clearly the query mentions the hit by its name, in 0..1."""
+    length: int = 1
+    """Bytes of the query: a long one has more in common with everything."""
     count: int = 1
     """Number of skills: the nearest of many is weaker evidence than the nearest of few."""
+
+
+_MAX_TASK = 4.0
+"""Beyond this the classifier is sure, and a skill that is near must still outweigh it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfidenceCalibration:
     """Weights of a logistic regression, fitted by `python -m benchmarks calibration`."""
 
-    bias: float = -3.0
-    near: float = 1.3
-    small_talk: float = -1.0
-    """For the excess of the small-talk similarity over that of the hit."""
-    meaning: float = 0.0
-    lexical: float = 1.0
-    share: float = 2.0
-    name: float = 4.0
-    size: float = -0.2
+    bias: float = -2.0
+    near: float = 2.3
+    task: float = 0.5
+    meaning: float = 0.5
+    lexical: float = 1.7
+    name: float = 0.9
+    length: float = -0.7
+    """For ln(1 + length)."""
+    size: float = -0.5
     """For ln(count)."""
 
     def confidence(self, evidence: Evidence) -> float:
         """Return the probability, in 0..1, that the hit serves the query."""
-        logit = (
+        return 1 / (1 + math.exp(-max(-50.0, min(50.0, self.logit(evidence)))))
+
+    def logit(self, evidence: Evidence) -> float:
+        """Return the weighted sum of the evidence: the log-odds."""
+        return (
             self.bias
             + self.near * evidence.near
-            + self.small_talk * max(0.0, evidence.small_talk - evidence.near)
+            + self.task * max(-_MAX_TASK, min(_MAX_TASK, evidence.task))
             + self.meaning * evidence.meaning
             + self.lexical * evidence.lexical
-            + self.share * evidence.share
             + self.name * evidence.name
+            + self.length * math.log1p(evidence.length)
             + self.size * math.log(evidence.count)
         )
-        return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,6 +168,21 @@ class SkillIndex:
                 self._cache(key, found, usage)
             return found
 
+    async def best_evidence(self, query: str) -> tuple[str, Evidence]:
+        """Return the best hit's name and the evidence for it, for calibration.
+
+        RetrievalError if the embedder fails.
+        """
+        queries, problem = await self._embed([query], list(split_query(query)))
+        if problem is not None:
+            raise problem
+        request = RankingRequest(self.memory, queries, self._reference, self._fusion)
+        ranking = rank(request, self._usage(), 1)
+        row = ranking.top_groups(1, 0)[0][0]
+        evidence = self.evidence(ranking, row)
+        assert evidence is not None  # noqa: S101  # the query was embedded
+        return self.memory.names[row], evidence
+
     def _is_cache_valid(self, usage: Mapping[str, float]) -> bool:
         """Say whether cached results are still valid."""
         memory, changes, used = self._cache_state
@@ -242,10 +257,10 @@ class SkillIndex:
         dense, best_view = float(best.nearest.dense[row]), float(best.nearest.view[row])
         return Evidence(
             near=reference.scale.standardize((dense + view * best_view) / (1 + view)),
-            small_talk=reference.scale.standardize(ranking.small_talk),
+            task=ranking.task,
             meaning=float(best.nearest.meaning[row]),
             lexical=float(best.most.lexical[row]),
-            share=float(best.most.matches.scores[row]),
             name=ranking.name(row),
+            length=len(ranking.wordings[0].query.text.encode("utf-8", "replace")),
             count=len(ranking.request.memory),
         )

@@ -54,7 +54,8 @@ class QueryScores:
     meaning: Matrix
     matches: Bm25Matches
     lexical: Matrix
-    small_talk: float = 0.0
+    task: float = 0.0
+    """Log-odds that the query is a task."""
     scale: ZScoreScale | None = None
     """None if there is no vector."""
     error_bound: float = 0.0
@@ -116,7 +117,7 @@ class RankingRequest:
             scale.standardize(combined, memory.is_chinese),
             matches,
             lexical,
-            self.reference.small_talk_similarity(query.vector),
+            0.0 if query.is_clause else self.reference.task(query.vector),
             scale,
             found.error_bound * (1 + weight) / float(scale.spreads.min()),
         )
@@ -168,9 +169,9 @@ class Ranking:
         return (total - fusion.clause).astype(np.float32)
 
     @cached_property
-    def small_talk(self) -> float:
-        """Small-talk similarity of the wording that is least like small talk."""
-        return min(one.small_talk for one in self.wordings)
+    def task(self) -> float:
+        """Log-odds of the wording that is most clearly a task."""
+        return max(one.task for one in self.wordings)
 
     @property
     def has_vectors(self) -> bool:

@@ -1,9 +1,12 @@
 """Reference vectors: texts of typical skills and small talk that calibrate the scores of a query.
 
 Cosine scores have no absolute scale. Among thousands of skills their distribution gives one; among
-six there are too few, so that 80 typical descriptions are scored beside them. A query closer to
-small talk than to any skill needs none. Reference texts are never search results. The vectors for
-the default embedder ship with the package: embedding the texts would slow down the first search.
+six there are too few, so that 80 typical descriptions are scored beside them. Reference texts are
+never search results. The vectors for the default embedder ship with the package: embedding the
+texts would slow down the first search.
+
+With them ships a linear probe of the default query encoder: it tells requests from conversation by
+the query's vector alone. For other embedders the similarity to small talk does.
 """
 
 import hashlib
@@ -14,6 +17,8 @@ import numpy as np
 
 from apexbridge.retrieval.base import Embedder, Matrix
 from apexbridge.retrieval.confidence import CosineScale
+from apexbridge.retrieval.embedders.default import DIMENSIONS, QUERY_MODEL_HASHES
+from apexbridge.retrieval.embedders.model_files import combine_digests
 from apexbridge.retrieval.embedders.validation import embed_validated
 from apexbridge.retrieval.quantized_vectors import dot_products
 
@@ -39,6 +44,8 @@ class ReferenceVectors:
     skills: Matrix
     small_talk: Matrix
     scale: CosineScale
+    probe: Matrix | None = None
+    """Weights and bias of the linear probe."""
 
     @classmethod
     async def load(cls, embedder: Embedder) -> "ReferenceVectors":
@@ -47,7 +54,14 @@ class ReferenceVectors:
         if vectors is None:
             vectors = await embed_reference_texts(embedder)
         skills, small_talk = np.split(vectors, [len(SKILL_TEXTS)])
-        return cls(skills, small_talk, CosineScale.fit(skills @ vectors.T))
+        scale = CosineScale.fit(skills @ vectors.T)
+        return cls(skills, small_talk, scale, load_probe(embedder.id))
+
+    def task(self, vector: Matrix) -> float:
+        """Return the log-odds that a query asks for something to be done."""
+        if self.probe is not None:
+            return float(vector @ self.probe[:-1] + self.probe[-1])
+        return -self.scale.standardize(self.small_talk_similarity(vector))
 
     def small_talk_similarity(self, vector: Matrix) -> float:
         """Average the cosines of a query with the three nearest small-talk texts."""
@@ -74,15 +88,34 @@ def vectors_file_name(embedder_id: str) -> str:
     return f"reference-{hashlib.sha256(hashed.encode()).hexdigest()[:12]}.npy"
 
 
+def probe_file_name() -> str:
+    """Return the file name of the probe; it has a hash of the query encoder."""
+    return f"task-probe-{combine_digests(QUERY_MODEL_HASHES)}.npy"
+
+
+def load_probe(embedder_id: str) -> Matrix | None:
+    """Load the probe of the default query encoder; None for any other embedder."""
+    if not embedder_id.startswith("apexbridge-retriever:"):
+        return None
+    stored = _load_array(probe_file_name())
+    return stored if stored is not None and stored.shape == (DIMENSIONS + 1,) else None
+
+
 def load_precomputed(embedder_id: str) -> Matrix | None:
     """Load the vectors that ship with the package; None if they are another embedder's."""
     if not embedder_id.startswith("apexbridge-retriever:"):
         return None  # without a look at the disk
+    vectors = _load_array(vectors_file_name(embedder_id))
+    is_whole = vectors is not None and vectors.ndim == 2 and len(vectors) == len(REFERENCE_TEXTS)
+    return vectors if is_whole else None
+
+
+def _load_array(name: str) -> Matrix | None:
     try:
         # Opened here, because np.load leaks the file descriptor of a file it cannot read.
-        with (VECTORS_FOLDER / vectors_file_name(embedder_id)).open("rb") as file:
+        with (VECTORS_FOLDER / name).open("rb") as file:
             stored = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None  # only a cache
-    vectors: Matrix = stored.astype(np.float32)
-    return vectors if vectors.ndim == 2 and len(vectors) == len(REFERENCE_TEXTS) else None
+    array: Matrix = stored.astype(np.float32)
+    return array
