@@ -12,7 +12,6 @@ from pathlib import Path
 
 import anyio
 import numpy as np
-from numpy.typing import NDArray
 
 from apexbridge.evals.corpus import CorpusSkill, EvalQuery, read_corpus, read_queries
 from apexbridge.evals.retrieval_eval import build_index
@@ -29,14 +28,13 @@ from benchmarks.everyday import (
     print_reliability,
     read_everyday,
 )
+from benchmarks.logistic_regression import Numbers, fit_logistic
 
 SIZES = (1, 3, 10, 30, 300)
 """Sizes of the sampled libraries, half of which have the right skill."""
 LIBRARY_REQUESTS = Path(__file__).parent / "requests" / "library.jsonl"
-STEPS = 40
 RIDGE = 1.0
 
-Numbers = NDArray[np.float64]
 _NAMES = [field.name for field in dataclasses.fields(ConfidenceCalibration)]
 
 
@@ -149,15 +147,9 @@ def features(evidence: Evidence) -> list[float]:
 
 
 def fit(found: Sequence[Case]) -> ConfidenceCalibration:
-    """Fit a logistic regression by Newton's method."""
-    given = np.array([features(case.evidence) for case in found])
-    is_right = np.array([case.is_right for case in found], np.float64)
-    weights: Numbers = np.zeros(given.shape[1])
-    for _ in range(STEPS):
-        chance: Numbers = 1 / (1 + np.exp(-np.clip(given @ weights, -50, 50)))
-        slope: Numbers = given.T @ (chance - is_right) + RIDGE * weights
-        bend: Numbers = (given * (chance * (1 - chance))[:, None]).T @ given
-        step = np.linalg.solve(bend + RIDGE * np.eye(len(weights)), slope)
-        weights = weights - step.astype(np.float64)
+    """Fit the weights of the confidence."""
+    given: Numbers = np.array([features(case.evidence) for case in found])
+    is_right: Numbers = np.array([case.is_right for case in found], np.float64)
+    weights = fit_logistic(given, is_right, np.ones(len(given)), RIDGE)
     values = (round(float(weight), 3) for weight in weights)
     return ConfidenceCalibration(**dict(zip(_NAMES, values, strict=True)))

@@ -25,11 +25,12 @@ from apexbridge.retrieval.reference_vectors import (
     probe_file_name,
     vectors_file_name,
 )
+from benchmarks.logistic_regression import Numbers, fit_logistic
 
 REQUESTS = Path(__file__).parent.parent / "training" / "requests"
 EVERY_NTH = 6
 """Share of the requests for skills: about as many as everyday ones."""
-RIDGE, STEPS = 1.0, 12
+RIDGE = 1.0
 
 
 async def main() -> None:
@@ -72,17 +73,12 @@ def _rows(pattern: str) -> Iterator[dict[str, Any]]:
 
 
 def fit_probe(vectors: Matrix, is_task: NDArray[np.bool_]) -> Matrix:
-    """Fit a logistic regression by Newton's method, with balanced classes; the bias is last."""
-    given = np.hstack([vectors, np.ones((len(vectors), 1), np.float32)]).astype(np.float64)
-    ridge: NDArray[np.float64] = np.diag([RIDGE] * vectors.shape[1] + [0.0])
-    shares = np.where(is_task, 0.5 / is_task.mean(), 0.5 / (1 - is_task.mean()))
-    weights: NDArray[np.float64] = np.zeros(given.shape[1])
-    for _ in range(STEPS):
-        chance: NDArray[np.float64] = 1 / (1 + np.exp(-given @ weights))
-        slope: NDArray[np.float64] = given.T @ (shares * (chance - is_task)) + ridge @ weights
-        bend: NDArray[np.float64] = (given * (shares * chance * (1 - chance))[:, None]).T @ given
-        bend = bend + ridge
-        weights = weights - np.linalg.solve(bend, slope).astype(np.float64)
+    """Fit a logistic regression with balanced classes; the last weight is the bias."""
+    given: Numbers = np.hstack([vectors, np.ones((len(vectors), 1), np.float32)]).astype(np.float64)
+    share = float(is_task.mean())
+    weights = fit_logistic(
+        given, is_task.astype(np.float64), np.where(is_task, 0.5 / share, 0.5 / (1 - share)), RIDGE
+    )
     return weights.astype(np.float32)
 
 
