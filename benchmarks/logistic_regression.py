@@ -9,7 +9,7 @@ _STEPS = 40
 
 def fit_logistic(given: Numbers, is_true: Numbers, shares: Numbers, ridge: float) -> Numbers:
     """Fit the weights of each column; `shares` weighs the rows, `ridge` is the L2 penalty."""
-    weights: Numbers = np.zeros(given.shape[1])
+    weights: Numbers = np.zeros_like(given[0], np.float64)
     penalty: Numbers = ridge * np.eye(len(weights))
     for _ in range(_STEPS):
         weights = weights - _step(given, is_true, shares, weights, penalty)
