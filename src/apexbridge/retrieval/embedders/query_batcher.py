@@ -17,7 +17,6 @@ from apexbridge.retrieval.thread_control import shortened_gil_switch_interval
 
 MAX_BATCH = 8
 """Texts per call: the last of a batch waits for all others of it."""
-
 EncodeTexts = Callable[[Sequence[str]], Matrix]
 
 
@@ -43,11 +42,12 @@ class QueryBatcher:
     def __init__(self) -> None:
         self._waiting = list[_Query]()
         self._leader: _Query | None = None
+        """Query whose caller encodes the present batch, or the next one."""
 
     async def encode(self, text: str, encode: EncodeTexts, *, is_short: bool) -> Matrix:
         """Return the vector of a text as a matrix of one row.
 
-        A text that is not short goes to the worker thread also if it is alone.
+        A text that is not short goes to a worker thread also if it is alone.
 
         Raises:
             RetrievalError: If the encoder fails for this text.
@@ -61,7 +61,7 @@ class QueryBatcher:
                 query.ready = anyio.Event()
                 await query.ready.wait()
             if self._leader is query:
-                await self._encode_batch(encode, can_inline=is_short)
+                await self._encode_batch(query, encode, can_inline=is_short)
         finally:
             if query in self._waiting:  # cancelled
                 self._waiting.remove(query)
@@ -71,9 +71,10 @@ class QueryBatcher:
             raise query.error or AssertionError("a query that is not waiting has its vector")
         return query.vector
 
-    async def _encode_batch(self, encode: EncodeTexts, *, can_inline: bool) -> None:
+    async def _encode_batch(self, query: _Query, encode: EncodeTexts, *, can_inline: bool) -> None:
         # Shielded: encoding at once, as a lone query is, cannot be cancelled either.
-        await anyio.lowlevel.cancel_shielded_checkpoint()  # tasks that are ready join the batch
+        if len(self._waiting) == 1:
+            await anyio.lowlevel.cancel_shielded_checkpoint()  # tasks that are ready join
         batch = self._waiting[:MAX_BATCH]
         if can_inline and len(batch) == 1:
             _encode(batch, encode)
@@ -81,10 +82,16 @@ class QueryBatcher:
             # A busy event loop would keep the thread waiting for the GIL longer than it encodes.
             with shortened_gil_switch_interval():
                 await anyio.to_thread.run_sync(_encode, batch, encode)
-        self._waiting = [query for query in self._waiting if not query.is_done]
-        for query in batch:
-            if query.ready is not None:
-                query.ready.set()
+        self._waiting = [one for one in self._waiting if not one.is_done]
+        self._pass_lead()
+        if self._leader is not None:
+            # The next batch is on its thread before this one's callers occupy the event loop: one
+            # round wakes its leader, the other is a checkpoint of `run_sync`.
+            for _ in range(2):
+                await anyio.lowlevel.cancel_shielded_checkpoint()
+        for one in batch:
+            if one is not query and one.ready is not None:
+                one.ready.set()
 
     def _pass_lead(self) -> None:
         self._leader = self._waiting[0] if self._waiting else None
