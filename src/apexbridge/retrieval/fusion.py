@@ -68,13 +68,17 @@ class ZScoreScale:
     @classmethod
     def fit(cls, scores: Matrix, reference: ReferenceScores, language: float) -> "ZScoreScale":
         """Fit to all scores (language 0), to those of each language (1), or interpolate."""
-        own = [
-            _Distribution.fit(scores, [group], sample)
+        center = float(scores.mean()) if len(scores) else 0.0
+        shifted = scores - np.float32(center)  # so that squares of single precision lose nothing
+        squares = shifted * shifted
+        moments = [
+            _Moments.from_sample(shifted, squares, group, sample - np.float32(center))
             for group, sample in zip(reference.groups, reference.scores, strict=True)
         ]
+        own = [one.distribution(center) for one in moments]
         share = min(1.0, max(0.0, language))
         if share < 1:
-            every = _Distribution.fit(scores, reference.groups, np.concatenate(reference.scores))
+            every = moments[0].join(moments[1]).distribution(center)
             own = [one.blend(every, 1 - share) for one in own]
         return cls(
             np.array([one.mean for one in own], np.float32),
@@ -87,26 +91,45 @@ class ZScoreScale:
         return (scores - self.means[language]) / self.spreads[language]
 
 
+class _Moments(NamedTuple):
+    """Number, sum and sum of squares of a sample, of which the center was subtracted."""
+
+    count: int
+    total: float
+    squares: float
+
+    @classmethod
+    def from_sample(
+        cls, shifted: Matrix, squares: Matrix, group: RowMask, sample: Matrix
+    ) -> "_Moments":
+        """Add up the rows of a group and reference scores."""
+        total, square = float(sample.sum()), float(sample @ sample)
+        if group.size:
+            total += float(shifted @ group.weights)
+            square += float(squares @ group.weights)
+        return cls(group.size + len(sample), total, square)
+
+    def join(self, other: "_Moments") -> "_Moments":
+        """Add another sample."""
+        return _Moments(
+            self.count + other.count, self.total + other.total, self.squares + other.squares
+        )
+
+    def distribution(self, center: float) -> "_Distribution":
+        """Return mean and standard deviation."""
+        if not self.count:
+            return _Distribution(0.0, math.inf)  # without a sample, nothing deviates
+        mean = self.total / self.count
+        spread = math.sqrt(max(0.0, self.squares / self.count - mean * mean))
+        return _Distribution(center + mean, spread if spread > _MIN_SPREAD else 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class _Distribution:
     """Mean and standard deviation of a sample."""
 
     mean: float
     spread: float
-
-    @classmethod
-    def fit(cls, scores: Matrix, groups: Sequence[RowMask], sample: Matrix) -> "_Distribution":
-        count = sum(group.size for group in groups) + len(sample)
-        if not count:
-            return cls(0.0, math.inf)  # without a sample, nothing deviates
-        total = sum(float(scores @ group.weights) for group in groups)
-        mean = (total + float(sample.sum())) / count
-        deviations = scores - np.float32(mean)
-        deviations *= deviations
-        squares = sum(float(deviations @ group.weights) for group in groups)
-        squares += float(np.square(sample - np.float32(mean)).sum())
-        spread = math.sqrt(squares / count)
-        return cls(mean, spread if spread > _MIN_SPREAD else 1.0)
 
     def blend(self, other: "_Distribution", share: float) -> "_Distribution":
         """Interpolate so that z-scores are the weighted mean of those of both distributions."""

@@ -9,16 +9,37 @@ import anyio.to_thread
 import numpy as np
 
 from apexbridge.errors import IndexMismatchError, RetrievalError
-from apexbridge.retrieval.base import Embedder, IndexEntry, Matrix, StoreChanges, VectorStore
+from apexbridge.retrieval.base import (
+    Embedder,
+    IndexEntry,
+    Matrix,
+    StoreChanges,
+    VectorStore,
+    Vocabulary,
+)
 from apexbridge.retrieval.clauses import split_query
 from apexbridge.retrieval.confidence import ConfidenceCalibration, Evidence, profile_for
 from apexbridge.retrieval.embedders.validation import embed_validated
 from apexbridge.retrieval.fusion import FusionWeights
 from apexbridge.retrieval.lru_cache import LruCache
 from apexbridge.retrieval.memory_index import MemoryIndex
-from apexbridge.retrieval.ranking import EmbeddedQuery, Ranking, RankingRequest, rank
+from apexbridge.retrieval.ranking import (
+    EmbeddedQuery,
+    Ranking,
+    RankingRequest,
+    RowDetails,
+    no_word,
+    rank,
+)
 from apexbridge.retrieval.reference_vectors import ReferenceVectors
-from apexbridge.retrieval.results import EVERYTHING, Hit, SearchResults, SearchScope
+from apexbridge.retrieval.results import (
+    EVERYTHING,
+    Hit,
+    Kind,
+    ScoreParts,
+    SearchResults,
+    SearchScope,
+)
 from apexbridge.retrieval.stores.memory import MemoryStore
 
 _NO_VECTOR: Matrix = np.zeros(0, np.float32)
@@ -65,6 +86,7 @@ class SkillIndex:
         """Number of views of a skill that are embedded."""
         self._usage = usage
         self._reference: ReferenceVectors | None = None
+        self._is_word = embedder.has_word if isinstance(embedder, Vocabulary) else no_word
         self.is_loaded = False
         """Whether the index was loaded; the first search does it at the latest."""
         self.check_interval_seconds = 0.0
@@ -154,9 +176,7 @@ class SkillIndex:
                 return SearchResults()
             if problem is None and self.memory.dimensions not in {0, len(queries[0].vector)}:
                 queries, problem = self._mismatch(queries)
-            request = RankingRequest(
-                self.memory, queries, self._reference, fusion or self._fusion, scope.kinds
-            )
+            request = self._request(queries, fusion or self._fusion, scope.kinds)
             folded = _MAX_FOLDED if scope.folds_alike else 0
             if len(self.memory) > _MANY_SKILLS:
                 ranking = await anyio.to_thread.run_sync(rank, request, usage, limit + folded)
@@ -168,6 +188,14 @@ class SkillIndex:
                 self._cache(key, found, usage)
             return found
 
+    def _request(
+        self,
+        queries: list[EmbeddedQuery],
+        fusion: FusionWeights,
+        kinds: frozenset[Kind] | None = None,
+    ) -> RankingRequest:
+        return RankingRequest(self.memory, queries, self._reference, fusion, kinds, self._is_word)
+
     async def best_evidence(self, query: str) -> tuple[str, Evidence]:
         """Return the best hit's name and the evidence for it, for calibration.
 
@@ -176,10 +204,10 @@ class SkillIndex:
         queries, problem = await self._embed([query], list(split_query(query)))
         if problem is not None:
             raise problem
-        request = RankingRequest(self.memory, queries, self._reference, self._fusion)
+        request = self._request(queries, self._fusion)
         ranking = rank(request, self._usage(), 1)
         row = ranking.top_groups(1, 0)[0][0]
-        evidence = self.evidence(ranking, row)
+        evidence = _evidence(ranking, ranking.name(row), ranking.details([row])[0])
         assert evidence is not None  # noqa: S101  # the query was embedded
         return self.memory.names[row], evidence
 
@@ -230,37 +258,38 @@ class SkillIndex:
         self, ranking: Ranking, groups: list[list[int]], problem: RetrievalError | None
     ) -> SearchResults:
         memory = ranking.request.memory
+        rows = [group[0] for group in groups]
+        details = ranking.details(rows)
         hits, score = list[Hit](), 1.0
-        for rows, parts in zip(groups, ranking.parts([rows[0] for rows in groups]), strict=True):
+        for group, parts, detail in zip(groups, ranking.parts(rows, details), details, strict=True):
             # A lower rank never gets a higher confidence, however similar it is.
-            score = min(score, self._confidence(ranking, rows[0]))
-            name, *alike = (memory.names[row] for row in rows)
-            kind = memory.kind(rows[0])
+            score = min(score, self._confidence(ranking, parts, detail))
+            name, *alike = (memory.names[row] for row in group)
+            kind = memory.kind(group[0])
             hits.append(Hit(name=name, score=score, parts=parts, alike=tuple(alike), kind=kind))
         confidence = hits[0].score if hits else 0.0
         return SearchResults(
             hits=tuple(hits), confidence=confidence, searched=len(memory), problem=problem
         )
 
-    def _confidence(self, ranking: Ranking, row: int) -> float:
-        evidence = self.evidence(ranking, row)
+    def _confidence(self, ranking: Ranking, parts: ScoreParts, detail: RowDetails) -> float:
+        evidence = _evidence(ranking, parts.name, detail)
         if evidence is None:
-            return min(1.0, max(float(ranking.wordings[0].matches.scores[row]), ranking.name(row)))
+            return min(1.0, max(parts.lexical, parts.name))
         return self._calibration.confidence(evidence)
 
-    def evidence(self, ranking: Ranking, row: int) -> Evidence | None:
-        """Collect the evidence for a row; None if the query could not be embedded."""
-        reference = ranking.request.reference
-        if reference is None or not ranking.has_vectors:
-            return None
-        best, view = ranking.evidence(row), ranking.request.fusion.view
-        dense, best_view = float(best.nearest.dense[row]), float(best.nearest.view[row])
-        return Evidence(
-            near=reference.scale.standardize((dense + view * best_view) / (1 + view)),
-            task=ranking.task,
-            meaning=float(best.nearest.meaning[row]),
-            lexical=float(best.most.lexical[row]),
-            name=ranking.name(row),
-            length=len(ranking.wordings[0].query.text.encode("utf-8", "replace")),
-            count=len(ranking.request.memory),
-        )
+
+def _evidence(ranking: Ranking, name: float, detail: RowDetails) -> Evidence | None:
+    """Collect the evidence for a row; None if the query could not be embedded."""
+    reference, view = ranking.request.reference, ranking.request.fusion.view
+    if reference is None or not ranking.has_vectors:
+        return None
+    return Evidence(
+        near=reference.scale.standardize((detail.dense + view * detail.view) / (1 + view)),
+        task=ranking.task,
+        meaning=detail.meaning,
+        lexical=detail.lexical,
+        name=name,
+        length=ranking.length,
+        count=len(ranking.request.memory),
+    )

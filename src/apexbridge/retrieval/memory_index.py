@@ -245,7 +245,9 @@ class MemoryIndex:
 
     def best_view(self, row: int, query: Matrix) -> str:
         """Return the view that is nearest; empty if the main text is nearer."""
-        if len(query) != self.dimensions or self.texts.count(row) == 1:
+        if len(query) != self.dimensions or len(self._vectors) == len(self._firsts):
+            return ""  # nearly always: no row has views
+        if self.texts.count(row) == 1:
             return ""
         similarity = self.vectors_of(row) @ query
         best = int(similarity.argmax())

@@ -81,27 +81,45 @@ class NameIndex:
         text = normalize(text)
         runs = phrase_runs(text)[:_MAX_RUNS]
         found, fuzzy = list[Mention](), 0
-        for phrase in _phrases(text, runs):
-            rows = self._rows.get(phrase.key)
-            if rows is not None:
-                found.append(Mention(rows, phrase.words, _mark(text, phrase)))
+        for first, (word, start, end) in enumerate(runs):
+            is_ascii = word.isascii()
+            key, length = "", 0
+            for other, _, last in runs[first : first + _MAX_WORDS]:
+                key, length = key + other, length + 1
+                rows = self._rows.get(key)
+                if rows is not None:
+                    words = tuple(run[0] for run in runs[first : first + length])
+                    found.append(Mention(rows, words, _mark(text, start, last)))
+            if not is_ascii:
+                found += self._within_run(text, word, start)
             elif (
-                phrase.is_word
-                and len(phrase.key) >= _MIN_FUZZY_CHARS
+                len(word) >= _MIN_FUZZY_CHARS
                 and fuzzy < _MAX_FUZZY_WORDS
-                and is_unknown(phrase.words[0])
+                and word not in self._rows
+                and is_unknown(word)
             ):
                 fuzzy += 1
-                found += self._fuzzy(text, phrase)
+                found += self._misspelt(word, _mark(text, start, end))
         return found
 
-    def _fuzzy(self, text: str, phrase: "_Phrase") -> Iterator[Mention]:
-        for key in single_edits(phrase.key):
+    def _within_run(self, text: str, run: str, start: int) -> Iterator[Mention]:
+        """Find names inside a Chinese run: no spaces delimit the words."""
+        for first in range(len(run)):
+            for last in range(first + 2, min(len(run), first + _MAX_HAN) + 1):
+                part = run[first:last]
+                rows = self._rows.get(part) if last - first < len(run) else None
+                if rows is not None:
+                    yield Mention(rows, (part,), _mark(text, start + first, start + last))
+
+    def _misspelt(self, word: str, mark: float) -> Iterator[Mention]:
+        for key in single_edits(word):
             rows = self._rows.get(key)
             if rows is not None:
-                yield Mention(rows, (key,), _mark(text, phrase), is_exact=False)
+                yield Mention(rows, (key,), mark, is_exact=False)
 
-    def strengths(self, text: str, bm25: Bm25Index) -> dict[int, float]:
+    def strengths(
+        self, text: str, bm25: Bm25Index, is_word: Callable[[str], bool]
+    ) -> dict[int, float]:
         """Rate in 0..1 how clearly a query mentions each row by its name.
 
         A name that makes up the query, or is marked as one, counts 1; one inside a sentence as much
@@ -109,7 +127,7 @@ class NameIndex:
         """
 
         def is_unknown(word: str) -> bool:
-            return not bm25.frequencies(hash_terms(stems([word])))[0]
+            return not is_word(word) and not bm25.frequencies(hash_terms(stems([word])))[0]
 
         mentions = self.mentions(text, is_unknown)
         if not mentions:
@@ -130,44 +148,15 @@ def _rare(rarity: float) -> float:
     return min(1.0, max(0.0, (rarity - 0.45) / 0.5))
 
 
-@dataclass(frozen=True, slots=True)
-class _Phrase:
-    key: str
-    words: tuple[str, ...]
-    start: int
-    end: int
-    is_word: bool = False
-
-
 def _keys(names: Iterable[str]) -> set[str]:
     every = ("".join(word for word, _, _ in phrase_runs(normalize(name))) for name in names)
     return {key for key in every if key}
 
 
-def _phrases(text: str, runs: Sequence[tuple[str, int, int]]) -> Iterator[_Phrase]:
-    for first, (word, start, end) in enumerate(runs):
-        key, words = "", list[str]()
-        if not word.isascii():
-            yield from _han_phrases(word, start)
-        for other, _, last in runs[first : first + _MAX_WORDS]:
-            key += other
-            words.append(other)
-            yield _Phrase(key, tuple(words), start, last, is_word=last == end and word.isascii())
-
-
-def _han_phrases(run: str, start: int) -> Iterator[_Phrase]:
-    """Yield the parts of a Chinese run: no spaces delimit the words."""
-    for first in range(len(run)):
-        for last in range(first + 2, min(len(run), first + _MAX_HAN) + 1):
-            if last - first < len(run):  # the whole run is a phrase by itself
-                part = run[first:last]
-                yield _Phrase(part, (part,), start + first, start + last)
-
-
-def _mark(text: str, phrase: _Phrase) -> float:
+def _mark(text: str, start: int, end: int) -> float:
     """Rate the words around a phrase: quoted, called a skill, used like one, or in between."""
-    before, after = text[max(0, phrase.start - 12) : phrase.start], text[phrase.end :][:12]
+    before, after = text[max(0, start - 12) : start], text[end : end + 12]
     if _CALLED_BEFORE.search(before) or _CALLED_AFTER.match(after):
         return 1.0
-    is_foreign = phrase.key.isascii() and is_chinese(text)
+    is_foreign = text[start:end].isascii() and is_chinese(text)
     return _USED if is_foreign or _USED_BEFORE.search(before) else 0.0

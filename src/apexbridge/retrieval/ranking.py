@@ -4,7 +4,7 @@ A query has one or more wordings, whose scores are fused, and each wording has p
 it asks for several things. A row's score is that of the whole query or of its best clause.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,6 +33,13 @@ _SINGLE_THREAD_ROWS = 5_000
 """Up to this number of rows BLAS would not start a second thread anyway."""
 _ALIKE = 0.95
 """Cosine of two main texts from which on they are near duplicates."""
+
+IsWord = Callable[[str], bool]
+
+
+def no_word(_word: str) -> bool:
+    """Take any word for a possible slip: the embedder has no vocabulary."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,8 @@ class RankingRequest:
     reference: ReferenceVectors | None
     fusion: FusionWeights
     kinds: frozenset[Kind] | None = None
+    is_word: IsWord = no_word
+    """Says whether a word is spelt correctly, by the embedder's vocabulary."""
 
     @property
     def is_candidate(self) -> NDArray[np.bool_]:
@@ -99,7 +108,7 @@ class RankingRequest:
         """Score all rows approximately for one wording or clause."""
         memory, weight = self.memory, self.fusion.view
         found = memory.scan(query.vector)
-        matches = match_words(memory, query.text)
+        matches = match_words(memory, query.text, self.is_word)
         lexical = matches.scores * np.float32(matches.weight)
         if self.reference is None or not len(query.vector):
             meaning = np.zeros_like(found.dense)
@@ -123,12 +132,13 @@ class RankingRequest:
         )
 
 
-def match_words(memory: MemoryIndex, text: str) -> Bm25Matches:
+def match_words(memory: MemoryIndex, text: str, is_word: IsWord) -> Bm25Matches:
     """Match the words of a query by BM25; one that no document has may be a slip of a known one."""
     words = query_words(text)
     stemmed = dict(zip(stems(words), words, strict=True))
     matches = memory.bm25.match(list(stemmed))
-    slips = correct([stemmed[stem] for stem in matches.unknown], memory.bm25.frequencies)
+    unknown = [stemmed[stem] for stem in matches.unknown]
+    slips = correct([word for word in unknown if not is_word(word)], memory.bm25.frequencies)
     if not slips:
         return matches
     return memory.bm25.match([slips.get(word, stem) for stem, word in stemmed.items()])
@@ -173,6 +183,11 @@ class Ranking:
         """Log-odds of the wording that is most clearly a task."""
         return max(one.task for one in self.wordings)
 
+    @cached_property
+    def length(self) -> int:
+        """Bytes of the query's first wording."""
+        return len(self.wordings[0].query.text.encode("utf-8", "replace"))
+
     @property
     def has_vectors(self) -> bool:
         """Say whether the query was embedded."""
@@ -200,52 +215,71 @@ class Ranking:
         """Rate how clearly the query mentions a row by its name."""
         return 0.0 if self.names is None else float(self.names[row])
 
-    def evidence(self, row: int) -> "RowEvidence":
-        """Return the scores of the wording or clause that speaks most for a row."""
-        every = [*self.wordings, *self.clauses]
-        nearest = (
-            max(every, key=lambda one: float(one.meaning[row])) if len(every) > 1 else every[0]
-        )
-        most = max(every, key=lambda one: float(one.lexical[row])) if len(every) > 1 else every[0]
-        return RowEvidence(nearest, most)
-
-    def parts(self, rows: Sequence[int]) -> list[ScoreParts]:
-        """Explain the scores of some rows."""
+    def details(self, rows: Sequence[int]) -> "list[RowDetails]":
+        """Return, for each row, the scores of the wording or clause that speaks most for it."""
         at = np.array(rows, np.intp)
-        columns = (self.meaning, self.usage, self.total, self.lexical)
+        every = [*self.wordings, *self.clauses]
+        meanings = np.array([one.meaning[at] for one in every])
+        lexicals = np.array([one.lexical[at] for one in every])
+        nearest: list[int] = meanings.argmax(axis=0).tolist()
+        most: list[int] = lexicals.argmax(axis=0).tolist()
+        dense = np.array([one.dense[at] for one in every])
+        views = dense if not self.request.fusion.view else np.array([o.view[at] for o in every])
+        columns = range(len(rows))
+        return [
+            RowDetails(
+                nearest=every[near],
+                most=every[lex],
+                dense=float(dense[near, column]),
+                view=float(views[near, column]),
+                meaning=float(meanings[near, column]),
+                lexical=float(lexicals[lex, column]),
+            )
+            for near, lex, column in zip(nearest, most, columns, strict=True)
+        ]
+
+    def parts(self, rows: Sequence[int], details: "Sequence[RowDetails]") -> list[ScoreParts]:
+        """Explain the scores of some rows."""
+        memory, at = self.request.memory, np.array(rows, np.intp)
+        columns = (self.meaning, self.usage, self.total, memory.is_chinese)
         values = zip(*(column[at].tolist() for column in columns), strict=True)
         words = {
-            id(one): one.matches.matched_words(rows) for one in (*self.wordings, *self.clauses)
+            id(one): one.matches.matched_words(rows)
+            for one in {id(detail.most): detail.most for detail in details}.values()
         }
-        is_chinese_row = self.request.memory.is_chinese[at].tolist()
-        found = list[ScoreParts]()
-        for number, (row, (meaning, usage, total, _)) in enumerate(zip(rows, values, strict=True)):
-            best = self.evidence(row)
-            nearest = best.nearest
-            found.append(
-                ScoreParts(
-                    dense=float(nearest.dense[row]),
-                    view=float(nearest.view[row]),
-                    view_text=self.request.memory.best_view(row, nearest.query.vector),
-                    lexical=float(best.most.matches.scores[row]),
-                    words=words[id(best.most)][number],
-                    meaning=meaning,
-                    usage=usage,
-                    name=self.name(row),
-                    clause=nearest.query.text if nearest.query.is_clause else "",
-                    language="zh" if is_chinese_row[number] else "en",
-                    total=total,
-                )
+        return [
+            ScoreParts(
+                dense=detail.dense,
+                view=detail.view,
+                view_text=memory.best_view(row, detail.nearest.query.vector),
+                lexical=float(detail.most.matches.scores[row]),
+                words=words[id(detail.most)][number],
+                meaning=meaning,
+                usage=usage,
+                name=self.name(row),
+                clause=detail.nearest.query.text if detail.nearest.query.is_clause else "",
+                language="zh" if is_chinese_row else "en",
+                total=total,
             )
-        return found
+            for number, (row, detail, (meaning, usage, total, is_chinese_row)) in enumerate(
+                zip(rows, details, values, strict=True)
+            )
+        ]
 
 
-@dataclass(frozen=True, slots=True)
-class RowEvidence:
-    """The most similar wording or clause for a row, and the one with most words in common."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowDetails:
+    """Scores of a row by the most similar wording or clause, and by that with most words in common.
+
+    `meaning` is the z-score of the first, `lexical` the weighted BM25 share of the second.
+    """
 
     nearest: QueryScores
     most: QueryScores
+    dense: float
+    view: float
+    meaning: float
+    lexical: float
 
 
 def _name_scores(request: RankingRequest) -> Matrix | None:
@@ -254,7 +288,7 @@ def _name_scores(request: RankingRequest) -> Matrix | None:
     for query in request.queries:
         if not query.is_clause:  # a clause mentions nothing that its wording does not
             for row, strength in request.memory.name_index.strengths(
-                query.text, request.memory.bm25
+                query.text, request.memory.bm25, request.is_word
             ).items():
                 found[row] = max(found.get(row, 0.0), strength)
     if not found:

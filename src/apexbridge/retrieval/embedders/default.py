@@ -107,6 +107,11 @@ class DefaultEmbedder:
         await self._share(encoder, texts, kind, out)
         return out
 
+    def has_word(self, word: str) -> bool:
+        """Say whether a word is one token of the vocabulary, which has most English words."""
+        pipeline = self._pipeline
+        return pipeline is None or pipeline.tokenizer.token_to_id(word) is not None
+
     async def close(self) -> None:
         """Release the models."""
         self._encoders, self._pipeline = {}, None
