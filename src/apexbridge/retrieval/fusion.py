@@ -70,7 +70,7 @@ class ZScoreScale:
         """Fit to all scores (language 0), to those of each language (1), or interpolate."""
         center = float(scores.mean()) if len(scores) else 0.0
         shifted = scores - np.float32(center)  # so that squares of single precision lose nothing
-        squares = shifted * shifted
+        squares: Matrix = np.square(shifted)
         moments = [
             _Moments.from_sample(shifted, squares, group, sample - np.float32(center))
             for group, sample in zip(reference.groups, reference.scores, strict=True)
@@ -94,7 +94,7 @@ class ZScoreScale:
 class _Moments(NamedTuple):
     """Number, sum and sum of squares of a sample, of which the center was subtracted."""
 
-    count: int
+    size: int
     total: float
     squares: float
 
@@ -112,15 +112,15 @@ class _Moments(NamedTuple):
     def join(self, other: "_Moments") -> "_Moments":
         """Add another sample."""
         return _Moments(
-            self.count + other.count, self.total + other.total, self.squares + other.squares
+            self.size + other.size, self.total + other.total, self.squares + other.squares
         )
 
     def distribution(self, center: float) -> "_Distribution":
         """Return mean and standard deviation."""
-        if not self.count:
+        if not self.size:
             return _Distribution(0.0, math.inf)  # without a sample, nothing deviates
-        mean = self.total / self.count
-        spread = math.sqrt(max(0.0, self.squares / self.count - mean * mean))
+        mean = self.total / self.size
+        spread = math.sqrt(max(0.0, self.squares / self.size - mean * mean))
         return _Distribution(center + mean, spread if spread > _MIN_SPREAD else 1.0)
 
 
