@@ -1,12 +1,17 @@
 """BLAS thread limit and GIL switch interval."""
 
 import json
+import sys
 from threading import Barrier, Thread
 
 import numpy as np
+import pytest
 from threadpoolctl import ThreadpoolController  # pyright: ignore[reportMissingTypeStubs]
 
-from apexbridge.retrieval.thread_control import single_threaded_blas
+from apexbridge.retrieval.thread_control import (
+    shortened_gil_switch_interval,
+    single_threaded_blas,
+)
 
 
 def _threads() -> set[int]:
@@ -48,3 +53,15 @@ def test_the_limit_holds_until_the_last_user_leaves() -> None:
         thread.join()
     assert seen == [{1}]
     assert _threads() == before
+
+
+def test_the_shortest_switch_interval_counts_until_its_user_leaves() -> None:
+    before = sys.getswitchinterval()
+    with shortened_gil_switch_interval(0.001):
+        assert sys.getswitchinterval() == pytest.approx(0.001)
+        with shortened_gil_switch_interval(0.0001):
+            assert sys.getswitchinterval() == pytest.approx(0.0001)
+            with shortened_gil_switch_interval(before * 2):
+                assert sys.getswitchinterval() == pytest.approx(0.0001)
+        assert sys.getswitchinterval() == pytest.approx(0.001)
+    assert sys.getswitchinterval() == pytest.approx(before)

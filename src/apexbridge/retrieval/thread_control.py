@@ -82,11 +82,11 @@ _INTERVAL_SECONDS = 0.0005
 
 
 class _SwitchInterval:
-    """Number of users, and the interval before the first of them."""
+    """Intervals that users want, and the one before the first of them."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.count = 0
+        self.wanted = list[float]()
         self.usual = 0.0
 
 
@@ -94,20 +94,21 @@ _switch_interval = _SwitchInterval()
 
 
 @contextmanager
-def shortened_gil_switch_interval() -> Generator[None]:
+def shortened_gil_switch_interval(seconds: float = _INTERVAL_SECONDS) -> Generator[None]:
     """Shorten the GIL switch interval: inference threads would wait for the one that parses texts.
 
-    It is process-wide and reference-counted; the last user restores the original.
+    It is process-wide: of several users the shortest counts, and the last one restores the
+    original.
     """
-    with _switch_interval.lock:
-        _switch_interval.count += 1
-        if _switch_interval.count == 1:
-            _switch_interval.usual = sys.getswitchinterval()
-            sys.setswitchinterval(min(_switch_interval.usual, _INTERVAL_SECONDS))
+    state = _switch_interval
+    with state.lock:
+        if not state.wanted:
+            state.usual = sys.getswitchinterval()
+        state.wanted.append(seconds)
+        sys.setswitchinterval(min([state.usual, *state.wanted]))
     try:
         yield
     finally:
-        with _switch_interval.lock:
-            _switch_interval.count -= 1
-            if not _switch_interval.count:
-                sys.setswitchinterval(_switch_interval.usual)
+        with state.lock:
+            state.wanted.remove(seconds)
+            sys.setswitchinterval(min([state.usual, *state.wanted]))

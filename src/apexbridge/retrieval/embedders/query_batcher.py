@@ -17,6 +17,9 @@ from apexbridge.retrieval.thread_control import shortened_gil_switch_interval
 
 MAX_BATCH = 8
 """Texts per call: the last of a batch waits for all others of it."""
+_GIL_SECONDS = 0.00005
+"""GIL switch interval during a batch: the thread needs the GIL for moments, before and after."""
+
 EncodeTexts = Callable[[Sequence[str]], Matrix]
 
 
@@ -80,7 +83,7 @@ class QueryBatcher:
             _encode(batch, encode)
         else:
             # A busy event loop would keep the thread waiting for the GIL longer than it encodes.
-            with shortened_gil_switch_interval():
+            with shortened_gil_switch_interval(_GIL_SECONDS):
                 await anyio.to_thread.run_sync(_encode, batch, encode)
         self._waiting = [one for one in self._waiting if not one.is_done]
         self._pass_lead()
