@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from apexbridge.retrieval import bm25
 from apexbridge.retrieval.bm25 import K1, B, Bm25Index
-from apexbridge.retrieval.tokenizer import count_terms, term_hash
+from apexbridge.retrieval.tokenizer import count_terms, hash_terms, term_hash
 
 WORDS = "abcdefgh"
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=12)
@@ -38,6 +38,12 @@ class Plain:
             for word in unique
             if (n := text.count(word))
         }
+
+    def rarity(self, words: Sequence[str]) -> float:
+        """Inverse document frequencies, where that of an unseen word is 1."""
+        if not self.texts:
+            return 0.0
+        return sum(self._rarity(word) for word in words) / math.log(1 + len(self.texts))
 
     def _rarity(self, word: str) -> float:
         having = sum(word in text for text in self.texts.values())
@@ -224,3 +230,45 @@ def test_colliding_term_hashes_count_as_one_document() -> None:
         "plumless",
         "buckeroo",
     }
+
+
+@given(st.lists(TEXTS, max_size=12))
+def test_the_weight_is_the_root_of_the_number_of_rare_words(texts: list[list[str]]) -> None:
+    index, plain = Bm25Index(), Plain(dict(enumerate(texts)))
+    _add(index, 0, texts)
+    for words in REQUESTS:
+        matches = index.match(words)
+        unique = list(dict.fromkeys(words))
+        assert matches.weight**2 == pytest.approx(plain.rarity(unique), abs=1e-5)
+        assert index.rarity(unique) == pytest.approx(plain.rarity(unique), abs=1e-5)
+        seen = {word for text in texts for word in text}
+        assert matches.unknown == tuple(w for w in unique if w not in seen and texts)
+
+
+def test_more_words_and_rarer_ones_are_more_evidence() -> None:
+    index = _filled("common rare odd", "common", "common", "common")
+    common, rare, unseen, both = (
+        index.match(words).weight for words in (["common"], ["rare"], ["x"], ["rare", "odd"])
+    )
+    assert 0 < common < rare <= unseen == pytest.approx(1)
+    assert both == pytest.approx(math.sqrt(2) * rare)
+
+
+def test_the_frequencies_are_numbers_of_documents() -> None:
+    index = _filled("a a b", "a", "c")
+    _add(index, 3, [["a", "d"]])
+    wanted = hash_terms(["a", "b", "unseen", "d", "a"])
+    assert index.frequencies(wanted).tolist() == [3, 1, 0, 1, 3]
+    assert index.frequencies(hash_terms([])).tolist() == []
+    assert Bm25Index().frequencies(wanted).tolist() == [0] * 5
+    index.remove(0)
+    assert index.compacted().frequencies(wanted).tolist() == [2, 0, 0, 1, 2]
+
+
+def test_the_rarity_of_deleted_and_of_no_documents_is_a_number() -> None:
+    index = _filled("a", "a b")
+    for row in (0, 1):
+        index.remove(row)
+        assert 0 <= index.rarity(["a", "unseen"]) <= 2
+    assert Bm25Index().rarity(["a"]) == 0
+    assert _filled("a").rarity([]) == 0

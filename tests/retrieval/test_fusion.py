@@ -1,6 +1,7 @@
-"""Score fusion and confidence calibration."""
+"""Score fusion: z-scores of the dense scores, and the scores of several wordings."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,17 +12,17 @@ from numpy.typing import NDArray
 
 from apexbridge.retrieval.base import Matrix
 from apexbridge.retrieval.fusion import (
-    ConfidenceCalibration,
-    CosineScale,
     FusionWeights,
-    LogisticCurve,
     ReferenceScores,
     RowMask,
     ZScoreScale,
+    fuse_lexical,
+    fuse_wordings,
 )
 
 COSINES = st.floats(-1, 1, width=32)
-NUMBERS = st.floats(-20, 20)
+SHARES = st.floats(0, 1, width=32)
+FUSIONS = {"dense": fuse_wordings, "lexical": fuse_lexical}
 
 
 def _row(*values: float) -> Matrix:
@@ -121,57 +122,50 @@ def test_the_order_is_kept_and_all_is_finite(scores: list[float], background: li
     assert np.all(np.diff(found[np.argsort(given_scores)]) >= 0)
 
 
-def test_the_cosine_scale_is_fitted_to_unrelated_texts() -> None:
-    skills = np.eye(3, dtype=np.float32)
-    talk = np.array([[0.6, 0.8, 0.0]], np.float32)
-    ruler = CosineScale.fit(skills, talk)
-    others = [0.0] * 6 + [0.6, 0.8, 0.0]  # a text is not compared with itself
-    assert ruler.mean == pytest.approx(sum(others) / 9, abs=1e-6)
-    assert ruler.spread == pytest.approx(float(np.std(others)), abs=1e-6)
-    assert ruler.standardize(ruler.mean) == 0
-    assert ruler.standardize(ruler.mean + 2 * ruler.spread) == pytest.approx(2)
+@pytest.mark.parametrize("fuse", FUSIONS.values(), ids=FUSIONS)
+def test_one_wording_is_taken_as_it_is(fuse: Callable[[Sequence[Matrix]], Matrix]) -> None:
+    scores = _row(0.1, -2, 7)
+    assert fuse([scores]) is scores
 
 
-def test_the_cosine_scale_of_equal_texts_has_a_spread() -> None:
-    same = np.tile(_row(0.6, 0.8), (4, 1))
-    assert CosineScale.fit(same, same) == CosineScale(mean=0.0, spread=1.0)
-    angle = np.pi / 3
-    pair = _row(1, 0)[None], _row(math.cos(angle), math.sin(angle))[None]
-    ruler = CosineScale.fit(*pair)
-    assert (ruler.mean, ruler.spread) == (pytest.approx(0.5), 1.0)
+def test_dense_scores_of_wordings_are_half_the_best_and_half_the_mean() -> None:
+    found = fuse_wordings([_row(4, 0, 2), _row(0, 0, 2)])
+    assert found == pytest.approx([3, 0, 2])
+    poor_translation = fuse_wordings([_row(4, 1), _row(-4, 1)])
+    assert poor_translation[0] > poor_translation[1]
+    agreeing, lone = fuse_wordings([_row(3, 3), _row(3, 0)])
+    assert agreeing > lone
 
 
-@given(near=NUMBERS, more=st.floats(0, 10), talk=NUMBERS, count=st.integers(1, 10**6))
-def test_confidence_rises_with_nearness_and_falls_with_small_talk_and_number(
-    near: float, more: float, talk: float, count: int
-) -> None:
-    calibration = ConfidenceCalibration()
-    sure = calibration.confidence(near, talk, count)
-    assert 0 <= sure <= 1
-    assert calibration.confidence(near + more, talk, count) >= sure
-    assert calibration.confidence(near, talk + more, count) <= sure
-    assert calibration.confidence(near, talk, count * 2) <= sure
+def test_lexical_scores_of_wordings_are_the_best_and_half_of_the_others() -> None:
+    assert fuse_lexical([_row(4, 0, 2), _row(0, 0, 2)]) == pytest.approx([4, 0, 3])
+    three = fuse_lexical([_row(1), _row(4), _row(2)])
+    assert three == pytest.approx([4 + 3 / 2])
 
 
-def test_a_curve_is_logistic_and_has_ends() -> None:
-    curve = LogisticCurve(near=2, small_talk=-3, size=-0.5, bias=1)
-    assert curve.probability(0, 0, 1) == pytest.approx(1 / (1 + math.exp(-1)))
-    log_odds = 2 * 0.7 - 3 * 0.4 - 0.5 * math.log(100) + 1
-    assert curve.probability(0.7, 0.4, 100) == pytest.approx(1 / (1 + math.exp(-log_odds)))
-    for extreme in (math.inf, 1e300, 1e3):
-        assert curve.probability(extreme, 0, 1) == 1
-        assert 0 <= curve.probability(-extreme, 0, 1) < 1e-20
+@given(st.lists(st.tuples(COSINES, COSINES, COSINES), min_size=1, max_size=4))
+def test_fused_dense_scores_are_between_mean_and_maximum(rows: list[tuple[float, ...]]) -> None:
+    wordings = [_row(*row) for row in rows]
+    found = fuse_wordings(wordings)
+    assert (found <= np.max(wordings, axis=0) + 1e-6).all()
+    assert (found >= np.mean(wordings, axis=0) - 1e-6).all()
+    assert found == pytest.approx(fuse_wordings(wordings[::-1]), abs=1e-6)
 
 
-def test_confidence_needs_a_task_and_a_fitting_skill() -> None:
-    sure, never = LogisticCurve(near=0, bias=99), LogisticCurve(near=0, bias=-99)
-    for is_task, is_fitting in ((sure, never), (never, sure), (never, never)):
-        unsure = ConfidenceCalibration(is_task=is_task, is_fitting=is_fitting)
-        assert unsure.confidence(1, 0, 10) < 1e-9
-    certain = ConfidenceCalibration(is_task=sure, is_fitting=sure)
-    assert certain.confidence(1, 0, 10) == pytest.approx(1)
+@given(st.lists(st.tuples(SHARES, SHARES, SHARES), min_size=1, max_size=4))
+def test_another_wording_lowers_no_lexical_score(rows: list[tuple[float, ...]]) -> None:
+    wordings = [_row(*row) for row in rows]
+    found = fuse_lexical(wordings)
+    assert (found >= np.max(wordings, axis=0) - 1e-6).all()
+    assert (found <= np.sum(wordings, axis=0) + 1e-5).all()
 
 
 def test_usage_never_outweighs_a_better_match() -> None:
     fusion = FusionWeights()
     assert 0 < fusion.usage < min(fusion.dense, fusion.lexical)
+
+
+def test_a_clause_is_worth_less_than_the_whole_query_and_a_name_more_than_usage() -> None:
+    fusion = FusionWeights()
+    assert fusion.clause >= 0
+    assert fusion.name > fusion.usage

@@ -16,6 +16,7 @@ from apexbridge.retrieval.base import Embedder, IndexEntry, Matrix, StoreChanges
 from apexbridge.retrieval.embedders.validation import embed_validated
 from apexbridge.retrieval.fusion import FusionWeights
 from apexbridge.retrieval.index import SkillIndex
+from apexbridge.retrieval.ranking import match_words
 from apexbridge.retrieval.results import SearchResults
 from apexbridge.retrieval.skill_document import SkillText, build_document
 from apexbridge.retrieval.stores.sqlite import SqliteStore
@@ -147,12 +148,14 @@ async def test_each_hit_says_why_it_is_there() -> None:
     assert sum(first.words.values()) == pytest.approx(first.lexical, abs=1e-5)
     assert (first.usage, first.language) == (0.5, "en")
     fusion = FusionWeights()
+    weight = match_words(index.memory, "complete an application for somebody").weight
     for hit in found.hits:
         parts = hit.parts
         assert parts.language == ("zh" if hit.name.endswith("-zh") else "en")
         assert -1.001 <= parts.dense <= parts.view <= 1.001
-        expected = fusion.dense * parts.meaning + fusion.lexical * parts.lexical
+        expected = fusion.dense * parts.meaning + fusion.lexical * weight * parts.lexical
         assert parts.total == pytest.approx(expected + fusion.usage * parts.usage, abs=1e-4)
+        assert (parts.name, parts.clause) == (0, "")
     exact = await index.search("translate. Translate documents and keep their layout.", limit=1)
     assert exact.hits[0].parts.dense == pytest.approx(1, abs=1e-5)
     assert exact.hits[0].parts.view_text == ""
@@ -481,8 +484,9 @@ async def test_weights_can_be_given_for_one_search() -> None:
     index = await _index()
     words_only = FusionWeights(dense=0.0)
     found = await index.search("PDF", fusion=words_only, limit=50)
+    weight = words_only.lexical * match_words(index.memory, "PDF").weight
     for hit in found.hits:
-        assert hit.parts.total == pytest.approx(words_only.lexical * hit.parts.lexical, abs=1e-5)
+        assert hit.parts.total == pytest.approx(weight * hit.parts.lexical, abs=1e-5)
     assert (await index.search("PDF", limit=50)).hits != found.hits
 
 

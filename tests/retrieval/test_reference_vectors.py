@@ -1,4 +1,4 @@
-"""Reference vectors: precomputed for the default embedder, embedded for any other."""
+"""Reference vectors and the task probe: precomputed for the default embedder alone."""
 
 from pathlib import Path
 
@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 
 from apexbridge.retrieval import reference_vectors
-from apexbridge.retrieval.embedders.default import DefaultEmbedder
+from apexbridge.retrieval.base import Matrix
+from apexbridge.retrieval.confidence import CosineScale
+from apexbridge.retrieval.embedders.default import DIMENSIONS, DefaultEmbedder
+from apexbridge.retrieval.embedders.validation import embed_validated
 from apexbridge.retrieval.reference_vectors import (
     REFERENCE_TEXTS,
+    SMALL_TALK_TEXTS,
     ReferenceVectors,
     embed_reference_texts,
     load_precomputed,
+    load_probe,
+    probe_file_name,
     vectors_file_name,
 )
 from apexbridge.testing import HashEmbedder
@@ -56,3 +62,55 @@ def test_an_unreadable_file_is_ignored(
         place.write_bytes(content)
     monkeypatch.setattr(reference_vectors, "VECTORS_FOLDER", tmp_path)
     assert load_precomputed(DefaultEmbedder().id) is None
+
+
+async def test_without_a_probe_a_task_is_what_is_unlike_small_talk() -> None:
+    embedder = HashEmbedder()
+    reference = await ReferenceVectors.load(embedder)
+    assert reference.probe is None
+    talk, other = await embed_validated(
+        embedder, [SMALL_TALK_TEXTS[0], "zebra kiwi quartz"], kind="query"
+    )
+    assert reference.small_talk_similarity(talk) > reference.small_talk_similarity(other)
+    assert reference.task(talk) < reference.task(other)
+
+
+def _tiny_reference(probe: Matrix | None) -> ReferenceVectors:
+    none, scale = np.zeros((4, 2), np.float32), CosineScale(mean=0.0, spread=1.0)
+    return ReferenceVectors(none, none, scale, probe)
+
+
+def test_with_a_probe_a_task_is_what_the_probe_says() -> None:
+    reference = _tiny_reference(np.array([2, -1, 0.5], np.float32))
+    assert reference.task(np.array([0.6, 0.8], np.float32)) == pytest.approx(1.2 - 0.8 + 0.5)
+    assert _tiny_reference(None).task(np.array([0.6, 0.8], np.float32)) == 0
+
+
+async def test_the_default_embedder_has_a_probe_that_tells_a_task_from_small_talk() -> None:
+    embedder = DefaultEmbedder()
+    reference = await ReferenceVectors.load(embedder)
+    assert reference.probe is not None, "out of date: python -m scripts.reference_vectors"
+    assert reference.probe.shape == (embedder.dimensions + 1,)
+    talk = await embed_validated(embedder, ["thanks a lot", "你好呀"], kind="query")
+    tasks = await embed_validated(
+        embedder, ["convert this spreadsheet to a PDF", "把合同翻译成英文"], kind="query"
+    )
+    assert max(map(reference.task, talk)) < 0 < min(map(reference.task, tasks))
+
+
+def test_another_embedder_has_no_probe() -> None:
+    assert load_probe(HashEmbedder().id) is None
+    assert load_probe("apexbridge-retriever-fork:1") is None
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not an array", "longer", "matrix"])
+def test_an_unreadable_probe_is_ignored(
+    content: bytes | str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, size = tmp_path / probe_file_name(), DIMENSIONS + 1
+    if isinstance(content, str):
+        np.save(place, np.zeros(size + 1) if content == "longer" else np.zeros((size, 1)))
+    elif content is not None:
+        place.write_bytes(content)
+    monkeypatch.setattr(reference_vectors, "VECTORS_FOLDER", tmp_path)
+    assert load_probe(DefaultEmbedder().id) is None

@@ -18,7 +18,11 @@ from apexbridge.retrieval.tokenizer import (
     TRADITIONAL_TO_SIMPLIFIED,
     count_terms,
     count_text_terms,
+    hash_terms,
     is_chinese,
+    normalize,
+    phrase_runs,
+    stems,
     term_hash,
     tokenize,
 )
@@ -71,16 +75,23 @@ def test_traditional_characters_are_simplified_on_both_sides() -> None:
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        ("readPDFFile", ["read", "pdf", "file"]),
-        ("getHTTPResponse2Text", ["get", "http", "response2", "text"]),
+        ("readPDFFile", ["read", "pdf", "file", "readpdffile"]),
+        ("getHTTPResponse2Text", ["get", "http", "response2", "text", "gethttpresponse2text"]),
+        ("iOS", ["i", "os", "ios"]),
+        ("GitHub YouTube", ["git", "hub", "github", "you", "tube", "youtube"]),
         ("snake_case_name", ["snake", "case", "name"]),
         ("kebab-case.py", ["kebab", "case", "py"]),
-        ("iOS", ["i", "os"]),
         ("ABC", ["abc"]),
     ],
 )
-def test_camel_case_is_split_into_words(written: str, expected: list[str]) -> None:
+def test_camel_case_is_split_into_words_and_kept_whole(written: str, expected: list[str]) -> None:
     assert _document(written) == [_stem(word) for word in expected]
+
+
+@pytest.mark.parametrize("name", ["GitHub", "YouTube", "PowerPoint", "JavaScript"])
+def test_a_name_in_camel_case_matches_its_lower_case(name: str) -> None:
+    assert set(_query(name.lower())) <= set(_document(f"about {name} only"))
+    assert set(_query(name)) & set(_document(f"about {name.lower()} only"))
 
 
 def test_words_are_stemmed() -> None:
@@ -288,3 +299,29 @@ def test_the_term_cache_is_bounded() -> None:
     finally:
         tracemalloc.stop()
     assert after - before < 1_000_000  # the runs alone would be more than three times that
+
+
+@given(ANY_TEXT)
+def test_phrase_runs_have_the_positions_of_their_letters(text: str) -> None:
+    text = normalize(text)
+    end = 0
+    for run, start, stop in phrase_runs(text):
+        assert end <= start < stop <= len(text)
+        assert text[start:stop].casefold().translate(TRADITIONAL_TO_SIMPLIFIED) == run
+        end = stop
+
+
+def test_phrase_runs_are_lower_case_and_simplified_and_split_scripts() -> None:
+    assert [run for run, _, _ in phrase_runs("用PDF-Creator轉換_文件")] == [
+        "用",
+        "pdf",
+        "creator",
+        "转换",
+        "文件",
+    ]
+
+
+@given(st.lists(st.text(st.characters(codec="ascii", categories=["Ll"]), min_size=1), max_size=20))
+def test_stems_and_hashes_of_many_words_are_those_of_each(words: list[str]) -> None:
+    assert stems(words) == [_stem(word) for word in words]
+    assert hash_terms(words).tolist() == [term_hash(word) for word in words]
