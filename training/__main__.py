@@ -1,4 +1,4 @@
-"""Command line of the training pipeline: prepare, begin, chinese, answers, mean, thin, export."""
+"""Command line of the training pipeline, one subcommand a step, from `prepare` to `export`."""
 
 import argparse
 import sys
@@ -17,6 +17,8 @@ def main() -> None:
     _add_answers(steps.add_parser("answers", help="what knows Chinese learns what answers what"))
     _add_mean(steps.add_parser("mean", help="the mean of weights from the same beginning"))
     _add_thin(steps.add_parser("thin", help="one with fewer layers, taught by the whole one"))
+    _add_robust(steps.add_parser("robust", help="the query encoder learns noisy requests"))
+    _add_noise(steps.add_parser("noise", help="recall of the shipped encoders on noisy requests"))
     _add_export(steps.add_parser("export", help="weights to the files that ship"))
     given = parser.parse_args()
     given.run(given)
@@ -93,6 +95,33 @@ def _add_thin(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_course, course="thin")
 
 
+def _add_robust(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--shipped", type=Path, required=True, help="folder of both encoders")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--requests", type=Path, default=Path(__file__).parent / "requests")
+    parser.add_argument("--out", type=Path, required=True, help="weights, as .npz")
+    parser.add_argument("--steps", type=int, default=650)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--rate", type=float, default=1e-4)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.set_defaults(run=_course, course="robust")
+
+
+def _add_noise(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--shipped", type=Path, required=True, help="folder of both encoders")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--requests", type=Path, default=Path(__file__).parent / "requests")
+    parser.add_argument("--tokens", type=int, default=64, help="limit of a query")
+    parser.set_defaults(run=_noise)
+
+
+def _noise(given: argparse.Namespace) -> None:
+    from training.noise_evaluation import noise
+
+    noise(given)
+
+
 def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--tokenizer", type=Path, required=True, help="folder that `begin` wrote")
@@ -129,6 +158,7 @@ def _course(given: argparse.Namespace) -> None:
         "answers": runs.answers,
         "mean": runs.mean,
         "thin": runs.thin,
+        "robust": runs.robust,
     }
     commands[given.course](given)
 

@@ -55,7 +55,7 @@ def read_lesson(data: Path, tokenizer: Path, *, processes: int = 1) -> Dataset:
     kinds = defaultdict[str, list[int]](list)
     idle = list[int]()
     for place, row in enumerate(_rows(data, "none")):
-        held = idle if place % _KEPT_BACK == 0 else kinds[row["kind"]]
+        held = idle if is_kept_back(place) else kinds[row["kind"]]
         held += (add(row["en"]), add(row["zh"]))
     asked = [
         (add(row["query"]), row["target"], row["lang"] == "zh") for row in _rows(data, "validation")
@@ -73,6 +73,11 @@ def read_lesson(data: Path, tokenizer: Path, *, processes: int = 1) -> Dataset:
         asked=np.array(asked, np.int64).reshape(-1, 3),
         library=np.array(library, np.int64),
     )
+
+
+def is_kept_back(place: int) -> bool:
+    """Tell whether a row of small talk is for validation."""
+    return place % _KEPT_BACK == 0
 
 
 def _rows(data: Path, name: str) -> Iterator[Row]:

@@ -18,8 +18,8 @@ from training.token_table import DOCUMENT_TOKENS, QUERY_TOKENS
 _PARTS = 3
 """Length buckets of a batch: more would compute less, and take longer."""
 _NEAR_DUPLICATE = 0.97
-_HEAT = 0.03
-_PULL, _SPREAD = 4.0, 0.25
+HEAT = 0.03
+PULL, _SPREAD = 4.0, 0.25
 """Weights of the distance to the teacher, and of the contrastive term."""
 _NO_SKILL_SHARE = 0.03
 _SWAPPED_ROWS, _SWAPPED_WORDS = 0.5, 0.15
@@ -137,9 +137,10 @@ def run(plan: Schedule, encoders: Sequence[Encoder], loss: Callable[[], Tensor],
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, pace)
     begun = time.monotonic()
     for step in range(plan.steps):
-        lost = loss()
         optimiser.zero_grad(set_to_none=True)
-        lost.backward()
+        lost = loss()
+        if lost.requires_grad:  # else it was computed, and propagated back, part by part
+            lost.backward()
         torch.nn.utils.clip_grad_norm_(every, 1.0)
         optimiser.step()
         schedule.step()
@@ -173,7 +174,7 @@ def learn_chinese(school: Trainer, teacher: Callable[[Numbers], Tensor], plan: S
         own = school.encode(english, DOCUMENT_TOKENS)
         chinese = school.encode(rows[:, 1], DOCUMENT_TOKENS, is_mixed=True)
         near = (1 - (own * goal).sum(1)).mean() + (1 - (chinese * goal[: plan.batch]).sum(1)).mean()
-        return _PULL * near + _SPREAD * _apart(chinese, goal[: plan.batch], rows[:, 0])
+        return PULL * near + _SPREAD * _apart(chinese, goal[: plan.batch], rows[:, 0])
 
     run(plan, [school.encoder], loss, "chinese")
 
@@ -215,15 +216,15 @@ def hand_down(requests: Trainer, documents: Trainer, elder: Teacher, plan: Sched
         asked = requests.encode(pairs[:, 0], QUERY_TOKENS)
         found = documents.encode(pairs[:, 1], DOCUMENT_TOKENS)
         goal, place = (elder.of(pairs[:, side]).float() for side in (0, 1))
-        lost = contrast(asked, found, pairs) + _PULL * (_near(asked, goal) + _near(found, place))
+        lost = contrast(asked, found, pairs) + PULL * (_near(asked, goal) + _near(found, place))
         lost = lost + _order(asked @ found.T, goal @ place.T)
         lost = lost + _order(found @ asked.T, place @ goal.T)
         other = lesson.pairs[chance.integers(len(lesson.pairs), size=plan.batch), 0]
         own, theirs = requests.encode_stirred(other, QUERY_TOKENS, elder.encoder)
-        lost = lost + _PULL * _near(own, theirs) + _order(own @ found.T, theirs @ place.T)
+        lost = lost + PULL * _near(own, theirs) + _order(own @ found.T, theirs @ place.T)
         rows = lesson.parallel[chance.integers(len(lesson.parallel), size=plan.batch // 8)].ravel()
         more = documents.encode(rows, DOCUMENT_TOKENS)
-        return lost + _PULL * _near(more, elder.of(rows).float())
+        return lost + PULL * _near(more, elder.of(rows).float())
 
     run(plan, [requests.encoder, documents.encoder], loss, "handed down")
 
@@ -240,7 +241,7 @@ def hand_down_documents(documents: Trainer, elder: Teacher, plan: Schedule) -> N
         pairs = _with_small_talk(lesson, plan.batch, chance)
         found = documents.encode(pairs[:, 1], DOCUMENT_TOKENS)
         goal, place = (elder.of(pairs[:, side]).float() for side in (0, 1))
-        lost = contrast(goal, found, pairs) + _PULL * _near(found, place)
+        lost = contrast(goal, found, pairs) + PULL * _near(found, place)
         lost = (
             lost + _order(goal @ found.T, goal @ place.T) + _order(found @ goal.T, place @ goal.T)
         )
@@ -250,10 +251,10 @@ def hand_down_documents(documents: Trainer, elder: Teacher, plan: Schedule) -> N
         ):
             some = lesson.pairs[chance.integers(len(lesson.pairs), size=size), side]
             own, theirs = documents.encode_stirred(some, limit, elder.encoder)
-            lost = lost + _PULL * _near(own, theirs) + _order(own @ goal.T, theirs @ goal.T)
+            lost = lost + PULL * _near(own, theirs) + _order(own @ goal.T, theirs @ goal.T)
         rows = lesson.parallel[chance.integers(len(lesson.parallel), size=plan.batch // 8)].ravel()
         more = documents.encode(rows, DOCUMENT_TOKENS)
-        return lost + _PULL * _near(more, elder.of(rows).float())
+        return lost + PULL * _near(more, elder.of(rows).float())
 
     run(plan, [documents.encoder], loss, "documents handed down")
 
@@ -265,7 +266,7 @@ def _near(own: Tensor, goal: Tensor) -> Tensor:
 
 def _order(own: Tensor, goal: Tensor) -> Tensor:
     """Ranking loss: KL divergence between the students' and the teacher's similarities."""
-    ours, theirs = (functional.log_softmax(scores / _HEAT, dim=1) for scores in (own, goal))
+    ours, theirs = (functional.log_softmax(scores / HEAT, dim=1) for scores in (own, goal))
     return functional.kl_div(ours, theirs, reduction="batchmean", log_target=True)
 
 
@@ -290,7 +291,7 @@ def _apart(own: Tensor, goal: Tensor, numbers: Numbers) -> Tensor:
     """Share of each target among all targets; duplicates are no negatives."""
     same = torch.as_tensor(numbers).to(own.device)
     is_same = (same[:, None] == same[None, :]).fill_diagonal_(fill_value=False)
-    scores = (own @ goal.T / _HEAT).masked_fill(is_same, -1e4)
+    scores = (own @ goal.T / HEAT).masked_fill(is_same, -1e4)
     return functional.cross_entropy(scores, torch.arange(len(own), device=own.device))
 
 
@@ -300,6 +301,6 @@ def contrast(asked: Tensor, found: Tensor, pairs: Numbers) -> Tensor:
     same = (rows[:, 2, None] == rows[None, :, 2]) | (rows[:, 0, None] == rows[None, :, 0])
     same = same | (found.detach() @ found.detach().T > _NEAR_DUPLICATE)
     same.fill_diagonal_(fill_value=False)
-    scores = (asked @ found.T / _HEAT).masked_fill(same, -1e4)
+    scores = (asked @ found.T / HEAT).masked_fill(same, -1e4)
     goal = torch.arange(len(rows), device=asked.device)
     return (functional.cross_entropy(scores, goal) + functional.cross_entropy(scores.T, goal)) / 2

@@ -1,4 +1,4 @@
-"""Training runs: Chinese from the base, contrastive answers, weight averaging, distillation."""
+"""Training runs: Chinese, contrastive answers, weight averaging, distillation, robustness."""
 
 import argparse
 import sys
@@ -13,6 +13,7 @@ from training.encoder import Encoder, State, build, layers_in, read_base, thinne
 from training.evaluation import judge
 from training.export import WORDS, restored
 from training.initialization import first_rows, swaps_of
+from training.long_requests import Background
 from training.objectives import (
     Schedule,
     Teacher,
@@ -23,7 +24,10 @@ from training.objectives import (
     learn_chinese,
     vectors_of,
 )
+from training.request_pool import REQUESTS_MODEL, read_pool
+from training.robustness import Augmenter, learn_robustness
 from training.token_table import DOCUMENT_TOKENS
+from training.typos import Typos
 
 
 class CachedTeacher:
@@ -98,6 +102,23 @@ def thin(given: argparse.Namespace) -> None:
         say(f"both thin: {judge(requests, documents)}")
     write_weights(documents.encoder, given.documents_out)
     say(f"requests whole, documents thin: {judge(teaching, documents)}")
+
+
+def robust(given: argparse.Namespace) -> None:
+    """Fine-tune the shipped query encoder on noisy requests; documents need no new vectors."""
+    torch.manual_seed(given.seed)
+    pool = read_pool(given.data, given.requests, given.shipped, threads=given.threads)
+    say(f"{len(pool.requests):,} requests, {len(pool.documents):,} documents")
+    examples = Augmenter(
+        pool,
+        Typos.read(given.requests / "homophones.txt"),
+        Background.read(given.requests / "background.jsonl"),
+        given.seed,
+    )
+    encoder = build(read_weights(given.shipped / REQUESTS_MODEL))
+    plan = Schedule(steps=given.steps, batch=given.batch, rate=given.rate)
+    learn_robustness(encoder, examples, pool, plan, tokenizer=given.shipped, threads=given.threads)
+    write_weights(encoder, given.out)
 
 
 def read_weights(path: Path) -> State:

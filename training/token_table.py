@@ -1,6 +1,6 @@
 """Token ids of texts in one flat array: a million of them fit where lists would not."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -72,11 +72,18 @@ class TokenTable:
 def _tokens(
     path: str, words: frozenset[str], texts: Sequence[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    tokenizer = Tokenizer.from_file(path)
+    ids = token_ids(Tokenizer.from_file(path), words, texts, DOCUMENT_TOKENS)
+    flat = np.fromiter((one for row in ids for one in row), np.int32)
+    return np.fromiter(map(len, ids), np.int64, len(ids)), flat
+
+
+def token_ids(
+    tokenizer: Tokenizer, words: Container[str], texts: Sequence[str], limit: int
+) -> list[list[int]]:
+    """Tokenize texts as the embedder does; truncation keeps the final token."""
     said = [segment_chinese(replace_surrogates(text), words) for text in texts]
-    ids = [encoding.ids[:DOCUMENT_TOKENS] for encoding in tokenizer.encode_batch(said)]
+    ids = [encoding.ids[:limit] for encoding in tokenizer.encode_batch(said)]
     last = tokenizer.get_vocab()["[SEP]"]
     for row in ids:
         row[-1] = last
-    flat = np.fromiter((one for row in ids for one in row), np.int32)
-    return np.fromiter(map(len, ids), np.int64, len(ids)), flat
+    return ids

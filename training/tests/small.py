@@ -80,6 +80,14 @@ def sources(folder: Path) -> Sources:
         "zh": ["那种改不了的文档，合到一起"],
     }
     write_rows(requests / "things-a.jsonl", [thing])
+    background = {"en": "My {person} asked {time}.", "zh": "{person}{time}问的。"}
+    write_rows(requests / "background.jsonl", [background])
+    kept_back = [{"en": f"It rained {n} days.", "zh": f"下了{n}天雨。"} for n in range(5)]
+    write_rows(requests / "background-validation.jsonl", kept_back)
+    write_rows(requests / "logs-validation.jsonl", [{"log": f"exit code {n}"} for n in range(2)])
+    error = {"log": "PdfReadError in {name}", "en": "read pdf files", "zh": "读取 PDF"}
+    write_rows(requests / "errors.jsonl", [error])
+    (requests / "homophones.txt").write_text("文 闻\n表格 表哥\n", encoding="utf-8")
     return Sources(**paths, requests=requests)
 
 

@@ -18,10 +18,15 @@ from training.dataset import NO_SKILL, read_lesson
 from training.encoder import Encoder, Shape, build, layers_in, read_base, thinned
 from training.initialization import begin, first_rows, swaps_of
 from training.jsonl import read_rows
+from training.long_requests import Background
+from training.noise_evaluation import evaluate, noisy
 from training.objectives import contrast
 from training.release import release
-from training.runs import answers, chinese, mean, read_weights, thin
+from training.request_pool import read_pool
+from training.robustness import Augmenter, RobustLoss
+from training.runs import answers, chinese, mean, read_weights, robust, thin
 from training.tests import small
+from training.typos import Typos
 
 pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
 
@@ -198,6 +203,66 @@ async def test_a_thinner_one_is_taught_exported_and_embeds(folder: Path, trained
     with torch.no_grad():
         exact = build(read_weights(given.out)).eval()(*lesson.texts.rows([number], 96))[0].numpy()
     assert float(rows[1] @ exact) > 0.99
+
+
+@pytest.fixture(scope="module")
+def shipped(folder: Path, trained: Path) -> Path:
+    """Released encoders of both kinds, of the same weights."""
+    place = folder / "shipped"
+    for model, takes_many in (("requests_int8.onnx", False), ("documents_int8.onnx", True)):
+        release(trained, folder / "begin", place, model, takes_many=takes_many)
+    return place
+
+
+async def test_noisy_requests_move_to_the_clean_ones(
+    folder: Path, trained: Path, shipped: Path
+) -> None:
+    out = folder / "robust.npz"
+    given = _given(folder, shipped=shipped, requests=folder / "requests", out=out)
+    given.steps, given.batch, given.rate, given.threads = 30, 32, 4e-4, 2
+    robust(given)
+    before, after = (read_weights(path) for path in (shipped / "requests_int8.onnx", out))
+    assert torch.equal(before["words.weight"], after["words.weight"])
+    assert not torch.equal(before["layers.0.wide.weight"], after["layers.0.wide.weight"])
+    release(out, folder / "begin", folder / "robust")
+    # Documents, and so every index, stay valid: the shared table is the same to the byte.
+    assert (folder / "robust/words.bin").read_bytes() == (shipped / "words.bin").read_bytes()
+    clean = ["merge several pdf files into one document", "draw a chart from the rows of a table"]
+    noisy = ["mrege several pdf fiels into one documnet", "draw a chrat from teh rows of a tabel"]
+    release(trained, folder / "begin", folder / "clean")
+    embedders = [OnnxEmbedder(folder / name) for name in ("clean", "robust")]
+    goal = await embedders[0].embed(clean, kind="query")
+    near = [
+        float(((await embedder.embed(noisy, kind="query")) * goal).sum(1).mean())
+        for embedder in embedders
+    ]
+    assert near[1] > near[0]
+
+
+def test_examples_are_of_all_kinds_and_documents_alike_are_no_negatives(
+    folder: Path, shipped: Path
+) -> None:
+    requests = folder / "requests"
+    pool = read_pool(folder / "data", requests, shipped, threads=1)
+    assert pool.shares.sum() == pytest.approx(1)
+    typos = Typos.read(requests / "homophones.txt")
+    batch = Augmenter(pool, typos, Background.read(requests / "background.jsonl")).batch(100)
+    assert len(batch) == 100
+    assert all(np.linalg.norm(one.goal) == pytest.approx(1, abs=1e-3) for one in batch)
+    idle = [one for one in batch if one.document < 0]
+    assert len(idle) == 13
+    own = torch.as_tensor(np.stack([one.goal for one in idle]))
+    assert float(RobustLoss(pool)(own, idle)) == pytest.approx(0, abs=1e-3)
+
+
+def test_each_kind_of_noise_is_evaluated_in_both_languages(folder: Path, shipped: Path) -> None:
+    requests = folder / "requests"
+    found = list(evaluate(folder / "data", requests, shipped, 128))
+    assert [(one.noise, one.language) for one in found[:2]] == [("clean", "en"), ("clean", "zh")]
+    assert len(found) == 14
+    assert all(0 <= one.first <= one.five <= 1 for one in found)
+    rows = list(read_rows(folder / "data/validation.jsonl.xz"))
+    assert noisy(rows, requests) == noisy(rows, requests)
 
 
 def test_what_belongs_together_is_no_mistake() -> None:
