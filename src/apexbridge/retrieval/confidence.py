@@ -109,7 +109,16 @@ GENERIC_PROFILE = EmbedderProfile(fusion=FusionWeights(), calibration=Confidence
 DEFAULT_PROFILE = EmbedderProfile(
     views=0,
     fusion=FusionWeights(view=0.0, lexical=2.0),
-    calibration=ConfidenceCalibration(),
+    calibration=ConfidenceCalibration(
+        bias=-2.006,
+        near=2.765,
+        task=0.526,
+        meaning=0.424,
+        lexical=1.486,
+        name=0.463,
+        length=-0.603,
+        size=-0.529,
+    ),
 )
 _PROFILES: Mapping[str, EmbedderProfile] = {"apexbridge-retriever": DEFAULT_PROFILE}
 """By the prefix of an embedder's id; the generic weights were fitted to USE."""
