@@ -30,7 +30,9 @@ from benchmarks.logistic_regression import Numbers, fit_logistic
 REQUESTS = Path(__file__).parent.parent / "training" / "requests"
 EVERY_NTH = 6
 """Share of the requests for skills: about as many as everyday ones."""
-RIDGE = 1.0
+RIDGE = 5.0
+SERVED = frozenset({"fun", "advice"})
+"""Kinds of small talk that some skill may serve: a joke, what to wear."""
 
 
 async def main() -> None:
@@ -63,7 +65,8 @@ def _tasks() -> Iterator[str]:
 def _conversation() -> Iterator[str]:
     yield from SMALL_TALK_TEXTS
     for row in _rows("none.jsonl"):
-        yield from (row["en"], row["zh"])
+        if row["kind"] not in SERVED:
+            yield from (row["en"], row["zh"])
     yield from (row["query"] for row in _rows("task-or-talk-*.jsonl") if not row.get("needs"))
 
 

@@ -66,15 +66,15 @@ _MAX_TASK = 4.0
 class ConfidenceCalibration:
     """Weights of a logistic regression, fitted by `python -m benchmarks calibration`."""
 
-    bias: float = -2.0
-    near: float = 2.3
-    task: float = 0.5
-    meaning: float = 0.5
-    lexical: float = 1.7
-    name: float = 0.9
-    length: float = -0.7
+    bias: float = -1.289
+    near: float = 1.137
+    task: float = 0.442
+    meaning: float = 0.219
+    lexical: float = 1.415
+    name: float = 1.909
+    length: float = -0.152
     """For ln(1 + length)."""
-    size: float = -0.5
+    size: float = -0.445
     """For ln(count)."""
 
     def confidence(self, evidence: Evidence) -> float:
@@ -110,14 +110,14 @@ DEFAULT_PROFILE = EmbedderProfile(
     views=0,
     fusion=FusionWeights(view=0.0, lexical=2.0),
     calibration=ConfidenceCalibration(
-        bias=-2.006,
-        near=2.765,
-        task=0.526,
-        meaning=0.424,
-        lexical=1.486,
-        name=0.463,
-        length=-0.603,
-        size=-0.529,
+        bias=-2.287,
+        near=2.92,
+        task=0.595,
+        meaning=0.606,
+        lexical=1.34,
+        name=0.383,
+        length=-0.625,
+        size=-0.566,
     ),
 )
 _PROFILES: Mapping[str, EmbedderProfile] = {"apexbridge-retriever": DEFAULT_PROFILE}

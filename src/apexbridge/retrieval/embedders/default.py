@@ -39,14 +39,14 @@ from apexbridge.retrieval.embedders.validation import normalized_rows
 DIMENSIONS = 384
 DOCUMENT_MODEL_HASHES = {
     "cjk.json": "19832757f4f1fbb5defdb6e0ed6beb9aae9a87c1aad1cc0749a17fdaafe656b0",
-    "documents_int8.onnx": "007b26ebea6d8f3bb7fdeb4d7cb1472541f852d5e065acec85e6f2e6d77b6989",
+    "documents_int8.onnx": "c8266b0903e733db9896844861c2d253d34add7e25c70a880b7a69576ec6f095",
     "embedder.json": "13c2841b56b8b5c28f79c6244650f3998f9b0e0ad62a65794d816d1c46d9de96",
     "tokenizer.json": "54e54ed9497356363d053e60289f33c8b2a0c02964e57a585ba5ecdc4a782e2d",
     "words.bin": "b768e4d7364a7edef82145b4d306903d6fa55fddd36764de3ddb66bbaa671224",
 }
 """Files that determine document vectors; the embedder's id is a hash of these digests."""
 QUERY_MODEL_HASHES = {
-    "requests_int8.onnx": "f236e2131f36b9d61194872e7b46d51392380159c5207be45e4e0538dbf2b5bf"
+    "requests_int8.onnx": "4cbbe448d93cc3d270eabea74b78248344e17be389a97f062e4c6daffa727eb3"
 }
 """Query encoder, which is not part of the id: a new one needs no re-indexing."""
 _MODEL_FILES: dict[TextKind, str] = {
