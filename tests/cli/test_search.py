@@ -50,7 +50,8 @@ def test_find_as_json_has_the_components_of_every_score(hashed: Run) -> None:
     assert (best["rank"], best["name"], best["score"]) == (1, "git-commit", found["confidence"])
     assert best["description"].startswith("Commits staged changes")
     assert set(best["parts"]) == {
-        "dense", "view", "view_text", "lexical", "words", "meaning", "usage", "language", "total",
+        "dense", "view", "view_text", "lexical", "words", "meaning", "usage", "name", "clause",
+        "language", "total",
     }  # fmt: skip
     assert sum(best["parts"]["words"].values()) == pytest.approx(best["parts"]["lexical"], abs=1e-3)
 
@@ -85,6 +86,22 @@ def test_weak_matches_are_shown_with_a_word_and_no_number(hashed: Run) -> None:
     assert {(hit["match"], hit["kind"]) for hit in sure.data["hits"]} == {("good", "skill")}
     sure = hashed("--set", "index.threshold=0", "find", "hello, how are you today?")
     assert (sure.code, sure.err, "weak match" in sure.out) == (0, "", False)
+
+
+def test_the_default_embedder_finds_a_skill_that_is_described_in_chinese(
+    run_subprocess: Run, home: Path
+) -> None:
+    text = "计算圆周率π，可以算到任意多位"
+    make_skill(home / ".claude/skills", "pi-digits", description=text)
+    done = run_subprocess("find", "计算圆周率", "--limit", "1")
+    assert (done.code, done.err) == (0, "")
+    (row,) = (line.split("\t") for line in done.out.splitlines())
+    assert row[1] == "pi-digits"
+    assert row[3] == text
+    assert "weak match" not in done.out
+    assert re.fullmatch(r"█+░* (?:0\.[5-9]\d|1\.00)", row[2])
+    (best, *_) = run_subprocess("find", "计算圆周率", "--json").data["hits"]
+    assert (best["name"], best["match"]) == ("pi-digits", "good")
 
 
 def test_near_duplicates_are_one_line(hashed: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +143,7 @@ def test_without_its_embedder_find_falls_back_to_keywords(hashed: Run) -> None:
 def test_escape_sequences_in_a_skill_are_sanitized_in_results(hashed: Run, home: Path) -> None:
     hostile = "zebra \x1b[2J\x9b31m \u202egnp.exe [bold red]x[/] \r gone"
     make_skill(home / ".claude/skills", "mine", description=hostile)
-    for arguments in (("find", "zebra"), ("find", "zebra \x1b[2J", "--explain")):
+    for arguments in (("find", "zebra gone"), ("find", "zebra gone \x1b[2J", "--explain")):
         done = hashed(*arguments)
         assert not set(done.out + done.err) & set("\x1b\x9b\u202e\r")
         assert "mine" in done.out.splitlines()[0]

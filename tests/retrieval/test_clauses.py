@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from apexbridge.retrieval.clauses import MAX_CLAUSES, split_query
 
 PIECES = st.sampled_from([
-    "merge two pdf files", "send an email", "画一个图表", "然后", "，然后", " and then ", " and ", ". ",
-    "\n", "；", "?", "，", ", ", "以及", "pdf", "log line 1", " ", "怎么办",
+    "merge two pdf files", "send an email", "画一个图表", "然后", "，然后", " and then ", " and ",
+    ". ", "\n", "；", "?", "，", ", ", "以及", "pdf", "log line 1", " ", "怎么办",
 ])  # fmt: skip
 ANY_TEXT = st.one_of(
     st.text(st.characters(), max_size=80), st.lists(PIECES, max_size=40).map("".join)

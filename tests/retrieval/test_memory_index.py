@@ -11,12 +11,19 @@ from hypothesis import strategies as st
 
 from apexbridge.retrieval.base import IndexEntry, Matrix
 from apexbridge.retrieval.memory_index import MemoryIndex, top_rows
+from apexbridge.retrieval.results import Kind
 from apexbridge.retrieval.tokenizer import count_terms
 
 SIZE = 8
 NAMES = st.sampled_from("abcdefg")
 VERSIONS = st.integers(0, 3)
 WORDS = ["red", "green", "blue", "数据", "图表"]
+KINDS: list[frozenset[Kind]] = [
+    frozenset(),
+    frozenset({"skill"}),
+    frozenset({"tool"}),
+    frozenset({"skill", "tool"}),
+]
 
 
 def _vectors(seed: str, rows: int, size: int = SIZE) -> Matrix:
@@ -38,6 +45,7 @@ def _entry(
         vectors=_vectors(f"{name}/{version}/{size}", 1 + extra, size),
         terms=terms,
         counts=counts,
+        kind="tool" if (ord(name[-1]) + version) % 2 else "skill",
     )
 
 
@@ -75,6 +83,8 @@ def _expect_same(memory: MemoryIndex, entries: dict[str, IndexEntry]) -> None:
     assert memory.pending == fresh.pending
     assert memory.is_chinese[rows].tolist() == fresh.is_chinese.tolist()
     assert np.flatnonzero(memory.is_alive).tolist() == rows
+    _expect_kinds(memory, entries)
+    _expect_names(memory, entries)
     query = _query()
     for mine, theirs in zip(_scan(memory, query), _scan(fresh, query), strict=True):
         assert np.array_equal(mine[rows], theirs)
@@ -93,6 +103,30 @@ def _expect_same(memory: MemoryIndex, entries: dict[str, IndexEntry]) -> None:
         # As above: a matrix of another size is added up in another order, which shows near zero.
         known = [score for _, score in expected]
         assert [score for _, score in near] == pytest.approx(known, abs=1e-6)
+
+
+def _expect_kinds(memory: MemoryIndex, entries: dict[str, IndexEntry]) -> None:
+    for kinds in KINDS:
+        found = {memory.names[row] for row in np.flatnonzero(memory.is_of_kind(kinds))}
+        assert found == {name for name, entry in entries.items() if entry.kind in kinds}
+    for name, entry in entries.items():
+        assert memory.kind(memory.row_of[name]) == entry.kind
+
+
+def _expect_names(memory: MemoryIndex, entries: dict[str, IndexEntry]) -> None:
+    """The name index mentions the living rows, and no others."""
+    titles = {
+        f"{name} {version} {word}" for name in "abcdefg" for version in range(4) for word in WORDS
+    }
+    for title in titles:
+        rows = {row for one in memory.name_index.mentions(f"{title} 0", _known) for row in one.rows}
+        expected = {name for name, entry in entries.items() if entry.texts[0] == f"{title} 0"}
+        assert {memory.names[row] for row in rows if memory.is_alive[row]} == expected
+        assert memory.is_alive[list(rows)].all()
+
+
+def _known(_: str) -> bool:
+    return False
 
 
 STEPS = st.lists(
@@ -263,6 +297,36 @@ def test_the_top_are_the_highest_and_equals_stand_in_their_order(
     scores = np.array(values, np.float32)
     expected = sorted(range(len(values)), key=lambda row: (-values[row], row))[: max(0, limit)]
     assert top_rows(scores, limit).tolist() == expected
+
+
+def test_kinds_restrict_rows_without_deleted_ones_and_survive_compaction() -> None:
+    kinds: dict[str, Kind] = {"a": "tool", "b": "skill", "c": "tool", "d": "skill"}
+    memory = _filled([replace(_entry(name), kind=kind) for name, kind in kinds.items()])
+    memory.drop(["a", "b"])
+    tools, skills = frozenset[Kind]({"tool"}), frozenset[Kind]({"skill"})
+    assert memory.is_of_kind(tools).tolist() == [False, False, True, False]
+    assert memory.is_of_kind(skills).tolist() == [False, False, False, True]
+    assert memory.is_of_kind(tools | skills).tolist() == [False, False, True, True]
+    assert not memory.is_of_kind(frozenset()).any()
+    memory.put([replace(_entry("c"), kind="skill")])  # an entry may become another kind
+    for again in (memory, memory.compacted()):
+        assert [again.kind(again.row_of[name]) for name in "cd"] == ["skill", "skill"]
+        assert not again.is_of_kind(tools).any()
+        assert again.is_of_kind(skills).sum() == 2
+
+
+def test_a_namespaced_entry_is_mentioned_in_full_and_by_its_last_part() -> None:
+    entry = replace(_entry("a"), name="office:pdf-creator")
+    texts = ("office pdf creator. Creates files.", *entry.texts[1:])
+    memory = _filled([replace(entry, texts=texts), replace(_entry("b"), texts=_entry("b").texts)])
+    for again in (memory, memory.compacted()):
+        for query in ("pdf-creator", "PdfCreator", "office:pdf-creator", "Office PDF creator"):
+            (row,) = {row for one in again.name_index.mentions(query, _known) for row in one.rows}
+            assert again.names[row] == "office:pdf-creator"
+        assert again.name_index.mentions("office", _known) == []
+    memory.drop(["office:pdf-creator"])
+    for again in (memory, memory.compacted()):
+        assert again.name_index.mentions("office pdf creator", _known) == []
 
 
 def test_deleted_rows_rank_last() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from apexbridge.retrieval import reference_vectors
 from apexbridge.retrieval.base import Matrix
@@ -21,6 +22,7 @@ from apexbridge.retrieval.reference_vectors import (
     vectors_file_name,
 )
 from apexbridge.testing import HashEmbedder
+from scripts.reference_vectors import fit_probe
 
 pytestmark = pytest.mark.anyio
 
@@ -114,3 +116,30 @@ def test_an_unreadable_probe_is_ignored(
         place.write_bytes(content)
     monkeypatch.setattr(reference_vectors, "VECTORS_FOLDER", tmp_path)
     assert load_probe(DefaultEmbedder().id) is None
+
+
+def _labelled(tasks: int, others: int) -> tuple[Matrix, NDArray[np.bool_]]:
+    """Draw unit vectors; tasks lie on one side of the first axis."""
+    chance = np.random.default_rng(7)
+    is_task = np.arange(tasks + others) < tasks
+    vectors = 0.2 * chance.standard_normal((len(is_task), 8))
+    vectors[:, 0] += np.where(is_task, 0.6, -0.6)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors.astype(np.float32), is_task
+
+
+@pytest.mark.parametrize(("tasks", "others"), [(60, 60), (300, 20), (20, 300)])
+def test_the_fitted_probe_parts_tasks_from_conversation(tasks: int, others: int) -> None:
+    vectors, is_task = _labelled(tasks, others)
+    probe = fit_probe(vectors, is_task)
+    assert (probe.shape, probe.dtype) == ((9,), np.float32)
+    reference = _tiny_reference(probe)
+    odds = np.array([reference.task(vector) for vector in vectors])
+    assert ((odds > 0) == is_task).mean() > 0.97
+
+
+def test_classes_of_the_probe_are_balanced_whatever_their_sizes() -> None:
+    same = np.tile(np.eye(1, 4, dtype=np.float32), (100, 1))  # nothing can be told apart
+    for tasks in (5, 50, 95):
+        probe = fit_probe(same, np.arange(100) < tasks)
+        assert _tiny_reference(probe).task(same[0]) == pytest.approx(0, abs=1e-5)

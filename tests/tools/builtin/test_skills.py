@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from apexbridge.retrieval.index import SkillIndex
-from apexbridge.retrieval.results import Hit, ScoreParts, SearchResults
+from apexbridge.retrieval.results import Hit, ScoreParts, SearchResults, SearchScope
 from apexbridge.testing import make_skill
 from apexbridge.tools.builtin.skills import MAX_REQUEST_CHARS, SearchArguments
 from tests.agent.agent_fixture import calls, open_agent, says
@@ -14,6 +14,7 @@ from tests.agent.agent_fixture import calls, open_agent, says
 pytestmark = pytest.mark.anyio
 
 Searched = list[tuple[str, dict[str, Any]]]
+SKILLS_FOLDED = SearchScope(kinds=frozenset({"skill"}), folds_alike=True)
 
 
 def _answer(monkeypatch: pytest.MonkeyPatch, *hits: Hit) -> Searched:
@@ -57,7 +58,7 @@ async def test_the_users_own_words_are_added_where_a_wording_is_missing(
         await at.ask("把表格汇总一下", calls(("SkillSearch", {"query": "sum a table"})), says("."))
     assert seen[-1] == (
         "sum a table",
-        {"query_en": None, "query_zh": "把表格汇总一下", "limit": 5},
+        {"query_en": None, "query_zh": "把表格汇总一下", "limit": 5, "scope": SKILLS_FOLDED},
     )
 
 
