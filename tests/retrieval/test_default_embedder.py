@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from apexbridge.errors import EmbedderOutputError, EmbedderUnavailableError, RetrievalError
-from apexbridge.retrieval.base import Matrix
+from apexbridge.retrieval.base import Matrix, Vocabulary
 from apexbridge.retrieval.embedders import default
 from apexbridge.retrieval.embedders.default import DefaultEmbedder
 from apexbridge.retrieval.embedders.validation import embed_validated
@@ -298,3 +298,13 @@ async def test_several_event_loops_share_one_embedder(tiny: Tiny) -> None:
             group.start_soon(anyio.to_thread.run_sync, lambda: found.append(anyio.run(ask_many)))
     assert len(found) == 3
     assert all(np.array_equal(row, before) for rows in found for row in rows)
+
+
+async def test_its_vocabulary_has_words_and_no_slips() -> None:
+    embedder = DefaultEmbedder()
+    assert isinstance(embedder, Vocabulary)
+    await embedder.embed(["read"], kind="query")
+    for word in ("market", "marked", "translate", "document"):
+        assert embedder.has_word(word), word
+    for slip in ("transalte", "documnet", "invocie", "terrafrom"):
+        assert not embedder.has_word(slip), slip

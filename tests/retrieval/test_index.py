@@ -16,7 +16,7 @@ from apexbridge.retrieval.base import Embedder, IndexEntry, Matrix, StoreChanges
 from apexbridge.retrieval.embedders.validation import embed_validated
 from apexbridge.retrieval.fusion import FusionWeights
 from apexbridge.retrieval.index import SkillIndex
-from apexbridge.retrieval.ranking import match_words
+from apexbridge.retrieval.ranking import match_words, no_word
 from apexbridge.retrieval.results import SearchResults
 from apexbridge.retrieval.skill_document import SkillText, build_document
 from apexbridge.retrieval.stores.sqlite import SqliteStore
@@ -148,7 +148,7 @@ async def test_each_hit_says_why_it_is_there() -> None:
     assert sum(first.words.values()) == pytest.approx(first.lexical, abs=1e-5)
     assert (first.usage, first.language) == (0.5, "en")
     fusion = FusionWeights()
-    weight = match_words(index.memory, "complete an application for somebody").weight
+    weight = match_words(index.memory, "complete an application for somebody", no_word).weight
     for hit in found.hits:
         parts = hit.parts
         assert parts.language == ("zh" if hit.name.endswith("-zh") else "en")
@@ -484,7 +484,7 @@ async def test_weights_can_be_given_for_one_search() -> None:
     index = await _index()
     words_only = FusionWeights(dense=0.0)
     found = await index.search("PDF", fusion=words_only, limit=50)
-    weight = words_only.lexical * match_words(index.memory, "PDF").weight
+    weight = words_only.lexical * match_words(index.memory, "PDF", no_word).weight
     for hit in found.hits:
         assert hit.parts.total == pytest.approx(weight * hit.parts.lexical, abs=1e-5)
     assert (await index.search("PDF", limit=50)).hits != found.hits

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from apexbridge.retrieval.bm25 import Bm25Index
 from apexbridge.retrieval.name_index import Mention, NameIndex
+from apexbridge.retrieval.ranking import no_word
 from apexbridge.retrieval.spelling import single_edits
 from apexbridge.retrieval.tokenizer import count_text_terms, normalize, phrase_runs
 
@@ -48,7 +49,7 @@ def _strengths(texts: Mapping[str, str], query: str) -> dict[str, float]:
     """Rate the names of a small library; texts are the documents by name."""
     names = list(texts)
     bm25 = _bm25(f"{name} {text}" for name, text in texts.items())
-    found = _index(*names).strengths(query, bm25)
+    found = _index(*names).strengths(query, bm25, no_word)
     return {names[row]: strength for row, strength in found.items()}
 
 
@@ -213,6 +214,13 @@ def test_a_slip_counts_less_than_the_name() -> None:
     assert 0.25 < slip < exact
 
 
+def test_a_word_of_the_vocabulary_is_no_slip_of_a_name() -> None:
+    index, bm25 = _index("planer"), _bm25(["planer of wood", "bread"])
+    assert set(index.strengths("planes", bm25, no_word)) == {0}
+    assert index.strengths("planes", bm25, lambda word: word == "planes") == {}
+    assert set(index.strengths("planer", bm25, lambda _: True)) == {0}
+
+
 def test_a_query_without_names_has_no_strengths() -> None:
     for query in ("", " ", "。", "🎉", "bake bread", "烤面包", "\ud800"):
         assert _strengths(LIBRARY, query) == {}
@@ -258,7 +266,7 @@ def test_only_rows_whose_key_occurs_are_mentioned(text: str, names: list[str]) -
 
 @given(ANY_TEXT)
 def test_strengths_are_shares(text: str) -> None:
-    found = _index(*NAMES).strengths(text, _bm25(NAMES))
+    found = _index(*NAMES).strengths(text, _bm25(NAMES), no_word)
     assert all(0 <= strength <= 1 for strength in found.values())
 
 

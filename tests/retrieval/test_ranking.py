@@ -321,6 +321,7 @@ async def test_two_stages_rank_clauses_and_names_as_one_does(
         assert rows[0] == 777
     else:
         assert all(row % 5 == 0 for row in rows)
-    for mine, theirs in zip(coarse.parts(rows), exact.parts(rows), strict=True):
+    explained = [one.parts(rows, one.details(rows)) for one in (coarse, exact)]
+    for mine, theirs in zip(*explained, strict=True):
         assert (mine.name, mine.clause) == (theirs.name, theirs.clause)
         assert mine.dense == pytest.approx(theirs.dense, abs=1e-5)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from apexbridge.retrieval.base import IndexEntry
 from apexbridge.retrieval.memory_index import MemoryIndex
-from apexbridge.retrieval.ranking import match_words
+from apexbridge.retrieval.ranking import match_words, no_word
 from apexbridge.retrieval.spelling import correct, is_correctable, single_edits
 from apexbridge.retrieval.tokenizer import (
     TermHashes,
@@ -140,16 +140,27 @@ def test_at_most_six_words_are_corrected() -> None:
 def test_a_slip_of_a_query_matches_the_word_that_is_meant() -> None:
     memory = _memory("translate documents", "bake bread at home", "repair a bicycle")
     for slip in ("transalte documnets", "tranlsate documets"):
-        matches = match_words(memory, slip)
+        matches = match_words(memory, slip, no_word)
         assert matches.unknown == ()
-        assert matches.scores == pytest.approx(match_words(memory, "translate documents").scores)
+        assert matches.scores == pytest.approx(
+            match_words(memory, "translate documents", no_word).scores
+        )
         (words,) = matches.matched_words([0])
         assert set(words) == set(stems(["translate", "documents"]))
 
 
+def test_a_word_of_the_vocabulary_is_no_slip() -> None:
+    memory = _memory("marked trees", "bread")
+    assert match_words(memory, "market", no_word).unknown == ()
+    kept = match_words(memory, "market trees", lambda word: word == "market")
+    assert kept.unknown == tuple(stems(["market"]))
+    (words,) = kept.matched_words([0])
+    assert set(words) == set(stems(["trees"]))
+
+
 def test_a_known_word_is_not_changed() -> None:
     memory = _memory("marked trees", *["market prices"] * 5)
-    matches = match_words(memory, "marked")
+    matches = match_words(memory, "marked", no_word)
     (words,) = matches.matched_words([0])
     assert set(words) == set(stems(["marked"]))
     assert matches.scores[1:].tolist() == [0] * 5
@@ -159,13 +170,13 @@ def test_a_known_word_is_not_changed() -> None:
 def test_without_a_slip_matching_is_plain(words: list[str]) -> None:
     memory, text = _memory("marked trees 图表", "market prices"), " ".join(words)
     plain = memory.bm25.match(stems(query_words(text)))
-    found = match_words(memory, text)
+    found = match_words(memory, text, no_word)
     assert found.scores.tolist() == plain.scores.tolist()
     assert (found.unknown, found.weight) == (plain.unknown, plain.weight)
 
 
 def test_a_word_of_another_form_is_known_by_its_stem() -> None:
     memory = _memory("translating documents", "translator of bread")
-    matches = match_words(memory, "translates")
+    matches = match_words(memory, "translates", no_word)
     assert matches.unknown == ()
     assert matches.scores[0] > 0
