@@ -46,8 +46,6 @@ class Evidence:
     """Cosine of query and hit, standardized."""
     task: float = 0.0
     """Log-odds that the query asks for something to be done, and is no conversation."""
-    meaning: float = 0.0
-    """Z-score of the hit among all skills."""
     lexical: float = 0.0
     """BM25 share, weighted by the evidence in the query's words."""
     name: float = 0.0
@@ -61,6 +59,9 @@ class Evidence:
 _MAX_TASK = 4.0
 """Beyond this the classifier is sure, and a skill that is near must still outweigh it."""
 
+_CALLED = 0.9
+"""Least confidence for a query that is the name of the hit, or calls it a skill by that name."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfidenceCalibration:
@@ -69,7 +70,6 @@ class ConfidenceCalibration:
     bias: float = -1.289
     near: float = 1.137
     task: float = 0.442
-    meaning: float = 0.219
     lexical: float = 1.415
     name: float = 1.909
     length: float = -0.152
@@ -78,8 +78,12 @@ class ConfidenceCalibration:
     """For ln(count)."""
 
     def confidence(self, evidence: Evidence) -> float:
-        """Return the probability, in 0..1, that the hit serves the query."""
-        return 1 / (1 + math.exp(-max(-50.0, min(50.0, self.logit(evidence)))))
+        """Return the probability, in 0..1, that the hit serves the query.
+
+        A skill that is called by its name is the one, whatever else the query is like.
+        """
+        fitted = 1 / (1 + math.exp(-max(-50.0, min(50.0, self.logit(evidence)))))
+        return max(fitted, _CALLED * evidence.name**4)
 
     def logit(self, evidence: Evidence) -> float:
         """Return the weighted sum of the evidence: the log-odds."""
@@ -87,7 +91,6 @@ class ConfidenceCalibration:
             self.bias
             + self.near * evidence.near
             + self.task * max(-_MAX_TASK, min(_MAX_TASK, evidence.task))
-            + self.meaning * evidence.meaning
             + self.lexical * evidence.lexical
             + self.name * evidence.name
             + self.length * math.log1p(evidence.length)
@@ -110,14 +113,13 @@ DEFAULT_PROFILE = EmbedderProfile(
     views=0,
     fusion=FusionWeights(view=0.0, lexical=2.0),
     calibration=ConfidenceCalibration(
-        bias=-2.287,
-        near=2.92,
-        task=0.595,
-        meaning=0.606,
-        lexical=1.34,
-        name=0.383,
-        length=-0.625,
-        size=-0.566,
+        bias=-2.385,
+        near=3.783,
+        task=0.565,
+        lexical=1.289,
+        name=0.377,
+        length=-0.556,
+        size=-0.425,
     ),
 )
 _PROFILES: Mapping[str, EmbedderProfile] = {"apexbridge-retriever": DEFAULT_PROFILE}

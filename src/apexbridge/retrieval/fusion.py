@@ -68,7 +68,8 @@ class ZScoreScale:
     @classmethod
     def fit(cls, scores: Matrix, reference: ReferenceScores, language: float) -> "ZScoreScale":
         """Fit to all scores (language 0), to those of each language (1), or interpolate."""
-        center = float(scores.mean()) if len(scores) else 0.0
+        size = sum(group.size for group in reference.groups)
+        center = sum(float(scores @ group.weights) for group in reference.groups) / max(1, size)
         shifted = scores - np.float32(center)  # so that squares of single precision lose nothing
         squares: Matrix = np.square(shifted)
         moments = [

@@ -229,7 +229,8 @@ class SkillIndex:
             found=f"{name} with {self.memory.dimensions} dimensions",
             expected=f"{name} with {len(queries[0].vector)} dimensions",
         )
-        return [EmbeddedQuery(one.text, _NO_VECTOR) for one in queries], problem
+        wordings = [one for one in queries if not one.is_clause]
+        return [EmbeddedQuery(one.text, _NO_VECTOR) for one in wordings], problem
 
     async def _embed(
         self, texts: list[str], clauses: list[str]
@@ -287,7 +288,6 @@ def _evidence(ranking: Ranking, name: float, detail: RowDetails) -> Evidence | N
     return Evidence(
         near=reference.scale.standardize((detail.dense + view * detail.view) / (1 + view)),
         task=ranking.task,
-        meaning=detail.meaning,
         lexical=detail.lexical,
         name=name,
         length=ranking.length,

@@ -14,6 +14,7 @@ from apexbridge.retrieval.spelling import single_edits
 from apexbridge.retrieval.tokenizer import (
     hash_terms,
     is_chinese,
+    is_han,
     normalize,
     phrase_runs,
     query_words,
@@ -82,7 +83,6 @@ class NameIndex:
         runs = phrase_runs(text)[:_MAX_RUNS]
         found, fuzzy = list[Mention](), 0
         for first, (word, start, end) in enumerate(runs):
-            is_ascii = word.isascii()
             key, length = "", 0
             for other, _, last in runs[first : first + _MAX_WORDS]:
                 key, length = key + other, length + 1
@@ -90,10 +90,11 @@ class NameIndex:
                 if rows is not None:
                     words = tuple(run[0] for run in runs[first : first + length])
                     found.append(Mention(rows, words, _mark(text, start, last)))
-            if not is_ascii:
+            if is_han(word):
                 found += self._within_run(text, word, start)
             elif (
                 len(word) >= _MIN_FUZZY_CHARS
+                and word.isascii()
                 and fuzzy < _MAX_FUZZY_WORDS
                 and word not in self._rows
                 and is_unknown(word)

@@ -232,7 +232,6 @@ class Ranking:
                 most=every[lex],
                 dense=float(dense[near, column]),
                 view=float(views[near, column]),
-                meaning=float(meanings[near, column]),
                 lexical=float(lexicals[lex, column]),
             )
             for near, lex, column in zip(nearest, most, columns, strict=True)
@@ -271,14 +270,13 @@ class Ranking:
 class RowDetails:
     """Scores of a row by the most similar wording or clause, and by that with most words in common.
 
-    `meaning` is the z-score of the first, `lexical` the weighted BM25 share of the second.
+    `lexical` is the weighted BM25 share of the second.
     """
 
     nearest: QueryScores
     most: QueryScores
     dense: float
     view: float
-    meaning: float
     lexical: float
 
 

@@ -113,6 +113,11 @@ def is_chinese(text: str) -> bool:
     return han > 0 and han >= sum(1 for run in _RUN_PATTERN.findall(text) if not _IS_HAN.match(run))
 
 
+def is_han(run: str) -> bool:
+    """Say whether a run of letters is Chinese."""
+    return _IS_HAN.match(run) is not None
+
+
 def tokenize(text: str, *, kind: TextKind) -> list[str]:
     """Split a text into normalized tokens; a query loses its stop words if it has others."""
     if kind == "query":

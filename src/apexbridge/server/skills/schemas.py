@@ -262,6 +262,8 @@ class ScorePartsSchema(ResponseModel):
     words: dict[str, float]
     meaning: float
     usage: float
+    name: float
+    clause: str
     language: Literal["en", "zh"]
     total: float
 
