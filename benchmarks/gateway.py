@@ -190,6 +190,8 @@ def _apexbridge(stack: ExitStack, upstream: int, folder: Path) -> Gateway:
         "APEXBRIDGE_MODEL__NAME": "bench",
         "APEXBRIDGE_MODEL__TOOLS": "native",
         "APEXBRIDGE_SERVER__PORT": str(port),
+        # The server has another working directory: relative entries would import another version.
+        "PYTHONPATH": os.pathsep.join(str(Path(entry).resolve()) for entry in _python_path()),
     }
     program = [sys.executable, "-m", "apexbridge"]
     made = subprocess.run(
@@ -200,6 +202,10 @@ def _apexbridge(stack: ExitStack, upstream: int, folder: Path) -> Gateway:
     process = stack.enter_context(_process([*program, "serve"], environment, project))
     wait_for(f"http://127.0.0.1:{port}/readyz")
     return Gateway(name="ApexBridge", port=port, process=process, key=key)
+
+
+def _python_path() -> list[str]:
+    return [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
 
 
 def _litellm(stack: ExitStack, upstream: int, folder: Path, environment: Path) -> Gateway:
