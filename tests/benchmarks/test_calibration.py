@@ -21,14 +21,13 @@ REQUEST = EverydayRequest(query="q", lang="en", kind="terse", skill="a")
 
 
 def test_features_are_the_factors_of_the_weights() -> None:
-    evidence = Evidence(near=1.5, task=-2, meaning=3, lexical=0.4, name=0.6, length=20, count=100)
+    evidence = Evidence(near=1.5, task=-2, lexical=0.4, name=0.6, length=20, count=100)
     found = dict(zip(NAMES, features(evidence), strict=True))
     assert found == pytest.approx(
         {
             "bias": 1,
             "near": 1.5,
             "task": -2,
-            "meaning": 3,
             "lexical": 0.4,
             "name": 0.6,
             "length": math.log(21),
@@ -49,7 +48,6 @@ def _cases(count: int) -> list[Case]:
         evidence = Evidence(
             near=near,
             task=float(chance.normal()),
-            meaning=float(chance.normal()),
             lexical=float(chance.random()),
             name=float(chance.random()),
             length=int(chance.integers(1, 200)),
@@ -63,7 +61,7 @@ def test_the_fit_finds_the_evidence_that_matters() -> None:
     found = fit(_cases(8_000))
     assert found.near == pytest.approx(2, abs=0.2)
     assert found.size == pytest.approx(-0.5, abs=0.15)
-    for name in ("task", "meaning", "lexical", "name", "length"):
+    for name in ("task", "lexical", "name", "length"):
         assert abs(getattr(found, name)) < 0.3, name
     assert all(round(getattr(found, name), 3) == getattr(found, name) for name in NAMES)
 

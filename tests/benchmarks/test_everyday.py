@@ -31,7 +31,7 @@ from tests.benchmarks.everyday_files import (
 
 pytestmark = pytest.mark.anyio
 
-NEAR = ConfidenceCalibration(bias=0, near=1, task=0, meaning=0, lexical=0, name=0, length=0, size=0)
+NEAR = ConfidenceCalibration(bias=0, near=1, task=0, lexical=0, name=0, length=0, size=0)
 SURE, UNSURE = 40.0, -40.0
 
 

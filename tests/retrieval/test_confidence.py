@@ -25,7 +25,6 @@ EVIDENCE = st.builds(
     Evidence,
     near=NUMBERS,
     task=NUMBERS,
-    meaning=NUMBERS,
     lexical=st.floats(0, 5),
     name=st.floats(0, 1),
     length=st.integers(0, 10**6),
@@ -98,7 +97,6 @@ def test_confidence_falls_with_the_number_of_skills(
         Evidence,
         near=FINITE,
         task=FINITE,
-        meaning=FINITE,
         lexical=FINITE,
         name=FINITE,
         length=st.integers(0, 10**9),
@@ -113,10 +111,10 @@ def test_confidence_is_a_probability_for_any_finite_evidence(
 
 def test_confidence_is_the_logistic_of_the_weighted_sum() -> None:
     calibration = ConfidenceCalibration(
-        bias=1, near=2, task=0.5, meaning=0.25, lexical=3, name=4, length=-0.5, size=-2
+        bias=1, near=2, task=0.5, lexical=3, name=4, length=-0.5, size=-2
     )
-    evidence = Evidence(near=0.7, task=-1.5, meaning=2, lexical=0.4, name=0.3, length=20, count=100)
-    log_odds = 1 + 1.4 - 0.75 + 0.5 + 1.2 + 1.2 - 0.5 * math.log(21) - 2 * math.log(100)
+    evidence = Evidence(near=0.7, task=-1.5, lexical=0.4, name=0.3, length=20, count=100)
+    log_odds = 1 + 1.4 - 0.75 + 1.2 + 1.2 - 0.5 * math.log(21) - 2 * math.log(100)
     assert calibration.logit(evidence) == pytest.approx(log_odds)
     assert calibration.confidence(evidence) == pytest.approx(1 / (1 + math.exp(-log_odds)))
 
@@ -129,7 +127,7 @@ def test_confidence_has_ends() -> None:
 
 
 def test_without_weights_nothing_is_known() -> None:
-    evidence = Evidence(near=3, task=1, meaning=2, lexical=1, name=1, length=9, count=9)
+    evidence = Evidence(near=3, task=1, lexical=1, name=1, length=9, count=9)
     assert NOTHING.confidence(evidence) == 0.5
 
 
@@ -139,5 +137,5 @@ def test_however_sure_the_classifier_is_other_evidence_can_outweigh_it(
 ) -> None:
     sure, very_sure = (Evidence(near=0, task=task) for task in (-20.0, -1e6))
     assert calibration.logit(very_sure) == calibration.logit(sure)
-    near = Evidence(near=8, lexical=1, name=1, meaning=8, task=-1e6, length=9)
+    near = Evidence(near=8, lexical=1, name=1, task=-1e6, length=9)
     assert calibration.confidence(near) > 0.5

@@ -89,7 +89,6 @@ async def test_the_best_evidence_is_the_input_of_the_confidence() -> None:
     assert found.confidence == pytest.approx(GENERIC_PROFILE.calibration.confidence(evidence))
     assert (evidence.length, evidence.count) == (len(request.encode()), 2)
     assert evidence.name == pytest.approx(found.hits[0].parts.name)
-    assert evidence.meaning == pytest.approx(found.hits[0].parts.meaning, abs=1e-5)
 
 
 async def test_the_best_evidence_raises_the_error_of_the_embedder() -> None:

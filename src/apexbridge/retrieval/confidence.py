@@ -59,31 +59,24 @@ class Evidence:
 _MAX_TASK = 4.0
 """Beyond this the classifier is sure, and a skill that is near must still outweigh it."""
 
-_CALLED = 0.9
-"""Least confidence for a query that is the name of the hit, or calls it a skill by that name."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfidenceCalibration:
     """Weights of a logistic regression, fitted by `python -m benchmarks calibration`."""
 
-    bias: float = -1.289
-    near: float = 1.137
-    task: float = 0.442
-    lexical: float = 1.415
-    name: float = 1.909
-    length: float = -0.152
+    bias: float = -1.205
+    near: float = 1.348
+    task: float = 0.455
+    lexical: float = 1.412
+    name: float = 1.896
+    length: float = -0.149
     """For ln(1 + length)."""
-    size: float = -0.445
+    size: float = -0.412
     """For ln(count)."""
 
     def confidence(self, evidence: Evidence) -> float:
-        """Return the probability, in 0..1, that the hit serves the query.
-
-        A skill that is called by its name is the one, whatever else the query is like.
-        """
-        fitted = 1 / (1 + math.exp(-max(-50.0, min(50.0, self.logit(evidence)))))
-        return max(fitted, _CALLED * evidence.name**4)
+        """Return the probability, in 0..1, that the hit serves the query."""
+        return 1 / (1 + math.exp(-max(-50.0, min(50.0, self.logit(evidence)))))
 
     def logit(self, evidence: Evidence) -> float:
         """Return the weighted sum of the evidence: the log-odds."""
