@@ -1,8 +1,9 @@
 """Retrieval quality: recall of the default search, of its parts and of peers."""
 
+import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -36,8 +37,11 @@ from benchmarks.labelled_queries import (
     search_function,
 )
 from benchmarks.no_skill_detection import print_no_skill_detection
+from training.typos import Typos
 
 RANK_CONSTANT = 60
+SEEDS = (1, 2, 3)
+HOMOPHONES = Path(__file__).parent.parent / "training" / "requests" / "homophones.txt"
 WITH_VIEWS = FusionWeights(lexical=0, language=0, name=0, clause=99)
 Kind = Literal["default", "use"]
 KINDS: Sequence[Kind] = ("default", "use")
@@ -96,6 +100,10 @@ async def _measure(wanted: Options, corpus: Path, queries: Path) -> None:
     for name, embedder in wanted.embedders.items():
         index = await build_index(skills, embedder)
         await _compare(_systems(name, index, is_ours=ours is None), questions)
+        if ours is None:
+            slips = {f"  with typing errors, {seed}": search_function(index) for seed in SEEDS}
+            for seed, system in zip(SEEDS, slips.items(), strict=True):
+                await _compare(dict([system]), _misspelt(questions, seed))
         ours = ours or index
     plain = await _whole_texts(skills, UseEmbedder(is_adapted=False))
     peers = {
@@ -107,6 +115,18 @@ async def _measure(wanted: Options, corpus: Path, queries: Path) -> None:
         await print_no_skill_detection(ours, asked)
         if wanted.cross_validates:
             await cross_validate(ours, questions)
+
+
+def _misspelt(questions: Sequence[LabelledQuery], seed: int) -> list[LabelledQuery]:
+    """Put one or two slips into every request: keyboard, input method, look-alike characters."""
+    typos, chance = Typos.read(HOMOPHONES), random.Random(seed)  # noqa: S311
+    return [
+        replace(
+            question,
+            texts=tuple(typos.misspelt(text, chance, is_light=True) for text in question.texts),
+        )
+        for question in questions
+    ]
 
 
 def _systems(name: str, index: SkillIndex, *, is_ours: bool) -> dict[str, SearchFunction]:

@@ -62,8 +62,11 @@ class Typos:
         """Read lines of words with the same sound, the most frequent ones first."""
         return cls(line.split() for line in path.read_text(encoding="utf-8").splitlines())
 
-    def misspelt(self, text: str, chance: random.Random) -> str:
-        """Put one or more slips into a text, in its longer words rather than the shorter."""
+    def misspelt(self, text: str, chance: random.Random, *, is_light: bool = False) -> str:
+        """Put slips into a text, in its longer words rather than the shorter.
+
+        Light: one or two, and no careless spaces or short forms.
+        """
         spans = [
             *((found.span(), False) for found in _WORD.finditer(text)),
             *((span, True) for found in _CHINESE.finditer(text) for span in _pairs(found)),
@@ -71,7 +74,7 @@ class Typos:
         if not spans:
             return text
         count = chance.choice(_FEW)
-        if chance.random() < _MANY_SHARE:
+        if not is_light and chance.random() < _MANY_SHARE:
             count = max(count, round(len(spans) * _MANY))
         chosen = set[tuple[tuple[int, int], bool]]()
         for _ in range(count):
@@ -79,7 +82,7 @@ class Typos:
         for (start, end), is_chinese in sorted(chosen, reverse=True):
             slip = self._chinese if is_chinese else _english
             text = text[:start] + slip(text[start:end], chance) + text[end:]
-        return _careless(text, chance)
+        return text if is_light else _careless(text, chance)
 
     def _chinese(self, word: str, chance: random.Random) -> str:
         """Replace one of two characters, or both, by what sounds or looks like them."""
