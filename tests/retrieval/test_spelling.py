@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from apexbridge.retrieval.base import IndexEntry
 from apexbridge.retrieval.memory_index import MemoryIndex
 from apexbridge.retrieval.ranking import match_words, no_word
-from apexbridge.retrieval.spelling import correct, is_correctable, single_edits
+from apexbridge.retrieval.spelling import correct, correct_text, is_correctable, single_edits
 from apexbridge.retrieval.tokenizer import (
     TermHashes,
     count_text_terms,
@@ -180,3 +180,24 @@ def test_a_word_of_another_form_is_known_by_its_stem() -> None:
     matches = match_words(memory, "translates", no_word)
     assert matches.unknown == ()
     assert matches.scores[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pleese transalte this", "please translate this"),
+        ("transalteIt", "transalteIt"),  # an identifier
+        ("translate it", "translate it"),
+        ("shoppers", "shoppers"),  # no form of the known word `shop`
+        ("帮我 transalte 一下", "帮我 translate 一下"),
+    ],
+)
+def test_a_query_is_corrected_by_the_vocabulary_and_the_index(text: str, expected: str) -> None:
+    index = Vocabulary(translate=3, please=1, shop=9)
+    words = {"please", "translate", "this"}
+    assert correct_text(text, index, words.__contains__) == expected
+
+
+def test_a_product_that_no_vocabulary_has_is_corrected_if_several_documents_name_it() -> None:
+    assert correct_text("on Whatsap", Vocabulary(whatsapp=5), no_word) == "on whatsapp"
+    assert correct_text("on Whatsap", Vocabulary(whatsapp=4), no_word) == "on Whatsap"

@@ -40,6 +40,7 @@ from apexbridge.retrieval.results import (
     SearchResults,
     SearchScope,
 )
+from apexbridge.retrieval.spelling import correct_text
 from apexbridge.retrieval.stores.memory import MemoryStore
 
 _NO_VECTOR: Matrix = np.zeros(0, np.float32)
@@ -171,8 +172,7 @@ class SkillIndex:
         known = self._results.get(key) if self._is_cache_valid(usage) else None
         if known is not None:
             return known
-        clauses = [clause for text in texts for clause in split_query(text)]
-        queries, problem = await self._embed(texts, clauses)
+        queries, problem = await self._embed(texts)
         async with self.lock:
             if not len(self.memory):  # emptied meanwhile
                 return SearchResults()
@@ -203,7 +203,7 @@ class SkillIndex:
 
         RetrievalError if the embedder fails.
         """
-        queries, problem = await self._embed([query], list(split_query(query)))
+        queries, problem = await self._embed([query])
         if problem is not None:
             raise problem
         request = self._request(queries, self._fusion)
@@ -235,10 +235,14 @@ class SkillIndex:
         return [EmbeddedQuery(one.text, _NO_VECTOR) for one in wordings], problem
 
     async def _embed(
-        self, texts: list[str], clauses: list[str]
+        self, wordings: list[str]
     ) -> tuple[list[EmbeddedQuery], RetrievalError | None]:
-        """Embed the wordings of a query and their clauses, those together that are new."""
-        every = [*texts, *clauses]
+        """Correct and embed the wordings of a query and their clauses, new ones in one call."""
+        async with self.lock:
+            frequencies = self.memory.bm25.frequencies
+            spelt = (correct_text(text, frequencies, self._is_word) for text in wordings)
+            texts = list(dict.fromkeys(spelt))
+        every = [*texts, *(clause for text in texts for clause in split_query(text))]
         try:
             if self._reference is None:
                 self._reference = await ReferenceVectors.load(self.embedder)

@@ -4,6 +4,7 @@ No vocabulary is stored: all words at one edit from an unknown one are stemmed, 
 among the terms of BM25. The word of most documents wins.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -11,9 +12,12 @@ from numpy.typing import NDArray
 
 from apexbridge.retrieval.tokenizer import TermHashes, hash_terms, stems
 
+_WORD = re.compile(r"[A-Za-z]+")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _MIN_CHARS, _MAX_CHARS = 5, 20
 """A shorter word has too many neighbours: `cart` would become `card`."""
+_MIN_DOCUMENTS = 5
+"""A correction that is not in the vocabulary, such as a product, must be in so many documents."""
 _MAX_WORDS = 6
 """Words of one query that are corrected: a pasted log has hundreds of unknown ones."""
 
@@ -51,3 +55,34 @@ def correct(unknown: Sequence[str], frequencies: Frequencies) -> dict[str, str]:
         if counts[best]:
             found[word] = near[best]
     return found
+
+
+def correct_text(text: str, frequencies: Frequencies, is_word: Callable[[str], bool]) -> str:
+    """Correct the words of a query that neither an encoder nor a document knows.
+
+    An encoder reads a misspelt word as a few meaningless pieces.
+    """
+    every = dict.fromkeys(_WORD.findall(text))
+    # An identifier in camelCase is no misspelt word.
+    plain = [word for word in every if is_correctable(word) and word[1:].islower()]
+    strange = [word for word in plain if not is_word(word.lower())]
+    if not strange:
+        return text
+    counts = frequencies(hash_terms(stems([word.lower() for word in strange])))
+    unknown = [word for word, count in zip(strange, counts.tolist(), strict=True) if not count]
+    spelt = {word: _likeliest(word.lower(), frequencies, is_word) for word in unknown[:_MAX_WORDS]}
+    return _WORD.sub(lambda match: spelt.get(match[0]) or match[0], text)
+
+
+def _likeliest(word: str, frequencies: Frequencies, is_word: Callable[[str], bool]) -> str | None:
+    """Return the best edit of a word: one of the vocabulary, or else of several documents."""
+    near = list(dict.fromkeys(single_edits(word)))
+    stemmed = stems(near)
+    counts = frequencies(hash_terms(stemmed)).tolist()
+    known = [
+        (is_word(edit), count, len(edit), edit)
+        for edit, stem, count in zip(near, stemmed, counts, strict=True)
+        # Without a vocabulary a wrong ending would pass for a form of a known word.
+        if count and (is_word(edit) or (edit == stem and count >= _MIN_DOCUMENTS))
+    ]
+    return max(known)[3] if known else None
