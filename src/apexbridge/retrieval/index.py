@@ -50,8 +50,8 @@ _CACHED_VECTORS, _CACHED_RESULTS = 1_000, 200
 """LRU cache sizes: queries recur in other turns, by other clients, with other limits."""
 _MAX_FOLDED = 12
 """Further rows that are looked at for near duplicates of the hits."""
-_IS_CALLED, _CALLED = 0.99, 0.9
-"""A query that is a skill's name, or calls it a skill by that name, means it: least confidence."""
+_IS_CALLED, _CALLED = 0.55, 0.9
+"""A query that clearly mentions a skill by its name means it: least confidence, by clearness."""
 _MAX_QUERY_CHARS = 8_000
 """Longer queries are truncated: no embedder reads more, and tokenizing takes time."""
 
@@ -284,7 +284,7 @@ class SkillIndex:
         if evidence is None:
             return min(1.0, max(parts.lexical, parts.name))
         confidence = self._calibration.confidence(evidence)
-        return max(confidence, _CALLED) if parts.name >= _IS_CALLED else confidence
+        return max(confidence, _CALLED * parts.name) if parts.name >= _IS_CALLED else confidence
 
 
 def _evidence(ranking: Ranking, name: float, detail: RowDetails) -> Evidence | None:
