@@ -18,6 +18,7 @@ def main() -> None:
     _add_mean(steps.add_parser("mean", help="the mean of weights from the same beginning"))
     _add_thin(steps.add_parser("thin", help="one with fewer layers, taught by the whole one"))
     _add_robust(steps.add_parser("robust", help="the query encoder learns noisy requests"))
+    _add_everyday(steps.add_parser("everyday", help="both encoders learn everyday requests"))
     _add_noise(steps.add_parser("noise", help="recall of the shipped encoders on noisy requests"))
     _add_export(steps.add_parser("export", help="weights to the files that ship"))
     given = parser.parse_args()
@@ -108,6 +109,19 @@ def _add_robust(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_course, course="robust")
 
 
+def _add_everyday(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--shipped", type=Path, required=True, help="folder of both encoders")
+    parser.add_argument("--queries", type=Path, required=True, help="weights that `robust` wrote")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--requests", type=Path, default=Path(__file__).parent / "requests")
+    for name in ("--out-queries", "--out-documents"):
+        parser.add_argument(name, type=Path, required=True, help="weights, as .npz")
+    parser.add_argument("--steps", type=int, default=420)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.set_defaults(run=_course, course="everyday")
+
+
 def _add_noise(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shipped", type=Path, required=True, help="folder of both encoders")
     parser.add_argument("--data", type=Path, required=True)
@@ -159,6 +173,7 @@ def _course(given: argparse.Namespace) -> None:
         "mean": runs.mean,
         "thin": runs.thin,
         "robust": runs.robust,
+        "everyday": runs.everyday,
     }
     commands[given.course](given)
 

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -116,17 +117,27 @@ class Trainer:
         return torch.where(chosen, others, ids)
 
 
-def run(plan: Schedule, encoders: Sequence[Encoder], loss: Callable[[], Tensor], name: str) -> None:
-    """Run the optimization steps of a stage, with warm-up and decay of the learning rate."""
+def run(
+    plan: Schedule,
+    encoders: Sequence[Encoder],
+    loss: Callable[[], Tensor],
+    name: str,
+    *,
+    rates: Sequence[float] = (),
+) -> None:
+    """Run the optimization steps of a stage, with warm-up and decay of the learning rate.
+
+    `rates` are the learning rates of the encoders; without them, all have the plan's.
+    """
     every = [p for encoder in encoders for p in encoder.parameters() if p.requires_grad]
-    tables = [encoder.words.weight for encoder in encoders if encoder.words.weight.requires_grad]
-    others = [p for p in every if not any(p is table for table in tables)]
-    optimiser = torch.optim.AdamW(
-        [{"params": others, "lr": plan.rate}, {"params": tables, "lr": 2 * plan.rate}],
-        betas=(0.9, 0.98),
-        weight_decay=0.01,
-        fused=True,
-    )
+    groups = list[dict[str, Any]]()
+    for encoder, rate in zip(encoders, rates or [plan.rate] * len(encoders), strict=True):
+        table = encoder.words.weight
+        others = [p for p in encoder.parameters() if p.requires_grad and p is not table]
+        groups.append({"params": others, "lr": rate})
+        if table.requires_grad:
+            groups.append({"params": [table], "lr": 2 * rate})
+    optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     warm = max(1, plan.steps // 20)
 
     def pace(step: int) -> float:

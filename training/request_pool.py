@@ -1,4 +1,4 @@
-"""Request pool of the robustness stage: clean requests and documents, with the shipped vectors."""
+"""Request pool of the last stages: clean requests and documents, with the shipped vectors."""
 
 import dataclasses
 import random
@@ -54,17 +54,29 @@ class Pool:
     """Vectors of what the errors are about, by language."""
 
 
-def read_pool(data: Path, requests: Path, shipped: Path, *, threads: int = 2) -> Pool:
-    """Sample the output of `prepare`, and encode it with the shipped encoders."""
+def read_pool(
+    data: Path,
+    requests: Path,
+    shipped: Path,
+    *,
+    threads: int = 2,
+    shares_by_kind: Mapping[str, float] | None = None,
+) -> Pool:
+    """Sample the output of `prepare`, and encode it with the shipped encoders.
+
+    `shares_by_kind` replaces the shares of the robustness stage; the sample stays the same, and
+    pairs of a kind that it does not name contribute their documents alone, as negatives.
+    """
     by_kind = defaultdict[str, dict[tuple[str, int], int]](dict)
     for row in read_rows(data / "pairs.jsonl.xz"):
         by_kind[row["k"]].setdefault((row["q"], row["d"]), row["g"])
     chance = random.Random(7)  # noqa: S311  # no secret hangs on it
     chosen, shares = list[tuple[str, int, int]](), list[float]()
-    for kind, (share, most) in _KINDS.items():
+    for kind, (usual, most) in _KINDS.items():
         rows = [(text, document, group) for (text, document), group in by_kind[kind].items()]
         some = chance.sample(rows, most) if len(rows) > most else rows
         chosen += some
+        share = usual if shares_by_kind is None else shares_by_kind.get(kind, 0.0)
         shares += [share / len(some) for _ in some]
     texts = [row["text"] for row in read_rows(data / "documents.jsonl.xz")]
     said = {text: place for place, text in enumerate(sorted({text for text, _, _ in chosen}))}

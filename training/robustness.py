@@ -5,7 +5,6 @@ shipped encoder has for the clean one, ranks documents as that does, and prefers
 answers it to all others. Clean requests and small talk are kept in place by the same loss.
 """
 
-import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn import functional
 
@@ -25,7 +23,7 @@ from training.long_requests import Background
 from training.objectives import HEAT, PULL, Schedule, run
 from training.pasted_logs import ask_about, with_log
 from training.request_pool import Pool, Vectors
-from training.token_table import token_ids
+from training.token_table import padded, read_tokenizer, token_ids
 from training.typos import Typos
 
 _SPREAD = 0.5
@@ -178,7 +176,7 @@ class PartwiseLoss:
 
         def work(part: Sequence[int]) -> float:
             with torch.autocast("cpu", torch.bfloat16):
-                own = self._encoder(*_padded([rows[at] for at in part]))
+                own = self._encoder(*padded([rows[at] for at in part]))
             lost = self._loss(own, [examples[at] for at in part]) * (len(part) / len(rows))
             lost.backward()
             return lost.item()
@@ -197,8 +195,7 @@ def learn_robustness(
 ) -> None:
     """Train the query encoder on noisy requests, on the processor; its word table is frozen."""
     encoder.words.weight.requires_grad_(False)
-    cut = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
-    words = frozenset[str](json.loads((tokenizer / "cjk.json").read_text(encoding="utf-8")))
+    cut, words = read_tokenizer(tokenizer)
     partwise = PartwiseLoss(encoder, RobustLoss(pool), threads)
 
     def loss() -> Tensor:
@@ -206,11 +203,3 @@ def learn_robustness(
         return partwise(token_ids(cut, words, [one.text for one in batch], _TOKENS), batch)
 
     run(plan, [encoder], loss, "robust")
-
-
-def _padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Pad token ids to equal length; return them and the attention mask."""
-    longest = max(map(len, rows))
-    ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows])
-    lengths = torch.tensor([len(row) for row in rows])
-    return ids, torch.arange(longest) < lengths[:, None]

@@ -1,4 +1,4 @@
-"""Training runs: Chinese, contrastive answers, weight averaging, distillation, robustness."""
+"""Training runs, one function a stage, and the files of weights between them."""
 
 import argparse
 import sys
@@ -11,6 +11,14 @@ from torch import Tensor
 from training.dataset import Dataset, Numbers, read_lesson
 from training.encoder import Encoder, State, build, layers_in, read_base, thinned
 from training.evaluation import judge
+from training.everyday import (
+    SHARES,
+    JointEncoders,
+    Sampler,
+    hit_at_1,
+    learn_everyday,
+    read_skills,
+)
 from training.export import WORDS, restored
 from training.initialization import first_rows, swaps_of
 from training.long_requests import Background
@@ -24,7 +32,7 @@ from training.objectives import (
     learn_chinese,
     vectors_of,
 )
-from training.request_pool import REQUESTS_MODEL, read_pool
+from training.request_pool import DOCUMENTS_MODEL, REQUESTS_MODEL, read_pool
 from training.robustness import Augmenter, learn_robustness
 from training.token_table import DOCUMENT_TOKENS
 from training.typos import Typos
@@ -119,6 +127,29 @@ def robust(given: argparse.Namespace) -> None:
     plan = Schedule(steps=given.steps, batch=given.batch, rate=given.rate)
     learn_robustness(encoder, examples, pool, plan, tokenizer=given.shipped, threads=given.threads)
     write_weights(encoder, given.out)
+
+
+def everyday(given: argparse.Namespace) -> None:
+    """Train both encoders on everyday requests; documents need new vectors afterwards."""
+    torch.manual_seed(given.seed)
+    torch.set_num_threads(given.threads)  # of the backward pass, which runs in this thread
+    pool = read_pool(
+        given.data, given.requests, given.shipped, threads=given.threads, shares_by_kind=SHARES
+    )
+    skills, kept_back = read_skills(given.requests)
+    say(f"{len(skills):,} everyday skills, {len(kept_back):,} kept back for validation")
+    encoders = JointEncoders(
+        build(read_weights(given.queries)),
+        build(read_weights(given.shipped / DOCUMENTS_MODEL)),
+        given.shipped,
+        given.threads,
+    )
+    examples = Sampler(pool, skills, Typos.read(given.requests / "homophones.txt"), given.seed)
+    say("before: hit@1 {:.3f} of English, {:.3f} of Chinese".format(*hit_at_1(encoders, kept_back)))
+    learn_everyday(encoders, examples, pool, given.steps)
+    say("after: hit@1 {:.3f} of English, {:.3f} of Chinese".format(*hit_at_1(encoders, kept_back)))
+    write_weights(encoders.queries, given.out_queries)
+    write_weights(encoders.documents, given.out_documents)
 
 
 def read_weights(path: Path) -> State:

@@ -1,5 +1,6 @@
 """Token ids of texts in one flat array: a million of them fit where lists would not."""
 
+import json
 from collections.abc import Container, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -87,3 +88,17 @@ def token_ids(
     for row in ids:
         row[-1] = last
     return ids
+
+
+def read_tokenizer(folder: Path) -> tuple[Tokenizer, frozenset[str]]:
+    """Load the tokenizer of a folder, and the Chinese words that its texts are segmented into."""
+    words = json.loads((folder / "cjk.json").read_text(encoding="utf-8"))
+    return Tokenizer.from_file(str(folder / "tokenizer.json")), frozenset(words)
+
+
+def padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Pad token ids to equal length; return them and the attention mask."""
+    longest = max(map(len, rows))
+    ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows])
+    lengths = torch.tensor([len(row) for row in rows])
+    return ids, torch.arange(longest) < lengths[:, None]
