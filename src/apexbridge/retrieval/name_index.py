@@ -61,21 +61,27 @@ class NameIndex:
     """Phrase index of names; rows are numbered by the caller."""
 
     def __init__(self) -> None:
-        self._rows = dict[str, list[int]]()
+        self._rows = dict[str, int | tuple[int, ...]]()
+        """Rows by key; nearly all keys have one, and a tuple would double their memory."""
 
     def add(self, row: int, names: Iterable[str]) -> None:
         """Add the names of a row."""
         for key in _keys(names):
-            self._rows.setdefault(key, []).append(row)
+            rows = self._find(key)
+            self._rows[key] = row if rows is None else (*rows, row)
 
     def remove(self, row: int, names: Iterable[str]) -> None:
         """Remove the names of a row."""
         for key in _keys(names):
-            rows = [other for other in self._rows.get(key, ()) if other != row]
+            rows = [other for other in self._find(key) or () if other != row]
             if rows:
-                self._rows[key] = rows
+                self._rows[key] = tuple(rows) if len(rows) > 1 else rows[0]
             else:
                 self._rows.pop(key, None)
+
+    def _find(self, key: str) -> tuple[int, ...] | None:
+        rows = self._rows.get(key)
+        return (rows,) if isinstance(rows, int) else rows
 
     def mentions(self, text: str, is_unknown: Callable[[str], bool]) -> list[Mention]:
         """Find the names in a query; a word that no document has may be one edit from a name."""
@@ -86,7 +92,7 @@ class NameIndex:
             key, length = "", 0
             for other, _, last in runs[first : first + _MAX_WORDS]:
                 key, length = key + other, length + 1
-                rows = self._rows.get(key)
+                rows = self._find(key)
                 if rows is not None:
                     words = tuple(run[0] for run in runs[first : first + length])
                     found.append(Mention(rows, words, _mark(text, start, last)))
@@ -108,13 +114,13 @@ class NameIndex:
         for first in range(len(run)):
             for last in range(first + 2, min(len(run), first + _MAX_HAN) + 1):
                 part = run[first:last]
-                rows = self._rows.get(part) if last - first < len(run) else None
+                rows = self._find(part) if last - first < len(run) else None
                 if rows is not None:
                     yield Mention(rows, (part,), _mark(text, start + first, start + last))
 
     def _misspelt(self, word: str, mark: float) -> Iterator[Mention]:
         for key in single_edits(word):
-            rows = self._rows.get(key)
+            rows = self._find(key)
             if rows is not None:
                 yield Mention(rows, (key,), mark, is_exact=False)
 
