@@ -31,7 +31,7 @@ _LINES = (
     "    at Object.<anonymous> (/app/src/{word}.js:{n}:{n})",
     "    at async {Word}.{word} (node:internal/{word}:{n}:{n})",
     "npm ERR! code ELIFECYCLE errno {n}",
-    "npm ERR! A complete log of this run can be found in: /root/.npm/_logs/{date}-debug.log",
+    "npm ERR! A complete log of this run can be found in: ~/.npm/_logs/{date}-debug.log",
     "npm WARN deprecated {word}@{n}.{n}.0: no longer maintained",
     "ERROR: Failed building wheel for {word}",
     "error: subprocess-exited-with-error",

@@ -71,6 +71,18 @@ def test_find_explains_each_score(hashed: Run, home: Path) -> None:
     assert "关键词：没有匹配" in chinese.out
 
 
+def test_find_explains_names_and_parts_of_the_query(hashed: Run, home: Path) -> None:
+    make_skill(home / ".claude/skills", "origami", description="Fold cranes out of paper.")
+    request = "please pack my bags tonight and then run `origami` for paper cranes"
+    done = hashed("find", request, "--explain", "--limit", "1")
+    assert done.out.startswith("1. origami  ")
+    assert "   mentioned in the query by name: 100%\n" in done.out
+    assert "   nearest part of the query: run `origami` for paper cranes\n" in done.out
+    chinese = hashed("find", request, "--explain", "--limit", "1", LANG="zh_CN.UTF-8")
+    assert "查询中点名提到：100%" in chinese.out
+    assert "查询中最接近的分句：run `origami`" in chinese.out
+
+
 def test_weak_matches_are_shown_with_a_word_and_no_number(hashed: Run) -> None:
     done = hashed("find", "hello, how are you today?", "--limit", "2")
     assert (done.code, done.err) == (0, "Only weak matches. The nearest skills:\n")

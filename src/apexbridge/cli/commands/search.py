@@ -117,6 +117,8 @@ def _print_score_parts(out: Output, rank: int, hit: Hit, score: str) -> None:
         out.text("explain_words", words=_words(parts), lexical=_percent(parts.lexical))
         if parts.words
         else out.text("explain_no_words"),
+        *([out.text("explain_name", name=_percent(parts.name))] if parts.name else []),
+        *([out.text("explain_clause", text=parts.clause)] if parts.clause else []),
         out.text("explain_usage", usage=_percent(parts.usage)),
         out.text(f"explain_language_{parts.language}"),
     ]
