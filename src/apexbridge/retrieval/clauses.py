@@ -1,6 +1,6 @@
 """Query splitting: the parts of a request that asks for several things, or hides its question.
 
-Rules only, in English and Chinese. A part is scored as a query of its own, so that each need of a
+Rules only, in English and Chinese. Each part is scored as a separate query, so that each need of a
 request finds its skill, and so does the question under a pasted log, of which an encoder reads the
 first lines only.
 """

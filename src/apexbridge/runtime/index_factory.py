@@ -115,7 +115,7 @@ async def open_index(
 
 
 async def unload_document_model(embedder: Embedder) -> None:
-    """Free the document encoder's memory, if the embedder has one of its own."""
+    """Free the document encoder's memory, if the embedder has a separate one."""
     if isinstance(embedder, DocumentModelUnloader):
         await to_thread.run_sync(embedder.unload_document_model)
 

@@ -40,7 +40,7 @@ class _Query:
 
 
 class QueryBatcher:
-    """Queue of one event loop: whoever comes first encodes for all, then the next who waits."""
+    """Queue of one event loop: the first waiting caller encodes a batch for all that wait."""
 
     def __init__(self) -> None:
         self._waiting = list[_Query]()
