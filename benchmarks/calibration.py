@@ -1,13 +1,14 @@
 """Confidence calibration: fit the logistic regression, and evaluate it on held-out requests.
 
 Fitted to the best hits of requests in libraries of 1 to 6,000 skills: everyday requests (the half
-for fitting), requests for skills of the corpus, the same where the right skill is missing, and
-requests that need none. Evaluated on the other half of the everyday set.
+for fitting), those for everyday skills that training kept back, with messages on their subjects,
+requests for skills of the corpus, the same where the right skill is missing, and requests that need
+none. Evaluated on the other half of the everyday set.
 """
 
 import dataclasses
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import anyio
@@ -29,10 +30,13 @@ from benchmarks.everyday import (
     read_everyday,
 )
 from benchmarks.logistic_regression import Numbers, fit_logistic
+from training.held_out import HeldOut, is_validation
+from training.jsonl import read_rows
 
 SIZES = (1, 3, 10, 30, 300)
 """Sizes of the sampled libraries, half of which have the right skill."""
 LIBRARY_REQUESTS = Path(__file__).parent / "requests" / "library.jsonl"
+TRAINING_REQUESTS = Path(__file__).parent.parent / "training" / "requests"
 RIDGE = 1.0
 
 _NAMES = [field.name for field in dataclasses.fields(ConfidenceCalibration)]
@@ -114,6 +118,8 @@ async def _training_cases(
         for case in await cases(index, everyday.fitted):
             yield case
     labelled = [(one, frozenset((one.skill, *one.alike)) - {""}) for one in everyday.fitted]
+    kept_back = list(_kept_back(everyday))
+    skills = [*skills, *(skill for skill, _ in kept_back)]
     corpus_requests = [
         (
             EverydayRequest(query=one.query, lang=one.lang or "", kind="library", skill="library"),
@@ -124,11 +130,14 @@ async def _training_cases(
     for request, accept in corpus_requests:
         hit, evidence = await whole.best_evidence(request.query)
         yield Case(request, hit, evidence, hit in accept)
+    # A message that needs no skill is tried beside the one on its subject, and without.
+    beside = [(one, frozenset((skill.id,))) for skill, some in kept_back for one in some]
     chance = random.Random(3)  # noqa: S311  # no secret hangs on it
-    for request, accept in (*labelled, *corpus_requests):
+    for request, present in (*labelled, *corpus_requests, *beside):
+        accept = present if request.skill else frozenset[str]()
         size = chance.choice(SIZES)
-        others = [skill for skill in skills if skill.id not in accept]
-        right = [skill for skill in skills if skill.id in accept]
+        others = [skill for skill in skills if skill.id not in present]
+        right = [skill for skill in skills if skill.id in present]
         for is_there in (True, False) if right else (False,):
             some = chance.sample(others, size)
             if is_there:
@@ -136,6 +145,29 @@ async def _training_cases(
             index = await build_index(some, whole.embedder)
             hit, evidence = await index.best_evidence(request.query)
             yield Case(request, hit, evidence, hit in accept)
+
+
+def _kept_back(everyday: EverydaySet) -> Iterator[tuple[CorpusSkill, list[EverydayRequest]]]:
+    """Yield everyday skills that training kept back, each with some requests and a message."""
+    held_out, chance = HeldOut(), random.Random(4)  # noqa: S311  # no secret hangs on it
+    for skill in everyday.skills:
+        held_out.add(skill.name, skill.description)
+    for path in sorted(TRAINING_REQUESTS.glob("everyday-*.jsonl")):
+        for row in read_rows(path):
+            name, lang = row["name"], chance.choice(("en", "zh"))
+            if not is_validation(name) or held_out.covers(name, row["en"], row["zh"]):
+                continue
+            asked = [*row["requests_en"], *row["requests_zh"]]
+            near = [*row.get("near_en", ()), *row.get("near_zh", ())]
+            said = [(text, name) for text in chance.sample(asked, 2)]
+            said += [(text, "") for text in chance.sample(near, min(1, len(near)))]
+            yield (
+                CorpusSkill(id=name, name=name, description=row[lang]),
+                [
+                    EverydayRequest(query=text, lang=lang, kind="kept back", skill=skill)
+                    for text, skill in said
+                ],
+            )
 
 
 def features(evidence: Evidence) -> list[float]:

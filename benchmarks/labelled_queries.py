@@ -10,9 +10,9 @@ from apexbridge.retrieval.fusion import FusionWeights
 from apexbridge.retrieval.index import SkillIndex
 
 DEPTH = 10
-DENSE_ONLY = FusionWeights(view=0, lexical=0, language=0, name=0, clause=99)
+DENSE_ONLY = FusionWeights(view=0, lexical=0, language=0, name=0, clause=99, need=99)
 """Main-text embedding only."""
-WORDS_ALONE = FusionWeights(dense=0, lexical=1, name=0, clause=99)
+WORDS_ALONE = FusionWeights(dense=0, lexical=1, name=0, clause=99, need=99)
 """BM25 only."""
 LANGUAGE_MODES = ("EN", "ZH", "both")
 """Query in English, in Chinese, and in both."""

@@ -42,7 +42,7 @@ from training.typos import Typos
 RANK_CONSTANT = 60
 SEEDS = (1, 2, 3)
 HOMOPHONES = Path(__file__).parent.parent / "training" / "requests" / "homophones.txt"
-WITH_VIEWS = FusionWeights(lexical=0, language=0, name=0, clause=99)
+WITH_VIEWS = FusionWeights(lexical=0, language=0, name=0, clause=99, need=99)
 Kind = Literal["default", "use"]
 KINDS: Sequence[Kind] = ("default", "use")
 

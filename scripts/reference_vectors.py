@@ -1,6 +1,6 @@
 """Precompute what ships with the package for the default embedder: reference vectors and the probe.
 
-The probe is a logistic regression over query vectors: requests (`training/requests`) against
+The probe is a small network over query vectors: requests (`training/requests`) against
 conversation. Run it when an encoder, a reference text or those requests change:
 
 python -m scripts.reference_vectors
@@ -15,7 +15,6 @@ import anyio
 import numpy as np
 from numpy.typing import NDArray
 
-from apexbridge.retrieval.base import Matrix
 from apexbridge.retrieval.embedders.default import DefaultEmbedder
 from apexbridge.retrieval.embedders.validation import embed_validated
 from apexbridge.retrieval.reference_vectors import (
@@ -25,12 +24,13 @@ from apexbridge.retrieval.reference_vectors import (
     probe_file_name,
     vectors_file_name,
 )
-from benchmarks.logistic_regression import Numbers, fit_logistic
+from benchmarks.everyday import read_everyday
+from benchmarks.small_network import fit_network
+from training.held_out import letters
 
 REQUESTS = Path(__file__).parent.parent / "training" / "requests"
 EVERY_NTH = 6
 """Share of the requests for skills: about as many as everyday ones."""
-RIDGE = 5.0
 SERVED = frozenset({"fun", "advice"})
 """Kinds of small talk that some skill may serve: a joke, what to wear."""
 
@@ -42,10 +42,14 @@ async def main() -> None:
     for old in (*VECTORS_FOLDER.glob("reference-*.npy"), *VECTORS_FOLDER.glob("task-probe-*.npy")):
         old.unlink()
     _save(vectors_file_name(embedder.id), vectors.astype(np.float16))
-    texts = [*_tasks(), *(talk := [*_conversation()])]
+    everyday = read_everyday()
+    measured = {letters(one.query) for one in (*everyday.fitted, *everyday.held_out)}
+    tasks = [text for text in _tasks() if letters(text) not in measured]
+    talk = [text for text in _conversation() if letters(text) not in measured]
+    texts = [*tasks, *talk]
     queries = await embed_validated(embedder, texts, kind="query")
     is_task = np.arange(len(texts)) < len(texts) - len(talk)
-    _save(probe_file_name(), fit_probe(queries, is_task))
+    _save(probe_file_name(), fit_network(queries, is_task).astype(np.float16))
     print(f"{len(vectors)} vectors; probe of {is_task.sum()} tasks and {len(talk)} others")
 
 
@@ -56,6 +60,8 @@ def _save(name: str, array: NDArray[np.floating]) -> None:
 def _tasks() -> Iterator[str]:
     for row in _rows("everyday-*.jsonl"):
         yield from (*row["requests_en"], *row["requests_zh"])
+    for row in _rows("styles-*.jsonl"):
+        yield from (*row["en"], *row["zh"])
     for number, row in enumerate(_rows("written-*.jsonl")):
         if number % EVERY_NTH == 0:
             yield from (row["en"], row["zh"])
@@ -73,16 +79,6 @@ def _conversation() -> Iterator[str]:
 def _rows(pattern: str) -> Iterator[dict[str, Any]]:
     for path in sorted(REQUESTS.glob(pattern)):
         yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
-
-
-def fit_probe(vectors: Matrix, is_task: NDArray[np.bool_]) -> Matrix:
-    """Fit a logistic regression with balanced classes; the last weight is the bias."""
-    given: Numbers = np.hstack([vectors, np.ones((len(vectors), 1), np.float32)]).astype(np.float64)
-    share = float(is_task.mean())
-    weights = fit_logistic(
-        given, is_task.astype(np.float64), np.where(is_task, 0.5 / share, 0.5 / (1 - share)), RIDGE
-    )
-    return weights.astype(np.float32)
 
 
 if __name__ == "__main__":

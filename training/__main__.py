@@ -17,9 +17,8 @@ def main() -> None:
     _add_answers(steps.add_parser("answers", help="what knows Chinese learns what answers what"))
     _add_mean(steps.add_parser("mean", help="the mean of weights from the same beginning"))
     _add_thin(steps.add_parser("thin", help="one with fewer layers, taught by the whole one"))
-    _add_robust(steps.add_parser("robust", help="the query encoder learns noisy requests"))
-    _add_everyday(steps.add_parser("everyday", help="both encoders learn everyday requests"))
-    _add_noise(steps.add_parser("noise", help="recall of the shipped encoders on noisy requests"))
+    _add_mix(steps.add_parser("mix", help="texts of the fine-tuning stage, as token ids"))
+    _add_fine_tune(steps.add_parser("fine-tune", help="both encoders learn the mixture"))
     _add_export(steps.add_parser("export", help="weights to the files that ship"))
     given = parser.parse_args()
     given.run(given)
@@ -96,44 +95,39 @@ def _add_thin(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_course, course="thin")
 
 
-def _add_robust(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--shipped", type=Path, required=True, help="folder of both encoders")
+def _add_mix(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--skills", type=Path, required=True)
+    parser.add_argument("--tokenizer", type=Path, required=True, help="folder of the encoders")
     parser.add_argument("--requests", type=Path, default=Path(__file__).parent / "requests")
-    parser.add_argument("--out", type=Path, required=True, help="weights, as .npz")
-    parser.add_argument("--steps", type=int, default=650)
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--rate", type=float, default=1e-4)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.set_defaults(run=_course, course="robust")
+    parser.add_argument("--held-out", type=Path, nargs="+", required=True, help="of test sets")
+    parser.add_argument("--out", type=Path, required=True, help="token ids, as .npz")
+    parser.set_defaults(run=_mix)
 
 
-def _add_everyday(parser: argparse.ArgumentParser) -> None:
+def _mix(given: argparse.Namespace) -> None:
+    from training.mixture import MixtureSources, mix
+
+    sources = MixtureSources(
+        data=given.data, skills=given.skills, requests=given.requests, held_out=given.held_out
+    )
+    for what, count in mix(sources, given.tokenizer, given.out).items():
+        _say(f"{what}: {count:,}")
+
+
+def _add_fine_tune(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--mixture", type=Path, required=True)
     parser.add_argument("--shipped", type=Path, required=True, help="folder of both encoders")
-    parser.add_argument("--queries", type=Path, required=True, help="weights that `robust` wrote")
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--requests", type=Path, default=Path(__file__).parent / "requests")
     for name in ("--out-queries", "--out-documents"):
         parser.add_argument(name, type=Path, required=True, help="weights, as .npz")
-    parser.add_argument("--steps", type=int, default=420)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--teacher-steps", type=int, default=400)
+    parser.add_argument("--teacher-batch", type=int, default=192)
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--batch", type=int, default=1_024)
+    parser.add_argument("--rate", type=float, default=1e-4)
+    parser.add_argument("--document-rate", type=float, default=5e-5)
     parser.add_argument("--seed", type=int, default=1)
-    parser.set_defaults(run=_course, course="everyday")
-
-
-def _add_noise(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--shipped", type=Path, required=True, help="folder of both encoders")
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--requests", type=Path, default=Path(__file__).parent / "requests")
-    parser.add_argument("--tokens", type=int, default=64, help="limit of a query")
-    parser.set_defaults(run=_noise)
-
-
-def _noise(given: argparse.Namespace) -> None:
-    from training.noise_evaluation import noise
-
-    noise(given)
+    parser.set_defaults(run=_course, course="fine-tune")
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
@@ -172,8 +166,7 @@ def _course(given: argparse.Namespace) -> None:
         "answers": runs.answers,
         "mean": runs.mean,
         "thin": runs.thin,
-        "robust": runs.robust,
-        "everyday": runs.everyday,
+        "fine-tune": runs.fine_tune,
     }
     commands[given.course](given)
 

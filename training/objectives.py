@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from training.dataset import NO_SKILL, Dataset, Numbers
@@ -119,11 +119,12 @@ class Trainer:
 
 def run(
     plan: Schedule,
-    encoders: Sequence[Encoder],
+    encoders: Sequence[nn.Module],
     loss: Callable[[], Tensor],
     name: str,
     *,
     rates: Sequence[float] = (),
+    after_step: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Run the optimization steps of a stage, with warm-up and decay of the learning rate.
 
@@ -132,10 +133,10 @@ def run(
     every = [p for encoder in encoders for p in encoder.parameters() if p.requires_grad]
     groups = list[dict[str, Any]]()
     for encoder, rate in zip(encoders, rates or [plan.rate] * len(encoders), strict=True):
-        table = encoder.words.weight
+        table = encoder.words.weight if isinstance(encoder, Encoder) else None
         others = [p for p in encoder.parameters() if p.requires_grad and p is not table]
         groups.append({"params": others, "lr": rate})
-        if table.requires_grad:
+        if table is not None and table.requires_grad:
             groups.append({"params": [table], "lr": 2 * rate})
     optimiser = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     warm = max(1, plan.steps // 20)
@@ -155,6 +156,7 @@ def run(
         torch.nn.utils.clip_grad_norm_(every, 1.0)
         optimiser.step()
         schedule.step()
+        after_step(step)
         if step % 50 == 0 or step == plan.steps - 1:
             took = time.monotonic() - begun
             sys.stdout.write(f"{name}: step {step}, loss {lost.item():.3f}, {took:.0f} s\n")

@@ -2,26 +2,22 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from training.bi_encoder import Encoders, validate
+from training.cross_encoder import Teacher as CrossTeacher
 from training.dataset import Dataset, Numbers, read_lesson
 from training.encoder import Encoder, State, build, layers_in, read_base, thinned
 from training.evaluation import judge
-from training.everyday import (
-    SHARES,
-    JointEncoders,
-    Sampler,
-    hit_at_1,
-    learn_everyday,
-    read_skills,
-)
 from training.export import WORDS, restored
+from training.fine_tuning import BatchSampler, learn_mixture
 from training.initialization import first_rows, swaps_of
-from training.long_requests import Background
+from training.mixture_file import Mixture, PairSampler
 from training.objectives import (
     Schedule,
     Teacher,
@@ -32,10 +28,9 @@ from training.objectives import (
     learn_chinese,
     vectors_of,
 )
-from training.request_pool import DOCUMENTS_MODEL, REQUESTS_MODEL, read_pool
-from training.robustness import Augmenter, learn_robustness
 from training.token_table import DOCUMENT_TOKENS
-from training.typos import Typos
+
+REQUESTS_MODEL, DOCUMENTS_MODEL = "requests_int8.onnx", "documents_int8.onnx"
 
 
 class CachedTeacher:
@@ -112,44 +107,30 @@ def thin(given: argparse.Namespace) -> None:
     say(f"requests whole, documents thin: {judge(teaching, documents)}")
 
 
-def robust(given: argparse.Namespace) -> None:
-    """Fine-tune the shipped query encoder on noisy requests; documents need no new vectors."""
-    torch.manual_seed(given.seed)
-    pool = read_pool(given.data, given.requests, given.shipped, threads=given.threads)
-    say(f"{len(pool.requests):,} requests, {len(pool.documents):,} documents")
-    examples = Augmenter(
-        pool,
-        Typos.read(given.requests / "homophones.txt"),
-        Background.read(given.requests / "background.jsonl"),
-        given.seed,
-    )
-    encoder = build(read_weights(given.shipped / REQUESTS_MODEL))
+def fine_tune(given: argparse.Namespace) -> None:
+    """Fine-tune the shipped encoders on the mixture; documents need new vectors afterwards."""
+    device = _device(given.seed)
+    mixture = Mixture.read(given.mixture)
+    say(f"{len(mixture.texts.starts) - 1:,} texts, {len(mixture.pairs):,} pairs")
+    names = (REQUESTS_MODEL, DOCUMENTS_MODEL)
+    encoders = Encoders(*(build(read_weights(given.shipped / name)) for name in names)).to(device)
+    say(f"before: {_shown(validate(encoders, mixture))}")
+    teacher = CrossTeacher(encoders, mixture, read_weights(given.shipped / REQUESTS_MODEL))
+    pairs = PairSampler(mixture.pairs, mixture.variants, given.seed)
+    teacher.learn(pairs, Schedule(steps=given.teacher_steps, batch=given.teacher_batch, rate=1e-4))
+    lists = teacher.lists()
+    del teacher
+    say(f"{len(lists.pairs):,} lists")
     plan = Schedule(steps=given.steps, batch=given.batch, rate=given.rate)
-    learn_robustness(encoder, examples, pool, plan, tokenizer=given.shipped, threads=given.threads)
-    write_weights(encoder, given.out)
+    sampler = BatchSampler(mixture, lists, given.seed)
+    average = learn_mixture(encoders, mixture, sampler, plan, given.document_rate)
+    say(f"after: {_shown(validate(average, mixture))}")
+    write_weights(average.queries, given.out_queries)
+    write_weights(average.documents, given.out_documents)
 
 
-def everyday(given: argparse.Namespace) -> None:
-    """Train both encoders on everyday requests; documents need new vectors afterwards."""
-    torch.manual_seed(given.seed)
-    torch.set_num_threads(given.threads)  # of the backward pass, which runs in this thread
-    pool = read_pool(
-        given.data, given.requests, given.shipped, threads=given.threads, shares_by_kind=SHARES
-    )
-    skills, kept_back = read_skills(given.requests)
-    say(f"{len(skills):,} everyday skills, {len(kept_back):,} kept back for validation")
-    encoders = JointEncoders(
-        build(read_weights(given.queries)),
-        build(read_weights(given.shipped / DOCUMENTS_MODEL)),
-        given.shipped,
-        given.threads,
-    )
-    examples = Sampler(pool, skills, Typos.read(given.requests / "homophones.txt"), given.seed)
-    say("before: hit@1 {:.3f} of English, {:.3f} of Chinese".format(*hit_at_1(encoders, kept_back)))
-    learn_everyday(encoders, examples, pool, given.steps)
-    say("after: hit@1 {:.3f} of English, {:.3f} of Chinese".format(*hit_at_1(encoders, kept_back)))
-    write_weights(encoders.queries, given.out_queries)
-    write_weights(encoders.documents, given.out_documents)
+def _shown(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
 
 
 def read_weights(path: Path) -> State:

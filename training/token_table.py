@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from apexbridge.retrieval.embedders.validation import replace_surrogates, segment_chinese
-
 QUERY_TOKENS, DOCUMENT_TOKENS = 64, 96
 _PART = 20_000
 
@@ -26,6 +24,14 @@ class TokenTable:
         self.starts: NDArray[np.int64] = np.zeros(1, np.int64)
         self.flat: NDArray[np.int32] = np.zeros(0, np.int32)
 
+    @classmethod
+    def restored(cls, flat: NDArray[np.int32], lengths: NDArray[np.int64]) -> "TokenTable":
+        """Restore a table that was cut; its texts are gone."""
+        table = cls()
+        table.flat = flat
+        table.starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+        return table
+
     def add(self, text: str) -> int:
         """Add a text and return its number."""
         return self._numbers.setdefault(text, len(self._numbers))
@@ -33,11 +39,18 @@ class TokenTable:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def cut(self, tokenizer: Path, words: Sequence[str], processes: int = 1) -> None:
-        """Tokenize all texts."""
+    def cut(
+        self,
+        tokenizer: Path,
+        words: Sequence[str],
+        processes: int = 1,
+        *,
+        limit: int = DOCUMENT_TOKENS,
+    ) -> None:
+        """Tokenize all texts, up to a number of tokens."""
         texts = list(self._numbers)
         parts = [texts[start : start + _PART] for start in range(0, len(texts), _PART)]
-        work = partial(_tokens, str(tokenizer), frozenset(words))
+        work = partial(_tokens, str(tokenizer), frozenset(words), limit)
         if processes > 1:
             with ProcessPoolExecutor(processes) as pool:
                 done = list(pool.map(work, parts))
@@ -71,9 +84,9 @@ class TokenTable:
 
 
 def _tokens(
-    path: str, words: frozenset[str], texts: Sequence[str]
+    path: str, words: frozenset[str], limit: int, texts: Sequence[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    ids = token_ids(Tokenizer.from_file(path), words, texts, DOCUMENT_TOKENS)
+    ids = token_ids(Tokenizer.from_file(path), words, texts, limit)
     flat = np.fromiter((one for row in ids for one in row), np.int32)
     return np.fromiter(map(len, ids), np.int64, len(ids)), flat
 
@@ -82,6 +95,9 @@ def token_ids(
     tokenizer: Tokenizer, words: Container[str], texts: Sequence[str], limit: int
 ) -> list[list[int]]:
     """Tokenize texts as the embedder does; truncation keeps the final token."""
+    # Here, because a device that trains on a prepared mixture may lack what the package needs.
+    from apexbridge.retrieval.embedders.validation import replace_surrogates, segment_chinese
+
     said = [segment_chinese(replace_surrogates(text), words) for text in texts]
     ids = [encoding.ids[:limit] for encoding in tokenizer.encode_batch(said)]
     last = tokenizer.get_vocab()["[SEP]"]

@@ -21,12 +21,13 @@ REQUEST = EverydayRequest(query="q", lang="en", kind="terse", skill="a")
 
 
 def test_features_are_the_factors_of_the_weights() -> None:
-    evidence = Evidence(near=1.5, task=-2, lexical=0.4, name=0.6, length=20, count=100)
+    evidence = Evidence(near=1.5, meaning=2.5, task=-2, lexical=0.4, name=0.6, length=20, count=100)
     found = dict(zip(NAMES, features(evidence), strict=True))
     assert found == pytest.approx(
         {
             "bias": 1,
             "near": 1.5,
+            "meaning": 2.5,
             "task": -2,
             "lexical": 0.4,
             "name": 0.6,

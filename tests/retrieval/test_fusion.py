@@ -16,6 +16,7 @@ from apexbridge.retrieval.fusion import (
     ReferenceScores,
     RowMask,
     ZScoreScale,
+    deduct_background,
     fuse_lexical,
     fuse_wordings,
 )
@@ -158,6 +159,28 @@ def test_another_wording_lowers_no_lexical_score(rows: list[tuple[float, ...]]) 
     found = fuse_lexical(wordings)
     assert (found >= np.max(wordings, axis=0) - 1e-6).all()
     assert (found <= np.sum(wordings, axis=0) + 1e-5).all()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.8])
+def test_of_lexical_scores_a_share_of_the_tenth_best_is_deducted(share: float) -> None:
+    scores = _row(*range(20, 0, -1), 0, 0)
+    found = deduct_background(scores, share)
+    assert found == pytest.approx(np.maximum(scores - share * 11, 0))
+
+
+def test_words_that_few_documents_have_lose_nothing() -> None:
+    scores = _row(5, 4, 3, 2, 1, 0, 0, 0, 0, 0, 0, 0)
+    assert deduct_background(scores, 0.8) is scores
+
+
+@given(st.lists(SHARES, max_size=40))
+def test_the_deduction_keeps_the_order_and_is_never_below_zero(shares: list[float]) -> None:
+    scores = _row(*shares)
+    found = deduct_background(scores, 0.8)
+    assert (found >= 0).all()
+    assert (found <= scores).all()
+    order = np.argsort(scores, kind="stable")
+    assert (np.diff(found[order]) >= 0).all()
 
 
 def test_usage_never_outweighs_a_better_match() -> None:

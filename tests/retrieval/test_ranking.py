@@ -183,6 +183,36 @@ async def test_the_question_under_a_pasted_log_finds_its_skill() -> None:
     assert "email" in hit.parts.words
 
 
+@pytest.mark.parametrize("scope", [SearchScope(), FOLDED], ids=["plain", "folded"])
+async def test_a_need_is_met_though_many_skills_meet_another_one_better(scope: SearchScope) -> None:
+    mailers = ["weekly", "urgent", "polite", "group", "customer", "birthday", "holiday"]
+    crowd = [
+        SkillText(name=f"mail-{word}", summary=f"Send an email message to somebody, {word}.")
+        for word in mailers
+    ]
+    index = await _index([*SKILLS, *crowd])
+    query = "send an email message to somebody, urgent and polite, and then bake bread"
+    fusion = FusionWeights(name=0.0, clause=6.0, need=99)
+    plain = await index.search(query, scope=scope, fusion=fusion)
+    fusion = replace(fusion, need=2.0)
+    covered = await index.search(query, scope=scope, fusion=fusion)
+    assert "bread" not in _names(plain)  # five times the same
+    assert "bread" in _names(covered)
+    assert len(covered.hits) == 5
+    assert _names(covered)[0] == _names(plain)[0]
+    totals = [hit.parts.total for hit in covered.hits]
+    assert totals == sorted(totals, reverse=True)
+    only = await index.search(query, limit=1, scope=scope, fusion=fusion)
+    assert _names(only) == _names(covered)[:1]
+
+
+async def test_a_part_of_a_request_that_nothing_answers_takes_no_place() -> None:
+    index = await _index()
+    query = "send an email to somebody and then ponder the meaning of existence"
+    plain = await index.search(query, limit=3, fusion=FusionWeights(need=99))
+    assert _names(await index.search(query, limit=3)) == _names(plain)
+
+
 async def test_a_request_for_one_thing_has_no_clause() -> None:
     index = await _index()
     for query in ("send an email", "生成周报"):

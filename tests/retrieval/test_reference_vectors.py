@@ -22,7 +22,7 @@ from apexbridge.retrieval.reference_vectors import (
     vectors_file_name,
 )
 from apexbridge.testing import HashEmbedder
-from scripts.reference_vectors import fit_probe
+from benchmarks.small_network import fit_network
 
 pytestmark = pytest.mark.anyio
 
@@ -83,8 +83,11 @@ def _tiny_reference(probe: Matrix | None) -> ReferenceVectors:
 
 
 def test_with_a_probe_a_task_is_what_the_probe_says() -> None:
-    reference = _tiny_reference(np.array([2, -1, 0.5], np.float32))
-    assert reference.task(np.array([0.6, 0.8], np.float32)) == pytest.approx(1.2 - 0.8 + 0.5)
+    units = [[2, -1, 0.5, 3], [1, 0, -2, 7], [0, 0, 0, -0.25]]  # inputs, bias, output; its bias
+    reference = _tiny_reference(np.array(units, np.float32))
+    hidden = 2 * 0.6 - 0.8 + 0.5  # of the first unit; the second one is below zero
+    task = reference.task(np.array([0.6, 0.8], np.float32))
+    assert task == pytest.approx(3 * hidden - 0.25)
     assert _tiny_reference(None).task(np.array([0.6, 0.8], np.float32)) == 0
 
 
@@ -92,7 +95,7 @@ async def test_the_default_embedder_has_a_probe_that_tells_a_task_from_small_tal
     embedder = DefaultEmbedder()
     reference = await ReferenceVectors.load(embedder)
     assert reference.probe is not None, "out of date: python -m scripts.reference_vectors"
-    assert reference.probe.shape == (embedder.dimensions + 1,)
+    assert reference.probe.shape[1] == embedder.dimensions + 2
     talk = await embed_validated(embedder, ["thanks a lot", "你好呀"], kind="query")
     tasks = await embed_validated(
         embedder, ["convert this spreadsheet to a PDF", "把合同翻译成英文"], kind="query"
@@ -131,15 +134,25 @@ def _labelled(tasks: int, others: int) -> tuple[Matrix, NDArray[np.bool_]]:
 @pytest.mark.parametrize(("tasks", "others"), [(60, 60), (300, 20), (20, 300)])
 def test_the_fitted_probe_parts_tasks_from_conversation(tasks: int, others: int) -> None:
     vectors, is_task = _labelled(tasks, others)
-    probe = fit_probe(vectors, is_task)
-    assert (probe.shape, probe.dtype) == ((9,), np.float32)
+    probe = fit_network(vectors, is_task)
+    assert (probe.shape[1], probe.dtype) == (10, np.float32)
     reference = _tiny_reference(probe)
     odds = np.array([reference.task(vector) for vector in vectors])
     assert ((odds > 0) == is_task).mean() > 0.97
+    assert (fit_network(vectors, is_task) == probe).all()  # the same again
+
+
+def test_the_probe_parts_what_no_plane_does() -> None:
+    vectors = np.random.default_rng(3).standard_normal((400, 2)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    is_task = vectors[:, 0] * vectors[:, 1] > 0
+    reference = _tiny_reference(fit_network(vectors, is_task))
+    odds = np.array([reference.task(vector) for vector in vectors])
+    assert ((odds > 0) == is_task).mean() > 0.9
 
 
 def test_classes_of_the_probe_are_balanced_whatever_their_sizes() -> None:
     same = np.tile(np.eye(1, 4, dtype=np.float32), (100, 1))  # nothing can be told apart
     for tasks in (5, 50, 95):
-        probe = fit_probe(same, np.arange(100) < tasks)
-        assert _tiny_reference(probe).task(same[0]) == pytest.approx(0, abs=1e-5)
+        probe = fit_network(same, np.arange(100) < tasks)
+        assert abs(_tiny_reference(probe).task(same[0])) < 0.3

@@ -44,6 +44,8 @@ class Evidence:
 
     near: float
     """Cosine of query and hit, standardized."""
+    meaning: float = 0.0
+    """Z-score of the hit: how far it stands out from all other skills and the reference texts."""
     task: float = 0.0
     """Log-odds that the query asks for something to be done, and is no conversation."""
     lexical: float = 0.0
@@ -66,6 +68,7 @@ class ConfidenceCalibration:
 
     bias: float = -1.205
     near: float = 1.348
+    meaning: float = 0.0
     task: float = 0.455
     lexical: float = 1.412
     name: float = 1.896
@@ -83,6 +86,7 @@ class ConfidenceCalibration:
         return (
             self.bias
             + self.near * evidence.near
+            + self.meaning * evidence.meaning
             + self.task * max(-_MAX_TASK, min(_MAX_TASK, evidence.task))
             + self.lexical * evidence.lexical
             + self.name * evidence.name
@@ -104,15 +108,16 @@ class EmbedderProfile:
 GENERIC_PROFILE = EmbedderProfile(fusion=FusionWeights(), calibration=ConfidenceCalibration())
 DEFAULT_PROFILE = EmbedderProfile(
     views=0,
-    fusion=FusionWeights(view=0.0, lexical=2.0),
+    fusion=FusionWeights(view=0.0, lexical=3.5, background=0.8),
     calibration=ConfidenceCalibration(
-        bias=-2.385,
-        near=3.783,
-        task=0.565,
-        lexical=1.289,
-        name=0.377,
-        length=-0.556,
-        size=-0.425,
+        bias=-2.357,
+        near=1.847,
+        meaning=0.783,
+        task=0.454,
+        lexical=0.784,
+        name=0.3,
+        length=-0.573,
+        size=-0.484,
     ),
 )
 _PROFILES: Mapping[str, EmbedderProfile] = {"apexbridge-retriever": DEFAULT_PROFILE}

@@ -19,6 +19,7 @@ from apexbridge.retrieval.base import Matrix
 
 Flags = NDArray[np.bool_]
 
+_BACKGROUND_RANK = 10
 _MIN_SPREAD = 1e-6
 """A smaller spread is rounding noise: all scores are equal."""
 
@@ -40,12 +41,16 @@ class FusionWeights:
     """Cosine of the best view, relative to that of the main text."""
     lexical: float = 3.0
     """A perfect BM25 match of one rare word, in standard deviations of the dense scores."""
+    background: float = 0.0
+    """Share of the tenth best lexical score that is deducted from all of them."""
     language: float = 0.25
     """How far z-scores are computed within a skill's language, for a query in one language."""
     name: float = 4.0
     """A query that is the name of a skill, or calls it by its name."""
     clause: float = 2.0
     """Deduction from the score of a part of a query, compared with that of the whole."""
+    need: float = 6.0
+    """Score, dense and lexical, from which on a row clearly meets a part of a query."""
     usage: float = 0.25
     """Bonus of the most used skill: enough to break ties, no more."""
 
@@ -158,3 +163,15 @@ def fuse_lexical(scores: Sequence[Matrix]) -> Matrix:
         return scores[0]
     best = np.max(scores, axis=0)
     return best + (np.sum(scores, axis=0) - best) / 2
+
+
+def deduct_background(scores: Matrix, share: float) -> Matrix:
+    """Deduct what many rows have in common with a query: it tells none of them from the others.
+
+    A long request shares incidental words with many documents (`Friday`, `daughter`, `today`).
+    """
+    found = scores[scores > 0]
+    if not share or len(found) < _BACKGROUND_RANK:
+        return scores
+    background = np.partition(found, len(found) - _BACKGROUND_RANK)[len(found) - _BACKGROUND_RANK]
+    return np.maximum(scores - np.float32(share) * background, np.float32(0))

@@ -294,6 +294,7 @@ def _evidence(ranking: Ranking, name: float, detail: RowDetails) -> Evidence | N
         return None
     return Evidence(
         near=reference.scale.standardize((detail.dense + view * detail.view) / (1 + view)),
+        meaning=detail.meaning,
         task=ranking.task,
         lexical=detail.lexical,
         name=name,

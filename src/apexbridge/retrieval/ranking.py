@@ -18,6 +18,7 @@ from apexbridge.retrieval.fusion import (
     FusionWeights,
     ReferenceScores,
     ZScoreScale,
+    deduct_background,
     fuse_lexical,
     fuse_wordings,
 )
@@ -109,7 +110,9 @@ class RankingRequest:
         memory, weight = self.memory, self.fusion.view
         found = memory.scan(query.vector)
         matches = match_words(memory, query.text, self.is_word)
-        lexical = matches.scores * np.float32(matches.weight)
+        lexical = deduct_background(
+            matches.scores * np.float32(matches.weight), self.fusion.background
+        )
         if self.reference is None or not len(query.vector):
             meaning = np.zeros_like(found.dense)
             return QueryScores(query, found.dense, found.view, meaning, matches, lexical)
@@ -167,7 +170,7 @@ class Ranking:
         self.meaning[rows] = fuse_wordings([one.meaning[rows] for one in self.wordings])
         total = fusion.dense * self.meaning[rows] + fusion.lexical * self.lexical[rows]
         for clause in self.clauses:
-            np.maximum(total, self._clause_total(clause, rows), out=total)
+            np.maximum(total, self._clause_total(clause, rows) - fusion.clause, out=total)
         total += fusion.usage * self.usage[rows]
         if self.names is not None:
             total += fusion.name * self.names[rows]
@@ -176,7 +179,7 @@ class Ranking:
     def _clause_total(self, clause: QueryScores, rows: RowIndices | slice) -> Matrix:
         fusion = self.request.fusion
         total = fusion.dense * clause.meaning[rows] + fusion.lexical * clause.lexical[rows]
-        return (total - fusion.clause).astype(np.float32)
+        return total.astype(np.float32)
 
     @cached_property
     def task(self) -> float:
@@ -193,12 +196,38 @@ class Ranking:
         """Say whether the query was embedded."""
         return any(one.scale is not None for one in self.wordings)
 
+    def candidates(self, limit: int) -> RowIndices:
+        """Return the rows that may be among the best, of the query or of one of its clauses."""
+        margin = 2 * self.error_bound
+        rows = rows_above_cutoff(self.total, limit, margin)
+        for clause in self.clauses:
+            best = rows_above_cutoff(self._need_scores(clause), 1, margin)
+            rows = np.union1d(rows, best)
+        return rows[self.request.is_candidate[rows]]
+
     def top_groups(self, limit: int, folded: int) -> list[list[int]]:
-        """Return the best rows, each with its near duplicates among `folded` further ones."""
+        """Return the best rows, each with its near duplicates among `folded` further ones.
+
+        A row that clearly meets one need of a query with several is among them.
+        """
         rows = top_rows(self.total, limit + folded)
         rows = rows[self.total[rows] > -np.inf]
-        if not folded or not self.has_vectors or len(rows) < 2:
-            return [[row] for row in rows[:limit].tolist()]
+        needs = self._needs() if limit > 1 else set[int]()
+        if needs:
+            rows = np.union1d(rows, list(needs))
+            rows = rows[np.argsort(-self.total[rows], kind="stable")]
+        groups = self._fold(rows) if folded else [[row] for row in rows.tolist()]
+        chosen = {0} if groups else set[int]()
+        met = [at for at, group in enumerate(groups) if not needs.isdisjoint(group)]
+        for at in (*met, *range(len(groups))):
+            if len(chosen) < limit:
+                chosen.add(at)
+        return [groups[at] for at in sorted(chosen)]
+
+    def _fold(self, rows: RowIndices) -> list[list[int]]:
+        """Group near duplicates, the best one first."""
+        if not self.has_vectors or len(rows) < 2:
+            return [[row] for row in rows.tolist()]
         vectors = self.request.memory.main_vectors(rows)
         is_alike = vectors @ vectors.T >= _ALIKE
         groups, leaders = list[list[int]](), list[int]()
@@ -206,10 +235,25 @@ class Ranking:
             leader = next((at for at, first in enumerate(leaders) if is_alike[first, place]), None)
             if leader is not None:
                 groups[leader].append(row)
-            elif len(groups) < limit:
+            else:
                 groups.append([row])
                 leaders.append(place)
         return groups
+
+    def _needs(self) -> set[int]:
+        """Return the best row of each clause that one clearly answers, if there are several."""
+        best = set[int]()
+        for clause in self.clauses:
+            total = self._need_scores(clause)
+            row = int(total.argmax())
+            if total[row] >= self.request.fusion.need:
+                best.add(row)
+        return best if len(best) > 1 else set()
+
+    def _need_scores(self, clause: QueryScores) -> Matrix:
+        total = self._clause_total(clause, slice(None))
+        total[np.isneginf(self.total)] = -np.inf
+        return total
 
     def name(self, row: int) -> float:
         """Rate how clearly the query mentions a row by its name."""
@@ -230,6 +274,7 @@ class Ranking:
             RowDetails(
                 nearest=every[near],
                 most=every[lex],
+                meaning=float(meanings[near, column]),
                 dense=float(dense[near, column]),
                 view=float(views[near, column]),
                 lexical=float(lexicals[lex, column]),
@@ -275,6 +320,7 @@ class RowDetails:
 
     nearest: QueryScores
     most: QueryScores
+    meaning: float
     dense: float
     view: float
     lexical: float
@@ -308,8 +354,7 @@ def rank(request: RankingRequest, used: Mapping[str, float], limit: int) -> Rank
             usage[row] = min(1.0, max(0.0, share))
     ranking = Ranking(request, scored, usage)
     if ranking.error_bound:
-        rows = rows_above_cutoff(ranking.total, limit, 2 * ranking.error_bound)
-        rows = rows[request.is_candidate[rows]]
+        rows = ranking.candidates(limit)
         for one in scored:
             one.rescore(rows, request.memory, request.fusion.view)
         ranking.fuse(rows)

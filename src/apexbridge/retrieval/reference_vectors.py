@@ -5,8 +5,9 @@ six there are too few, so that 80 typical descriptions are scored beside them. R
 never search results. The vectors for the default embedder ship with the package: embedding the
 texts would slow down the first search.
 
-With them ships a linear probe of the default query encoder: it tells requests from conversation by
-the query's vector alone. For other embedders the similarity to small talk does.
+With them ships a probe of the default query encoder, a network of one hidden layer: it tells
+requests from conversation by the query's vector alone. For other embedders the similarity to small
+talk does.
 """
 
 import hashlib
@@ -45,7 +46,10 @@ class ReferenceVectors:
     small_talk: Matrix
     scale: CosineScale
     probe: Matrix | None = None
-    """Weights and bias of the linear probe."""
+    """Weights of the probe: for each hidden unit those of the inputs, its bias, its output weight.
+
+    The last row has the bias of the output.
+    """
 
     @classmethod
     async def load(cls, embedder: Embedder) -> "ReferenceVectors":
@@ -60,7 +64,9 @@ class ReferenceVectors:
     def task(self, vector: Matrix) -> float:
         """Return the log-odds that a query asks for something to be done."""
         if self.probe is not None:
-            return float(vector @ self.probe[:-1] + self.probe[-1])
+            units, bias = self.probe[:-1], self.probe[-1, -1]
+            hidden = np.maximum(units[:, :-2] @ vector + units[:, -2], np.float32(0))
+            return float(hidden @ units[:, -1] + bias)
         return -self.scale.standardize(self.small_talk_similarity(vector))
 
     def small_talk_similarity(self, vector: Matrix) -> float:
@@ -98,7 +104,8 @@ def load_probe(embedder_id: str) -> Matrix | None:
     if not embedder_id.startswith("apexbridge-retriever:"):
         return None
     stored = _load_array(probe_file_name())
-    return stored if stored is not None and stored.shape == (DIMENSIONS + 1,) else None
+    is_probe = stored is not None and stored.ndim == 2 and stored.shape[1] == DIMENSIONS + 2
+    return stored if is_probe else None
 
 
 def load_precomputed(embedder_id: str) -> Matrix | None:
