@@ -126,6 +126,10 @@ def _add_fine_tune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=int, default=1_024)
     parser.add_argument("--rate", type=float, default=1e-4)
     parser.add_argument("--document-rate", type=float, default=5e-5)
+    parser.add_argument("--contrast", type=float, default=0.5, help="weight of InfoNCE")
+    for name, default in (("", 2.0), ("document-", 4.0)):
+        about = "weight of the distance to the shipped vectors"
+        parser.add_argument(f"--{name}pull", type=float, default=default, help=about)
     parser.add_argument("--seed", type=int, default=1)
     parser.set_defaults(run=_course, course="fine-tune")
 

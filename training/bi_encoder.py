@@ -65,14 +65,13 @@ def validate(encoders: Encoders, mixture: Mixture) -> dict[str, float]:
         documents = encode_all(encoders.find, mixture.texts, rows["documents"])
         scores = encode_all(encoders.ask, mixture.texts, rows["queries"]) @ documents.T
         targets = torch.as_tensor(rows["targets"], device=scores.device)
+        first = scores.topk(min(5, scores.shape[1])).indices
         wanted = targets[:, 0].clone() if name != "tools" else None
         if wanted is not None:
             found[f"{name} @1"] = float((scores.argmax(1) == wanted).float().mean())
-            found[f"{name} @5"] = float(
-                (scores.topk(5).indices == wanted[:, None]).any(1).float().mean()
-            )
+            found[f"{name} @5"] = float((first == wanted[:, None]).any(1).float().mean())
         else:
-            hits = (scores.topk(5).indices[:, :, None] == targets[:, None]).any(1)
+            hits = (first[:, :, None] == targets[:, None]).any(1)
             share = (hits & (targets >= 0)).sum(1) / (targets >= 0).sum(1)
             found[f"{name} R@5"] = float(share.mean())
         if len(rows["messages"]):

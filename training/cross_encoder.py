@@ -126,7 +126,8 @@ class Teacher:
             others = bank.vectors[places].float()
             same = torch.as_tensor(groups, device=bank.device)[:, None] == bank.groups[places]
             same |= bank.vectors[right].float() @ others.T > _RELATED
-            near = (asked @ others.T).masked_fill(same, -9).topk(_NEAREST, dim=1).indices
+            scores = (asked @ others.T).masked_fill(same, -9)
+            near = scores.topk(min(_NEAREST, len(places)), dim=1).indices
             order = torch.rand(near.shape, device=bank.device).argsort(1)[:, :count]
             chosen = places[torch.gather(near, 1, order)]
         return bank.rows[torch.cat((right[:, None], chosen), dim=1).cpu().numpy()]
@@ -181,11 +182,13 @@ class Teacher:
     def _candidates(self, rows: Numbers) -> tuple[Numbers, Tensor]:
         bank, places = self._bank, self._bank.sample(_SAMPLE)
         asked = self._encoders.ask(self._mixture.texts, rows[:, 0])
-        near = (asked @ bank.vectors[places].float().T).topk(_RANGE, dim=1).indices
+        right = bank.places(rows[:, 1])
+        nearness = asked @ bank.vectors[places].float().T
+        nearness = nearness.masked_fill(places == right[:, None], -9)  # it comes first, and once
+        near = nearness.topk(min(_RANGE, len(places) - 1), dim=1).indices
         others = torch.rand(near.shape, device=bank.device)
         others[:, :_HARDEST] = -1  # the hardest come first
         order = others.argsort(1)[:, : _CANDIDATES - 1]
-        right = bank.places(rows[:, 1])
         found = torch.cat((right[:, None], places[torch.gather(near, 1, order)]), dim=1)
         cosines = torch.einsum("qd,qkd->qk", asked, bank.vectors[found].float())
         return bank.rows[found.cpu().numpy()], cosines

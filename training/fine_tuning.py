@@ -27,15 +27,25 @@ _MESSAGES = 0.25
 """Messages that need no skill, as a share of the batch."""
 _NEAR_DUPLICATE = 0.93
 """Documents closer than this in a batch may answer as well: no negatives."""
-_CONTRAST, _BACKWARD = 0.5, 0.5
-"""Weights of InfoNCE, and in it of that from document to request."""
-_PULL, _DOCUMENT_PULL = 2.0, 4.0
-"""Weights of the distance to the shipped vectors, of requests and of documents."""
+_BACKWARD = 0.5
+"""Weight of InfoNCE from document to request, in that of both directions."""
 _MARGIN, _WIDTH = 0.45, 0.05
 """Highest similarity of a message to a document on its subject, and how soft that limit is."""
 _APART, _PROBE, _PROBE_RATE = 0.1, 0.1, 1e-2
 _DECAY = 0.99
 """Of the moving average of the weights, which is the result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossWeights:
+    """Weights of terms of the loss; the ranking of the candidates has 1."""
+
+    contrast: float = 0.5
+    """Of InfoNCE."""
+    pull: float = 2.0
+    """Of the distance of requests to their shipped vectors."""
+    document_pull: float = 4.0
+    """Of the distance of documents to theirs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +93,8 @@ class BatchSampler:
 class FineTuningLoss:
     """Loss of a batch; keeps the shipped vectors of requests and documents."""
 
-    def __init__(self, encoders: Encoders, mixture: Mixture) -> None:
-        self._encoders, self._mixture = encoders, mixture
+    def __init__(self, encoders: Encoders, mixture: Mixture, weights: LossWeights) -> None:
+        self._encoders, self._mixture, self._weights = encoders, mixture, weights
         self._device = encoders.probe.weight.device
         bound = mixture.pairs[mixture.pairs[:, 3] >= FREE]
         self._goals, self._places = (
@@ -116,11 +126,12 @@ class FineTuningLoss:
         candidates = listed.view(*batch.candidates.shape, -1)
         own = torch.cat((free, asked[self._on_device(batch.rows[:, 3] < OWN)]))
         apart = sum((_excess((beside * one).sum(1)) for one in subjects), torch.zeros(()))
+        weights = self._weights
         return (
             self._ranking(asked, candidates, batch.scores)
-            + _CONTRAST * self._contrast(free, found, batch.free_rows)
-            + _PULL * self._distance(asked, self._goals, batch.rows[:, 0], batch)
-            + _DOCUMENT_PULL
+            + weights.contrast * self._contrast(free, found, batch.free_rows)
+            + weights.pull * self._distance(asked, self._goals, batch.rows[:, 0], batch)
+            + weights.document_pull
             * self._distance(candidates[:, 0], self._places, batch.rows[:, 1], batch)
             + _APART * apart
             + _PROBE * self._told_apart(own, idle)
@@ -128,13 +139,13 @@ class FineTuningLoss:
 
     def _ask(self, *numbers: Numbers) -> tuple[Tensor, ...]:
         encoded = self._encoders.ask(self._mixture.texts, np.concatenate(numbers))
-        return encoded.split(list(map(len, numbers)))
+        return torch.split(encoded, list(map(len, numbers)))
 
     def _find(self, *numbers: Numbers) -> tuple[Tensor, ...]:
         """Encode documents, each once."""
         unique, places = np.unique(np.concatenate(numbers), return_inverse=True)
         encoded = self._encoders.find(self._mixture.texts, unique)
-        return encoded[self._on_device(places)].split(list(map(len, numbers)))
+        return torch.split(encoded[self._on_device(places)], list(map(len, numbers)))
 
     def _ranking(self, asked: Tensor, candidates: Tensor, goal: Tensor) -> Tensor:
         """KL divergence from the teacher's ranking of the candidates."""
@@ -180,11 +191,13 @@ def learn_mixture(
     sampler: BatchSampler,
     plan: Schedule,
     document_rate: float,
+    weights: LossWeights,
 ) -> Encoders:
     """Train both encoders; return the moving average of the weights."""
-    loss = FineTuningLoss(encoders, mixture)
+    loss = FineTuningLoss(encoders, mixture, weights)
     average = torch.optim.swa_utils.AveragedModel(
-        encoders, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(_DECAY)
+        encoders,
+        multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(_DECAY),  # pyright: ignore[reportUnknownArgumentType]
     )
     run(
         plan,
@@ -194,4 +207,5 @@ def learn_mixture(
         rates=(plan.rate, document_rate, _PROBE_RATE),
         after_step=lambda _: average.update_parameters(encoders),
     )
+    assert isinstance(average.module, Encoders)  # noqa: S101  # a copy of them
     return average.module

@@ -60,6 +60,8 @@ class MixtureSources:
 class _Mixture:
     """Collected texts by number: requests and documents share the numbering."""
 
+    asked: set[str]
+    """Requests and messages of test sets, which are left out."""
     texts: TokenTable = field(default_factory=TokenTable)
     pairs: dict[str, dict[tuple[int, int], int]] = field(
         default_factory=lambda: defaultdict[str, dict[tuple[int, int], int]](dict)
@@ -72,6 +74,8 @@ class _Mixture:
 
     def pair(self, kind: str, request: str, text: str, group: str) -> None:
         """Add a request and a document that answers it."""
+        if letters(request) in self.asked:
+            return
         number = self.texts.add(request)
         self.pairs[kind][number, self.texts.add(text)] = self.group(group)
         if kind in _NOISY:
@@ -83,6 +87,8 @@ class _Mixture:
 
     def message(self, text: str, documents: Iterable[str] = ()) -> None:
         """Add a message that needs no skill, and two documents that it must not be near."""
+        if letters(text) in self.asked:
+            return
         near = [self.texts.add(one) for one in documents] or [NO_TEXT, NO_TEXT]
         self.messages[self.texts.add(text)] = (near[0], near[-1])
 
@@ -110,7 +116,7 @@ def mix(sources: MixtureSources, tokenizer: Path, out: Path) -> dict[str, int]:
     """Write the mixture; return the number of texts, pairs of each kind, and messages."""
     held_out, asked = _test_texts(sources.held_out)
     chance = random.Random(1)  # noqa: S311  # no secret hangs on it
-    mixture = _Mixture()
+    mixture = _Mixture(asked)
     library = [row["text"] for row in read_rows(sources.data / "library.jsonl.xz")]
     sets = {
         "library": _library(mixture, sources.data, library),
@@ -132,7 +138,7 @@ def mix(sources: MixtureSources, tokenizer: Path, out: Path) -> dict[str, int]:
         for kind in kinds
         for texts, group in mixture.pairs[kind].items()
     ]
-    arrays: dict[str, NDArray[Any]] = {
+    arrays: dict[str, Any] = {
         "flat": mixture.texts.flat.astype(np.uint16),
         "lengths": np.diff(mixture.texts.starts).astype(np.uint8),
         "pairs": np.array(pairs, np.int32),
@@ -210,7 +216,8 @@ def _tools(mixture: _Mixture, requests: Path) -> _Validation:
             found.targets += [[first + at for at in ask["need"]] for ask in row["asks"]]
         else:
             for ask in row["asks"]:
-                for at in ask["need"]:
+                needed: list[int] = ask["need"]
+                for at in needed:
                     mixture.pair("tools", ask["q"], texts[at], f"tool {texts[at]}")
     return found
 

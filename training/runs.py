@@ -15,7 +15,7 @@ from training.dataset import Dataset, Numbers, read_lesson
 from training.encoder import Encoder, State, build, layers_in, read_base, thinned
 from training.evaluation import judge
 from training.export import WORDS, restored
-from training.fine_tuning import BatchSampler, learn_mixture
+from training.fine_tuning import BatchSampler, LossWeights, learn_mixture
 from training.initialization import first_rows, swaps_of
 from training.mixture_file import Mixture, PairSampler
 from training.objectives import (
@@ -123,7 +123,10 @@ def fine_tune(given: argparse.Namespace) -> None:
     say(f"{len(lists.pairs):,} lists")
     plan = Schedule(steps=given.steps, batch=given.batch, rate=given.rate)
     sampler = BatchSampler(mixture, lists, given.seed)
-    average = learn_mixture(encoders, mixture, sampler, plan, given.document_rate)
+    weights = LossWeights(
+        contrast=given.contrast, pull=given.pull, document_pull=given.document_pull
+    )
+    average = learn_mixture(encoders, mixture, sampler, plan, given.document_rate, weights)
     say(f"after: {_shown(validate(average, mixture))}")
     write_weights(average.queries, given.out_queries)
     write_weights(average.documents, given.out_documents)

@@ -191,14 +191,14 @@ async def test_a_need_is_met_though_many_skills_meet_another_one_better(scope: S
         for word in mailers
     ]
     index = await _index([*SKILLS, *crowd])
-    query = "send an email message to somebody, urgent and polite, and then bake bread"
+    query = "send an email message to somebody, urgent and polite, and then bake some bread"
     fusion = FusionWeights(name=0.0, clause=6.0, need=99)
-    plain = await index.search(query, scope=scope, fusion=fusion)
+    plain = await index.search(query, limit=2, scope=scope, fusion=fusion)
     fusion = replace(fusion, need=2.0)
-    covered = await index.search(query, scope=scope, fusion=fusion)
-    assert "bread" not in _names(plain)  # five times the same
+    covered = await index.search(query, limit=2, scope=scope, fusion=fusion)
+    assert "bread" not in _names(plain)  # twice the same
     assert "bread" in _names(covered)
-    assert len(covered.hits) == 5
+    assert len(covered.hits) == 2
     assert _names(covered)[0] == _names(plain)[0]
     totals = [hit.parts.total for hit in covered.hits]
     assert totals == sorted(totals, reverse=True)

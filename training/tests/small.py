@@ -10,6 +10,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from training.corpus import Sources
 from training.encoder import Encoder, Shape
 from training.jsonl import write_rows
+from training.mixture import MixtureSources
 
 TASKS = {
     "merge-pdf": ("Merge several PDF files into one document", "把多个 PDF 文件合并成一个文档"),
@@ -89,6 +90,74 @@ def sources(folder: Path) -> Sources:
     write_rows(requests / "errors.jsonl", [error])
     (requests / "homophones.txt").write_text("文 闻\n表格 表哥\n", encoding="utf-8")
     return Sources(**paths, requests=requests)
+
+
+EVERYDAY = {
+    "tea-timer": ("Count the minutes that a tea needs", "给泡茶计时"),
+    "song-finder": ("Name the song that is playing", "听歌识曲"),
+    "star-map": ("Show the stars over a place tonight", "显示今晚的星空"),  # kept back
+    "secret-recipe": ("Cook something good", "做点好吃的"),  # the name of a held-out skill
+    "valley-soup": (HELD_OUT["secret-recipe"][0] + ".", "做一锅汤"),  # its description
+}
+NEAR = {
+    "tea-timer": (["my tea went cold again"], ["茶又凉了", "今天的茶真香"]),
+    "star-map": (["so many stars last night"], ["昨晚星星真多"]),
+}
+"""Messages on the subject of a skill that need no skill."""
+TEST_SKILL = {"id": 98, "name": "rollout", "description": TASKS["deploy"][1]}
+TEST_QUERIES = ("Remind me when my tea is ready!", "今天的茶真香", "hello 2", "The bus was late.")
+"""Requests and messages of a test set: our own have them too, written otherwise."""
+
+
+def mixture_sources(folder: Path, prepared: Sources) -> MixtureSources:
+    """Our own requests of the fine-tuning stage, and the texts of test sets."""
+    requests = prepared.requests
+    everyday = [
+        {
+            "name": name,
+            "en": english,
+            "zh": chinese,
+            "requests_en": [f"please {english.lower()}", f"i need the {name.replace('-', ' ')}"],
+            "requests_zh": [f"请{chinese}"],
+        }
+        for name, (english, chinese) in EVERYDAY.items()
+    ]
+    everyday[0]["requests_en"] = ["remind me when my tea is ready", "three minutes for the pot"]
+    for row in everyday[:3:2]:
+        row["near_en"], row["near_zh"] = NEAR[str(row["name"])]
+    write_rows(requests / "everyday-1.jsonl", everyday[:2])
+    write_rows(requests / "everyday-2.jsonl", everyday[2:])
+    styles = [
+        {"id": place, "en": [f"{name} quickly"], "zh": [f"快点{texts[1]}"]}
+        for place, (name, texts) in enumerate((TASKS | HELD_OUT).items())
+        if name in {"merge-pdf", "weather", "deploy", "secret-recipe"}  # weather is kept back
+    ]
+    write_rows(requests / "styles-1.jsonl", styles)
+    tools = [
+        {
+            "tools": [
+                {"name": f"get{thing}", "desc": f"Read the {thing} of a day", "params": "day"},
+                {"name": f"set{thing}", "desc": f"Write down the {thing}", "params": ""},
+            ],
+            "asks": [
+                {"q": f"what was the {thing} on monday", "need": [0]},
+                {"q": f"copy the {thing} of monday to friday", "need": [0, 1]},
+            ],
+        }
+        for thing in ("Rain", "Price", "Score")  # the first group is kept back
+    ]
+    write_rows(requests / "tools-1.jsonl", tools)
+    said = {"the bus was late": False, "the train was on time": False, "book me a train": True}
+    talk = [{"lang": "en", "query": query, "needs": needs} for query, needs in said.items()]
+    write_rows(requests / "task-or-talk-1.jsonl", talk)
+    write_rows(folder / "test-queries.jsonl", [{"query": query} for query in TEST_QUERIES])
+    write_rows(folder / "test-skills.jsonl", [TEST_SKILL])
+    return MixtureSources(
+        data=folder / "data",
+        skills=prepared.skills,
+        requests=requests,
+        held_out=[prepared.held_out, folder / "test-queries.jsonl", folder / "test-skills.jsonl"],
+    )
 
 
 def base(folder: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -12,21 +13,17 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from apexbridge.retrieval.embedders.onnx import OnnxEmbedder
+from training import __main__ as command
 from training.colloquial import Products
 from training.corpus import prepare
 from training.dataset import NO_SKILL, read_lesson
 from training.encoder import Encoder, Shape, build, layers_in, read_base, thinned
 from training.initialization import begin, first_rows, swaps_of
 from training.jsonl import read_rows
-from training.long_requests import Background
-from training.noise_evaluation import evaluate, noisy
 from training.objectives import contrast
 from training.release import release
-from training.request_pool import read_pool
-from training.robustness import Augmenter, RobustLoss
-from training.runs import answers, chinese, mean, read_weights, robust, thin
+from training.runs import answers, chinese, mean, read_weights, thin
 from training.tests import small
-from training.typos import Typos
 
 pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
 
@@ -46,6 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("course")
     sources = small.sources(place)
     prepare(sources, place / "data")
+    small.mixture_sources(place, sources)
     products = Products.read(sources.requests / "products.jsonl")
     begin(small.base(place / "base"), place / "data", products, place / "begin")
     return place
@@ -214,55 +212,58 @@ def shipped(folder: Path, trained: Path) -> Path:
     return place
 
 
-async def test_noisy_requests_move_to_the_clean_ones(
-    folder: Path, trained: Path, shipped: Path
-) -> None:
-    out = folder / "robust.npz"
-    given = _given(folder, shipped=shipped, requests=folder / "requests", out=out)
-    given.steps, given.batch, given.rate, given.threads = 30, 32, 4e-4, 2
-    robust(given)
-    before, after = (read_weights(path) for path in (shipped / "requests_int8.onnx", out))
+_READS = ("requests", "documents")
+
+
+@pytest.fixture(scope="module")
+def tuned(folder: Path, trained: Path) -> Path:
+    """A folder with shipped encoders, and what the commands from `mix` to `export` make of them."""
+    shipped, mixture = folder / "shipped", folder / "mixture.npz"
+    for reads in _READS:
+        release(trained, folder / "begin", shipped, f"{reads}_int8.onnx", takes_many=True)
+    tests = ("held_out.jsonl.xz", "test-queries.jsonl", "test-skills.jsonl")
+    _run(
+        *("mix", "--data", folder / "data", "--skills", folder / "skills.jsonl.xz"),
+        *("--tokenizer", shipped, "--requests", folder / "requests", "--out", mixture),
+        *("--held-out", *(folder / name for name in tests)),
+    )
+    _run(
+        *("fine-tune", "--mixture", mixture, "--shipped", shipped, "--batch", 32, "--steps", 20),
+        *("--rate", 4e-3, "--document-rate", 4e-3, "--contrast", 1, "--document-pull", 2),
+        *("--teacher-batch", 16, "--teacher-steps", 4),
+        *("--out-queries", folder / "requests.npz", "--out-documents", folder / "documents.npz"),
+    )
+    for reads in _READS:
+        _run(
+            *("export", "--weights", folder / f"{reads}.npz", "--tokenizer", shipped),
+            *("--out", folder / f"tuned-{reads}", "--takes-many"),
+        )
+    return folder
+
+
+def _run(*words: object) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["training", *map(str, words)])
+        command.main()
+
+
+@pytest.mark.parametrize("reads", _READS)
+async def test_encoders_are_fine_tuned_exported_and_embed(tuned: Path, reads: str) -> None:
+    before = read_weights(tuned / f"shipped/{reads}_int8.onnx")
+    after = read_weights(tuned / f"{reads}.npz")
     assert torch.equal(before["words.weight"], after["words.weight"])
-    assert not torch.equal(before["layers.0.wide.weight"], after["layers.0.wide.weight"])
-    release(out, folder / "begin", folder / "robust")
-    # Documents, and so every index, stay valid: the shared table is the same to the byte.
-    assert (folder / "robust/words.bin").read_bytes() == (shipped / "words.bin").read_bytes()
-    clean = ["merge several pdf files into one document", "draw a chart from the rows of a table"]
-    noisy = ["mrege several pdf fiels into one documnet", "draw a chrat from teh rows of a tabel"]
-    release(trained, folder / "begin", folder / "clean")
-    embedders = [OnnxEmbedder(folder / name) for name in ("clean", "robust")]
-    goal = await embedders[0].embed(clean, kind="query")
-    near = [
-        float(((await embedder.embed(noisy, kind="query")) * goal).sum(1).mean())
-        for embedder in embedders
-    ]
-    assert near[1] > near[0]
-
-
-def test_examples_are_of_all_kinds_and_documents_alike_are_no_negatives(
-    folder: Path, shipped: Path
-) -> None:
-    requests = folder / "requests"
-    pool = read_pool(folder / "data", requests, shipped, threads=1)
-    assert pool.shares.sum() == pytest.approx(1)
-    typos = Typos.read(requests / "homophones.txt")
-    batch = Augmenter(pool, typos, Background.read(requests / "background.jsonl")).batch(100)
-    assert len(batch) == 100
-    assert all(np.linalg.norm(one.goal) == pytest.approx(1, abs=1e-3) for one in batch)
-    idle = [one for one in batch if one.document < 0]
-    assert len(idle) == 13
-    own = torch.as_tensor(np.stack([one.goal for one in idle]))
-    assert float(RobustLoss(pool)(own, idle)) == pytest.approx(0, abs=1e-3)
-
-
-def test_each_kind_of_noise_is_evaluated_in_both_languages(folder: Path, shipped: Path) -> None:
-    requests = folder / "requests"
-    found = list(evaluate(folder / "data", requests, shipped, 128))
-    assert [(one.noise, one.language) for one in found[:2]] == [("clean", "en"), ("clean", "zh")]
-    assert len(found) == 14
-    assert all(0 <= one.first <= one.five <= 1 for one in found)
-    rows = list(read_rows(folder / "data/validation.jsonl.xz"))
-    assert noisy(rows, requests) == noisy(rows, requests)
+    name = "layers.0.wide.bias"  # eight bits are for matrices alone
+    assert float((before[name] - after[name]).abs().max()) > 1e-3
+    # Both encoders share the table: it must be the same to the byte.
+    words = [tuned / folder / "words.bin" for folder in ("shipped", f"tuned-{reads}")]
+    assert words[0].read_bytes() == words[1].read_bytes()
+    said = ["merge the files", small.TASKS["merge-pdf"][1]]
+    rows = await OnnxEmbedder(tuned / f"tuned-{reads}").embed(said, kind="query")
+    lesson = read_lesson(tuned / "data", tuned / "begin")
+    number = lesson.texts.add(said[1])
+    with torch.no_grad():
+        exact = build(after).eval()(*lesson.texts.rows([number], 96))[0].numpy()
+    assert float(rows[1] @ exact) > 0.99
 
 
 def test_what_belongs_together_is_no_mistake() -> None:

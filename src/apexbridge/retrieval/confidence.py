@@ -110,14 +110,14 @@ DEFAULT_PROFILE = EmbedderProfile(
     views=0,
     fusion=FusionWeights(view=0.0, lexical=3.5, background=0.8),
     calibration=ConfidenceCalibration(
-        bias=-2.357,
-        near=1.847,
-        meaning=0.783,
-        task=0.454,
-        lexical=0.784,
-        name=0.3,
-        length=-0.573,
-        size=-0.484,
+        bias=-2.57,
+        near=2.242,
+        meaning=0.644,
+        task=0.497,
+        lexical=0.869,
+        name=0.379,
+        length=-0.54,
+        size=-0.478,
     ),
 )
 _PROFILES: Mapping[str, EmbedderProfile] = {"apexbridge-retriever": DEFAULT_PROFILE}

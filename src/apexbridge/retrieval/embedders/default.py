@@ -39,14 +39,14 @@ from apexbridge.retrieval.embedders.validation import normalized_rows
 DIMENSIONS = 384
 DOCUMENT_MODEL_HASHES = {
     "cjk.json": "19832757f4f1fbb5defdb6e0ed6beb9aae9a87c1aad1cc0749a17fdaafe656b0",
-    "documents_int8.onnx": "dad6d4323aae40cd01fb96649a62ffb66d00e21b468d04774d55dc2506b35649",
+    "documents_int8.onnx": "e3cd178dcd8e361e2338aae7aa411584d77d21ec23756fb8d8e9c28936ea5cba",
     "embedder.json": "13c2841b56b8b5c28f79c6244650f3998f9b0e0ad62a65794d816d1c46d9de96",
     "tokenizer.json": "54e54ed9497356363d053e60289f33c8b2a0c02964e57a585ba5ecdc4a782e2d",
     "words.bin": "b768e4d7364a7edef82145b4d306903d6fa55fddd36764de3ddb66bbaa671224",
 }
 """Files that determine document vectors; the embedder's id is a hash of these digests."""
 QUERY_MODEL_HASHES = {
-    "requests_int8.onnx": "f4baac706575daf3d570b182f766d122b01b23aa41350cc010a3ddedd95da1d2"
+    "requests_int8.onnx": "11082fe3caac713cb9b72ff38e004e9438727b8c91eb017ccda66d3ca5ac58d5"
 }
 """Query encoder, which is not part of the id: a new one needs no re-indexing."""
 _MODEL_FILES: dict[TextKind, str] = {
