@@ -201,3 +201,50 @@ def test_a_query_is_corrected_by_the_vocabulary_and_the_index(text: str, expecte
 def test_a_product_that_no_vocabulary_has_is_corrected_if_several_documents_name_it() -> None:
     assert correct_text("on Whatsap", Vocabulary(whatsapp=5), no_word) == "on whatsapp"
     assert correct_text("on Whatsap", Vocabulary(whatsapp=4), no_word) == "on Whatsap"
+
+
+def _bigrams(**counts: int) -> Vocabulary:
+    return Vocabulary(**counts)
+
+
+@pytest.mark.parametrize(
+    ("given_text", "expected"),
+    [
+        ("做一个表哥", "做一个表格"),  # at the end of a run
+        ("伦文排版", "论文排版"),  # at its beginning
+        ("请把表哥排版好", "请把表格排版好"),  # within it
+        ("merge 表哥 and 伦文", "merge 表格 and 论文"),  # in a mixed text
+        ("表格排版", "表格排版"),
+        ("哥", "哥"),
+        ("no Chinese at all", "no Chinese at all"),
+    ],
+)
+def test_a_homophone_that_makes_a_known_bigram_replaces_a_character(
+    given_text: str, expected: str
+) -> None:
+    documents = _bigrams(表格=40, 格排=2, 排版=30, 论文=25, 文排=1)
+    assert correct_text(given_text, documents, no_word) == expected
+
+
+@pytest.mark.parametrize(("count", "is_corrected"), [(7, False), (19, False), (20, True)])
+def test_a_bigram_of_few_documents_corrects_nothing(count: int, *, is_corrected: bool) -> None:
+    found = correct_text("做一个表哥吧", _bigrams(表格=count), no_word)
+    assert (found == "做一个表格吧") == is_corrected
+
+
+def test_fewer_documents_are_enough_if_both_bigrams_are_known() -> None:
+    assert correct_text("表哥排版", _bigrams(表格=8, 格排=1, 排版=3), no_word) == "表格排版"
+    assert correct_text("表哥排版", _bigrams(表格=7, 格排=1, 排版=3), no_word) == "表哥排版"
+
+
+def test_a_character_beside_a_known_bigram_stays() -> None:
+    documents = _bigrams(表哥=1, 表格=500)  # some document has a cousin
+    assert correct_text("我的表哥来了", documents, no_word) == "我的表哥来了"
+
+
+@given(st.text("表格哥伦论文排版的好", min_size=0, max_size=400))
+def test_a_correction_has_the_length_of_the_text_and_bounded_work(text: str) -> None:
+    documents = _bigrams(表格=40, 论文=25)
+    found = correct_text(text, documents, no_word)
+    assert len(found) == len(text)
+    assert documents.lookups <= 2 * 2

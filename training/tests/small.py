@@ -83,9 +83,6 @@ def sources(folder: Path) -> Sources:
     write_rows(requests / "things-a.jsonl", [thing])
     background = {"en": "My {person} asked {time}.", "zh": "{person}{time}问的。"}
     write_rows(requests / "background.jsonl", [background])
-    kept_back = [{"en": f"It rained {n} days.", "zh": f"下了{n}天雨。"} for n in range(5)]
-    write_rows(requests / "background-validation.jsonl", kept_back)
-    write_rows(requests / "logs-validation.jsonl", [{"log": f"exit code {n}"} for n in range(2)])
     error = {"log": "PdfReadError in {name}", "en": "read pdf files", "zh": "读取 PDF"}
     write_rows(requests / "errors.jsonl", [error])
     (requests / "homophones.txt").write_text("文 闻\n表格 表哥\n", encoding="utf-8")
@@ -105,7 +102,13 @@ NEAR = {
 }
 """Messages on the subject of a skill that need no skill."""
 TEST_SKILL = {"id": 98, "name": "rollout", "description": TASKS["deploy"][1]}
-TEST_QUERIES = ("Remind me when my tea is ready!", "今天的茶真香", "hello 2", "The bus was late.")
+TEST_QUERIES = (
+    "Remind me when my tea is ready!",
+    "What was the Score on Monday?",
+    "今天的茶真香",
+    "hello 2",
+    "The bus was late.",
+)
 """Requests and messages of a test set: our own have them too, written otherwise."""
 
 

@@ -259,16 +259,18 @@ def test_the_teacher_learns_which_document_answers(encoders: Encoders, mixture: 
 
 def test_validation_finds_each_document_by_itself(encoders: Encoders, mixture: Mixture) -> None:
     both = Encoders(encoders.queries, encoders.queries)
-    numbers, none = np.arange(8), np.arange(0)
+    # Of two lengths, by turns, and asked for in another order.
+    numbers = np.stack((np.arange(8), _REQUESTS + 20 + np.arange(8)), axis=1).ravel()
+    order = np.random.default_rng(1).permutation(16)
     right = {
         "documents": numbers,
-        "queries": numbers,
-        "targets": numbers[:, None],
-        "messages": none,
+        "queries": numbers[order],
+        "targets": order[:, None],
+        "messages": np.arange(0),
     }
     sets = {
         "library": right,
-        "typos": right | {"targets": np.roll(numbers, 1)[:, None]},
+        "typos": right | {"targets": (order[:, None] + 1) % 16},
         "everyday en": right | {"messages": np.arange(_MESSAGES, _TWIN)},
     }
     found = validate(both, replace(mixture, validation=sets))

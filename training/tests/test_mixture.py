@@ -135,6 +135,7 @@ def test_noisy_variants_are_of_the_right_requests(mixed: Mixed) -> None:
         ("deployquickly", "mergepdfquickly"),
         ("secretrecipequickly", "weatherquickly"),
         ("remindmewhenmyteaisready", "threeminutesforthepot"),  # by request
+        ("whatwasthescoreonmonday", "whatwasthepriceonmonday"),
         ("今天的茶真香", "茶又凉了"),
         ("thebuswaslate", "thetrainwasontime"),
         ("hello2", "hello3"),

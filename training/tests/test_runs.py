@@ -28,6 +28,9 @@ from training.tests import small
 pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
 
 
+_READS = ("requests", "documents")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def one_thread() -> Generator[None]:
     """Threads that spin while they wait for each other take many times as long beside others."""
@@ -207,20 +210,15 @@ async def test_a_thinner_one_is_taught_exported_and_embeds(folder: Path, trained
 def shipped(folder: Path, trained: Path) -> Path:
     """Released encoders of both kinds, of the same weights."""
     place = folder / "shipped"
-    for model, takes_many in (("requests_int8.onnx", False), ("documents_int8.onnx", True)):
-        release(trained, folder / "begin", place, model, takes_many=takes_many)
+    for reads in _READS:
+        release(trained, folder / "begin", place, f"{reads}_int8.onnx", takes_many=True)
     return place
 
 
-_READS = ("requests", "documents")
-
-
 @pytest.fixture(scope="module")
-def tuned(folder: Path, trained: Path) -> Path:
-    """A folder with shipped encoders, and what the commands from `mix` to `export` make of them."""
-    shipped, mixture = folder / "shipped", folder / "mixture.npz"
-    for reads in _READS:
-        release(trained, folder / "begin", shipped, f"{reads}_int8.onnx", takes_many=True)
+def tuned(folder: Path, shipped: Path) -> Path:
+    """The folder with what the commands from `mix` to `export` make of the shipped encoders."""
+    mixture = folder / "mixture.npz"
     tests = ("held_out.jsonl.xz", "test-queries.jsonl", "test-skills.jsonl")
     _run(
         *("mix", "--data", folder / "data", "--skills", folder / "skills.jsonl.xz"),
@@ -231,11 +229,12 @@ def tuned(folder: Path, trained: Path) -> Path:
         *("fine-tune", "--mixture", mixture, "--shipped", shipped, "--batch", 32, "--steps", 20),
         *("--rate", 4e-3, "--document-rate", 4e-3, "--contrast", 1, "--document-pull", 2),
         *("--teacher-batch", 16, "--teacher-steps", 4),
-        *("--out-queries", folder / "requests.npz", "--out-documents", folder / "documents.npz"),
+        *("--out-queries", folder / "tuned-requests.npz"),
+        *("--out-documents", folder / "tuned-documents.npz"),
     )
     for reads in _READS:
         _run(
-            *("export", "--weights", folder / f"{reads}.npz", "--tokenizer", shipped),
+            *("export", "--weights", folder / f"tuned-{reads}.npz", "--tokenizer", shipped),
             *("--out", folder / f"tuned-{reads}", "--takes-many"),
         )
     return folder
@@ -250,7 +249,7 @@ def _run(*words: object) -> None:
 @pytest.mark.parametrize("reads", _READS)
 async def test_encoders_are_fine_tuned_exported_and_embed(tuned: Path, reads: str) -> None:
     before = read_weights(tuned / f"shipped/{reads}_int8.onnx")
-    after = read_weights(tuned / f"{reads}.npz")
+    after = read_weights(tuned / f"tuned-{reads}.npz")
     assert torch.equal(before["words.weight"], after["words.weight"])
     name = "layers.0.wide.bias"  # eight bits are for matrices alone
     assert float((before[name] - after[name]).abs().max()) > 1e-3

@@ -1,11 +1,14 @@
 """Spelling correction by the words of the index: one insertion, omission, wrong or swapped letter.
 
 No vocabulary is stored: all words at one edit from an unknown one are stemmed, hashed and looked up
-among the terms of BM25. The word of most documents wins.
+among the terms of BM25. The word of most documents wins. In Chinese, where an input method gives
+another character of the same sound, the bigrams of characters are looked up.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +23,12 @@ _MIN_DOCUMENTS = 5
 """A correction that is not in the vocabulary, such as a product, must be in so many documents."""
 _MAX_WORDS = 6
 """Words of one query that are corrected: a pasted log has hundreds of unknown ones."""
+
+_HAN_RUN = re.compile(r"[\u4e00-\u9fff]{2,}")
+_HOMOPHONES = Path(__file__).parent / "data" / "homophones.txt"
+_MAX_SLIPS_IN_RUN, _MAX_SUSPECTS = 2, 24
+_MIN_BIGRAM, _MIN_LONE_BIGRAM = 8, 20
+"""Documents with a bigram of the correction; more are needed if its other bigram is unknown too."""
 
 Frequencies = Callable[[TermHashes], NDArray[np.int64]]
 """Returns the document frequency of each term."""
@@ -62,6 +71,8 @@ def correct_text(text: str, frequencies: Frequencies, is_word: Callable[[str], b
 
     An encoder reads a misspelt word as a few meaningless pieces.
     """
+    if not text.isascii():
+        text = _HAN_RUN.sub(lambda run: _correct_run(run[0], frequencies), text)
     every = dict.fromkeys(_WORD.findall(text))
     # An identifier in camelCase is no misspelt word.
     plain = [word for word in every if is_correctable(word) and word[1:].islower()]
@@ -86,3 +97,44 @@ def _likeliest(word: str, frequencies: Frequencies, is_word: Callable[[str], boo
         if count and (is_word(edit) or (edit == stem and count >= _MIN_DOCUMENTS))
     ]
     return max(known)[3] if known else None
+
+
+@lru_cache(maxsize=1)
+def _homophones() -> Mapping[str, str]:
+    """Read the groups of common characters with the same sound, tones aside."""
+    groups = _HOMOPHONES.read_text(encoding="utf-8").split()
+    return {one: group.replace(one, "") for group in groups for one in group}
+
+
+def _correct_run(run: str, frequencies: Frequencies) -> str:
+    """Replace characters by homophones where no document has a bigram with them, and many then."""
+    for _ in range(_MAX_SLIPS_IN_RUN):
+        corrected = _correct_once(run, frequencies)
+        if corrected == run:
+            break
+        run = corrected
+    return run
+
+
+def _correct_once(run: str, frequencies: Frequencies) -> str:
+    is_known = frequencies(hash_terms([run[at : at + 2] for at in range(len(run) - 1)])) > 0
+    beside = np.concatenate(([False], is_known)) | np.concatenate((is_known, [False]))
+    suspects: list[int] = np.flatnonzero(~beside)[:_MAX_SUSPECTS].tolist()
+    edits = [
+        (run[:at] + other + run[at + 1 :], at)
+        for at in suspects
+        for other in _homophones().get(run[at], "")
+    ]
+    if not edits:
+        return run
+    # Two bigrams of each edit; at an end of the run the only one counts twice.
+    places = [(max(at - 1, 0), min(at, len(run) - 2)) for _, at in edits]
+    bigrams = [
+        edit[first : first + 2]
+        for (edit, _), pair in zip(edits, places, strict=True)
+        for first in pair
+    ]
+    counts = frequencies(hash_terms(bigrams)).reshape(-1, 2)
+    enough = np.where(counts.min(axis=1) > 0, _MIN_BIGRAM, _MIN_LONE_BIGRAM)
+    best = np.where(counts.max(axis=1) >= enough, counts.max(axis=1), 0)
+    return edits[int(best.argmax())][0] if best.any() else run
