@@ -249,6 +249,34 @@ async def test_a_mentioned_name_is_explained_and_ranks_first() -> None:
         assert gain == pytest.approx(FusionWeights().name * hit.parts.name, abs=1e-4)
 
 
+async def test_of_two_names_that_differ_in_separators_the_one_as_written_is_first() -> None:
+    twins = [
+        SkillText(name=name, summary="Copy the numbers of a shop into a data report.")
+        for name in ("data_report", "data-report", "Data Report")
+    ]
+    for skills in (twins, twins[::-1]):
+        index = await _index([*SKILLS, *skills])
+        for name in ("data_report", "data-report", "DATA-REPORT", "data report"):
+            found = await index.search(name, limit=3)
+            assert found.hits[0].name.casefold() == name.casefold()
+            assert {hit.name for hit in found.hits} == {skill.name for skill in twins}
+            assert found.hits[0].parts.name == 1
+
+
+async def test_a_name_within_a_longer_one_counts_less() -> None:
+    skills = [
+        SkillText(name="red-team", summary="Attack the tests of somebody."),
+        SkillText(name="red-team-tools", summary="List programs."),
+    ]
+    index = await _index([*SKILLS, *skills])
+    for query in ("red team tools", "run red-team-tools"):
+        found = await index.search(query, limit=2)
+        assert [hit.name for hit in found.hits] == ["red-team-tools", "red-team"]
+        assert found.hits[0].parts.name == 1 > 0.5 >= found.hits[1].parts.name
+    both = await index.search("run red-team, or else run red-team-tools", limit=2)
+    assert {hit.parts.name for hit in both.hits} == {1}
+
+
 async def test_a_name_in_any_wording_counts() -> None:
     index = await _index()
     found = await index.search("做这个", query_en="use the bread skill", limit=1)

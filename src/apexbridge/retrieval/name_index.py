@@ -47,14 +47,25 @@ _ONE_EDIT = 0.7
 """Factor for a name that is misspelt."""
 
 
+_PART_OF_NAME = 0.5
+"""Factor for a name that is a part of another one in the query."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mention:
     """A phrase of a query that is the name of skills; `mark` rates how the sentence calls it."""
 
     rows: Sequence[int]
     words: tuple[str, ...]
+    span: tuple[int, int] = (0, 0)
+    """Place of the phrase in the normalized query."""
     mark: float = 0.0
     is_exact: bool = True
+
+    def is_within(self, other: "Mention") -> bool:
+        """Say whether it is a part of a longer mention, as `red team` is of `red team tools`."""
+        (start, end), (first, last) = self.span, other.span
+        return first <= start and end <= last and last - first > end - start
 
 
 class NameIndex:
@@ -95,7 +106,7 @@ class NameIndex:
                 rows = self._find(key)
                 if rows is not None:
                     words = tuple(run[0] for run in runs[first : first + length])
-                    found.append(Mention(rows, words, _mark(text, start, last)))
+                    found.append(Mention(rows, words, (start, last), _mark(text, start, last)))
             if is_han(word):
                 found += self._within_run(text, word, start)
             elif (
@@ -106,7 +117,7 @@ class NameIndex:
                 and is_unknown(word)
             ):
                 fuzzy += 1
-                found += self._misspelt(word, _mark(text, start, end))
+                found += self._misspelt(word, (start, end), _mark(text, start, end))
         return found
 
     def _within_run(self, text: str, run: str, start: int) -> Iterator[Mention]:
@@ -116,13 +127,14 @@ class NameIndex:
                 part = run[first:last]
                 rows = self._find(part) if last - first < len(run) else None
                 if rows is not None:
-                    yield Mention(rows, (part,), _mark(text, start + first, start + last))
+                    span = (start + first, start + last)
+                    yield Mention(rows, (part,), span, _mark(text, *span))
 
-    def _misspelt(self, word: str, mark: float) -> Iterator[Mention]:
+    def _misspelt(self, word: str, span: tuple[int, int], mark: float) -> Iterator[Mention]:
         for key in single_edits(word):
             rows = self._find(key)
             if rows is not None:
-                yield Mention(rows, (key,), mark, is_exact=False)
+                yield Mention(rows, (key,), span, mark, is_exact=False)
 
     def strengths(
         self, text: str, bm25: Bm25Index, is_word: Callable[[str], bool]
@@ -145,6 +157,8 @@ class NameIndex:
             rarity = bm25.rarity(stems(mention.words))
             strength = max(mention.mark, min(1.0, rarity / max(whole, 1e-6)) ** 2, _rare(rarity))
             strength *= 1.0 if mention.is_exact else _ONE_EDIT
+            if any(mention.is_within(other) for other in mentions if other.is_exact):
+                strength *= _PART_OF_NAME
             for row in mention.rows:
                 found[row] = max(found.get(row, 0.0), strength)
         return found

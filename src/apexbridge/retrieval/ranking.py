@@ -35,6 +35,9 @@ _SINGLE_THREAD_ROWS = 5_000
 _ALIKE = 0.95
 """Cosine of two main texts from which on they are near duplicates."""
 
+_OTHERWISE_WRITTEN = 0.7
+"""Factor for a name that is the query's in other characters, beside one that is literally."""
+
 IsWord = Callable[[str], bool]
 
 
@@ -328,16 +331,19 @@ class RowDetails:
 
 def _name_scores(request: RankingRequest) -> Matrix | None:
     """Rate the names that any wording mentions; None if there are none."""
-    found = dict[int, float]()
+    memory, found = request.memory, dict[int, float]()
     for query in request.queries:
         if not query.is_clause:  # a clause mentions nothing that its wording does not
-            for row, strength in request.memory.name_index.strengths(
-                query.text, request.memory.bm25, request.is_word
-            ).items():
-                found[row] = max(found.get(row, 0.0), strength)
+            mentioned = memory.name_index.strengths(query.text, memory.bm25, request.is_word)
+            literal = query.text.strip().casefold()
+            as_written = {row for row in mentioned if memory.names[row].casefold() == literal}
+            for row, strength in mentioned.items():
+                # Of `data_report` and `data-report`, which are one phrase, the one as written.
+                factor = _OTHERWISE_WRITTEN if as_written and row not in as_written else 1.0
+                found[row] = max(found.get(row, 0.0), factor * strength)
     if not found:
         return None
-    scores = np.zeros(len(request.memory.names), np.float32)
+    scores = np.zeros(len(memory.names), np.float32)
     scores[list(found)] = list(found.values())
     return scores
 
