@@ -1,13 +1,13 @@
 """Name index: names that a query mentions, in any spelling, exactly or with one slip."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from apexbridge.retrieval.bm25 import Bm25Index
-from apexbridge.retrieval.name_index import Mention, NameIndex
+from apexbridge.retrieval.name_index import Mention, NameIndex, parts_of_others
 from apexbridge.retrieval.ranking import no_word
 from apexbridge.retrieval.spelling import single_edits
 from apexbridge.retrieval.tokenizer import count_text_terms, normalize, phrase_runs
@@ -289,3 +289,34 @@ def test_after_any_additions_and_removals_the_rows_are_those_left(
             row for m in _mentions(index, name) for row in m.rows if _key(held[row]) == _key(name)
         }
         assert exact == expected
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 6)).map(lambda s: (s[0], sum(s))))
+
+
+@given(SPANS)
+def test_a_span_is_a_part_if_a_longer_one_contains_it(spans: list[tuple[int, int]]) -> None:
+    expected = {
+        (start, end)
+        for start, end in spans
+        if any(
+            first <= start and end <= last and last - first > end - start for first, last in spans
+        )
+    }
+    assert parts_of_others(spans) == expected
+
+
+def test_a_text_that_repeats_names_looks_up_the_rarity_of_each_once() -> None:
+    looked_up = list[tuple[str, ...]]()
+
+    class Counting(Bm25Index):
+        def rarity(self, words: Sequence[str]) -> float:
+            looked_up.append(tuple(words))
+            return super().rarity(words)
+
+    names, bm25 = ("表格", "天气", "格天"), Counting()
+    counted = [count_text_terms(name) for name in names]
+    bm25.add(0, [terms for terms, _ in counted], [counts for _, counts in counted])
+    found = _index(*names).strengths("表格天气" * 2_000, bm25, no_word)
+    assert found.keys() == {0, 1, 2}
+    assert len(looked_up) == len(names) + 1  # and that of the whole query

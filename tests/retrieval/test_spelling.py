@@ -248,3 +248,19 @@ def test_a_correction_has_the_length_of_the_text_and_bounded_work(text: str) -> 
     found = correct_text(text, documents, no_word)
     assert len(found) == len(text)
     assert documents.lookups <= 2 * 2
+
+
+@pytest.mark.parametrize("separator", ["", "，"], ids=["one run", "short runs"])
+def test_a_long_text_of_which_no_document_has_a_word_costs_a_bounded_number_of_lookups(
+    separator: str,
+) -> None:
+    looked_up = 0
+
+    def count(terms: TermHashes) -> NDArray[np.int64]:
+        nonlocal looked_up
+        looked_up += len(terms)
+        return np.zeros(len(terms), np.int64)
+
+    text = separator.join(["事实上我们需要一点时间"] * 700)
+    assert correct_text(text, count, no_word) == text
+    assert looked_up < len(text) + 24 * 2 * 150  # its own bigrams, and edits of 24 characters

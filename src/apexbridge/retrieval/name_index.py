@@ -62,11 +62,6 @@ class Mention:
     mark: float = 0.0
     is_exact: bool = True
 
-    def is_within(self, other: "Mention") -> bool:
-        """Say whether it is a part of a longer mention, as `red team` is of `red team tools`."""
-        (start, end), (first, last) = self.span, other.span
-        return first <= start and end <= last and last - first > end - start
-
 
 class NameIndex:
     """Phrase index of names; rows are numbered by the caller."""
@@ -151,17 +146,33 @@ class NameIndex:
         mentions = self.mentions(text, is_unknown)
         if not mentions:
             return {}
+        parts = parts_of_others(mention.span for mention in mentions if mention.is_exact)
         whole = bm25.rarity(stems(query_words(text)))
         found = dict[int, float]()
+        rarities = dict[tuple[str, ...], float]()  # one name may be mentioned many times
         for mention in mentions:
-            rarity = bm25.rarity(stems(mention.words))
+            rarity = rarities.get(mention.words)
+            if rarity is None:
+                rarity = rarities[mention.words] = bm25.rarity(stems(mention.words))
             strength = max(mention.mark, min(1.0, rarity / max(whole, 1e-6)) ** 2, _rare(rarity))
             strength *= 1.0 if mention.is_exact else _ONE_EDIT
-            if any(mention.is_within(other) for other in mentions if other.is_exact):
-                strength *= _PART_OF_NAME
+            strength *= _PART_OF_NAME if mention.span in parts else 1.0
             for row in mention.rows:
                 found[row] = max(found.get(row, 0.0), strength)
         return found
+
+
+def parts_of_others(spans: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Return the spans within longer ones, as `red team` is within `red team tools`.
+
+    In one pass over sorted spans: a pasted text may mention thousands of names.
+    """
+    found, reach = set[tuple[int, int]](), -1
+    for start, end in sorted(set(spans), key=lambda span: (span[0], -span[1])):
+        if end <= reach:
+            found.add((start, end))
+        reach = max(reach, end)
+    return found
 
 
 def _rare(rarity: float) -> float:

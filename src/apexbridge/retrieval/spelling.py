@@ -27,6 +27,8 @@ _MAX_WORDS = 6
 _HAN_RUN = re.compile(r"[\u4e00-\u9fff]{2,}")
 _HOMOPHONES = Path(__file__).parent / "data" / "homophones.txt"
 _MAX_SLIPS_IN_RUN, _MAX_SUSPECTS = 2, 24
+"""Corrections in one run; characters of one query that are looked up, since in an index without
+Chinese all are unknown."""
 _MIN_BIGRAM, _MIN_LONE_BIGRAM = 8, 20
 """Documents with a bigram of the correction; more are needed if its other bigram is unknown too."""
 
@@ -72,7 +74,7 @@ def correct_text(text: str, frequencies: Frequencies, is_word: Callable[[str], b
     An encoder reads a misspelt word as a few meaningless pieces.
     """
     if not text.isascii():
-        text = _HAN_RUN.sub(lambda run: _correct_run(run[0], frequencies), text)
+        text = _correct_chinese(text, frequencies)
     every = dict.fromkeys(_WORD.findall(text))
     # An identifier in camelCase is no misspelt word.
     plain = [word for word in every if is_correctable(word) and word[1:].islower()]
@@ -106,35 +108,46 @@ def _homophones() -> Mapping[str, str]:
     return {one: group.replace(one, "") for group in groups for one in group}
 
 
-def _correct_run(run: str, frequencies: Frequencies) -> str:
+def _correct_chinese(text: str, frequencies: Frequencies) -> str:
     """Replace characters by homophones where no document has a bigram with them, and many then."""
-    for _ in range(_MAX_SLIPS_IN_RUN):
-        corrected = _correct_once(run, frequencies)
-        if corrected == run:
-            break
-        run = corrected
-    return run
+    rest = _MAX_SUSPECTS
+
+    def correct_run(found: re.Match[str]) -> str:
+        nonlocal rest
+        run = found[0]
+        for _ in range(_MAX_SLIPS_IN_RUN):
+            suspects = _suspects(run, frequencies)[:rest] if rest else []
+            rest -= len(suspects)
+            corrected = _best_edit(run, suspects, frequencies)
+            if corrected == run:
+                break
+            run = corrected
+        return run
+
+    return _HAN_RUN.sub(correct_run, text)
 
 
-def _correct_once(run: str, frequencies: Frequencies) -> str:
+def _suspects(run: str, frequencies: Frequencies) -> list[int]:
+    """Return the characters of a run that no document has beside their neighbours."""
     is_known = frequencies(hash_terms([run[at : at + 2] for at in range(len(run) - 1)])) > 0
     beside = np.concatenate(([False], is_known)) | np.concatenate((is_known, [False]))
-    suspects: list[int] = np.flatnonzero(~beside)[:_MAX_SUSPECTS].tolist()
-    edits = [
-        (run[:at] + other + run[at + 1 :], at)
-        for at in suspects
-        for other in _homophones().get(run[at], "")
-    ]
+    places: list[int] = np.flatnonzero(~beside).tolist()
+    return places
+
+
+def _best_edit(run: str, suspects: Sequence[int], frequencies: Frequencies) -> str:
+    edits = [(at, other) for at in suspects for other in _homophones().get(run[at], "")]
     if not edits:
         return run
-    # Two bigrams of each edit; at an end of the run the only one counts twice.
-    places = [(max(at - 1, 0), min(at, len(run) - 2)) for _, at in edits]
-    bigrams = [
-        edit[first : first + 2]
-        for (edit, _), pair in zip(edits, places, strict=True)
-        for first in pair
-    ]
+    bigrams = list[str]()
+    for at, other in edits:
+        pair = [run[at - 1] + other] if at else []
+        pair += [other + run[at + 1]] if at + 1 < len(run) else []
+        bigrams += (pair[0], pair[-1])  # at an end of the run the only one counts twice
     counts = frequencies(hash_terms(bigrams)).reshape(-1, 2)
     enough = np.where(counts.min(axis=1) > 0, _MIN_BIGRAM, _MIN_LONE_BIGRAM)
     best = np.where(counts.max(axis=1) >= enough, counts.max(axis=1), 0)
-    return edits[int(best.argmax())][0] if best.any() else run
+    if not best.any():
+        return run
+    at, other = edits[int(best.argmax())]
+    return run[:at] + other + run[at + 1 :]
