@@ -1,4 +1,4 @@
-"""Network of one hidden layer for two classes, trained by Adam: the probe has too few for more."""
+"""Binary classifier with one hidden layer (ReLU, dropout), trained by Adam with weight decay."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,7 +1,6 @@
 """The fine-tuning stage on a mixture of made-up words: batches, losses, teacher, validation."""
 
 import copy
-from collections.abc import Generator
 from dataclasses import replace
 
 import numpy as np
@@ -26,15 +25,6 @@ _MESSAGES = _VARIANTS + _TIMES * _TOPICS
 _TWIN = _MESSAGES + 8
 """Where texts begin: documents, requests, their noisy variants, messages, the first document."""
 _NO_WEIGHT = LossWeights(contrast=0, pull=0, document_pull=0)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Generator[None]:
-    """Threads that spin while they wait for each other take many times as long beside others."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
@@ -29,15 +28,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.unmeasured]
 
 
 _READS = ("requests", "documents")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Generator[None]:
-    """Threads that spin while they wait for each other take many times as long beside others."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
