@@ -22,6 +22,7 @@ ApexBridgeError
 │   ├── ToolNotFoundError        unknown tool name
 │   ├── ToolInputError           arguments do not match the JSON schema; the model may retry
 │   └── ToolFailedError          the tool ran and failed; the model should adapt
+│       └── ScriptStartError     a script cannot be started here: why, and what would help
 ├── PermissionDeniedError        denied by a rule, a hook or the user
 │   └── SkillDangerousError      blocked by findings of the security scan
 ├── SandboxUnavailableError      no sandbox with the required isolation works here
@@ -239,6 +240,18 @@ class ToolFailedError(ToolError):
     """The tool ran and failed; the model should adapt."""
 
     code = "tool_failed"
+
+
+class ScriptStartError(ToolFailedError):
+    """A script cannot be started here; `reason` is the `error` of its result, such as `ENOENT`."""
+
+    code = "interpreter_missing"
+
+    def __init__(
+        self, detail: str = "", *, code: str | None = None, reason: str = "", **details: object
+    ) -> None:
+        self.reason = reason or "ENOENT"
+        super().__init__(detail, code=code, **details)
 
 
 class PermissionDeniedError(ApexBridgeError):

@@ -31,7 +31,7 @@ from apexbridge.sandbox import interpreters
 from apexbridge.sandbox.base import MIB, ExecutionResult, SandboxLimits
 from apexbridge.sandbox.interpreters import Interpreter
 from apexbridge.sandbox.script_executor import ScriptExecutor, ScriptJob
-from apexbridge.skills.tree import SHEBANG_BYTES, script_interpreter
+from apexbridge.skills.shebang import SHEBANG_BYTES, script_interpreter
 
 log = logging.getLogger(__name__)
 

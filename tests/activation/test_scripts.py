@@ -91,6 +91,12 @@ async def _run(skill: Skill, place: Path, *arguments: str) -> tuple[RecordingSan
         ("main.sh", "#!/bin/sh", "sh"),
         ("main.py", "#!/usr/bin/env python3", "python3"),
         ("main.py", "#!/usr/bin/env -S python3 -u", "python3"),
+        ("main.py", "#!/usr/bin/env python3.11\r", "python3"),
+        ("main", "#!/usr/bin/env -S uv run --script", "python3"),
+        ("main", "#!/usr/bin/env -S LANG=C uv run -q --python 3.12 --script", "python3"),
+        ("main.PY", "\ufeff#! /usr/bin/python3", "python3"),
+        ("main.cjs", "", "node"),
+        ("main.pl", "#!/usr/bin/env -S perl -w", "perl"),
     ],
 )
 async def test_the_interpreter_comes_from_the_first_line_else_the_suffix(
@@ -108,23 +114,69 @@ async def test_the_interpreter_comes_from_the_first_line_else_the_suffix(
 
 
 @pytest.mark.promise("X02")
-async def test_a_script_that_is_not_executable_is_refused(tmp_path: Path) -> None:
+async def test_no_mode_bit_is_needed_where_the_interpreter_is_known(tmp_path: Path) -> None:
     skill = _skill(tmp_path, scripts__main_py="")
     assert skill.root is not None
     (skill.root / "scripts/main.py").chmod(0o644)
-    with pytest.raises(PermissionError, match="not executable"):
-        await _run(skill, tmp_path)
+    sandbox, error = await _run(skill, tmp_path)
+    assert (len(sandbox.requests), error) == (1, None)
 
 
 @pytest.mark.promise("X02")
-@pytest.mark.parametrize("first", ["#!/usr/bin/env no-such-thing", "#!/opt/odd$(id)", "#!"])
-async def test_a_missing_interpreter_is_told_and_nothing_runs(tmp_path: Path, first: str) -> None:
-    skill = _skill(tmp_path, scripts__main_rb=f"{first}\n")
+@pytest.mark.parametrize(
+    ("content", "mode", "error"),
+    [
+        (b"\x7fELF\x02rest", 0o755, None),
+        (b"\x7fELF\x02rest", 0o644, "PermissionError"),
+        (b"some text", 0o644, "PermissionError"),
+        (b"some text", 0o755, "ENOEXEC"),
+    ],
+)
+async def test_a_program_without_first_line_and_suffix_needs_the_mode_bit(
+    tmp_path: Path, content: bytes, mode: int, error: str | None
+) -> None:
+    skill = _skill(tmp_path, scripts__tool="")
+    assert skill.root is not None
+    (program := skill.root / "scripts/tool").write_bytes(content)
+    program.chmod(mode)
     sandbox = RecordingSandbox()
-    call = ScriptCall(skill=skill, script="main.rb")
+    call = ScriptCall(skill=skill, script="tool", arguments=("a",))
+    executor = ScriptExecutor(sandbox, Workspaces(tmp_path / "w"))
+    if error == "PermissionError":
+        with pytest.raises(PermissionError, match="not executable"):
+            await run_script(call, executor)
+        return
+    result = await run_script(call, executor)
+    ran = [request.argv for request in sandbox.requests]
+    assert (result.error, ran) == (error, [] if error else [(str(program.resolve()), "a")])
+
+
+@pytest.mark.promise("X02")
+@pytest.mark.parametrize(
+    ("name", "first", "reason"),
+    [
+        ("a.rb", "#!/usr/bin/env no-such-thing", "'a.rb' needs no-such-thing, which is not inst"),
+        ("a.rb", "#!/opt/odd$(id)", "The first line of 'a.rb' names no interpreter"),
+        ("a.xyz", "#!", "The first line of 'a.xyz' names no interpreter: #!"),
+        ("a.bat", "", "'a.bat' needs cmd, which exists on Windows only. Run it on Windows"),
+        ("a.ZSH", "#!/nowhere/zsh9", "'a.ZSH' needs zsh9, which is not installed here. Install"),
+        ("a.py", "#!/usr/bin/env python3.99", "'a.py' asks for python3.99; this machine has Py"),
+        ("a.jsx", "", "'a.jsx' is TypeScript or JavaScript with markup"),
+    ],
+)
+async def test_a_script_that_cannot_start_is_enoent_with_what_would_help(
+    tmp_path: Path, name: str, first: str, reason: str
+) -> None:
+    """The founding document: `{exitCode: null, error: "ENOENT"}`."""
+    root = make_skill(tmp_path, "tool", files={f"scripts/{name}": f"{first}\n"})
+    skill = read_skill(root, Provenance(origin=Origin.USER, source_id="x")).skill
+    assert skill is not None
+    sandbox = RecordingSandbox()
+    call = ScriptCall(skill=skill, script=name)
     result = await run_script(call, ScriptExecutor(sandbox, Workspaces(tmp_path / "w")))
     assert (result.outcome, result.exit_code, sandbox.requests) == ("not_started", None, [])
-    assert (result.error or "").startswith("interpreter_missing")
+    assert (result.error, result.explain()[: len(reason)]) == ("ENOENT", reason)
+    assert result.explain("zh") != result.explain()
 
 
 @pytest.mark.parametrize(
@@ -152,12 +204,92 @@ async def test_typescript_runs_where_node_can(
     skill = _skill(tmp_path, scripts__main_ts="const x: number = 1;")
     sandbox, error = await _run(skill, tmp_path)
     if flags is None:
-        assert (sandbox.requests, error) == (
-            [],
-            "interpreter_missing: node 22.6 or newer, for TypeScript",
-        )
+        assert (sandbox.requests, error) == ([], "ENOENT")
     else:
         assert sandbox.requests[0].argv[:-1] == (str(node), *flags)
+
+
+async def test_typescript_that_no_node_can_run_is_run_by_bun_deno_or_tsx(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skill = _skill(tmp_path, scripts__main_ts="#!/usr/bin/env -S npx tsx\nconst x: number = 1;")
+    monkeypatch.setattr(interpreters, "_SEARCH_PATH", str(tmp_path))
+    (tmp_path / "node").write_text("#!/bin/sh\necho v20.20.2\n", encoding="utf-8")
+    (tmp_path / "node").chmod(0o755)
+    call = ScriptCall(skill=skill)
+    executor = ScriptExecutor(RecordingSandbox(), Workspaces(tmp_path / "w"))
+    assert "which Node.js v20.20.2 cannot run. Install Node.js 22.18" in (
+        (await run_script(call, executor)).explain()
+    )
+    deno = tmp_path / "deno"
+    deno.write_text("", encoding="utf-8")
+    deno.chmod(0o755)
+    sandbox, error = await _run(skill, tmp_path)
+    assert error is None
+    assert sandbox.requests[0].argv[:-1] == (str(deno), "run", "--allow-all", "--no-prompt")
+
+
+@pytest.mark.needs("sandbox")
+@pytest.mark.parametrize(
+    "named",
+    ["scripts/run_loop.py", "scripts.run_loop", "python -m scripts.run_loop", "inner/relative.py"],
+)
+async def test_scripts_import_from_the_root_of_their_skill(
+    home: Path, tmp_path: Path, named: str
+) -> None:
+    files = {
+        "scripts/__init__.py": "",
+        "scripts/utils.py": "WHO = 'utils'\n",
+        "scripts/run_loop.py": (
+            "import sys\nfrom scripts.utils import WHO\nprint(WHO, sys.argv[1:])\n"
+        ),
+        "inner/helper.py": "from scripts import utils\nWHO = utils.WHO\n",
+        "inner/near.py": "",
+        "inner/relative.py": (
+            "import sys\nimport near\nfrom .helper import WHO\n"
+            "if __name__ == '__main__':\n    print(WHO, sys.argv[1:])\n"
+        ),
+    }
+    root = make_skill(home / ".claude/skills", "tool", files=files)
+    for path in root.rglob("*.py"):
+        path.chmod(0o644)
+    loaded = load(project=tmp_path, environment={"HOME": str(home)})
+    async with Runtime.open(loaded) as runtime:
+        result = await runtime.execute_skill("tool", ["a b"], script=named)
+        assert (result.stdout, result.stderr) == (b"utils ['a b']\n", b"")
+        with pytest.raises(ToolInputError, match="no script"):
+            await runtime.execute_skill("tool", script="python -m scripts.other")
+
+
+async def test_a_root_that_would_hide_the_standard_library_is_not_imported_from(
+    tmp_path: Path,
+) -> None:
+    skill = _skill(tmp_path, scripts__main_py="", types_py="")
+    sandbox, _ = await _run(skill, tmp_path)
+    assert "PYTHONPATH" not in sandbox.requests[0].env
+
+
+@pytest.mark.needs("sandbox")
+async def test_declared_packages_that_are_installed_are_no_reason_to_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "site/Some_Package-1.0.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Name: Some.Package\nVersion: 1.0\n", encoding="utf-8")
+
+    def folders(_: Path) -> tuple[Path, ...]:
+        return (tmp_path / "site",)
+
+    monkeypatch.setattr("apexbridge.activation.dependencies.package_folders", folders)
+    head = (
+        "#!/usr/bin/env -S uv run --with {}\n# /// script\r\n# dependencies = ['{}>=1']\r\n# ///\n"
+    )
+    there = _skill(tmp_path / "a", scripts__main_py=head.format("some-package", "some_package"))
+    sandbox, error = await _run(there, tmp_path)
+    assert (len(sandbox.requests), error) == (1, None)
+    missing = _skill(tmp_path / "b", scripts__main_py=head.format("other", "some_package"))
+    sandbox, error = await _run(missing, tmp_path)
+    assert (sandbox.requests, error) == ([], "dependencies_missing: other")
 
 
 async def test_declared_dependencies_are_told_before_a_half_run(tmp_path: Path) -> None:

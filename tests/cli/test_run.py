@@ -115,7 +115,20 @@ def test_invalid_calls_are_reported(run: Run, home: Path) -> None:
     assert run("run", "-i", "nowhere", "tool").code == 3
     assert "Cannot run the skill 'tool': it has no script 'x.sh'" in run("run", "tool", "x.sh").err
     (root / "scripts/main.sh").chmod(0o644)
-    assert run("run", "tool").code == 5
+    assert run("run", "tool").code == 0
+    (root / "scripts/program").write_bytes(b"\x7fELF")
+    assert run("run", "tool", "program").code == 5
+
+
+def test_a_script_that_cannot_start_is_enoent_and_says_what_would_help(
+    run: Run, home: Path
+) -> None:
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.bat": "echo"})
+    done = run("run", "tool")
+    assert "ENOENT" in done.err
+    assert "'main.bat' needs cmd, which exists on Windows only. Run it on Windows" in done.err
+    data = run("run", "--json", "tool").data
+    assert (data["error"], data["exit_code"], data["outcome"]) == ("ENOENT", None, "not_started")
 
 
 def test_doctor_reports_which_sandbox_works(run: Run) -> None:

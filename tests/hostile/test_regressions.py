@@ -227,7 +227,8 @@ async def test_a_first_line_with_an_open_quote_is_a_missing_interpreter(
     loaded = load(project=tmp_path, environment={"HOME": str(home)})
     async with Runtime.open(loaded) as runtime:
         result = await runtime.script_runner.execute(ScriptCall(skill=runtime.catalog.get("tool")))
-    assert (result.outcome, result.error) == ("not_started", "interpreter_missing: ?")
+    assert (result.outcome, result.error) == ("not_started", "ENOENT")
+    assert "first line of 'main.sh' names no interpreter" in result.explain()
 
 
 async def test_a_run_is_not_held_by_a_long_pause(ground: Field) -> None:

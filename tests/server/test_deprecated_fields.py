@@ -15,7 +15,8 @@ from apexbridge.server.admin.schemas import (
 from apexbridge.server.metrics import Metrics
 from apexbridge.server.openapi import build_document
 from apexbridge.server.routes import ROUTES
-from apexbridge.server.skills.schemas import FindingCountSchema, ScriptRunSchema
+from apexbridge.server.skills.run_schemas import ScriptRunSchema
+from apexbridge.server.skills.schemas import FindingCountSchema
 
 _RENAMED: tuple[tuple[type[BaseModel], str, str], ...] = (
     (CandidateSchema, "fate", "outcome"),

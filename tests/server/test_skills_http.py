@@ -344,9 +344,15 @@ def test_a_run_that_makes_no_sense_is_refused(server: SkillsServer) -> None:
 
 @pytest.mark.needs("sandbox")
 def test_a_script_that_may_not_run_is_refused(server: SkillsServer) -> None:
-    server.send("/v1/skills", ("a.zip", skill_zip("still", "Is still.", {"tools/x.py": SCRIPT})))
-    refused = server.post("/v1/skills/still/run", {"script": "tools/x.py"})
+    files = {"tools/x.py": SCRIPT, "tools/x.bat": "echo", "tools/program": "no script"}
+    server.send("/v1/skills", ("a.zip", skill_zip("still", "Is still.", files)))
+    refused = server.post("/v1/skills/still/run", {"script": "tools/program"})
     assert error_code(refused) == (403, "permission_denied")
+    ran = server.post("/v1/skills/still/run", {"script": "tools/x.py"}).json()
+    assert ran["outcome"] == "ok", "it lost its executable bit in the archive"
+    stopped = server.post("/v1/skills/still/run", {"script": "tools/x.bat"}).json()
+    assert (stopped["exit_code"], stopped["error"]) == (None, "ENOENT")
+    assert "exists on Windows only" in stopped["reason"]
     server.client.delete("/v1/skills/still")
 
 

@@ -1,28 +1,30 @@
-"""Run a skill's script in the sandbox: choice of script, interpreter and environment."""
+"""Run a skill's script in the sandbox: choice of script, and environment."""
 
 import re
-import stat
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from apexbridge.errors import ToolInputError
+import anyio.to_thread
+
+from apexbridge.activation.script_command import (
+    PreparePython,
+    ScriptCommand,
+    resolve_command,
+    use_installed_packages,
+)
+from apexbridge.errors import ScriptStartError, ToolInputError
 from apexbridge.paths import safe_join
-from apexbridge.sandbox import interpreters
 from apexbridge.sandbox.base import ExecutionResult, SandboxLimits
-from apexbridge.sandbox.interpreters import Interpreter
 from apexbridge.sandbox.script_executor import ScriptExecutor, ScriptJob
 from apexbridge.skills.model import Skill
-from apexbridge.skills.tree import INTERPRETER_BY_SUFFIX, SHEBANG_BYTES, script_interpreter
+from apexbridge.skills.shebang import INTERPRETER_BY_SUFFIX
 
-_INTERPRETER_HINTS = {"typescript": "node 22.6 or newer, for TypeScript"}
 _DEFAULT_SCRIPTS = ("scripts/main", "scripts/index", "main", "index")
-_PEP723_BLOCK = re.compile(
-    r"^# /// script[ \t]*\n((?:#(?:| [^\n]*)\n)+?)# ///[ \t]*$", re.MULTILINE
-)
-_HEAD_BYTES = 64 * 1024
+_OTHER_SYSTEMS = frozenset({".bat", ".cmd", ".ps1", ".applescript"})
+"""Suffixes of scripts that usually accompany the same script for this system."""
+_MODULE = re.compile(r"(?:(?:python3?\s+)?-m\s+)?([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,47 +42,64 @@ class ScriptCall:
     on_output: Callable[[int, bytes], None] | None = None
 
 
-async def run_script(call: ScriptCall, executor: ScriptExecutor) -> ExecutionResult:
+async def run_script(
+    call: ScriptCall,
+    executor: ScriptExecutor,
+    prepare: PreparePython = use_installed_packages,
+) -> ExecutionResult:
     """Run the script in a temporary workspace; files it creates there are returned in the result.
 
     The skill's directory is mounted read-only at its own path. No other files, network or
-    environment variables of this machine are visible.
+    environment variables of this machine are visible. `prepare` chooses the Python with the
+    packages that a Python script declares.
 
     Raises:
         ToolInputError: If the skill has no such script, or the arguments cannot be passed.
-        PermissionError: If the script is not executable.
+        PermissionError: If the script is a program without the executable bit.
     """
     if call.skill.root is None:
         raise _input_error(call, "it has no folder")
-    root = call.skill.root.resolve()  # a symlinked skill is mounted at its real path
-    entry = find_script(call)
-    _require_executable(entry)
-    words, interpreter = _interpreter(entry)
-    missing = (
-        "" if interpreter else f"interpreter_missing: {_INTERPRETER_HINTS.get(words[0], words[0])}"
-    )
-    missing = missing or _missing_dependencies(entry)
-    if missing or interpreter is None:
+    try:
+        job = await anyio.to_thread.run_sync(_create_job, call, prepare)
+    except ScriptStartError as error:
         return ExecutionResult(
-            outcome="not_started", exit_code=None, error=missing, isolation=executor.isolation
+            outcome="not_started",
+            exit_code=None,
+            error=error.reason,
+            cause=error,
+            isolation=executor.isolation,
         )
-    job = ScriptJob(
-        interpreter=interpreter,
-        flags=(*interpreter.flags, *words[1:]),
-        script=entry,
+    try:
+        return await executor.run(job)
+    except ValueError as error:
+        raise _input_error(call, str(error)) from None
+
+
+def _create_job(call: ScriptCall, prepare: PreparePython) -> ScriptJob:
+    root = (call.skill.root or Path()).resolve()  # a symlinked skill is mounted at its real path
+    entry = find_entry(call)
+    command: ScriptCommand = resolve_command(root, entry.path, entry.module, prepare)
+    return ScriptJob(
+        interpreter=command.interpreter,
+        flags=command.flags,
+        script=command.script,
         arguments=call.arguments,
         read=(root,),
-        env=_environment(root),
+        env=_environment(root) | command.env,
         inputs=call.inputs,
         stdin=call.stdin,
         hosts=call.hosts,
         limits=call.limits,
         on_output=call.on_output,
     )
-    try:
-        return await executor.run(job)
-    except ValueError as error:
-        raise _input_error(call, str(error)) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptEntry:
+    """A script's file; `module` if it was asked for as `python -m`."""
+
+    path: Path
+    module: str = ""
 
 
 def find_script(call: ScriptCall) -> Path:
@@ -89,23 +108,59 @@ def find_script(call: ScriptCall) -> Path:
     Raises:
         ToolInputError: If there is none, or several to choose from.
     """
+    return find_entry(call).path
+
+
+def find_entry(call: ScriptCall) -> ScriptEntry:
+    """Find the script by path, or by module name (`scripts.run`, `python -m scripts.run`).
+
+    Raises:
+        ToolInputError: If there is none, or several to choose from.
+    """
     root = call.skill.root or Path()
-    if call.script:
-        named = PurePosixPath(call.script)
-        for path in (named, "scripts" / named):
+    if not call.script:
+        return ScriptEntry(path=_default_script(call, root))
+    with suppress(OSError):  # a name that is too long is no path
+        for path in (PurePosixPath(call.script), "scripts" / PurePosixPath(call.script)):
             target = safe_join(root, path.as_posix())
             if target.is_file() and not (root / path).is_symlink():
-                return target
-        raise _input_error(call, f"it has no script '{call.script}'")
+                return ScriptEntry(path=target)
+    module = _MODULE.fullmatch(call.script.strip())
+    for path in _module_paths(module[1]) if module else ():
+        if (root / path).is_file() and not (root / path).is_symlink():
+            return ScriptEntry(path=safe_join(root, path), module=module[1] if module else "")
+    raise _input_error(call, f"it has no script '{call.script}'")
+
+
+def _module_paths(module: str) -> tuple[str, str]:
+    path = module.replace(".", "/")
+    return f"{path}.py", f"{path}/__main__.py"
+
+
+def _default_script(call: ScriptCall, root: Path) -> Path:
     for stem in _DEFAULT_SCRIPTS:
         for suffix in INTERPRETER_BY_SUFFIX:
             if (root / f"{stem}{suffix}").is_file():
                 return safe_join(root, f"{stem}{suffix}")
-    scripts = [p for p in sorted((root / "scripts").glob("*")) if p.suffix in INTERPRETER_BY_SUFFIX]
+    scripts = _for_this_system(sorted((root / "scripts").glob("*")))
     if len(scripts) == 1:
         return safe_join(root, f"scripts/{scripts[0].name}")
     names = ", ".join(path.name for path in scripts)
     raise _input_error(call, f"say which script: {names}" if scripts else "it has no script")
+
+
+def _for_this_system(paths: Iterable[Path]) -> list[Path]:
+    """Keep scripts; those for other systems only if there are no others."""
+    scripts = [path for path in paths if _is_script(path)]
+    own = [path for path in scripts if path.suffix.lower() not in _OTHER_SYSTEMS]
+    return own or scripts
+
+
+def _is_script(path: Path) -> bool:
+    if path.suffix or not path.is_file():
+        return path.suffix.lower() in INTERPRETER_BY_SUFFIX and path.name != "__init__.py"
+    with path.open("rb") as file:
+        return file.read(2) == b"#!"
 
 
 def has_script(skill: Skill) -> bool:
@@ -115,7 +170,7 @@ def has_script(skill: Skill) -> bool:
     stems = {PurePosixPath(entry).name for entry in _DEFAULT_SCRIPTS}
     for place in places:
         with suppress(OSError):
-            scripts = [path for path in place.iterdir() if path.suffix in INTERPRETER_BY_SUFFIX]
+            scripts = [path for path in place.iterdir() if _is_script(path)]
             if any(place != root or path.stem in stems for path in scripts):
                 return True
     return False
@@ -123,34 +178,6 @@ def has_script(skill: Skill) -> bool:
 
 def _input_error(call: ScriptCall, detail: str) -> ToolInputError:
     return ToolInputError(detail, code="script_unusable", name=call.skill.name)
-
-
-def _require_executable(entry: Path) -> None:
-    if not entry.stat().st_mode & stat.S_IXUSR:
-        raise PermissionError(13, "The script is not executable (chmod +x)", str(entry))
-
-
-def _interpreter(entry: Path) -> tuple[list[str], Interpreter | None]:
-    """Find the interpreter by the shebang line, else by the suffix."""
-    with entry.open("rb") as file:
-        name, *words = script_interpreter(file.readline(SHEBANG_BYTES), entry.suffix)
-    return [name or "?", *words], interpreters.find(name) if name else None
-
-
-def _missing_dependencies(entry: Path) -> str:
-    """Return an error if PEP 723 inline metadata has dependencies: the sandbox has no network."""
-    if entry.suffix != ".py":
-        return ""
-    with entry.open("rb") as file:
-        match = _PEP723_BLOCK.search(file.read(_HEAD_BYTES).decode("utf-8", "replace"))
-    if match is None:
-        return ""
-    lines = (line.removeprefix("#").removeprefix(" ") for line in match[1].splitlines())
-    try:
-        wanted = tomllib.loads("\n".join(lines)).get("dependencies", [])
-    except tomllib.TOMLDecodeError as error:
-        return f"dependencies_unreadable: {error}"
-    return f"dependencies_missing: {', '.join(map(str, wanted))}" if wanted else ""
 
 
 def _environment(root: Path) -> dict[str, str]:

@@ -22,7 +22,7 @@ from apexbridge.skills import names, tree
 from apexbridge.skills.document import inline_commands
 from apexbridge.skills.model import Origin, Problem, Provenance, Skill
 from apexbridge.skills.parser import parse_skill, read_skill
-from apexbridge.skills.tree import SHEBANG_BYTES, script_interpreter
+from apexbridge.skills.shebang import SHEBANG_BYTES, script_interpreter
 from apexbridge.skills.validator import Package, open_folder, validate
 
 _STAGED_NAME = "new"

@@ -97,6 +97,8 @@ class RunResult(BaseModel):
     exit_code: int | None
     stdout: str
     stderr: str
+    error: str = ""
+    reason: str = ""
     seconds: float
     isolation: str
     truncated: bool

@@ -274,6 +274,8 @@ def _run_result(name: str, result: ExecutionResult) -> RunResult:
         exit_code=result.exit_code,
         stdout=truncate_text(result.stdout.decode("utf-8", "replace")),
         stderr=truncate_text(result.stderr.decode("utf-8", "replace"), 8_000),
+        error=result.error or "",
+        reason=result.explain(),
         seconds=round(result.duration, 3),
         isolation=result.isolation,
         truncated=result.truncated,

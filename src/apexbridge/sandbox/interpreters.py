@@ -23,7 +23,17 @@ from apexbridge.sandbox.uid_pool import is_world_readable
 _SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
 _VERSION = re.compile(r"python3\.(\d+)")
 _MIN_PYTHON_MINOR = 11
-_NAMES = {"python": "python3", "python3": "python3", "sh": "sh", "bash": "bash", "node": "node"}
+_OTHER_NAMES = {
+    "python": ("python3",), "lua": ("lua", "lua5.4", "lua5.3", "luajit"), "pwsh": ("pwsh",),
+    "powershell": ("pwsh",), "nodejs": ("node",), "R": ("Rscript",), "cmd": (),
+}  # fmt: skip
+"""Programs that run the scripts of a name, if it is not only the one of that name."""
+_RUN_FLAGS = {
+    "pwsh": ("-NoProfile", "-NonInteractive", "-File"), "fish": ("--no-config",),
+    "awk": ("-f",), "deno": ("run", "--allow-all", "--no-prompt"),
+}  # fmt: skip
+"""Flags that a program needs to run a script; a shebang with arguments replaces them."""
+_TYPESCRIPT_RUNNERS = ("bun", "deno", "tsx")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +54,27 @@ class Interpreter:
 
 def find(name: str) -> Interpreter | None:
     """Find an interpreter by name; Python is the one of this process, if usable in a sandbox."""
-    wanted = _NAMES.get(name, name)
-    if wanted == "python3":
+    version = _VERSION.fullmatch(name)
+    if name in {"python", "python3"}:
         return _python()
-    if wanted == "typescript":
-        return _typescript()
-    found = shutil.which(wanted, path=_SEARCH_PATH)
-    return None if found is None else _with_prefix(Path(found))
+    if version is not None:
+        return _python_version(int(version[1]))
+    if name in {"typescript", "jsx"}:
+        return (_typescript_node() if name == "typescript" else None) or _find_any(
+            _TYPESCRIPT_RUNNERS
+        )
+    return _find_any(_OTHER_NAMES.get(name, (name,)))
+
+
+def _find_any(names: Sequence[str]) -> Interpreter | None:
+    found = (shutil.which(name, path=_SEARCH_PATH) for name in names)
+    program = next(filter(None, found), None)
+    return None if program is None else _with_prefix(Path(program))
+
+
+def run_flags(interpreter: Interpreter, words: Sequence[str]) -> tuple[str, ...]:
+    """Return the flags before a script; `words` are those of its shebang."""
+    return (*interpreter.flags, *(words or _RUN_FLAGS.get(interpreter.program.name, ())))
 
 
 def _python() -> Interpreter:
@@ -64,10 +88,21 @@ def _python() -> Interpreter:
     return _with_prefix(Path(found)) if found and is_new_enough else own
 
 
-def _typescript() -> Interpreter | None:
+def _python_version(minor: int) -> Interpreter | None:
+    """Return the Python of a version, else the usual one if it is not older."""
+    usual = _python()
+    version = _VERSION.fullmatch(usual.program.resolve().name)
+    its_minor = int(version[1]) if version else 0
+    if its_minor == minor:
+        return usual
+    exact = _find_any((f"python3.{minor}",))
+    return exact or (usual if its_minor > minor else None)
+
+
+def _typescript_node() -> Interpreter | None:
     """Return node, if its version runs TypeScript."""
     node = find("node")
-    flags = typescript_flags(_version(node.program)) if node else None
+    flags = typescript_flags(program_version(node.program)) if node else None
     return None if node is None or flags is None else replace(node, flags=flags)
 
 
@@ -84,8 +119,25 @@ def typescript_flags(version: str) -> tuple[str, ...] | None:
 
 
 @functools.cache
-def _version(program: Path) -> str:
-    done = subprocess.run([program, "--version"], capture_output=True, timeout=10, check=False)
+def program_version(program: Path) -> str:
+    """Return what the program prints for `--version`. Blocks."""
+    return _print(program, "--version").strip()
+
+
+@functools.cache
+def package_folders(python: Path) -> tuple[Path, ...]:
+    """Return the folders of packages that this Python imports in a sandbox. Blocks."""
+    source = "import sys; print(*sys.path, sep='\\n')"
+    return tuple(map(Path, filter(None, _print(python, "-I", "-c", source).splitlines())))
+
+
+def _print(program: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            [program, *arguments], capture_output=True, timeout=10, check=False, env={}
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
     return done.stdout.decode("utf-8", "replace")
 
 
@@ -98,9 +150,20 @@ def base_python() -> Interpreter:
 
 
 def _with_prefix(program: Path) -> Interpreter:
-    if program.is_relative_to("/usr") or program.parent == Path("/bin"):
-        return Interpreter(program=program)
-    return Interpreter(program=program, prefix=(program.parent.parent,))
+    """Add the folder to mount, also where the program is a link to one outside of `/usr`."""
+    real = program.resolve()
+    found = [path for path in (program, real) if not _is_system_path(path)]
+    prefixes = dict.fromkeys(map(_installation, found))
+    return Interpreter(program=program, prefix=tuple(prefixes))
+
+
+def _is_system_path(program: Path) -> bool:
+    return program.is_relative_to("/usr") or program.parent == Path("/bin")
+
+
+def _installation(program: Path) -> Path:
+    """Return the folder of an installation: of its `bin`, or the program's own."""
+    return program.parent.parent if program.parent.name == "bin" else program.parent
 
 
 InterpreterKind = Literal["python", "node", "other"]

@@ -1,9 +1,7 @@
-"""File tree of a skill: listing, content hash, stat digest, and interpreters of scripts."""
+"""File tree of a skill: listing, content hash and stat digest."""
 
 import hashlib
 import os
-import re
-import shlex
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -180,45 +178,3 @@ def unreadable(root: Path, error: OSError) -> Problem:
 def too_many_files(root: Path, limit: int) -> Problem:
     """Build the problem of a folder with more entries than the limit."""
     return Problem.error("tree_too_large", root.name, limit=limit)
-
-
-INTERPRETER_BY_SUFFIX = {
-    ".py": "python", ".js": "node", ".mjs": "node", ".cjs": "node", ".sh": "bash",
-    ".ts": "typescript", ".mts": "typescript",
-}  # fmt: skip
-SHEBANG_BYTES = 256
-_INTERPRETER_NAME = re.compile(r"[A-Za-z0-9._-]+")
-
-
-def script_interpreter(first_line: bytes, suffix: str) -> list[str]:
-    """Determine the interpreter and its arguments from the shebang, else from the suffix.
-
-    The name is empty if neither says.
-
-    >>> script_interpreter(b"#!/usr/bin/env -S python3 -u", ".txt")
-    ['python3', '-u']
-    >>> script_interpreter(b"print(1)", ".py")
-    ['python']
-    """
-    words = [INTERPRETER_BY_SUFFIX.get(suffix, "")]
-    line = first_line.decode("utf-8", "replace").strip()
-    if line.startswith("#!"):
-        words = _split_shebang(line[2:]) or words
-        if PurePosixPath(words[0]).name == "env":
-            words = _without_flags(words[1:]) or [""]
-    name = PurePosixPath(words[0]).name
-    return [name if _INTERPRETER_NAME.fullmatch(name) else "", *words[1:]]
-
-
-def _without_flags(words: list[str]) -> list[str]:
-    """Skip the options of `env` itself."""
-    while words and words[0].startswith("-"):
-        words = words[1:]
-    return words
-
-
-def _split_shebang(line: str) -> list[str]:
-    try:
-        return shlex.split(line)
-    except ValueError:  # an unclosed quote: no program has that name
-        return ["?"]

@@ -150,7 +150,8 @@ async def test_a_persons_own_skill_may_have_its_script_run_once_it_was_invoked(h
 
 async def test_a_script_without_its_permission_is_reported(home: Path) -> None:
     root = make_skill(home / ".claude/skills", "mine", files={"scripts/main.sh": "echo"})
-    (root / "scripts/main.sh").chmod(0o644)
+    (root / "scripts/program").write_bytes(b"\x7fELF")
     async with open_agent(home) as at:
-        await at.ask("Go", calls(("SkillScript", {"skill": "mine"})), says("."))
+        script = {"skill": "mine", "script": "program"}
+        await at.ask("Go", calls(("SkillScript", script)), says("."))
         assert (await at.results())[0].startswith("[permission_denied] The script is not exec")

@@ -9,7 +9,7 @@ import anyio
 import typer
 
 from apexbridge.activation.scripts import ScriptCall
-from apexbridge.cli.output import ExitCode, Output
+from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.errors import PermissionDeniedError
 from apexbridge.paths import create_bytes, safe_join
 from apexbridge.runtime import Runtime
@@ -44,6 +44,8 @@ def run(
     def render() -> None:
         if result.error:
             out.note(out.text("run_error", error=result.error, isolation=result.isolation))
+            if result.cause is not None:
+                out.note(sanitize(result.explain(out.language)))
         for path in saved:
             out.note(out.text("created", path=path))
         if result.not_taken:
@@ -147,6 +149,7 @@ def _as_json(result: ExecutionResult) -> dict[str, object]:
         "stderr": result.stderr.decode("utf-8", "replace"),
         "duration": round(result.duration, 3),
         "error": result.error,
+        "reason": result.explain(),
         "timed_out": result.timed_out,
         "truncated": result.truncated,
         "isolation": result.isolation,

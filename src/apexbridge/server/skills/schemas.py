@@ -6,7 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 from apexbridge.lifecycle.skill_list import SkillState
 from apexbridge.retrieval.results import Kind, Match
-from apexbridge.sandbox.base import Outcome
 from apexbridge.scanner.rules import RiskLevel
 from apexbridge.server.routing import former_name
 from apexbridge.skills.model import Severity
@@ -351,36 +350,6 @@ class InspectionSchema(ResponseModel):
     """Whether a skill of that name is installed, which makes it an update."""
     refused: bool
     """Whether the findings are severe enough that an install is refused."""
-
-
-class OutputFileSchema(ResponseModel):
-    """Output file of a script."""
-
-    path: str
-    size: int
-    base64: str | None
-    """Content; null if all files together are too large for a response."""
-
-
-class ScriptRunSchema(ResponseModel):
-    """Result of a script; `exit_code` is null if it did not start, and `error` has the reason."""
-
-    object: Literal["skill.run"] = "skill.run"
-    skill: str
-    script: str
-    outcome: Outcome
-    exit_code: int | None
-    stdout: str
-    stderr: str
-    seconds: float
-    error: str | None
-    timed_out: bool
-    truncated: bool
-    isolation: str
-    files: list[OutputFileSchema]
-    skipped_files: dict[str, str]
-    """Output files that are not returned, with the reason."""
-    not_taken = former_name("skipped_files", dict[str, str])
 
 
 class TrashedSkillSchema(ResponseModel):

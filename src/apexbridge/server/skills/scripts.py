@@ -12,8 +12,8 @@ from apexbridge.errors import PermissionDeniedError, RequestError, ToolInputErro
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.server.disconnect import run_until_disconnect
 from apexbridge.server.routing import RequestContext, RequestModel, Router, json_response
-from apexbridge.server.skills.presenters import skill_name_from_path
-from apexbridge.server.skills.schemas import OutputFileSchema, ScriptRunSchema
+from apexbridge.server.skills.presenters import request_language, skill_name_from_path
+from apexbridge.server.skills.run_schemas import OutputFileSchema, ScriptRunSchema
 
 _MAX_INLINE_BYTES = 8_000_000
 _ARGUMENTS_TOO_LONG = "E2BIG"
@@ -60,7 +60,7 @@ async def run(ctx: RequestContext) -> Response:
     if result.error == _ARGUMENTS_TOO_LONG:
         detail = "the arguments exceed the operating system's limit (E2BIG)"
         raise ToolInputError(detail, code="script_unusable", name=skill.name)
-    return json_response(_present_run(skill.name, body.script, result))
+    return json_response(_present_run(ctx, body.script, result, skill.name))
 
 
 def _as_bytes(text: str) -> bytes:
@@ -70,7 +70,9 @@ def _as_bytes(text: str) -> bytes:
         raise RequestError("stdin: not valid Unicode (lone surrogate)", param="stdin") from None
 
 
-def _present_run(skill: str, script: str, result: ExecutionResult) -> ScriptRunSchema:
+def _present_run(
+    ctx: RequestContext, script: str, result: ExecutionResult, skill: str
+) -> ScriptRunSchema:
     return ScriptRunSchema(
         skill=skill,
         script=script,
@@ -80,6 +82,7 @@ def _present_run(skill: str, script: str, result: ExecutionResult) -> ScriptRunS
         stderr=result.stderr.decode("utf-8", "replace"),
         seconds=round(result.duration, 3),
         error=result.error,
+        reason=result.explain(request_language(ctx)),
         timed_out=result.timed_out,
         truncated=result.truncated,
         isolation=result.isolation,

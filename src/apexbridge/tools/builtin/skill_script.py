@@ -185,6 +185,7 @@ def script_result(result: ExecutionResult) -> ToolResult:
     if result.outcome != "ok":
         why = result.error or f"exit code {result.exit_code}"
         parts.append(f"It did not succeed ({result.outcome}): {why}")
+        parts.append(result.explain())
     text = "\n\n".join(part for part in parts if part) or "(it printed nothing)"
     data = {"exit_code": result.exit_code, "outcome": result.outcome}
     return ToolResult(text=text, is_error=result.outcome != "ok", data=data)
