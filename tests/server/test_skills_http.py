@@ -344,7 +344,7 @@ def test_a_run_that_makes_no_sense_is_refused(server: SkillsServer) -> None:
 
 @pytest.mark.needs("sandbox")
 def test_a_script_that_may_not_run_is_refused(server: SkillsServer) -> None:
-    files = {"tools/x.py": SCRIPT, "tools/x.bat": "echo", "tools/program": "no script"}
+    files = {"tools/x.py": SCRIPT, "tools/x.bat": b"echo", "tools/program": b"no script"}
     server.send("/v1/skills", ("a.zip", skill_zip("still", "Is still.", files)))
     refused = server.post("/v1/skills/still/run", {"script": "tools/program"})
     assert error_code(refused) == (403, "permission_denied")
