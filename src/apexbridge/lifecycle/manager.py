@@ -10,10 +10,12 @@ from anyio import to_thread
 
 from apexbridge.audit import AuditLog
 from apexbridge.catalog.catalog import Catalog
+from apexbridge.catalog.usage import UsageStore
 from apexbridge.errors import SkillInvalidError, SkillNotFoundError, SkillVersionError
 from apexbridge.lifecycle.index_updates import IndexUpdates, SkillIndexer, read_skill_md
 from apexbridge.lifecycle.scan_results import BlockLevel, ScanGate, ScanResultStore
 from apexbridge.lifecycle.skill_list import ListFilter, SkillPage, list_skills
+from apexbridge.lifecycle.skill_metadata import MetadataStore
 from apexbridge.lifecycle.states import SkillStates
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.lifecycle.transactions import (
@@ -49,6 +51,7 @@ class SkillManager:
         catalog: Catalog,
         indexer: SkillIndexer,
         policy: InstallPolicy | None = None,
+        usage: UsageStore | None = None,
     ) -> None:
         self.policy = policy or InstallPolicy()
         self.scan_results = ScanResultStore(store.root.parent / "verdicts")
@@ -56,6 +59,7 @@ class SkillManager:
         self._states = states
         self._catalog = catalog
         self._index = IndexUpdates(store.root, catalog, indexer)
+        self._metadata = MetadataStore(store, states, catalog, self.scan_results, usage)
         self._scans = ScanGate(self.scan_results, catalog, self.policy.blocks_at)
         self._transactions = SkillTransactions(store, states, audit, catalog)
         self._parts = ManagerParts(
@@ -99,6 +103,8 @@ class SkillManager:
             async with transactions.lock(skill.name), shielded():
                 await to_thread.run_sync(store.check_name_free, skill.name)
                 await transactions.record_skill("install", skill)
+                # Left by a crash, or by a folder that was deleted by hand.
+                await to_thread.run_sync(self._metadata.clear, skill.name)
                 await to_thread.run_sync(store.install, staged.root, skill.name)
                 await self._index.commit(skill.name, "install", prepared)
         return InstallResult(
@@ -200,6 +206,9 @@ class SkillManager:
     async def uninstall(self, name: str) -> TrashedSkill:
         """Move a skill to the trash, from where `restore` brings it back until it expires.
 
+        Its state, pin, usage, tags, scan results and stored versions go with it: the next skill of
+        that name inherits none of them.
+
         Raises:
             SkillNotFoundError: If there is no such skill.
             SkillReadOnlyError: If it is not an installed one.
@@ -210,7 +219,10 @@ class SkillManager:
             async with transactions.lock(name), shielded():
                 await to_thread.run_sync(self._store.folder, name)  # it may be gone by now
                 await transactions.record_skill("uninstall", skill)
-                trashed = await to_thread.run_sync(self._store.uninstall, name)
+                metadata = await to_thread.run_sync(self._metadata.read, name)
+                trashed = await to_thread.run_sync(self._store.uninstall, name, metadata)
+                move = partial(self._metadata.move_to_trash, trashed, sha256_of(skill))
+                await to_thread.run_sync(move)
                 await self._index.commit(name, "uninstall")
         return trashed
 
@@ -229,7 +241,7 @@ class SkillManager:
                 trashed = await to_thread.run_sync(store.trash.latest, name)
                 await to_thread.run_sync(store.check_name_free, name)
                 await transactions.record("undo", skill=name)
-                await to_thread.run_sync(store.restore, trashed)
+                await to_thread.run_sync(self._metadata.restore, trashed)
                 await self._index.commit(name, "install")
         return InstallResult(skill=self._catalog.find(name))
 

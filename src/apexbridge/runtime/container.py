@@ -101,6 +101,7 @@ class Runtime:
                 self.catalog,
                 self.index_service,
                 install_policy(self.config.settings.install),
+                self.usage,
             )
         return self._manager
 
