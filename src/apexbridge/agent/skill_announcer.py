@@ -128,6 +128,16 @@ def _offer_text(summary: str) -> str:
     return truncate_line(to_single_line(summary), OFFER_CHARS)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnouncementOptions:
+    """Bounds of announcements, and the section of the system prompt that names skills already."""
+
+    threshold: float
+    """Confidence from which on hits are offered together with the request."""
+    budget: ListingBudget
+    section: SectionCache | None = None
+
+
 class SkillAnnouncer:
     """Decide which skills and tools a session's model sees."""
 
@@ -137,17 +147,12 @@ class SkillAnnouncer:
         index: SkillSearch,
         permissions: PermissionChecker,
         usage: UsageCache,
-        *,
-        threshold: float,
-        budget: ListingBudget,
-        section: SectionCache | None = None,
+        options: AnnouncementOptions,
     ) -> None:
         self._catalog, self._index, self._usage = catalog, index, usage
         self._permissions = permissions
-        self._threshold = threshold
-        """Confidence from which on hits are offered together with the request."""
-        self._budget = budget
-        self._section = section
+        self._threshold, self._budget = options.threshold, options.budget
+        self._section = options.section
         self._cache = AnnouncementCache()
 
     @property

@@ -67,9 +67,7 @@ def skill_id(skill: Skill) -> str:
 
 
 def display_name(skill: Skill) -> str:
-    """Return the name that SKILL.md declares, as its author wrote it; else the skill's name.
-
-    """
+    """Return the name that SKILL.md declares, as its author wrote it; else the skill's name."""
     return normalise(skill.manifest.name or "") or skill.name
 
 

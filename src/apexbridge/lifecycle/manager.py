@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from anyio import to_thread
 
@@ -40,19 +41,26 @@ from apexbridge.skills.parser import parse_skill
 _VERSION_NUMBER = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,7})", re.IGNORECASE)
 
 
+class ManagerStores(NamedTuple):
+    """The files that a manager changes: skills, their states and usage, and the audit log."""
+
+    skills: SkillStore
+    states: SkillStates
+    usage: UsageStore
+    audit: AuditLog
+
+
 class SkillManager:
     """Changes the installed skills. Each attempt, refused or not, is in the audit log."""
 
     def __init__(
         self,
-        store: SkillStore,
-        states: SkillStates,
-        audit: AuditLog,
+        stores: ManagerStores,
         catalog: Catalog,
         indexer: SkillIndexer,
         policy: InstallPolicy | None = None,
-        usage: UsageStore | None = None,
     ) -> None:
+        store, states, usage, audit = stores
         self.policy = policy or InstallPolicy()
         self.scan_results = ScanResultStore(store.root.parent / "verdicts")
         self._store = store

@@ -33,7 +33,7 @@ class MetadataStore:
         states: SkillStates,
         catalog: Catalog,
         scan_results: ScanResultStore,
-        usage: UsageStore | None = None,
+        usage: UsageStore,
     ) -> None:
         self._store = store
         self._states = states
@@ -43,7 +43,7 @@ class MetadataStore:
 
     def read(self, name: str) -> SkillMetadata:
         """Return state, pin and usage of a name."""
-        count, last = self._usage.get(name) if self._usage else (0, 0.0)
+        count, last = self._usage.get(name)
         return SkillMetadata(
             is_disabled=name in self._states.disabled(),
             pinned=self._states.pinned().get(name, ""),
@@ -61,8 +61,7 @@ class MetadataStore:
             StorageError: If the disk refuses.
         """
         self._states.forget(name, keeps_disabled=self._has_other_source(name))
-        if self._usage is not None:
-            self._usage.forget(name)
+        self._usage.forget(name)
 
     def _has_other_source(self, name: str) -> bool:
         with suppress(SkillNotFoundError):
@@ -106,7 +105,7 @@ class MetadataStore:
         with suppress(StorageError):
             for path, data in files.items():
                 replace_bytes(path, data)
-        if self._usage is not None and entry.metadata.uses:
+        if entry.metadata.uses:
             self._usage.restore(entry.name, entry.metadata.uses, entry.metadata.last_used)
 
     def _restore_state(self, entry: TrashedSkill) -> None:

@@ -173,11 +173,13 @@ class SkillStore:
         """Move or delete what a crash left of the versions of another skill of this name."""
         if not self.versions.created(name):
             return
-        for entry in self.trash.list():
-            if entry.name == name and not self.trash.versions(entry).exists():
-                return self.keep_versions(entry)
+        entries = (entry for entry in self.trash.list() if entry.name == name)
+        former = next((e for e in entries if not self.trash.versions(e).exists()), None)
         with storage_errors(self.root):
-            self.versions.discard(name)
+            if former is None:
+                self.versions.discard(name)
+            else:
+                self.versions.move(name, self.trash.versions(former))
 
     def restore(self, entry: TrashedSkill) -> None:
         """Move a skill from the trash back into place. The second rename in here is the commit.

@@ -10,7 +10,12 @@ from apexbridge.agent.permission_checker import PermissionChecker
 from apexbridge.agent.project_instructions import ProjectInstructions
 from apexbridge.agent.session_pool import SessionFactory, SessionPool
 from apexbridge.agent.session_store import SessionStore
-from apexbridge.agent.skill_announcer import SKILL_TOOLS, SkillAnnouncer, SkillSearch
+from apexbridge.agent.skill_announcer import (
+    SKILL_TOOLS,
+    AnnouncementOptions,
+    SkillAnnouncer,
+    SkillSearch,
+)
 from apexbridge.agent.skills_section import SectionCache
 from apexbridge.agent.turn import TurnLimits
 from apexbridge.catalog.catalog import Catalog
@@ -76,9 +81,7 @@ class AgentFactory:
             catalog, script_runner, usage, runs_commands=config.settings.agent.inline_commands
         )
         self.registry = self._create_registry(extra_tools)
-        self._instructions = ProjectInstructions(
-            config.project, config.settings.agent.instructions
-        )
+        self._instructions = ProjectInstructions(config.project, config.settings.agent.instructions)
         mode = config.settings.agent.skills_section
         is_ship = mode == "auto" and (config.project / SHIP_FILE).is_file()
         self._has_section = mode == "always" or is_ship
@@ -93,9 +96,11 @@ class AgentFactory:
             self._index,
             permissions,
             self._usage,
-            threshold=settings.index.threshold,
-            budget=ListingBudget.for_window(model.window),
-            section=section if self._has_section else None,
+            AnnouncementOptions(
+                threshold=settings.index.threshold,
+                budget=ListingBudget.for_window(model.window),
+                section=section if self._has_section else None,
+            ),
         )
         return Agent(
             AgentDeps(
