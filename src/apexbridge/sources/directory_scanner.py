@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,13 @@ from apexbridge.skills.model import FolderId
 
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__"})
 """Folders of package managers and caches, which hold no author's skills."""
+_HIDDEN_CATALOGS = frozenset({".curated", ".experimental", ".system"})
+"""Hidden folders in which published repositories keep skills."""
+_IN_HIDDEN_FOLDERS = ("skills", "plugins")
+"""The only folders searched in other hidden ones: `.github/skills`, `.agents/plugins`."""
+_NEVER_SEARCHED = frozenset({".git", ".hg", ".svn"})
+_MAX_PEEK = 200
+"""Entries checked for skills in a folder that is not searched."""
 _SKILL_MD = SKILL_MD.lower()
 
 
@@ -23,6 +31,9 @@ class ScanLimits:
     max_folders: int = 2_000
     follow_external_symlinks: bool = True
     """True if symlinks that lead out of the root are followed."""
+    hidden_catalogs: bool = False
+    """True if the hidden folders of published repositories are searched: `.curated`,
+    `.github/skills`."""
 
 
 DEFAULT_LIMITS = ScanLimits()
@@ -51,6 +62,11 @@ class DirectoryScanner:
     """Folders that are no skills: new skills would appear in them."""
     external_symlinks: list[str] = field(default_factory=list[str])
     """Symlinks that lead out of the root and were not followed."""
+    unsearched: list[str] = field(default_factory=list[str])
+    """Hidden folders, and folders below the depth limit, that hold skills and were not searched.
+
+    They are looked for with `hidden_catalogs` only.
+    """
 
     def skills(self) -> Iterator[SkillFolder]:
         """Yield skill folders in a fixed order; OSError if the root itself cannot be listed."""
@@ -71,9 +87,11 @@ class DirectoryScanner:
                 yield SkillFolder(path, identity, entries)
                 continue
             self.visited_folders.append(path)
+            below = f"{path}/" if path else ""
             if depth < self.limits.max_depth:
-                below = f"{path}/" if path else ""
                 pending += [(f"{below}{name}", depth + 1) for name in reversed(names)]
+            elif self.limits.hidden_catalogs:
+                self.unsearched += [n for n in map(below.__add__, names) if self._has_skills(n)]
 
     def _identity(self, path: str) -> FolderId | None:
         try:
@@ -100,7 +118,32 @@ class DirectoryScanner:
         if any(item.name.lower() == _SKILL_MD for item in present):
             return [], tuple(present)
         folders = filter(is_scannable_folder, present)
-        return sorted(item.name for item in folders if self._may_enter(path, item)), None
+        names = sorted(item.name for item in folders if self._may_enter(path, item))
+        # After the visible ones: of two equal skills the visible one is found first.
+        return [*names, *self._hidden(path, present)], None
+
+    def _hidden(self, path: str, present: "list[os.DirEntry[str]]") -> list[str]:
+        """List the folders to search in hidden ones; note others that hold skills."""
+        if not self.limits.hidden_catalogs:
+            return []
+        hidden = [item for item in present if item.name.startswith(".") and _is_real_folder(item)]
+        found = list[str]()
+        for item in sorted(hidden, key=lambda item: item.name):
+            name = item.name
+            if name in _NEVER_SEARCHED:
+                continue
+            inside = [f"{name}/{below}" for below in _IN_HIDDEN_FOLDERS]
+            inside = [each for each in inside if is_folder(Path(self.root, path, each))]
+            found += [name] if name in _HIDDEN_CATALOGS else inside
+            if not (inside or name in _HIDDEN_CATALOGS) and self._has_skills(f"{path}/{name}"):
+                self.unsearched.append(f"{path}/{name}" if path else name)
+        return found
+
+    def _has_skills(self, path: str) -> bool:
+        """Return whether a folder is a skill, or has one directly below it."""
+        folder = Path(f"{self.root}/{path}")
+        below = [folder / name for name in islice(_list_names(folder), _MAX_PEEK)]
+        return any(map(_is_skill, (folder, *below)))
 
     def _may_enter(self, path: str, item: "os.DirEntry[str]") -> bool:
         if self.limits.follow_external_symlinks or not item.is_symlink():
@@ -109,6 +152,24 @@ class DirectoryScanner:
             return True
         self.external_symlinks.append(f"{path}/{item.name}" if path else item.name)
         return False
+
+
+def _is_real_folder(item: "os.DirEntry[str]") -> bool:
+    try:
+        return item.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _list_names(path: Path) -> list[str]:
+    try:
+        return os.listdir(path)  # noqa: PTH208, names are enough
+    except OSError:  # not a folder, or not readable
+        return []
+
+
+def _is_skill(path: Path) -> bool:
+    return any(name.lower() == _SKILL_MD for name in _list_names(path))
 
 
 def is_folder(path: Path) -> bool:
