@@ -43,6 +43,10 @@ async def _uninstall(runtime: Runtime, _: Path) -> None:
     await runtime.manager.uninstall(NAME)
 
 
+async def _pin(runtime: Runtime, _: Path) -> None:
+    await runtime.manager.versions.pin(NAME)
+
+
 async def _undo(runtime: Runtime, _: Path) -> None:
     await runtime.manager.restore(NAME)
 
@@ -73,6 +77,8 @@ OPERATIONS: dict[str, Operation] = {
     "edit": Operation(prepare=(_install,), act=_edit),
     "uninstall": Operation(prepare=(_install,), act=_uninstall),
     "undo": Operation(prepare=(_install, _uninstall), act=_undo),
+    "uninstall-versions": Operation(prepare=(_install, _update, _pin), act=_uninstall),
+    "undo-versions": Operation(prepare=(_install, _update, _pin, _uninstall), act=_undo),
     "rollback": Operation(prepare=(_install, _update), act=_rollback),
     "install-portably": Operation(act=_install, is_portable=True),
     "update-portably": Operation(prepare=(_install,), act=_update, is_portable=True),

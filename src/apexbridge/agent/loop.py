@@ -12,6 +12,7 @@ from apexbridge.activation.activator import Activator, Invocation
 from apexbridge.agent import compaction, prompt
 from apexbridge.agent.model_call import ModelCaller
 from apexbridge.agent.permission_checker import PermissionChecker, TurnPermissions
+from apexbridge.agent.project_instructions import ProjectInstructions
 from apexbridge.agent.session import Session, SubagentBudget, subagent_name
 from apexbridge.agent.session_pool import SessionPool
 from apexbridge.agent.skill_announcer import SkillAnnouncer, SkillSearch, ToolSelection
@@ -46,6 +47,7 @@ class AgentDeps:
     activator: Activator
     permissions: PermissionChecker
     announcer: SkillAnnouncer
+    instructions: ProjectInstructions
     project: Path
     limits: TurnLimits
 
@@ -121,6 +123,7 @@ class _TurnRun:
         self._model = ModelCaller(self._deps.model, session, record, emit)
         self._stop_reason = ""
         """Reason of a hook that ends the turn, if one does."""
+        self._instructions = ""
 
     async def run(self, subagents: SubagentBudget) -> TurnResult:
         session, record = self._session, self._record
@@ -181,6 +184,8 @@ class _TurnRun:
         session, request = self._session, self._request
         if request.system is not None:
             session.system = request.system
+        if request.uses_tools:
+            self._instructions = await self._deps.instructions.read()
         session.messages += request.history
         if request.is_continuation:
             return await self._run_rounds()
@@ -273,8 +278,14 @@ class _TurnRun:
         session = self._session
         if not self._request.uses_tools:  # a plain completion: the client's system prompt alone
             return SystemMessage(text=session.system)
-        has_skills = self._deps.announcer.has_skills(session)
-        return prompt.system_message(session.system, session.cwd, has_skills=has_skills)
+        deps = self._deps
+        instructions = prompt.project_part(deps.instructions.name, self._instructions)
+        return prompt.system_message(
+            session.system,
+            session.cwd,
+            has_skills=deps.announcer.has_skills(session),
+            project=(instructions, deps.announcer.section.text),
+        )
 
     async def _activate_by_paths(self, paths: Sequence[Path]) -> None:
         """Activate skills whose `paths` match touched files, and discover skills beside them."""

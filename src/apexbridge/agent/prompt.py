@@ -32,10 +32,21 @@ class Offer:
     score: float
 
 
-def system_message(system: str, cwd: Path, *, has_skills: bool) -> SystemMessage:
-    """Build the system message: our prompt, then the client's."""
-    ours, theirs = _base_prompt(cwd, has_skills=has_skills), system.strip()
-    return SystemMessage(text=f"{ours.text}\n\n{theirs}") if theirs else ours
+def system_message(
+    system: str, cwd: Path, *, has_skills: bool, project: Sequence[str] = ()
+) -> SystemMessage:
+    """Build the system message: our prompt, the project's parts, then the client's."""
+    ours = _base_prompt(cwd, has_skills=has_skills)
+    more = [text for text in (*project, system.strip()) if text]
+    return SystemMessage(text="\n\n".join((ours.text, *more))) if more else ours
+
+
+def project_part(name: str, text: str) -> str:
+    """Build the part of the system prompt with the project's instructions; empty without any."""
+    if not text:
+        return ""
+    head = f"The project's file {to_single_line(name)} says how to work in this project:"
+    return f"{head}\n\n{escape_tags(text)}"
 
 
 @lru_cache(maxsize=16)

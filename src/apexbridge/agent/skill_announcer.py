@@ -15,6 +15,7 @@ from typing import Protocol
 from apexbridge.agent import prompt
 from apexbridge.agent.permission_checker import PermissionChecker
 from apexbridge.agent.session import Session
+from apexbridge.agent.skills_section import NO_SECTION, SectionCache, SkillsSection
 from apexbridge.agent.turn import Candidate, CandidateStatus, TurnRecord, TurnRequest
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.listing_budget import (
@@ -127,6 +128,16 @@ def _offer_text(summary: str) -> str:
     return truncate_line(to_single_line(summary), OFFER_CHARS)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnouncementOptions:
+    """Bounds of announcements, and the section of the system prompt that names skills already."""
+
+    threshold: float
+    """Confidence from which on hits are offered together with the request."""
+    budget: ListingBudget
+    section: SectionCache | None = None
+
+
 class SkillAnnouncer:
     """Decide which skills and tools a session's model sees."""
 
@@ -136,16 +147,18 @@ class SkillAnnouncer:
         index: SkillSearch,
         permissions: PermissionChecker,
         usage: UsageCache,
-        *,
-        threshold: float,
-        budget: ListingBudget,
+        options: AnnouncementOptions,
     ) -> None:
         self._catalog, self._index, self._usage = catalog, index, usage
         self._permissions = permissions
-        self._threshold = threshold
-        """Confidence from which on hits are offered together with the request."""
-        self._budget = budget
+        self._threshold, self._budget = options.threshold, options.budget
+        self._section = options.section
         self._cache = AnnouncementCache()
+
+    @property
+    def section(self) -> SkillsSection:
+        """The section of the system prompt that names skills; empty if it is off."""
+        return NO_SECTION if self._section is None else self._section.get()
 
     def has_skills(self, session: Session) -> bool:
         """Return whether the model may use any skill."""
@@ -254,7 +267,11 @@ class SkillAnnouncer:
                 self._budget,
                 relevance={one.name: one.score for one in candidates},
                 usage=self._usage.scores(),
-                already_sent={*session.announced, *(offer.name for offer in offers)},
+                already_sent={
+                    *session.announced,
+                    *self.section.names,
+                    *(offer.name for offer in offers),
+                },
             )
         else:
             candidates, hints = self._hints(session, candidates, offers)

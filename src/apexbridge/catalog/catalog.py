@@ -1,5 +1,6 @@
 """Catalog: scan every source, merge the results by precedence, publish immutable snapshots."""
 
+import contextlib
 import difflib
 import heapq
 import itertools
@@ -7,7 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import anyio
 from anyio import to_thread
@@ -15,9 +16,15 @@ from anyio import to_thread
 from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.catalog.snapshot import Snapshot, casefold_name, merge_scans, without_disabled
 from apexbridge.catalog.trust import TrustStore, apply_trust
-from apexbridge.errors import SkillNotFoundError, SkillNotInvocableError, SourceError
+from apexbridge.errors import (
+    ApexBridgeError,
+    SkillNotFoundError,
+    SkillNotInvocableError,
+    SourceError,
+)
 from apexbridge.events import CatalogChanged, ChangeCause, EventSink
 from apexbridge.skills import names
+from apexbridge.skills.document import SKILL_MD, decode_skill_md
 from apexbridge.skills.model import Origin, Problem, Skill, SkillContent
 from apexbridge.sources.base import Scan, SkillSource, SyncContentSource
 from apexbridge.sources.directory_scanner import NestedDiscovery, NestedRoot, resolve_leniently
@@ -155,11 +162,17 @@ class Catalog:
             SkillNotFoundError: With similar names.
         """
         wanted = names.normalise(name).removeprefix("/").strip()
-        skill = self.snapshot.winner(wanted)
+        skill = self.snapshot.winner(wanted) or self._by_declared_name(wanted)
         if skill is None:
             known = [skill.name for skill in self.snapshot.skills]
             raise SkillNotFoundError(wanted, near=_similar_names(wanted, known))
         return skill
+
+    def _by_declared_name(self, wanted: str) -> Skill | None:
+        """Find a skill by the name in its SKILL.md that is no valid one, as "PDF Miner"."""
+        folded = casefold_name(wanted)
+        found = [s for s in self.snapshot.skills if casefold_name(s.manifest.name or "") == folded]
+        return found[0] if folded and len(found) == 1 else None
 
     def find(self, name: str) -> Skill:
         """Return the skill of a name as `get` does, including a disabled one.
@@ -201,6 +214,17 @@ class Catalog:
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
         """Read a skill's body through its source."""
         return await self.source_of(skill).source.content(skill, arguments)
+
+    async def skill_md(self, skill: Skill) -> str:
+        """Read the whole SKILL.md, frontmatter included; the body, if its source has no file."""
+        source = self.source_of(skill).source
+        for name in (SKILL_MD, SKILL_MD.lower()):
+            with contextlib.suppress(ApexBridgeError):
+                data = (await source.resource(skill, PurePosixPath(name))).data
+                text = decode_skill_md(data)
+                if isinstance(text, str):
+                    return text
+        return (await source.content(skill)).body
 
     def content_at_once(self, skill: Skill) -> SkillContent | None:
         """Read a skill's body on the calling thread; None if its source needs the event loop."""

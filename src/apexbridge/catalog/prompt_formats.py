@@ -66,18 +66,25 @@ def skill_id(skill: Skill) -> str:
     return skill.root.name if skill.root is not None else skill.name
 
 
+def display_name(skill: Skill) -> str:
+    """Return the name that SKILL.md declares, as its author wrote it; else the skill's name."""
+    return normalise(skill.manifest.name or "") or skill.name
+
+
 def skill_entry(skill: Skill) -> dict[str, str | list[str]]:
     """Return a skill's entry in the result of `skills_list`."""
     return {
         "id": skill_id(skill),
-        "name": skill.name,
+        "name": display_name(skill),
         "description": skill.summary,
         "allowedTools": list(skill.manifest.allowed_tools),
     }
 
 
 def find_for_load(skills: Sequence[Skill], wanted: str) -> Skill:
-    """Look up the argument of `skills_load`: by id, by name, then by substring of the name.
+    """Look up the argument of `skills_load`: by id, by name, then by part of the name.
+
+    A skill has two names: the one to invoke it by, and the one that its author wrote.
 
     Raises:
         SkillNotFoundError: If none matches, or several do; with similar names.
@@ -88,19 +95,23 @@ def find_for_load(skills: Sequence[Skill], wanted: str) -> Skill:
         raise SkillNotFoundError("")
     exact: list[Callable[[Skill], bool]] = [
         lambda skill: normalise(skill_id(skill)) == asked,
-        lambda skill: normalise(skill.name) == asked,
+        lambda skill: asked in {normalise(skill.name), display_name(skill)},
         lambda skill: normalise(skill_id(skill)).casefold() == folded,
-        lambda skill: normalise(skill.name).casefold() == folded,
+        lambda skill: folded in _folded_names(skill),
     ]
     for is_match in exact:
         for skill in skills:
             if is_match(skill):
                 return skill
-    matches = [skill for skill in skills if folded in normalise(skill.name).casefold()]
+    matches = [s for s in skills if any(folded in name for name in _folded_names(s))]
     if len(matches) == 1:
         return matches[0]
     near = [skill.name for skill in matches[:MAX_NEAR]] or _similar_ids(skills, folded)
     raise SkillNotFoundError(truncate_line(wanted, MAX_NAME_CHARS), near=near)
+
+
+def _folded_names(skill: Skill) -> set[str]:
+    return {normalise(skill.name).casefold(), display_name(skill).casefold()}
 
 
 def _similar_ids(skills: Iterable[Skill], folded: str) -> list[str]:
@@ -109,7 +120,7 @@ def _similar_ids(skills: Iterable[Skill], folded: str) -> list[str]:
     names = {
         key.casefold(): skill.name
         for skill in skills
-        for key in (skill_id(skill), skill.name)
+        for key in (skill_id(skill), skill.name, display_name(skill))
         if len(key) <= MAX_NAME_CHARS
     }
     found = difflib.get_close_matches(folded, names, n=MAX_NEAR)
@@ -123,7 +134,7 @@ def _root_lines(roots: Sequence[Path | str]) -> Iterator[str]:
 
 
 def _skill_line(skill: Skill) -> str:
-    name = _prompt_line(skill.name, MAX_NAME_CHARS)
+    name = _prompt_line(display_name(skill), MAX_NAME_CHARS)
     line = f"- {name} (id: {_prompt_line(skill_id(skill), MAX_NAME_CHARS)})"
     if text := _prompt_line(skill.summary, MAX_TEXT_CHARS):
         line += f": {text}"

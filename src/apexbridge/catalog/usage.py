@@ -109,6 +109,24 @@ class UsageStore:
 
         return self._use(read, default=0)
 
+    def get(self, name: str) -> tuple[int, float]:
+        """Return the number of uses of a skill and the time of the last one, or zeros."""
+
+        def read(connection: sqlite3.Connection) -> tuple[int, float]:
+            statement = "SELECT count, last FROM usage WHERE name = ?"
+            return connection.execute(statement, (_encode_name(name),)).fetchone() or (0, 0.0)
+
+        return self._use(read, default=(0, 0.0))
+
+    def restore(self, name: str, count: int, last: float) -> None:
+        """Set the counts of a skill that was uninstalled and is back."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            row = (_encode_name(name), count, last)
+            connection.execute("INSERT OR REPLACE INTO usage VALUES (?, ?, ?)", row)
+
+        self._use(write, default=None)
+
     def forget(self, name: str) -> None:
         """Delete the counts of an uninstalled skill."""
 

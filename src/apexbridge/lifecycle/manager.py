@@ -5,15 +5,18 @@ from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from anyio import to_thread
 
 from apexbridge.audit import AuditLog
 from apexbridge.catalog.catalog import Catalog
+from apexbridge.catalog.usage import UsageStore
 from apexbridge.errors import SkillInvalidError, SkillNotFoundError, SkillVersionError
 from apexbridge.lifecycle.index_updates import IndexUpdates, SkillIndexer, read_skill_md
 from apexbridge.lifecycle.scan_results import BlockLevel, ScanGate, ScanResultStore
 from apexbridge.lifecycle.skill_list import ListFilter, SkillPage, list_skills
+from apexbridge.lifecycle.skill_metadata import MetadataStore
 from apexbridge.lifecycle.states import SkillStates
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.lifecycle.transactions import (
@@ -38,24 +41,33 @@ from apexbridge.skills.parser import parse_skill
 _VERSION_NUMBER = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,7})", re.IGNORECASE)
 
 
+class ManagerStores(NamedTuple):
+    """The files that a manager changes: skills, their states and usage, and the audit log."""
+
+    skills: SkillStore
+    states: SkillStates
+    usage: UsageStore
+    audit: AuditLog
+
+
 class SkillManager:
     """Changes the installed skills. Each attempt, refused or not, is in the audit log."""
 
     def __init__(
         self,
-        store: SkillStore,
-        states: SkillStates,
-        audit: AuditLog,
+        stores: ManagerStores,
         catalog: Catalog,
         indexer: SkillIndexer,
         policy: InstallPolicy | None = None,
     ) -> None:
+        store, states, usage, audit = stores
         self.policy = policy or InstallPolicy()
         self.scan_results = ScanResultStore(store.root.parent / "verdicts")
         self._store = store
         self._states = states
         self._catalog = catalog
         self._index = IndexUpdates(store.root, catalog, indexer)
+        self._metadata = MetadataStore(store, states, catalog, self.scan_results, usage)
         self._scans = ScanGate(self.scan_results, catalog, self.policy.blocks_at)
         self._transactions = SkillTransactions(store, states, audit, catalog)
         self._parts = ManagerParts(
@@ -99,6 +111,8 @@ class SkillManager:
             async with transactions.lock(skill.name), shielded():
                 await to_thread.run_sync(store.check_name_free, skill.name)
                 await transactions.record_skill("install", skill)
+                # Left by a crash, or by a folder that was deleted by hand.
+                await to_thread.run_sync(self._metadata.clear, skill.name)
                 await to_thread.run_sync(store.install, staged.root, skill.name)
                 await self._index.commit(skill.name, "install", prepared)
         return InstallResult(
@@ -200,6 +214,9 @@ class SkillManager:
     async def uninstall(self, name: str) -> TrashedSkill:
         """Move a skill to the trash, from where `restore` brings it back until it expires.
 
+        Its state, pin, usage, tags, scan results and stored versions go with it: the next skill of
+        that name inherits none of them.
+
         Raises:
             SkillNotFoundError: If there is no such skill.
             SkillReadOnlyError: If it is not an installed one.
@@ -210,7 +227,10 @@ class SkillManager:
             async with transactions.lock(name), shielded():
                 await to_thread.run_sync(self._store.folder, name)  # it may be gone by now
                 await transactions.record_skill("uninstall", skill)
-                trashed = await to_thread.run_sync(self._store.uninstall, name)
+                metadata = await to_thread.run_sync(self._metadata.read, name)
+                trashed = await to_thread.run_sync(self._store.uninstall, name, metadata)
+                move = partial(self._metadata.move_to_trash, trashed, sha256_of(skill))
+                await to_thread.run_sync(move)
                 await self._index.commit(name, "uninstall")
         return trashed
 
@@ -229,7 +249,7 @@ class SkillManager:
                 trashed = await to_thread.run_sync(store.trash.latest, name)
                 await to_thread.run_sync(store.check_name_free, name)
                 await transactions.record("undo", skill=name)
-                await to_thread.run_sync(store.restore, trashed)
+                await to_thread.run_sync(self._metadata.restore, trashed)
                 await self._index.commit(name, "install")
         return InstallResult(skill=self._catalog.find(name))
 

@@ -75,22 +75,22 @@ class ScanResultStore:
     """Scan summaries on disk, one JSON file for each content hash; derived data, safe to lose."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def get(self, sha256: str) -> ScanSummary | None:
         """Return the summary for a content hash; None if it was never scanned or is unreadable."""
         try:
-            return ScanSummary.model_validate_json((self._folder / f"{sha256}.json").read_bytes())
+            return ScanSummary.model_validate_json((self.folder / f"{sha256}.json").read_bytes())
         except (OSError, ValidationError):
             return None
 
     def put(self, sha256: str, report: Report) -> None:
         """Store the summary of a report; a storage error is logged, since a rescan replaces it."""
         try:
-            with storage_errors(self._folder):
-                self._folder.mkdir(parents=True, exist_ok=True)
+            with storage_errors(self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
             data = ScanSummary.from_report(report).model_dump_json().encode()
-            replace_bytes(self._folder / f"{sha256}.json", data)
+            replace_bytes(self.folder / f"{sha256}.json", data)
         except StorageError as error:
             log.warning("Scan result not stored: %s", error)
 

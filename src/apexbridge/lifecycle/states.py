@@ -63,6 +63,18 @@ class SkillStates:
             self._write(states)
             return True
 
+    def forget(self, name: str, *, keeps_disabled: bool = False) -> None:
+        """Remove the pin of a name, and the disabled state unless that is to stay."""
+        with self._lock():
+            states = self._read()
+            is_disabled = name in states.disabled and not keeps_disabled
+            if not is_disabled and name not in states.pinned:
+                return
+            if is_disabled:
+                states.disabled.discard(name)
+            states.pinned.pop(name, None)
+            self._write(states)
+
     def _write(self, states: _StatesFile) -> None:
         replace_bytes(self._path, states.model_dump_json(indent=1).encode())
 

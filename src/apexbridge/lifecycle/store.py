@@ -15,9 +15,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from apexbridge.errors import SkillExistsError, SkillNotFoundError, StorageError
+from apexbridge.errors import (
+    ApexBridgeError,
+    SkillExistsError,
+    SkillNotFoundError,
+    StorageError,
+)
 from apexbridge.file_lock import file_lock, try_file_lock
-from apexbridge.lifecycle.trash import Trash, TrashedSkill
+from apexbridge.lifecycle.trash import NO_METADATA, SkillMetadata, Trash, TrashedSkill
 from apexbridge.lifecycle.version_store import VersionStore
 from apexbridge.paths import commit_dir, create_bytes, remove_tree, replace_file, storage_errors
 from apexbridge.skills import tree
@@ -127,8 +132,12 @@ class SkillStore:
             SkillExistsError: If the name was taken meanwhile; nothing was changed.
             StorageError: If the disk refuses.
         """
-        target = self.root / name
         self.check_name_free(name)
+        self._clear_versions(name)
+        return self._commit(staged, name)
+
+    def _commit(self, staged: Path, name: str) -> Path:
+        target = self.root / name
         try:
             commit_dir(staged, target)
         except StorageError as error:
@@ -144,23 +153,56 @@ class SkillStore:
             create_bytes(folder / SKILL_MD, data, mode=target.stat().st_mode & 0o777)
             replace_file(target, folder / SKILL_MD)
 
-    def uninstall(self, name: str) -> TrashedSkill:
-        """Move a skill to the trash.
+    def uninstall(self, name: str, metadata: SkillMetadata = NO_METADATA) -> TrashedSkill:
+        """Move a skill to the trash, with its metadata.
 
         Raises:
             SkillNotFoundError: If there is none.
             StorageError: If the disk refuses.
         """
         with self.shared_lock():
-            return self.trash.add(self.folder(name))
+            return self.trash.add(self.folder(name), metadata)
+
+    def keep_versions(self, entry: TrashedSkill) -> None:
+        """Move the stored versions of a trashed skill beside it."""
+        target = self.trash.versions(entry)
+        with storage_errors(target):
+            self.versions.move(entry.name, target)
+
+    def _clear_versions(self, name: str) -> None:
+        """Move or delete what a crash left of the versions of another skill of this name."""
+        if not self.versions.created(name):
+            return
+        entries = (entry for entry in self.trash.list() if entry.name == name)
+        former = next((e for e in entries if not self.trash.versions(e).exists()), None)
+        with storage_errors(self.root):
+            if former is None:
+                self.versions.discard(name)
+            else:
+                self.versions.move(name, self.trash.versions(former))
 
     def restore(self, entry: TrashedSkill) -> None:
-        """Move a skill from the trash back into place. The rename in here is the commit."""
+        """Move a skill from the trash back into place. The second rename in here is the commit.
+
+        Raises:
+            SkillExistsError: If the name was taken meanwhile; nothing was changed.
+            StorageError: If the disk refuses.
+        """
         folder = self.trash.folder(entry)
         with self.shared_lock():
+            self.check_name_free(entry.name)
+            self._clear_versions(entry.name)
             with storage_errors(folder):
                 (folder / tree.MARKER).unlink(missing_ok=True)  # its index row was deleted
-            self.install(folder, entry.name)
+            try:
+                # Before the commit: the recovery after a crash finds the skill still in the trash.
+                with storage_errors(folder):
+                    self.versions.take_back(entry.name, self.trash.versions(entry))
+                self._commit(folder, entry.name)
+            except ApexBridgeError:
+                with suppress(StorageError):
+                    self._clear_versions(entry.name)
+                raise
             self.trash.discard(entry)
 
     def recover(self, *, keep_seconds: float) -> RecoveryReport:
@@ -178,7 +220,10 @@ class SkillStore:
                 unfinished += self.versions.recover()
                 expired, incomplete = self.trash.purge(keep_seconds)
                 unfinished += self._remove_empty_folders()
-                self.versions.keep_only({*self._names(), *(e.name for e in self.trash.list())})
+                trashed = {entry.name for entry in self.trash.list()}
+                for name in trashed.difference(self._names()):
+                    self._clear_versions(name)
+                self.versions.keep_only(self._names())
         return RecoveryReport(unfinished=unfinished + incomplete, expired=expired)
 
     def _remove_empty_folders(self) -> int:

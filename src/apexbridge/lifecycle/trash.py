@@ -1,7 +1,9 @@
 """Trash: uninstalled skills, restorable until they expire.
 
-.trash/OPERATION/about.json  name of the skill and time of its removal
-.trash/OPERATION/NAME/       its folder
+.trash/OPERATION/about.json            name of the skill, time of its removal, and its state
+.trash/OPERATION/NAME/                 its folder
+.trash/OPERATION/.versions/            its stored versions
+.trash/OPERATION/verdicts-SHA256.json  a scan result of it; `tags-` are its tags
 """
 
 import json
@@ -12,11 +14,30 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from apexbridge.errors import SkillNotFoundError
 from apexbridge.paths import commit_dir, create_bytes, remove_tree, storage_errors
 
 TRASH = ".trash"
 _METADATA = "about.json"
+_VERSIONS = ".versions"
+
+
+class SkillMetadata(BaseModel):
+    """State, pin and usage of an installed skill."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    is_disabled: bool = False
+    pinned: str = ""
+    """Content hash of the version that it is pinned to."""
+    uses: int = 0
+    last_used: float = 0.0
+    """Time of the last use, in seconds since the epoch."""
+
+
+NO_METADATA = SkillMetadata()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +48,7 @@ class TrashedSkill:
     name: str
     at: float
     """Time of removal, in seconds since the epoch."""
+    metadata: SkillMetadata = NO_METADATA
 
 
 class Trash:
@@ -35,19 +57,35 @@ class Trash:
     def __init__(self, skills: Path) -> None:
         self._root = skills / TRASH
 
-    def add(self, folder: Path) -> TrashedSkill:
+    def add(self, folder: Path, metadata: SkillMetadata = NO_METADATA) -> TrashedSkill:
         """Move a skill folder into the trash. The rename in here is the commit."""
-        entry = TrashedSkill(operation=uuid.uuid4().hex, name=folder.name, at=time.time())
+        entry = TrashedSkill(
+            operation=uuid.uuid4().hex, name=folder.name, at=time.time(), metadata=metadata
+        )
         target = self._root / entry.operation
         with storage_errors(target), _removed_on_error(target):
-            metadata = {"name": entry.name, "at": entry.at}
-            create_bytes(target / _METADATA, json.dumps(metadata).encode(), mode=0o600)
+            about = {"name": entry.name, "at": entry.at, "metadata": metadata.model_dump()}
+            create_bytes(target / _METADATA, json.dumps(about).encode(), mode=0o600)
             commit_dir(folder, target / entry.name)
         return entry
 
     def folder(self, entry: TrashedSkill) -> Path:
         """Return the folder of a trashed skill."""
         return self._root / entry.operation / entry.name
+
+    def versions(self, entry: TrashedSkill) -> Path:
+        """Return the folder for the stored versions of a trashed skill; it may not exist."""
+        return self._root / entry.operation / _VERSIONS
+
+    def keep(self, entry: TrashedSkill, path: Path) -> None:
+        """Move a file that belongs to a trashed skill beside it."""
+        target = self._root / entry.operation / f"{path.parent.name}-{path.name}"
+        with storage_errors(target):
+            path.rename(target)
+
+    def kept(self, entry: TrashedSkill, folder: Path) -> "list[Path]":
+        """Return the files from a folder that were moved beside a trashed skill."""
+        return sorted((self._root / entry.operation).glob(f"{folder.name}-*.json"))
 
     def list(self) -> "tuple[TrashedSkill, ...]":
         """Return every restorable skill, the most recent removal first."""
@@ -92,11 +130,17 @@ class Trash:
 def _read_entry(path: Path) -> TrashedSkill | None:
     """Read the metadata of an entry; None if it, or the skill folder, is missing or broken."""
     try:
-        metadata = json.loads((path / _METADATA).read_bytes())
-        name, at = str(metadata["name"]), float(metadata["at"])
+        about = json.loads((path / _METADATA).read_bytes())
+        name, at = str(about["name"]), float(about["at"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return TrashedSkill(operation=path.name, name=name, at=at) if (path / name).is_dir() else None
+    if not (path / name).is_dir():
+        return None
+    try:
+        metadata = SkillMetadata.model_validate(about.get("metadata", {}))
+    except ValidationError:  # of no use, but the skill can be restored without it
+        metadata = NO_METADATA
+    return TrashedSkill(operation=path.name, name=name, at=at, metadata=metadata)
 
 
 @contextmanager

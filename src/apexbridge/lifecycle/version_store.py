@@ -189,6 +189,23 @@ class VersionStore:
                 self._rename_by_hash(place, name)
         return count
 
+    def move(self, name: str, target: Path) -> None:
+        """Move all stored versions of a skill elsewhere, if there are any."""
+        with suppress(FileNotFoundError):
+            (self._root / name).rename(target)
+            fsync_dir(self._root)
+
+    def take_back(self, name: str, source: Path) -> None:
+        """Move the versions of a skill back from where `move` put them."""
+        if source.is_dir():
+            self._root.mkdir(mode=0o700, exist_ok=True)
+            source.rename(self._root / name)
+            fsync_dir(self._root)
+
+    def discard(self, name: str) -> None:
+        """Delete all stored versions of a skill."""
+        remove_tree(self._root / name)
+
     def keep_only(self, names: Collection[str]) -> None:
         """Delete the versions of all other skills, which cannot be restored any more."""
         for place in _folders(self._root):

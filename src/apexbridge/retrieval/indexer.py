@@ -14,7 +14,7 @@ from functools import partial
 
 from anyio import to_thread
 
-from apexbridge.errors import StorageError
+from apexbridge.errors import SkillNotInvocableError, StorageError
 from apexbridge.retrieval import skill_document
 from apexbridge.retrieval.base import IndexEntry
 from apexbridge.retrieval.index import SkillIndex
@@ -121,7 +121,14 @@ class SkillTexts:
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
 
     async def _read(self, skill: Skill) -> SkillText:
-        return await to_thread.run_sync(self.text, skill, await self.read(skill))
+        try:
+            content = await self.read(skill)
+        except SkillNotInvocableError as error:
+            if error.code != "argument_missing":
+                raise
+            # A prompt has no text before its arguments are known: what the server lists is indexed.
+            content = SkillContent(skill=skill, body=_argument_names(skill))
+        return await to_thread.run_sync(self.text, skill, content)
 
     def _read_now(self, skill: Skill) -> SkillText | None:
         content = self.read_now(skill)
@@ -132,6 +139,11 @@ class SkillTexts:
         text = SkillText(name=skill.name, summary=skill.summary, body=content.body)
         tags = self.tags.tags(skill, text)
         return replace(text, tags=tags.tags, other_language=tags.other_language)
+
+
+def _argument_names(skill: Skill) -> str:
+    """Return the names of a skill's arguments as words."""
+    return ", ".join(name.replace("_", " ") for name in skill.manifest.arguments)
 
 
 async def sync_index(

@@ -7,9 +7,16 @@ from apexbridge.activation.activator import ActivationContext, Activator
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.agent.loop import Agent, AgentDeps
 from apexbridge.agent.permission_checker import PermissionChecker
+from apexbridge.agent.project_instructions import ProjectInstructions
 from apexbridge.agent.session_pool import SessionFactory, SessionPool
 from apexbridge.agent.session_store import SessionStore
-from apexbridge.agent.skill_announcer import SKILL_TOOLS, SkillAnnouncer, SkillSearch
+from apexbridge.agent.skill_announcer import (
+    SKILL_TOOLS,
+    AnnouncementOptions,
+    SkillAnnouncer,
+    SkillSearch,
+)
+from apexbridge.agent.skills_section import SectionCache
 from apexbridge.agent.turn import TurnLimits
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.listing_budget import ListingBudget
@@ -25,6 +32,7 @@ from apexbridge.runtime.model_factory import ModelHandle
 from apexbridge.runtime.script_runner import ScriptRunner
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.settings import Config
+from apexbridge.settings.loader import SHIP_FILE
 from apexbridge.skills.model import Skill
 from apexbridge.sources.remote.http_client import FetchLimits, post
 from apexbridge.tools.base import Tool, ToolRegistry
@@ -73,18 +81,26 @@ class AgentFactory:
             catalog, script_runner, usage, runs_commands=config.settings.agent.inline_commands
         )
         self.registry = self._create_registry(extra_tools)
+        self._instructions = ProjectInstructions(config.project, config.settings.agent.instructions)
+        mode = config.settings.agent.skills_section
+        is_ship = mode == "auto" and (config.project / SHIP_FILE).is_file()
+        self._has_section = mode == "always" or is_ship
 
     def create(self, model: ModelHandle, approver: Approver | None) -> Agent:
         """Build an agent for a model; `approver` answers for a person."""
         settings = self._config.settings
         permissions = replace(self.permissions, approver=approver)
+        section = SectionCache(self._catalog, permissions.is_skill_denied)
         announcer = SkillAnnouncer(
             self._catalog,
             self._index,
             permissions,
             self._usage,
-            threshold=settings.index.threshold,
-            budget=ListingBudget.for_window(model.window),
+            AnnouncementOptions(
+                threshold=settings.index.threshold,
+                budget=ListingBudget.for_window(model.window),
+                section=section if self._has_section else None,
+            ),
         )
         return Agent(
             AgentDeps(
@@ -97,6 +113,7 @@ class AgentFactory:
                 activator=self.activator,
                 permissions=permissions,
                 announcer=announcer,
+                instructions=self._instructions,
                 project=self._config.project,
                 limits=TurnLimits(
                     rounds=settings.agent.max_rounds,

@@ -91,13 +91,11 @@ class Runtime:
     def manager(self) -> "SkillManager":
         """Install, edit, version and remove skills."""
         if self._manager is None:
-            from apexbridge.lifecycle.manager import SkillManager
+            from apexbridge.lifecycle.manager import ManagerStores, SkillManager
             from apexbridge.runtime.policies import install_policy
 
             self._manager = SkillManager(
-                self.store,
-                self.states,
-                self.audit,
+                ManagerStores(self.store, self.states, self.usage, self.audit),
                 self.catalog,
                 self.index_service,
                 install_policy(self.config.settings.install),

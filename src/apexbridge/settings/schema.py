@@ -275,6 +275,10 @@ class AgentSettings(_Table):
     """Run inline commands in the text of skills."""
     allowed_tools: Literal["preapprove", "restrict", "advise"] = "preapprove"
     """Effect of a skill's `allowed-tools`: pre-approve them, restrict to them, or only advise."""
+    instructions: str = "Agent.md"
+    """Markdown file of the project whose text is part of the system prompt; empty for none."""
+    skills_section: Literal["auto", "always", "never"] = "auto"
+    """Name skill folders and up to 40 skills in the system prompt; `auto`: beside a `ship.json`."""
 
 
 class PermissionSettings(_Table):

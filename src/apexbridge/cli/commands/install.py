@@ -34,7 +34,7 @@ def rm(out: Output, *, name: str, yes: bool) -> None:
     """Ask for confirmation, and uninstall a skill."""
 
     async def remove(runtime: Runtime) -> TrashedSkill:
-        skill = runtime.catalog.get(name)
+        skill = runtime.catalog.find(name)
         if not yes and not out.confirm("rm_ask", name=skill.name):
             raise PermissionDeniedError(code="not_agreed")
         return await runtime.manager.uninstall(skill.name)

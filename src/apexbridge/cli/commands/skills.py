@@ -252,7 +252,7 @@ class SkillDetails:
 
 async def _load_details(out: Output, name: str, body: bool) -> SkillDetails:
     async with Runtime.open(out.config) as runtime:
-        skill = runtime.catalog.get(name)
+        skill = runtime.catalog.find(name)
         text = (await runtime.catalog.content(skill)).body if body else None
         folded = skill.name.casefold()
         hidden = runtime.catalog.snapshot.shadowed

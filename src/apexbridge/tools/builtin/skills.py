@@ -9,7 +9,12 @@ from pydantic import AliasChoices, Field
 from apexbridge.activation.activator import ActivationContext, Activator, Invocation
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.listing_budget import to_single_line
-from apexbridge.catalog.prompt_formats import find_for_load, skill_entry, skill_id
+from apexbridge.catalog.prompt_formats import (
+    display_name,
+    find_for_load,
+    skill_entry,
+    skill_id,
+)
 from apexbridge.events import Trigger
 from apexbridge.models.intent_rules import is_chinese
 from apexbridge.permissions.rules import PermissionRequest
@@ -31,6 +36,9 @@ MAX_SUMMARY_CHARS = 600
 MAX_ALIKE = 3
 """Near duplicates named in the line of a hit."""
 WEAK_MATCH = "weak match"
+MAX_LOADED_CHARS = 100_000
+"""A longer SKILL.md is truncated; more than 5,000 tokens (20,000 characters) are too many."""
+_READ_HINT = "read them with Read in SKILL.md"
 
 SKILL_NAME = AliasChoices("skill", "name", "command", "skill_name")
 
@@ -255,7 +263,7 @@ class SkillsLoadTool(TypedTool[LoadArguments]):
         activation_context: ActivationContextFactory,
         is_forbidden: IsForbidden,
     ) -> None:
-        description = "Read the instructions of a skill by its id or name."
+        description = "Read a skill's whole SKILL.md by its id, its name or a part of its name."
         super().__init__("skills_load", description, LoadArguments, read_only=True)
         self._catalog = catalog
         self._activation_context = activation_context
@@ -271,10 +279,10 @@ class SkillsLoadTool(TypedTool[LoadArguments]):
     async def run(self, arguments: LoadArguments, context: ToolContext) -> ToolResult:
         """Read the skill through its source."""
         skill = self._find(arguments, context)
-        content = await self._catalog.content(skill)
         where = f"Folder: {skill.root}\n" if skill.root else ""
-        text = f"Id: {skill_id(skill)}\nName: {skill.name}\n{where}\n{content.body}"
-        return ToolResult(text=truncate_text(text))
+        head = f"Id: {skill_id(skill)}\nName: {display_name(skill)}\n{where}\n"
+        text = head + await self._catalog.skill_md(skill)
+        return ToolResult(text=truncate_text(text, MAX_LOADED_CHARS, hint=_READ_HINT))
 
     def _find(self, arguments: LoadArguments, context: ToolContext) -> Skill:
         skills = [
