@@ -1,6 +1,6 @@
 # Two commands do everything: `make run` and `make test`. The other verbs are parts of them.
 .PHONY: run test check style format lint types cover fuzz crash bench real-model docs lock release-check \
-  test-training test-as-nobody test-without-bubblewrap clean
+  test-training test-public test-as-nobody test-without-bubblewrap clean
 
 RUN   := .venv
 TEST  := .venv-test
@@ -84,6 +84,11 @@ bench: $(TEST)/.ready
 # A small real language model as the upstream; it is downloaded into build/, about 1.1 GB.
 real-model: $(TEST)/.ready
 	@$(BIN)/python -m scripts.real_model --threads $(or $(THREADS),1) $(if $(ASK),--ask "$(ASK)")
+
+# Real public skills: install, build dependencies, start scripts. Fetches repositories, about 1 GB;
+# FROM= uses a folder of clones instead.
+test-public: $(TEST)/.ready
+	@$(BIN)/python -m scripts.public_skills $(if $(FROM),--from "$(FROM)")
 
 docs: $(TEST)/.ready
 	@$(BIN)/python -m scripts.write_reference
