@@ -26,6 +26,7 @@ ApexBridgeError
 ├── PermissionDeniedError        denied by a rule, a hook or the user
 │   └── SkillDangerousError      blocked by findings of the security scan
 ├── SandboxUnavailableError      no sandbox with the required isolation works here
+├── DependencyError              packages of a skill cannot be resolved, built or used
 ├── RetrievalError
 │   ├── EmbedderUnavailableError no embeddings: the model is missing or does not respond
 │   ├── EmbedderOutputError      invalid vectors: rejected, never stored
@@ -282,6 +283,12 @@ class SandboxUnavailableError(ApexBridgeError):
     """No sandbox with the required isolation works here; nothing was executed."""
 
     code = "isolation_unavailable"
+
+
+class DependencyError(ApexBridgeError):
+    """Packages of a skill cannot be resolved, built or used; nothing was changed."""
+
+    code = "dependencies_failed"
 
 
 class RetrievalError(ApexBridgeError):

@@ -280,7 +280,7 @@ async def test_declared_packages_that_are_installed_are_no_reason_to_refuse(
     def folders(_: Path) -> tuple[Path, ...]:
         return (tmp_path / "site",)
 
-    monkeypatch.setattr("apexbridge.activation.dependencies.package_folders", folders)
+    monkeypatch.setattr("apexbridge.environments.installed.package_folders", folders)
     head = (
         "#!/usr/bin/env -S uv run --with {}\n# /// script\r\n# dependencies = ['{}>=1']\r\n# ///\n"
     )

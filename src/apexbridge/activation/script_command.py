@@ -4,10 +4,10 @@ import re
 import stat
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from apexbridge.activation.dependencies import require_dependencies
+from apexbridge.environments.installed import require_dependencies
 from apexbridge.errors import ScriptStartError
 from apexbridge.sandbox import interpreters
 from apexbridge.sandbox.interpreters import Interpreter
@@ -32,22 +32,31 @@ class ScriptCommand:
     env: dict[str, str] = field(default_factory=dict[str, str])
 
 
-PreparePython = Callable[[Path, Interpreter], Interpreter]
-"""Returns the Python to run a script with; ScriptStartError if its packages are missing."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedInterpreter:
+    """The interpreter to run a script with, and the variables with which it finds packages."""
+
+    interpreter: Interpreter
+    env: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def use_installed_packages(script: Path, python: Interpreter) -> Interpreter:
-    """Run a script with the packages of this machine (a `PreparePython`).
+PrepareInterpreter = Callable[[Path, Interpreter], PreparedInterpreter]
+"""Chooses the interpreter that has a script's packages; ScriptStartError if they are missing."""
+
+
+def use_installed_packages(script: Path, found: Interpreter) -> PreparedInterpreter:
+    """Run a script with the packages of this machine (a `PrepareInterpreter`).
 
     Raises:
-        ScriptStartError: If declared packages are missing.
+        ScriptStartError: If packages that a Python script declares are missing.
     """
-    require_dependencies(script, python)
-    return python
+    if found.kind == "python":
+        require_dependencies(script, found, script.parent.name)
+    return PreparedInterpreter(interpreter=found)
 
 
 def resolve_command(
-    root: Path, script: Path, module: str, prepare: PreparePython = use_installed_packages
+    root: Path, script: Path, module: str, prepare: PrepareInterpreter = use_installed_packages
 ) -> ScriptCommand:
     """Resolve how a script starts; `module` if it is run as `python -m`. Blocks.
 
@@ -65,18 +74,29 @@ def resolve_command(
     found = interpreters.find(name)
     if found is None:
         raise _missing_interpreter(script, name)
-    if found.kind != "python":
-        flags = interpreters.run_flags(found, words)
-        return ScriptCommand(interpreter=found, flags=flags, script=script)
-    found = prepare(script, found)
-    if module:
-        return _module_command(found, words, module, (root,))
-    base, module = _package_of(root, script)
-    if module:
-        return _module_command(found, words, module, (base, root, script.parent))
+    prepared = prepare(script, found)
+    if found.kind == "python":
+        return _python_command(root, script, module, words, prepared)
+    flags = interpreters.run_flags(prepared.interpreter, words)
     return ScriptCommand(
-        interpreter=found, flags=tuple(words), script=script, env=_import_path((), (root,))
+        interpreter=prepared.interpreter, flags=flags, script=script, env=prepared.env
     )
+
+
+def _python_command(
+    root: Path, script: Path, module: str, words: list[str], prepared: PreparedInterpreter
+) -> ScriptCommand:
+    """Run a script, or the module that it was asked for as, or must be run as."""
+    python, folders = prepared.interpreter, (root,)
+    if not module:
+        base, module = _package_of(root, script)
+        folders = (base, root, script.parent)
+    if module:
+        command = _module_command(python, words, module, folders)
+    else:
+        env = _import_path((), (root,))
+        command = ScriptCommand(interpreter=python, flags=tuple(words), script=script, env=env)
+    return replace(command, env=prepared.env | command.env)
 
 
 def _module_command(

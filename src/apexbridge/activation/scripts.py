@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 import anyio.to_thread
 
 from apexbridge.activation.script_command import (
-    PreparePython,
+    PrepareInterpreter,
     ScriptCommand,
     resolve_command,
     use_installed_packages,
@@ -45,13 +45,13 @@ class ScriptCall:
 async def run_script(
     call: ScriptCall,
     executor: ScriptExecutor,
-    prepare: PreparePython = use_installed_packages,
+    prepare: PrepareInterpreter = use_installed_packages,
 ) -> ExecutionResult:
     """Run the script in a temporary workspace; files it creates there are returned in the result.
 
     The skill's directory is mounted read-only at its own path. No other files, network or
-    environment variables of this machine are visible. `prepare` chooses the Python with the
-    packages that a Python script declares.
+    environment variables of this machine are visible. `prepare` chooses the interpreter that
+    has the packages of the script.
 
     Raises:
         ToolInputError: If the skill has no such script, or the arguments cannot be passed.
@@ -75,7 +75,7 @@ async def run_script(
         raise _input_error(call, str(error)) from None
 
 
-def _create_job(call: ScriptCall, prepare: PreparePython) -> ScriptJob:
+def _create_job(call: ScriptCall, prepare: PrepareInterpreter) -> ScriptJob:
     root = (call.skill.root or Path()).resolve()  # a symlinked skill is mounted at its real path
     entry = find_entry(call)
     command: ScriptCommand = resolve_command(root, entry.path, entry.module, prepare)

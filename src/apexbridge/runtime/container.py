@@ -36,6 +36,7 @@ from apexbridge.lifecycle.store import SkillStore
 from apexbridge.paths import storage_errors
 from apexbridge.permissions.engine import Approver
 from apexbridge.retrieval.results import SearchResults
+from apexbridge.runtime.dependency_service import DependencyService
 from apexbridge.runtime.index_service import IndexService
 from apexbridge.runtime.script_runner import ScriptRunner
 from apexbridge.runtime.source_factory import SourceChanges, SourceFactory
@@ -80,7 +81,9 @@ class Runtime:
         self.watcher = Watcher(
             self.catalog, self.index_service, changes, watches=config.settings.skills.watch
         )
-        self.script_runner = ScriptRunner(config, self.catalog, self.trust, self.usage, self.audit)
+        self.script_runner = ScriptRunner(
+            config, self.catalog, self.trust, self.usage, self.audit, self.store
+        )
         self._manager: SkillManager | None = None
         self._chat_service: ChatService | None = None
         self._tasks: TaskGroup
@@ -101,6 +104,11 @@ class Runtime:
                 install_policy(self.config.settings.install),
             )
         return self._manager
+
+    @property
+    def dependencies(self) -> DependencyService:
+        """Packages of skills: what they need, locks, builds, removal."""
+        return self.script_runner.dependencies
 
     @property
     def chat_service(self) -> "ChatService":
@@ -167,6 +175,8 @@ class Runtime:
         except StorageError as error:  # a read-only data directory can still be read
             log.info("Cannot remove unfinished changes: %s", error)
             return
+        if found.expired:  # what was needed by them alone
+            await self.dependencies.collect_garbage()
         if found.unfinished or found.expired:
             log.info("Removed: %d unfinished, %d expired", found.unfinished, found.expired)
 

@@ -19,6 +19,8 @@ from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.trust import TrustStore, require_trust
 from apexbridge.catalog.usage import UsageStore
 from apexbridge.errors import ToolFailedError
+from apexbridge.lifecycle.store import SkillStore
+from apexbridge.runtime.dependency_service import DependencyService
 from apexbridge.runtime.run_store import RunStore
 from apexbridge.sandbox import child_process, interpreters
 from apexbridge.sandbox.backend_selection import SandboxSelection, is_runnable, select_backend
@@ -65,8 +67,10 @@ class ScriptRunner:
         trust: TrustStore,
         usage: UsageStore,
         audit: AuditLog,
+        skills: SkillStore,
     ) -> None:
         self._config, self._catalog = config, catalog
+        self.dependencies = DependencyService(config, skills, audit, self.select_sandbox)
         self._trust, self._usage, self._audit = trust, usage, audit
         self._selection: SandboxSelection | None = None
         self._full_selection: SandboxSelection | None = None
@@ -132,6 +136,7 @@ class ScriptRunner:
         if call.skill.root is None:
             call = replace(call, skill=await self._extract_bundled(call.skill))
         call = replace(call, hosts=(*call.hosts, *self._granted_hosts(call.skill)))
+        await self.dependencies.build_by_setting(call.skill)
         selection = await self.select_sandbox()
         is_allowed = self._config.settings.sandbox.allow_unsandboxed and selection.sandbox is None
         began, result = time.time(), None
@@ -139,7 +144,9 @@ class ScriptRunner:
             if (is_unsafe or is_allowed) and child_process.is_supported():
                 result = await self._execute_unsandboxed(call, "flag" if is_unsafe else "setting")
             else:
-                result = await run_script(call, await self.executor())
+                prepare = self.dependencies.preparer(call.skill)
+                result = await run_script(call, await self.executor(), prepare)
+                result = await self.dependencies.explain(call, result)
         except anyio.get_cancelled_exc_class():
             self.runs.put(call, None, began=began)
             raise
@@ -218,7 +225,9 @@ class ScriptRunner:
         )
         # Audited before it runs: a run that cannot be recorded must not happen.
         await anyio.to_thread.run_sync(record)
-        return await run_script(call, ScriptExecutor(UnsandboxedBackend(), self._workspaces))
+        prepare = self.dependencies.preparer(call.skill)
+        executor = ScriptExecutor(UnsandboxedBackend(), self._workspaces)
+        return await self.dependencies.explain(call, await run_script(call, executor, prepare))
 
     def _create_executor(self, sandbox: Sandbox) -> ScriptExecutor:
         pool_size = self._config.settings.sandbox.warm_pool_size

@@ -89,7 +89,7 @@ class LandlockSandbox(_ProcessBackend):
 
     def start(self, request: ExecRequest, *, has_stdin: bool) -> RunningProcess:
         """Start the command."""
-        if request.access.hosts:  # without a network namespace there is no proxy bridge
+        if request.access.has_network:  # without a network namespace there is no proxy bridge
             raise OSError(NO_EGRESS)
         launch = Launch(
             argv=request.argv,
@@ -126,7 +126,7 @@ class SeatbeltSandbox(_ProcessBackend):
 
     def start(self, request: ExecRequest, *, has_stdin: bool) -> RunningProcess:
         """Start the command."""
-        if request.access.hosts:
+        if request.access.has_network:
             raise OSError(NO_EGRESS)
         words = [*ulimit_argv(request.limits), *seatbelt_argv(request), *request.argv]
         return _spawn(request, words, has_stdin=has_stdin)
@@ -173,7 +173,7 @@ class BubblewrapSandbox(_ProcessBackend):
     def start(self, request: ExecRequest, *, has_stdin: bool) -> RunningProcess:
         """Start the command."""
         with ExitStack() as held, ExitStack() as sent:
-            if request.access.hosts:
+            if request.access.has_network:
                 request = _with_egress_proxy(request, held)
             status, status_write = os.pipe()
             held.callback(os.close, status)
@@ -209,7 +209,8 @@ class BubblewrapSandbox(_ProcessBackend):
 def _with_egress_proxy(request: ExecRequest, held: ExitStack) -> ExecRequest:
     """Wrap the command in the proxy bridge, connected to an egress proxy for this run."""
     place = Path(held.enter_context(TemporaryDirectory(prefix="apexbridge-egress-")))
-    held.enter_context(AllowListProxy(request.access.hosts).serve(place / "proxy"))
+    proxy = AllowListProxy(request.access.hosts, operator_hosts=request.access.operator_hosts)
+    held.enter_context(proxy.serve(place / "proxy"))
     python = interpreters.find("python")
     program = str(python.program) if python else "python3"
     bridge = place / "proxy_bridge.py"
@@ -229,7 +230,7 @@ def _mount_arguments(request: ExecRequest) -> Iterator[str]:
             yield from ("--symlink", str(path.readlink()), name)
         elif path.exists():
             yield from ("--ro-bind", name, name)
-    for name in (*_SYSTEM_PATHS, *(_TLS_PATHS if request.access.hosts else ())):
+    for name in (*_SYSTEM_PATHS, *(_TLS_PATHS if request.access.has_network else ())):
         yield from ("--ro-bind-try", name, name)
     # Read-only: if root runs this, the owner of /proc/sys is inside the sandbox and could write it.
     yield from ("--proc", "/proc", "--remount-ro", "/proc", "--dir", "/dev")

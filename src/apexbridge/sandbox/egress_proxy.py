@@ -59,6 +59,12 @@ class HostRule:
         ascii_name = name if name.startswith("*") else name.encode("idna").decode()
         return cls(ascii_name, int(port) if port else None)
 
+    @classmethod
+    def parse_operator(cls, text: str) -> "HostRule":
+        """Parse a host that the operator configured, which may be an IPv4 address."""
+        name, _, port = text.strip().lower().rpartition(":")
+        return cls(name, int(port)) if name else cls(text.strip().lower())
+
     def matches(self, host: str, port: int) -> bool:
         """Match a host and port."""
         if port != self.port if self.port else port not in _DEFAULT_PORTS:
@@ -92,8 +98,15 @@ class AllowListProxy:
     Threads and blocking sockets: the proxy belongs to one run and must end with it at once.
     """
 
-    def __init__(self, hosts: Sequence[str], is_allowed: IsAllowed = is_public) -> None:
+    def __init__(
+        self,
+        hosts: Sequence[str],
+        is_allowed: IsAllowed = is_public,
+        *,
+        operator_hosts: Sequence[str] = (),
+    ) -> None:
         self._rules = tuple(map(HostRule.parse, hosts))
+        self._operator_rules = tuple(map(HostRule.parse_operator, operator_hosts))
         self._is_allowed = is_allowed
         self._open = set[socket.socket]()
         self._room = threading.BoundedSemaphore(_MAX_CONNECTIONS)
@@ -158,7 +171,8 @@ class AllowListProxy:
             _relay(client, server)
 
     def _dial(self, host: str, port: int) -> socket.socket:
-        if not any(rule.matches(host, port) for rule in self._rules):
+        is_operators = any(rule.matches(host, port) for rule in self._operator_rules)
+        if not is_operators and not any(rule.matches(host, port) for rule in self._rules):
             raise _ProxyRefusalError("403 Host not granted")
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -166,7 +180,8 @@ class AllowListProxy:
             raise _ProxyRefusalError("502 Host not found") from None
         addresses = [str(entry[4][0]) for entry in found]
         # One private address among public ones is an SSRF attempt (DNS rebinding).
-        if not addresses or not all(map(self._is_allowed, addresses)):
+        is_safe = is_operators or all(map(self._is_allowed, addresses))
+        if not addresses or not is_safe:
             raise _ProxyRefusalError("403 Address not public")
         try:
             return socket.create_connection((addresses[0], port), _DIAL_SECONDS)

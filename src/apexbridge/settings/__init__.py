@@ -12,6 +12,7 @@ from apexbridge.settings.loader import (
 )
 from apexbridge.settings.schema import (
     AgentSettings,
+    DependencySettings,
     IndexSettings,
     InstallSettings,
     McpServer,
@@ -33,6 +34,7 @@ __all__ = [
     "RENAMED_VALUES",
     "AgentSettings",
     "Config",
+    "DependencySettings",
     "IndexSettings",
     "InstallSettings",
     "McpServer",

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource
 
 from apexbridge import locales
+from apexbridge.environments.package_index import VARIABLES
 from apexbridge.errors import ConfigError, SettingNotFoundError
 from apexbridge.models.presets import PRESETS
 from apexbridge.settings.deprecated import RENAMED, Deprecation, current_name, current_value
@@ -34,7 +35,7 @@ ENVIRONMENT = "environment"
 _USER_ONLY = (
     "data_dir", "sandbox", "skills.managed_path", "skills.user_paths", "skills.precedence",
     "install", "index", "model", "plugins", "mcp", "remote", "agent", "permissions", "hooks",
-    "server",
+    "server", "dependencies",
 )  # fmt: skip
 
 
@@ -53,6 +54,8 @@ class Config:
     """Deprecated names and values in use."""
     keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """API keys of model providers, by their usual environment variable (`OPENAI_API_KEY`)."""
+    package_variables: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Variables that configure the package indexes of uv, pip and npm."""
 
     @property
     def data(self) -> Path:
@@ -145,6 +148,7 @@ def load(
         settings=settings,
         origins={key: layers.origin(key) for key in flatten(settings)},
         keys={name: variables[name] for name in _KEY_NAMES if variables.get(name)},
+        package_variables={name: variables[name] for name in VARIABLES if variables.get(name)},
         project=place,
         home=home,
         language=_choose_language(settings, variables),

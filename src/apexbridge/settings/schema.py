@@ -205,6 +205,26 @@ class SandboxSettings(_Table):
     """Run scripts without isolation where no sandbox works; each run logs a warning."""
 
 
+class DependencySettings(_Table):
+    """Packages of skills: who agrees to a build, package indexes, limits of a build."""
+
+    build: Literal["ask", "always", "never"] = "ask"
+    """Build the packages that a skill needs: after a person agreed, at its first run, or never."""
+    python_index: str = ""
+    """Package index for Python; empty for the one that uv or pip is configured with, else PyPI."""
+    npm_registry: str = ""
+    """Registry for Node.js packages; empty for the one that npm is configured with."""
+    hosts: StringList = ()
+    """Further hosts that a build may reach, where an index keeps its files: `files.example.org`."""
+    timeout_seconds: float = Field(default=900, gt=0, le=86_400)
+    """Timeout of a step of a build."""
+    max_mib: int = Field(default=4_096, ge=1)
+    """Disk limit of an environment while it is built."""
+    allow_unsandboxed: bool = False
+    """Build without isolation where no sandbox can filter the network: wheels only, whose
+    installation runs none of their code; each build logs a warning."""
+
+
 class IndexSettings(_Table):
     """Search index: embedder, vector store and confidence threshold."""
 
@@ -320,6 +340,8 @@ class Settings(BaseSettings):
     """Limits of installed skills (zip bombs included), and version history."""
     sandbox: SandboxSettings = SandboxSettings()
     """Script execution: resource limits, warm pool and network access."""
+    dependencies: DependencySettings = DependencySettings()
+    """Packages of skills: who agrees to a build, package indexes, limits of a build."""
     index: IndexSettings = IndexSettings()
     """Search index: embedder, vector store and confidence threshold."""
     model: ModelSettings = ModelSettings()

@@ -1,0 +1,1 @@
+"""Environments of skills: packages that they need, resolved, locked, built in a sandbox, shared."""
