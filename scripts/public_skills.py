@@ -12,6 +12,7 @@ invalid file) are counted apart, by reason.
 import argparse
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -47,6 +48,8 @@ REPOSITORIES = (
     "Orchestra-Research/AI-research-SKILLs",
 )
 STARTED_SHARE = 0.9
+KEPT_BYTES = 200 * 1024 * 1024
+"""Size of an environment that is kept for the next skill of the same lock."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,11 +112,24 @@ async def try_skill(runtime: Runtime, trial: SkillTrial, scripts: int) -> None:
         trial.dependencies = await build_dependencies(runtime, skill)
     for script in files:
         trial.starts.append(await start(runtime, skill, script))
+    discard_large_environments(runtime)
 
 
 async def build_dependencies(runtime: Runtime, skill: Skill) -> str:
     """Build the skill's environment; returns why it could not be built."""
+    try:
+        await runtime.dependencies.build(skill)
+    except ApexBridgeError as error:
+        return f"{error.code}: {error.message[-160:]}"
     return ""
+
+
+def discard_large_environments(runtime: Runtime) -> None:
+    """Remove environments that a disk could not hold for hundreds of skills."""
+    store = runtime.dependencies.store
+    for found in store.all():
+        if found.size > KEPT_BYTES:
+            store.remove(found.key)
 
 
 def report(trials: Sequence[SkillTrial]) -> bool:
@@ -161,6 +177,7 @@ def main() -> None:
     )
     parser.add_argument("--per-repository", type=int, default=40)
     parser.add_argument("--per-skill", type=int, default=4, help="scripts started of each skill")
+    parser.add_argument("--max-mib", type=int, default=1_500, help="disk limit of an environment")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.place:
@@ -171,7 +188,8 @@ def main() -> None:
         trial for repository in repositories for trial in choose(repository, options.per_repository)
     ]
     with tempfile.TemporaryDirectory() as home:
-        config = load(project=Path(home), environment={"HOME": home})
+        limit = {"APEXBRIDGE_DEPENDENCIES__MAX_MIB": str(options.max_mib)}
+        config = load(project=Path(home), environment={**os.environ, **limit, "HOME": home})
         anyio.run(run, config, trials, options.per_skill)
     if options.json:
         options.json.write_text(

@@ -27,6 +27,7 @@ SKILL_COMMANDS: dict[str, str] = {
     "scan": "Scan skills for prompt injection, exfiltration and malicious code. "
     "Nothing is executed.",
     "edit-description": "Change the description of an installed skill, and no other byte.",
+    "deps": "Show, lock, build and remove the packages that skills need.",
     "audit": "Show and verify the audit log of all changes.",
     "update": "Update an installed skill after showing the diff; the old version is kept.",
     "versions": "List the versions of an installed skill.",

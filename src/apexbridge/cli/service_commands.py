@@ -179,6 +179,9 @@ def eval_preview(
 @app.command()
 @handled_in("doctor")
 def doctor(
+    skill: Annotated[
+        str, typer.Argument(help="Only the commands and packages that this skill needs [all].")
+    ] = "",
     fsck: Annotated[
         bool, typer.Option("--fsck", help="Check the data folder; nothing is changed.")
     ] = False,

@@ -140,12 +140,12 @@ def _pyproject_files(root: Path) -> Iterator[Package | Refusal | None]:
             continue
         where = (Path(folder) / "pyproject.toml").as_posix()
         try:
-            project = tomllib.loads(text).get("project", {})
+            project: Any = tomllib.loads(text).get("project", {})
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             yield Refusal(text=str(error)[:200], where=where, reason="unreadable")
             continue
-        wanted = project.get("dependencies", []) if isinstance(project, dict) else []  # pyright: ignore[reportUnknownMemberType]
-        for one in _strings(wanted):
+        wanted: Any = project.get("dependencies") if isinstance(project, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        for one in _strings(wanted):  # pyright: ignore[reportUnknownArgumentType]
             yield python_package(one, where)
 
 
@@ -160,7 +160,7 @@ def _node_files(root: Path) -> Iterator[Package | Refusal]:
         except (ValueError, RecursionError) as error:
             yield Refusal(text=str(error)[:200], where=where, reason="unreadable")
             continue
-        wanted: Any = manifest.get("dependencies") if isinstance(manifest, dict) else None  # pyright: ignore[reportUnknownMemberType]
+        wanted: Any = manifest.get("dependencies") if isinstance(manifest, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         if isinstance(wanted, dict):
             for name, version in wanted.items():  # pyright: ignore[reportUnknownVariableType]
                 yield node_package(str(name), str(version), where)  # pyright: ignore[reportUnknownArgumentType]

@@ -97,19 +97,19 @@ def _imports(path: Path, _mtime: int, size: int) -> tuple[Import, ...]:
 class _ImportReader(ast.NodeVisitor):
     def __init__(self) -> None:
         self.found = list[Import]()
-        self._is_optional = False
+        self._is_optional: bool = False
 
-    def visit_Import(self, node: ast.Import) -> None:  # noqa: N802  # the name that ast expects
+    def visit_Import(self, node: ast.Import) -> None:  # the name that ast expects
         for name in node.names:
             self._add(name.name)
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:  # noqa: N802
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         if not node.level and node.module:
             for name in node.names:
                 self._add(f"{node.module}.{name.name}" if name.name != "*" else node.module)
 
-    def visit_Try(self, node: ast.Try) -> None:  # noqa: N802
-        before = self._is_optional
+    def visit_Try(self, node: ast.Try) -> None:
+        before: bool = self._is_optional
         self._is_optional = before or any(map(_survives, node.handlers))
         for statement in node.body:
             self.visit(statement)
@@ -122,7 +122,7 @@ class _ImportReader(ast.NodeVisitor):
         for statement in (*node.orelse, *node.finalbody):
             self.visit(statement)
 
-    def visit_If(self, node: ast.If) -> None:  # noqa: N802
+    def visit_If(self, node: ast.If) -> None:
         is_typing = "TYPE_CHECKING" in ast.unparse(node.test)
         for statement in node.orelse if is_typing else (node.test, *node.body, *node.orelse):
             self.visit(statement)

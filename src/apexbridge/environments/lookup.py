@@ -1,6 +1,7 @@
 """Look up what a skill needs, what is built for it, and which environments nobody uses."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -101,10 +102,8 @@ class EnvironmentLookup:
                 found[ecosystem] = built.key
             elif _state(ecosystem, needs, is_built=False) == "missing":
                 return None
-        try:
+        with suppress(StorageError):  # a read-only data folder: it is looked up again next time
             self.record(skill, found)
-        except StorageError:  # a read-only data folder: it is looked up again next time
-            pass
         return Use(skill=skill.name, root=str(skill.root), environments=found)
 
     def _built(self, ecosystem: Ecosystem, texts: Sequence[str]) -> Environment | None:

@@ -12,7 +12,8 @@ from typing import Literal
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-Ecosystem = Literal["python", "node"]
+from apexbridge.environments.package_index import Ecosystem
+
 Certainty = Literal["declared", "guess", "optional"]
 
 MAX_PACKAGES = 200

@@ -16,12 +16,13 @@ _IMPORT = re.compile(
     re.MULTILINE,
 )
 _TYPES_ONLY = re.compile(r"^[ \t]*import[ \t]+type\b")
-_BUILTIN = frozenset(
-    "assert async_hooks buffer child_process cluster console constants crypto dgram "
-    "diagnostics_channel dns domain events fs http http2 https inspector module net os path "
-    "perf_hooks process punycode querystring readline repl sea sqlite stream string_decoder sys "
-    "test timers tls trace_events tty url util v8 vm wasi worker_threads zlib".split()
-)
+_BUILTIN = frozenset({
+    "assert", "async_hooks", "buffer", "child_process", "cluster", "console", "constants", "crypto",
+    "dgram", "diagnostics_channel", "dns", "domain", "events", "fs", "http", "http2", "https",
+    "inspector", "module", "net", "os", "path", "perf_hooks", "process", "punycode", "querystring",
+    "readline", "repl", "sea", "sqlite", "stream", "string_decoder", "sys", "test", "timers", "tls",
+    "trace_events", "tty", "url", "util", "v8", "vm", "wasi", "worker_threads", "zlib",
+})  # fmt: skip
 _EDITORS = frozenset({"vscode", "figma", "obsidian", "bun", "deno"})
 """Modules that a program provides to its extensions; no registry has them."""
 

@@ -1,7 +1,7 @@
 """Package indexes that the operator configured for uv, pip and npm; credentials stay in here.
 
-The order is the one of the tools: uv's variables, uv's file, pip's variables, pip's files, the public
-default. Only these hosts are reached by a build, whatever a skill says.
+The order is the one of the tools: uv's variables, uv's file, pip's variables, pip's files, and the
+public default. Only these hosts are reached by a build, whatever a skill says.
 """
 
 import configparser
@@ -10,9 +10,10 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
-from apexbridge.environments.needs import Ecosystem
+Ecosystem = Literal["python", "node"]
 
 VARIABLES = (
     "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_INDEX", "UV_CONFIG_FILE",
@@ -47,9 +48,9 @@ class PackageIndex:
     @property
     def hosts(self) -> tuple[str, ...]:
         """Hosts with ports that a build may reach."""
-        found = dict.fromkeys(filter(None, map(_host, self.urls)))
-        near = (_FILE_HOSTS.get(host.partition(":")[0], "") for host in found)
-        return tuple(dict.fromkeys((*found, *filter(None, near), *self.file_hosts)))
+        own = [host for host in map(_host, self.urls) if host]
+        near = [_FILE_HOSTS[host] for host in own if host in _FILE_HOSTS]
+        return tuple(dict.fromkeys((*own, *near, *self.file_hosts)))
 
     @property
     def has_credentials(self) -> bool:

@@ -41,8 +41,8 @@ class PythonBuilder:
     async def lock(self, packages: Sequence[Package]) -> Lock:
         """Resolve requirements to exact versions with hashes.
 
-        Wheels first: no code of a package runs then. Only what has none is built from source, in the
-        sandbox, and not where a build could read credentials of the index.
+        Wheels first: no code of a package runs then. Only what has none is built from source, in
+        the sandbox, and not where a build could read credentials of the index.
 
         Raises:
             DependencyError: If there is no resolution, or the index is not reached.

@@ -88,7 +88,7 @@ def make_read_only(root: Path) -> None:
 
 
 def tree_digest(root: Path) -> str:
-    """Hash names, modes and contents of all files; the manifest, which holds the hash, is left out."""
+    """Hash names, kinds and contents of all files but the manifest, which holds the hash."""
     digest = hashlib.sha256()
     for path in sorted(walk(root)):
         name = path.relative_to(root).as_posix()

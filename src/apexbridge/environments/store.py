@@ -161,8 +161,9 @@ class EnvironmentStore:
         values = _read_json(self._home / "locks" / f"{key}.json")
         if values is None:
             return None
-        lists = {name: tuple(values.pop(name)) for name in ("requirements", "packages", "dropped")}
-        return Lock(**values, **lists)
+        for name in ("requirements", "packages", "dropped"):
+            values[name] = tuple(values[name])
+        return Lock(**values)
 
     def put_lock(self, key: str, lock: Lock) -> None:
         """Store a lock."""

@@ -28,19 +28,23 @@ PROVIDERS = {
     "kubectl": "kubectl", "terraform": "terraform", "node": "nodejs", "npm": "npm", "npx": "npm",
     "pnpm": "pnpm", "yarn": "yarn", "go": "golang-go", "cargo": "cargo", "rustc": "rustc",
     "gcc": "gcc", "make": "make", "cmake": "cmake", "java": "default-jre", "ruby": "ruby",
-    "perl": "perl", "php": "php-cli", "Rscript": "r-base", "pwsh": "powershell", "xmllint": "libxml2-utils",
+    "perl": "perl", "php": "php-cli", "Rscript": "r-base", "pwsh": "powershell",
+    "xmllint": "libxml2-utils",
     "exiftool": "libimage-exiftool-perl", "sqlite3": "sqlite3", "psql": "postgresql-client",
     "mysql": "default-mysql-client", "redis-cli": "redis-tools", "aws": "awscli", "az": "azure-cli",
     "gcloud": "google-cloud-cli", "yt-dlp": "yt-dlp", "sox": "sox", "latex": "texlive",
     "pdflatex": "texlive-latex-base", "xelatex": "texlive-xetex", "latexmk": "latexmk",
-    "bibtex": "texlive-binaries", "semgrep": "semgrep", "codeql": "codeql", "shellcheck": "shellcheck",
+    "bibtex": "texlive-binaries", "semgrep": "semgrep", "codeql": "codeql",
+    "shellcheck": "shellcheck",
     "tmux": "tmux", "rsync": "rsync", "ssh": "openssh-client", "zip": "zip", "unzip": "unzip",
     "tar": "tar", "xvfb-run": "xvfb", "chromium": "chromium", "wkhtmltopdf": "wkhtmltopdf",
     "osascript": "", "say": "", "pbcopy": "", "sips": "",
 }  # fmt: skip
 """Commands worth naming, each with its package on Debian and Ubuntu; empty for macOS only."""
-_BY_MODULE = {"pytesseract": "tesseract", "pdf2image": "pdftoppm", "git": "git", "pypandoc": "pandoc",
-              "ffmpeg": "ffmpeg", "moviepy": "ffmpeg", "graphviz": "dot"}  # fmt: skip
+_BY_MODULE = {
+    "pytesseract": "tesseract", "pdf2image": "pdftoppm", "git": "git", "pypandoc": "pandoc",
+    "ffmpeg": "ffmpeg", "moviepy": "ffmpeg", "graphviz": "dot",
+}  # fmt: skip
 """Modules that are only a way to start a command."""
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from apexbridge.environments.declarations import skill_needs
+from apexbridge.environments.needs import SkillNeeds
 from apexbridge.errors import SkillInvalidError, StorageError
 from apexbridge.lifecycle.index_updates import parse_body, read_skill_md
 from apexbridge.lifecycle.scan_results import scan_folder
@@ -156,6 +158,8 @@ class Inspection:
     commands: tuple[str, ...]
     """Inline commands that run when its body is loaded."""
     scripts: tuple[ScriptFile, ...]
+    needs: SkillNeeds
+    """Packages of its scripts."""
     problems: tuple[Problem, ...]
     report: Report
 
@@ -186,6 +190,7 @@ def inspect_skill(
             hooks=tuple(skill.manifest.hooks),
             commands=tuple(found.command for found in inline_commands(body)),
             scripts=tuple(_find_scripts(root, files)),
+            needs=skill_needs(root),
             problems=staged.problems,
             report=scan_folder(root, others),
         )

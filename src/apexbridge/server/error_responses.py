@@ -14,6 +14,7 @@ from apexbridge.errors import (
     ApexBridgeError,
     ArchiveError,
     ConfigError,
+    DependencyError,
     EvalInputError,
     ModelError,
     ModelRejectedError,
@@ -51,7 +52,13 @@ _CODES_BY_STATUS: Mapping[int, tuple[str, ...]] = {
     421: ("host_unknown",),
     422: ("field_not_editable",),
     429: ("rate_limited",),
-    503: ("server_busy", "server_stopping", "data_in_use"),
+    503: (
+        "dependencies_sandbox",
+        "dependencies_offline",
+        "server_busy",
+        "server_stopping",
+        "data_in_use",
+    ),
 }
 _STATUS_BY_CODE = {code: status for status, codes in _CODES_BY_STATUS.items() for code in codes}
 _CLASSES_BY_STATUS: Mapping[int, tuple[type[ApexBridgeError], ...]] = {
@@ -61,7 +68,7 @@ _CLASSES_BY_STATUS: Mapping[int, tuple[type[ApexBridgeError], ...]] = {
     404: (SkillNotFoundError, SkillVersionError, UnsafePathError),
     409: (SkillExistsError, SkillNotInvocableError),
     412: (SkillChangedError,),
-    422: (SkillInvalidError, ArchiveError, EvalInputError, ToolError, ConfigError),
+    422: (DependencyError, SkillInvalidError, ArchiveError, EvalInputError, ToolError, ConfigError),
     502: (SourceError, ModelError),
     503: (RetrievalError, SandboxUnavailableError),
 }

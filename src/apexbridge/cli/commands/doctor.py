@@ -1,9 +1,18 @@
 """`doctor`: diagnostics, and fsck of the data folder."""
 
-import anyio
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 
+import anyio
+import anyio.to_thread
+
+from apexbridge.cli.commands.deps import dependencies_to_json, print_dependencies
 from apexbridge.cli.commands.settings import config as print_settings
 from apexbridge.cli.output import ExitCode, Output
+from apexbridge.cli.runtime_call import with_runtime
+from apexbridge.environments.lookup import SkillDependencies
+from apexbridge.environments.system_commands import SystemCommand, system_commands
 from apexbridge.lifecycle.fsck import FsckReport, InvariantCheck
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.diagnostics import checks_to_json, run_checks
@@ -12,8 +21,11 @@ from apexbridge.runtime.fsck import RepairReport, check_data_dir, repair_data_di
 _MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}
 
 
-def doctor(out: Output, *, fsck: bool, fix: bool, short: bool) -> None:
+def doctor(out: Output, *, skill: str, fsck: bool, fix: bool, short: bool) -> None:
     """Run every check, or fsck; `short` leaves out passed checks and the settings."""
+    if skill:
+        _check_skill(out, skill)
+        return
     if fsck or fix:
         _fsck(out, repairs=fix)
         return
@@ -34,6 +46,44 @@ def doctor(out: Output, *, fsck: bool, fix: bool, short: bool) -> None:
 
     data = checks_to_json(config, checks)
     out.finish(data, render, ExitCode.FAILURE if failed else ExitCode.OK)
+
+
+def _check_skill(out: Output, name: str) -> None:
+    """Check what the scripts of one skill need: system commands, and packages."""
+
+    async def check(runtime: Runtime) -> tuple[list[SystemCommand], SkillDependencies]:
+        skill = runtime.catalog.find(name)
+        words = (
+            f"{skill.manifest.compatibility or ''} {skill.manifest.metadata.get('requires', '')}"
+        )
+        find = partial(system_commands, skill.root or Path(), words)
+        commands = await anyio.to_thread.run_sync(find) if skill.root else []
+        return commands, await runtime.dependencies.show(skill)
+
+    commands, found = with_runtime(out, check)
+    lacks = [one for one in commands if not one.is_there]
+
+    def render() -> None:
+        out.line(out.text("commands_needed", name=name))
+        rows = [
+            (
+                f"{_MARKS['ok' if one.is_there else 'warn']} {one.name}",
+                _command_state(out, one),
+                one.where,
+            )
+            for one in commands
+        ]
+        out.table([out.text(h) for h in ("command_name", "result", "where")], rows)
+        print_dependencies(out, found)
+
+    data = {"commands": [asdict(one) for one in commands], "packages": dependencies_to_json(found)}
+    out.finish(data, render, ExitCode.FAILURE if lacks or found.missing else ExitCode.OK)
+
+
+def _command_state(out: Output, one: SystemCommand) -> str:
+    if one.is_there:
+        return out.text("command_there")
+    return out.text("command_missing" if one.package else "command_foreign", package=one.package)
 
 
 def _fsck(out: Output, *, repairs: bool) -> None:

@@ -2,16 +2,19 @@
 
 from pathlib import Path
 
+from apexbridge.cli.commands.deps import print_needs
 from apexbridge.cli.commands.scan import print_findings
 from apexbridge.cli.output import Output, sanitize
 from apexbridge.cli.runtime_call import with_runtime
-from apexbridge.errors import PermissionDeniedError, StorageError
+from apexbridge.environments.needs import SkillNeeds
+from apexbridge.errors import DependencyError, PermissionDeniedError, StorageError
 from apexbridge.lifecycle.transactions import InstallResult
 from apexbridge.lifecycle.trash import TrashedSkill
 from apexbridge.lifecycle.unpack_and_validate import Inspection, inspect_skill
 from apexbridge.paths import create_bytes
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.policies import archive_limits
+from apexbridge.skills.model import Skill
 
 
 def add(out: Output, *, path: Path, rename: bool, allow_findings: bool, yes: bool) -> None:
@@ -24,10 +27,38 @@ def add(out: Output, *, path: Path, rename: bool, allow_findings: bool, yes: boo
     if not yes and not out.confirm("add_ask", name=inspection.skill.name):
         raise PermissionDeniedError(code="not_agreed")
     blocks_at = None if allow_findings else "policy"
-    done = with_runtime(
-        out, lambda runtime: runtime.manager.install(path, renames=rename, blocks_at=blocks_at)
-    )
-    print_change(out, done, "added")
+    wants = agrees_to_build(out, inspection.needs, inspection.skill.name, yes=yes)
+
+    async def install(runtime: Runtime) -> InstallResult:
+        done = await runtime.manager.install(path, renames=rename, blocks_at=blocks_at)
+        await _build_packages(out, runtime, done.skill, agreed=wants)
+        return done
+
+    print_change(out, with_runtime(out, install), "added")
+
+
+def agrees_to_build(out: Output, needs: SkillNeeds, name: str, *, yes: bool) -> bool:
+    """Ask whether packages may be built; `yes` agrees to declared ones, a guess is asked for."""
+    certainties = {one.certainty for one in needs.packages} - {"optional"}
+    if not certainties or out.config.settings.dependencies.build == "never":
+        return False
+    if yes:
+        return certainties == {"declared"}
+    return out.confirm("deps_ask", name=name)
+
+
+async def _build_packages(out: Output, runtime: Runtime, skill: Skill, *, agreed: bool) -> None:
+    """Build what the person agreed to; the skill stays installed if that fails."""
+    dependencies = runtime.dependencies
+    if not (await dependencies.show(skill)).missing:
+        return
+    if not dependencies.is_allowed(agreed=agreed):
+        out.note(out.text("deps_later", name=skill.name))
+        return
+    try:
+        await dependencies.build(skill)
+    except DependencyError as error:
+        out.note(out.text("deps_not_built", message=error.localized(out.language).message))
 
 
 def rm(out: Output, *, name: str, yes: bool) -> None:
@@ -101,6 +132,9 @@ def print_inspection(out: Output, inspection: Inspection) -> None:
     for key, value in facts.items():
         if value:
             out.line(f"  {out.text(key)}: {sanitize(value)}")
+    if inspection.needs.packages or inspection.needs.refused:
+        out.line(f"  {out.text('deps_needs')}:")
+        print_needs(out, inspection.needs)
     for problem in inspection.problems:
         out.print_problem(problem)
     if inspection.report.findings:

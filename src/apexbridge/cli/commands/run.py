@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import anyio
 import typer
 
 from apexbridge.activation.scripts import ScriptCall
+from apexbridge.cli.commands.deps import print_needs
 from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.errors import PermissionDeniedError
 from apexbridge.paths import create_bytes, safe_join
@@ -44,8 +46,8 @@ def run(
     def render() -> None:
         if result.error:
             out.note(out.text("run_error", error=result.error, isolation=result.isolation))
-            if result.cause is not None:
-                out.note(sanitize(result.explain(out.language)))
+        if result.cause is not None:
+            out.note(sanitize(result.explain(out.language)))
         for path in saved:
             out.note(out.text("created", path=path))
         if result.not_taken:
@@ -103,6 +105,7 @@ async def _run_until_signal(out: Output, options: RunOptions) -> ExecutionResult
 
 async def _execute(out: Output, options: RunOptions) -> ExecutionResult:
     async with Runtime.open(out.config) as runtime:
+        await _offer_build(out, runtime, options.name)
         limits = runtime.script_runner.limits()
         if options.timeout is not None:
             limits = replace(limits, wall_seconds=options.timeout)
@@ -119,6 +122,19 @@ async def _execute(out: Output, options: RunOptions) -> ExecutionResult:
             return await runtime.script_runner.execute(call, is_unsafe=options.is_unsafe)
         except PermissionError as error:
             raise PermissionDeniedError(f"{error.strerror}: {error.filename}") from None
+
+
+async def _offer_build(out: Output, runtime: Runtime, name: str) -> None:
+    """Ask a person at a terminal whether missing packages may be built; anybody else is not."""
+    if out.as_json or not sys.stdin.isatty():
+        return
+    skill = runtime.catalog.get(name)
+    found = await runtime.dependencies.show(skill)
+    if not found.missing or not runtime.dependencies.is_allowed(agreed=True):
+        return
+    print_needs(out, found.needs)
+    if out.confirm("deps_ask", name=skill.name):
+        await runtime.dependencies.build(skill)
 
 
 def _write_stream(stream: int, piece: bytes) -> None:

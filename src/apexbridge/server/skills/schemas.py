@@ -327,6 +327,26 @@ class ScanReportSchema(ResponseModel):
     findings: list[FindingSchema]
 
 
+class PackageSchema(ResponseModel):
+    """Package that a skill's scripts need."""
+
+    ecosystem: Literal["python", "node"]
+    name: str
+    requirement: str
+    where: str
+    """File that asks for it."""
+    certainty: Literal["declared", "guess", "optional"]
+    """`guess` is taken from an import; `optional` is not built."""
+
+
+class RefusedPackageSchema(ResponseModel):
+    """Declaration that is not followed, with the reason."""
+
+    text: str
+    where: str
+    reason: str
+
+
 class InspectionSchema(ResponseModel):
     """Inspection of a skill before it is installed."""
 
@@ -344,6 +364,8 @@ class InspectionSchema(ResponseModel):
     commands: list[str]
     """Inline commands, which run when the skill is loaded."""
     scripts: list[ScriptSchema]
+    packages: list[PackageSchema]
+    """Packages that its scripts need; nothing is built by an install."""
     problems: list[ProblemSchema]
     report: ScanReportSchema
     exists: bool

@@ -21,6 +21,7 @@ from apexbridge.server.routing import (
     parse_model,
     read_json,
 )
+from apexbridge.server.skills.dependencies import present_packages
 from apexbridge.server.skills.presenters import (
     SKILL_ID,
     if_match_sha256,
@@ -132,6 +133,7 @@ def _inspection(ctx: RequestContext, found: Inspection) -> InspectionSchema:
         hooks=list(found.hooks),
         commands=list(found.commands),
         scripts=[ScriptSchema.model_validate(script) for script in found.scripts],
+        packages=present_packages(found.needs),
         problems=present_problems(found.problems, language),
         report=ScanReportSchema(
             worst=worst,
