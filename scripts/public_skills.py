@@ -6,7 +6,8 @@ unless it was refused, or its interpreter or a module was missing. Scripts that 
 kind can start (an interpreter that is not installed, a package that the index does not have, an
 invalid file) are counted apart, by reason.
 
-    python -m scripts.public_skills [--from FOLDER] [--per-repository N] [--json FILE]
+    python -m scripts.public_skills [--from FOLDER] [--per-repository N]
+        [--scripts-only] [--no-build] [--json FILE]
 """
 
 import argparse
@@ -78,15 +79,16 @@ def fetch(repository: str, place: Path) -> Path:
     return target
 
 
-def choose(repository: Path, limit: int) -> list[SkillTrial]:
+def choose(repository: Path, limit: int, *, has_scripts: bool = False) -> list[SkillTrial]:
     """Choose skills of a repository, each once, in an order that favours no part of it.
 
-    Those that cannot be read are among them, with the error.
+    With `has_scripts` only those with a folder of scripts. Those that cannot be read are among them, with the error.
     """
     found = discover_skills(repository)
     trials = [
         SkillTrial(repository=repository.name, where=skill.where, path=skill.path)
         for skill in {skill.sha256: skill for skill in found.skills}.values()
+        if not has_scripts or next(script_files(skill.path, 1), None)
     ]
     trials += [
         SkillTrial(repository=repository.name, where=problem.where, refused=problem.code)
@@ -96,7 +98,9 @@ def choose(repository: Path, limit: int) -> list[SkillTrial]:
     return sorted(trials, key=lambda trial: hashlib.sha256(trial.where.encode()).digest())[:limit]
 
 
-async def try_skill(runtime: Runtime, trial: SkillTrial, scripts: int) -> None:
+async def try_skill(
+    runtime: Runtime, trial: SkillTrial, scripts: int, *, builds: bool = True
+) -> None:
     """Install a skill, build its dependencies, and start its scripts."""
     if trial.path is None:
         return
@@ -108,7 +112,7 @@ async def try_skill(runtime: Runtime, trial: SkillTrial, scripts: int) -> None:
     trial.problems = [problem.code for problem in installed.problems]
     skill = installed.skill
     files = list(script_files(skill.root or Path(), scripts))
-    if files:
+    if files and builds:
         trial.dependencies = await build_dependencies(runtime, skill)
     for script in files:
         trial.starts.append(await start(runtime, skill, script))
@@ -158,13 +162,16 @@ def report(trials: Sequence[SkillTrial]) -> bool:
     return share >= STARTED_SHARE
 
 
-async def run(config: Config, trials: Sequence[SkillTrial], scripts: int) -> None:
-    """Try all skills with one runtime."""
+async def run(config: Config, trials: Sequence[SkillTrial], options: argparse.Namespace) -> None:
+    """Try all skills with one runtime; what is known is written after each."""
     async with Runtime.open(config) as runtime:
         for number, trial in enumerate(trials, 1):
-            await try_skill(runtime, trial, scripts)
+            await try_skill(runtime, trial, options.per_skill, builds=options.build)
             if number % 25 == 0:
                 print(f"{number} of {len(trials)}", file=sys.stderr, flush=True)
+            if options.json:
+                tried = [asdict(trial) for trial in trials[:number]]
+                options.json.write_text(json.dumps(tried, indent=1, default=str), "utf-8")
 
 
 def main() -> None:
@@ -177,6 +184,8 @@ def main() -> None:
     )
     parser.add_argument("--per-repository", type=int, default=40)
     parser.add_argument("--per-skill", type=int, default=4, help="scripts started of each skill")
+    parser.add_argument("--scripts-only", action="store_true", help="only skills with scripts")
+    parser.add_argument("--no-build", dest="build", action="store_false", help="build nothing")
     parser.add_argument("--max-mib", type=int, default=1_500, help="disk limit of an environment")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -185,16 +194,14 @@ def main() -> None:
     else:
         repositories = [fetch(repository, PLACE) for repository in REPOSITORIES]
     trials = [
-        trial for repository in repositories for trial in choose(repository, options.per_repository)
+        trial
+        for repository in repositories
+        for trial in choose(repository, options.per_repository, has_scripts=options.scripts_only)
     ]
     with tempfile.TemporaryDirectory() as home:
         limit = {"APEXBRIDGE_DEPENDENCIES__MAX_MIB": str(options.max_mib)}
         config = load(project=Path(home), environment={**os.environ, **limit, "HOME": home})
-        anyio.run(run, config, trials, options.per_skill)
-    if options.json:
-        options.json.write_text(
-            json.dumps([asdict(trial) for trial in trials], indent=1, default=str), "utf-8"
-        )
+        anyio.run(run, config, trials, options)
     raise SystemExit(0 if report(trials) else 1)
 
 

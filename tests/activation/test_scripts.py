@@ -441,7 +441,7 @@ async def test_a_skill_reaches_the_hosts_that_were_granted_to_it(
         make_skill(home / ".claude/skills", name, files={"scripts/main.sh": ""})
     seen = dict[str, tuple[str, ...]]()
 
-    async def note(call: ScriptCall, _: ScriptExecutor) -> ExecutionResult:
+    async def note(call: ScriptCall, *_: object) -> ExecutionResult:
         seen[call.skill.name] = call.hosts
         return ExecutionResult(outcome="ok", exit_code=0)
 

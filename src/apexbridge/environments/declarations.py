@@ -31,6 +31,7 @@ _PEP723_BLOCK = re.compile(
 _HEAD_BYTES = 64 * 1024
 _MAX_FILE_BYTES = 256 * 1024
 _MAX_INCLUDED = 10
+_MAX_LINES = 2_000
 _OTHER_PURPOSE = re.compile(r"dev|test|lint|doc|ci\b|build|gpu|cuda", re.IGNORECASE)
 _INCLUDE = re.compile(r"(?:-r|--requirement)[ =]*(\S+)")
 _FOLDERS = ("", "scripts")
@@ -115,7 +116,10 @@ def _requirement_file(
     if path in seen or len(seen) >= _MAX_INCLUDED or text is None:
         return
     seen.append(path)
-    for line in text.replace("\\\n", " ").splitlines():
+    lines = text.replace("\\\n", " ").splitlines()
+    if len(lines) > _MAX_LINES:
+        yield Refusal(text=f"> {_MAX_LINES}", where=where, reason="too_many")
+    for line in lines[:_MAX_LINES]:
         include = _INCLUDE.match(line.strip())
         if include is None:
             yield python_package(line, where)

@@ -68,6 +68,11 @@ class ScriptExecutor:
         """The sandbox's name."""
         return self._sandbox.name
 
+    @property
+    def pool(self) -> WarmPool | None:
+        """The warm pool, if there is one."""
+        return self._pool
+
     async def run(self, job: ScriptJob) -> ExecutionResult:
         """Run a job; its output files are part of the result.
 
