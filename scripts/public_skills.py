@@ -82,7 +82,8 @@ def fetch(repository: str, place: Path) -> Path:
 def choose(repository: Path, limit: int, *, has_scripts: bool = False) -> list[SkillTrial]:
     """Choose skills of a repository, each once, in an order that favours no part of it.
 
-    With `has_scripts` only those with a folder of scripts. Those that cannot be read are among them, with the error.
+    With `has_scripts` only those with scripts. Those that cannot be read are among them, with the
+    error.
     """
     found = discover_skills(repository)
     trials = [

@@ -183,7 +183,10 @@ async def test_node_packages_are_found_by_require_and_by_import(
     packages.add_npm("told", {"index.js": "exports.word = 'hello';"}, main="index.js")
     packages.add_npm(
         "greet",
-        {"index.js": "exports.word = require('told').word;", "bin.js": "#!/usr/bin/env node\nconsole.log('by command')"},
+        {
+            "index.js": "exports.word = require('told').word;",
+            "bin.js": "#!/usr/bin/env node\nconsole.log('by command')",
+        },
         main="index.js", bin={"greet": "bin.js"}, dependencies={"told": "^1"},
     )  # fmt: skip
     async with Runtime.open(loaded) as runtime:
@@ -211,7 +214,7 @@ async def test_without_a_sandbox_that_filters_the_network_nothing_is_built(
     )
     async with Runtime.open(loaded) as runtime:
         skill = await install(runtime, tmp_path, requirements_txt="greet\n")
-        with pytest.raises(DependencyError, match="allow_unsandboxed|filtered network") as caught:
+        with pytest.raises(DependencyError, match="filtered network") as caught:
             await runtime.dependencies.build(skill)
         assert caught.value.code == "dependencies_sandbox"
     assert packages.requests == []

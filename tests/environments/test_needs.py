@@ -20,7 +20,10 @@ def _texts(needs: SkillNeeds) -> set[tuple[str, str]]:
 
 
 def test_packages_are_read_from_every_usual_declaration(tmp_path: Path) -> None:
-    inline = "#!/usr/bin/env -S uv run --with rich\n# /// script\n# dependencies = ['Requests>=2']\n# ///\n"
+    inline = (
+        "#!/usr/bin/env -S uv run --with rich\n"
+        "# /// script\n# dependencies = ['Requests>=2']\n# ///\n"
+    )
     needs = _needs(
         tmp_path,
         scripts__main_py=inline,
@@ -176,7 +179,7 @@ def test_system_commands_are_found_in_scripts_and_declarations(tmp_path: Path) -
         files={
             "scripts/a.py": "import subprocess\nsubprocess.run(['soffice', '--headless'])\n"
             "subprocess.run('pandoc x.md', shell=True)\nimport pytesseract\n",
-            "scripts/b.sh": "if command -v ffmpeg; then git status | jq .; fi\n# curl is a comment\n",
+            "scripts/b.sh": "if command -v ffmpeg; then git log | jq .; fi\n# curl: a comment\n",
         },
     )
     found = {
