@@ -93,6 +93,10 @@ TRIES = {
 REFUSED = {
     "reads secrets of the environment": SECRET,
     "lists the home folder": "private-key",
+    # Into the sandbox's own, empty one, which is gone afterwards: the real one is looked at below.
+    "writes into the home folder": SECRET,
+    "writes into the data folder": SECRET,
+    "writes into the skill": SECRET,
     "makes a user namespace": "0",
     "mounts a file system": "0",
     "traces another process": "0",
@@ -200,6 +204,8 @@ async def test_a_build_reaches_nothing_but_the_index(
     assert received == []
     assert unchanged
     assert not (home / ".bashrc").exists()
+    assert loaded.data.joinpath("skills/victim/SKILL.md").read_text("utf-8") != "owned"
+    assert not loaded.data.joinpath("trust.db").read_bytes().startswith(b"owned")
     assert (home / "private-key").read_text("utf-8") == "s3cr3t-home"
 
 
@@ -246,15 +252,18 @@ async def test_a_fork_bomb_meets_the_limit_of_processes(
     packages.add_source(
         "evil",
         """
-import signal, time
-count = 0
+import signal
+pids = []
 try:
-    while count < 5_000:
-        if os.fork() == 0: signal.pause()
-        count += 1
+    while len(pids) < 5_000:
+        pid = os.fork()
+        if pid == 0: signal.pause()
+        pids.append(pid)
 except OSError as error:
     results["stopped"] = type(error).__name__
-results["count"] = str(count)
+for pid in pids: os.kill(pid, signal.SIGKILL)
+for pid in pids: os.waitpid(pid, 0)
+results["count"] = str(len(pids))
 """,
     )
     async with Runtime.open(loaded) as runtime:
@@ -270,10 +279,10 @@ PLANTS = {
     "a relative link that leads out": 'os.symlink("../../../../..", site + "/up")',
     "a link through a link": 'os.symlink(".", env + "/a"); os.symlink("a/../../x", env + "/b")',
     "another interpreter by a link": 'os.symlink("/usr/bin/perl", env + "/bin/pip")',
-    "a hard link": 'os.link(env + "/pyvenv.cfg", env + "/twin")',
+    "a hard link": 'os.link(env + "/bin/activate", env + "/twin")',
     "a set-user-id program": 'os.chmod(env + "/bin/activate", 0o4755)',
     "a named pipe": 'os.mkfifo(site + "/pipe")',
-    "a socket": 'import socket; socket.socket(socket.AF_UNIX).bind(env + "/socket")',
+    "a socket": 'import socket; os.chdir(env); socket.socket(socket.AF_UNIX).bind("s")',
 }
 
 
@@ -366,7 +375,9 @@ async def test_an_environment_cannot_be_changed_by_a_script_and_a_change_is_dete
             runtime, tmp_path, "hit", requirements_txt="greet", scripts__main_py=source
         )
         built = (await runtime.dependencies.build(skill)).environments["python"]
-        assert (await _run(runtime, skill)).stdout == b"Read-only file system\n" * 4
+        printed = (await _run(runtime, skill)).stdout.decode().splitlines()
+        assert set(printed) <= {"Read-only file system", "Permission denied"}
+        assert len(printed) == 4
         (module,) = built.path.glob("lib/*/site-packages/greet.py")
         assert not module.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
         module.chmod(0o644)
@@ -496,7 +507,8 @@ for number in range(400):
         with pytest.raises(DependencyError) as caught:
             await _build(runtime, tmp_path, "hit", "evil")
     assert caught.value.code == "dependencies_too_large"
-    assert _entries(loaded.data / "environments") == set()
+    assert _entries(loaded.data / "environments/.staging") == set()
+    assert not list(loaded.data.glob("environments/*/environment.json"))
 
 
 async def test_a_build_without_end_is_stopped(

@@ -209,9 +209,7 @@ async def test_node_packages_are_found_by_require_and_by_import(
 async def test_without_a_sandbox_that_filters_the_network_nothing_is_built(
     packages: PackageServer, loaded: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "apexbridge.runtime.script_runner.BubblewrapSandbox", lambda _: _LandlockOnly()
-    )
+    monkeypatch.setattr("apexbridge.runtime.script_runner.BubblewrapSandbox", _LandlockOnly)
     async with Runtime.open(loaded) as runtime:
         skill = await install(runtime, tmp_path, requirements_txt="greet\n")
         with pytest.raises(DependencyError, match="filtered network") as caught:
@@ -225,9 +223,7 @@ async def test_an_operator_can_allow_builds_without_isolation_from_wheels_only(
 ) -> None:
     packages.add_wheel("greet", "1.0", {"greet.py": "WORD = 'hello'\n"})
     packages.add_source("built", "open('/tmp/never', 'w')")
-    monkeypatch.setattr(
-        "apexbridge.runtime.script_runner.BubblewrapSandbox", lambda _: _LandlockOnly()
-    )
+    monkeypatch.setattr("apexbridge.runtime.script_runner.BubblewrapSandbox", _LandlockOnly)
     loaded = configure(packages, home, tmp_path, allow_unsandboxed="true")
     async with Runtime.open(loaded) as runtime:
         skill = await install(runtime, tmp_path, requirements_txt="greet\n")
@@ -243,6 +239,9 @@ class _LandlockOnly:
     """A machine on which bubblewrap does not work."""
 
     name = "bubblewrap"
+
+    def __init__(self, _: object) -> None:
+        pass
 
     async def run(self, request: object) -> ExecutionResult:
         return ExecutionResult(outcome="not_started", exit_code=None, error="ENOENT")

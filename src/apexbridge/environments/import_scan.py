@@ -123,7 +123,7 @@ class _ImportReader(ast.NodeVisitor):
             self.visit(statement)
 
     def visit_If(self, node: ast.If) -> None:
-        is_typing = "TYPE_CHECKING" in ast.unparse(node.test)
+        is_typing = ast.unparse(node.test).endswith("_CHECKING")
         for statement in node.orelse if is_typing else (node.test, *node.body, *node.orelse):
             self.visit(statement)
 
