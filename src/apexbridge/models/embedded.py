@@ -110,6 +110,8 @@ _CHOSEN_SKILL = re.compile(
 )
 _FORKED_SKILL = re.compile(r'<skill name="(?P<name>[^"]+)"')
 _FILES = re.compile(r"^Files in its folder: (?P<files>.+)$", re.MULTILINE)
+_ENTRIES = ("scripts/main", "scripts/index", "main", "index")
+"""Entry scripts in the order in which a run without a script's name looks for them."""
 _SCRIPT_SUFFIXES = {".py", ".js", ".mjs", ".cjs", ".sh", ".ts", ".mts"}
 
 
@@ -291,14 +293,15 @@ def _with_skill(turn: _Turn, skill: UserMessage) -> str | ToolCall:
 
 
 def _script(text: str) -> str:
-    """Choose the script of a skill: the main one, or the only one."""
+    """Choose the script of a skill: its entry, such as `index.js` at the root, or the only one."""
     match = _FILES.search(text)
     paths = [PurePosixPath(file) for file in match["files"].split(", ")] if match else []
-    scripts = [p for p in paths if p.parts[0] == "scripts" and p.suffix in _SCRIPT_SUFFIXES]
-    for stem in ("main", "index"):
-        for path in scripts:
-            if path.stem == stem and len(path.parts) == 2:
+    programs = [p for p in paths if p.suffix in _SCRIPT_SUFFIXES]
+    for entry in _ENTRIES:
+        for path in programs:
+            if str(path.with_suffix("")) == entry:
                 return str(path)
+    scripts = [p for p in programs if p.parts[0] == "scripts"]
     return str(scripts[0]) if len(scripts) == 1 else ""
 
 
