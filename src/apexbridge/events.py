@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 Mode = Literal["inline", "fork"]
 Trigger = Literal["user", "model", "nested", "fork", "api"]
-ApprovalOutcome = Literal["once", "always", "no", "expired", "withdrawn"]
+ApprovalOutcome = Literal["once", "always", "always_prefix", "no", "expired", "withdrawn"]
 """Outcome of an approval request: an answer, a timeout, or a turn that was cancelled meanwhile."""
 ChangeCause = Literal[
     "refresh", "path", "folder", "disk", "source", "trust", "install", "uninstall", "edit", "update"

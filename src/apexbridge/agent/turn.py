@@ -241,9 +241,8 @@ class TurnRecord:
         return record
 
     def _record_skill(self, event: SkillActivated | SkillRefused) -> None:
-        if isinstance(event, SkillActivated):
-            if event.skill not in self.skills:
-                self.skills.append(event.skill)
+        if isinstance(event, SkillActivated) and event.skill not in self.skills:
+            self.skills.append(event.skill)
         if len(self.skill_calls) < MAX_SPANS:
             self.skill_calls.append(_skill_call(event))
 

@@ -210,6 +210,8 @@ def _render(key: str, request: str, **fields: str) -> str:
 
 def _next_reply(turn: _Turn) -> str | ToolCall:
     last = turn.last
+    if last and _is_unknown_skill(last) and "SkillSearch" in turn.tools:
+        return _call(turn, "SkillSearch", {"query": turn.request[:2_000]})
     if last and last.result.is_error and last.call.name != "SkillScript":
         return _render("failed", turn.request, tool=last.call.name, text=last.result.text)
     if forked := _FORKED_SKILL.match(turn.request):  # a skill that runs as a subagent task
@@ -222,6 +224,12 @@ def _next_reply(turn: _Turn) -> str | ToolCall:
     if last.call.name == "SkillSearch":
         return _after_search(turn, last)
     return _render("result", turn.request, text=last.result.text)
+
+
+def _is_unknown_skill(step: _Step) -> bool:
+    """Return whether a name that the request seemed to have is no skill."""
+    is_unknown = step.result.is_error and step.result.text.startswith("[skill_not_found]")
+    return is_unknown and step.call.name == "Skill"
 
 
 def _reusable_skill(turn: _Turn, last: _Step | None) -> UserMessage | None:
@@ -241,7 +249,8 @@ def _first_step(turn: _Turn) -> str | ToolCall:
         return _render("no_model", turn.request)
     if intent_rules.is_destructive_request(turn.request):
         return _render("destroys_nothing", turn.request)
-    best = turn.chosen or _clear_winner(turn.offers)
+    named = intent_rules.detect_skill_run(turn.request)
+    best = turn.chosen or (named.name if named else _clear_winner(turn.offers))
     if best and "Skill" in turn.tools:
         return _call(turn, "Skill", {"skill": best, "arguments": turn.request})
     if "SkillSearch" in turn.tools and turn.request.strip():
@@ -282,7 +291,7 @@ def _with_skill(turn: _Turn, skill: UserMessage) -> str | ToolCall:
     result = ran[-1].result if ran else None
     if result is None or (result.is_error and options != sure and len(ran) == 1):
         # The arguments taken from the request may be wrong for the script: retry without them.
-        words = [*files, *(sure if ran else options)]
+        words = _script_words(turn, [*files, *(sure if ran else options)])
         arguments = {"skill": name, "script": script, "arguments": words, "files": files}
         return _call(turn, "SkillScript", arguments)
     if result.is_error:
@@ -290,6 +299,14 @@ def _with_skill(turn: _Turn, skill: UserMessage) -> str | ToolCall:
     lost = [word for word in options if word not in sure]
     key = "script_ran" if len(ran) == 1 else "script_ran_plainly"
     return _render(key, turn.request, name=name, text=result.text, options=" ".join(lost))
+
+
+def _script_words(turn: _Turn, recognised: list[str]) -> list[str]:
+    """Return the arguments of a script: a list in the request, else what was recognised in it."""
+    named = intent_rules.detect_skill_run(turn.request)
+    if named is not None and (named.is_exact or not recognised):
+        return list(named.arguments)
+    return recognised
 
 
 def _script(text: str) -> str:

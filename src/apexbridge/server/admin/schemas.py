@@ -264,6 +264,8 @@ class ApprovalSchema(_Response):
     choices: list[Answer]
     rule: str
     """The permission rule that `always` would add."""
+    prefix_rule: str
+    """The rule that `always_prefix` would add: a skill's name, and every name below it."""
     asked = former_name("created_at", float)
 
 
