@@ -1,4 +1,4 @@
-"""Claims of the founding documents about hooks, agents and the Skill tool, each by its own words."""
+"""Claims of the founding documents about hooks, agents and the Skill tool, by their words."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,14 @@ from apexbridge.events import SkillActivated, SkillRefused
 from apexbridge.hooks import HookCommand, HookInput, HookRunner
 from apexbridge.messages import SystemMessage, UserMessage
 from apexbridge.models.base import ModelRequest
+from apexbridge.models.embedded import EmbeddedModel
 from apexbridge.permissions.engine import Answer
 from apexbridge.permissions.hook_protocol import Hook, HookEvent
 from apexbridge.permissions.rules import Decision, PermissionRequest
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.testing import FixedApprover, make_skill
 from tests.agent.agent_fixture import AgentFixture, calls, invokes, open_agent, says
-from tests.server.admin_server import TIMEOUT_SECONDS, AdminServer, admin_server
+from tests.server.admin_server import TIMEOUT_SECONDS, AdminServer, admin_server, tool_request
 from tests.server.chat_server import chat_server, parse_chunks, text_reply, tool_reply
 
 pytestmark = pytest.mark.anyio
@@ -73,7 +74,12 @@ async def test_once_hooks_are_removed_after_success() -> None:
 async def test_a_once_guard_that_blocked_blocks_the_second_try_too(objection: int) -> None:
     guard = _Guard(objection, objection, 0)
     runner = _runner(guard)
-    assert [(await runner.fire(OCCASION)).is_blocked for _ in range(4)] == [True, True, False, False]
+    assert [(await runner.fire(OCCASION)).is_blocked for _ in range(4)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert guard.ran == 3
 
 
@@ -99,7 +105,8 @@ async def test_a_once_hook_of_a_skill_blocks_until_it_succeeds(home: Path) -> No
         "import json, sys\n"
         "call = json.load(sys.stdin)['tool_input']\n"
         "if call['expression'].startswith('1'):\n"
-        "    sys.exit('ones are forbidden') if False else (sys.stderr.write('no ones'), sys.exit(2))\n"
+        "    sys.stderr.write('no ones')\n"
+        "    sys.exit(2)\n"
     )
     hook = {"matcher": "Calculate", "hooks": [{"command": "python3 guard.py", "once": True}]}
     make_skill(
@@ -117,7 +124,7 @@ async def test_a_once_hook_of_a_skill_blocks_until_it_succeeds(home: Path) -> No
         )
         texts = await at.results()
     assert ["no ones" in text for text in texts] == [False, True, True, False, False]
-    assert texts[-1].startswith("4")
+    assert texts[-1] == "1+3 = 4"
 
 
 def _agent_file(folder: Path, name: str, text: str) -> Path:
@@ -161,7 +168,7 @@ async def test_agent_name_runs_that_agent_of_the_user(home: Path) -> None:
         child = await _fork(at)
         (activated,) = at.of(SkillActivated)
     assert "You are a strict reviewer." in _system(child)
-    assert {spec.name for spec in child.tools} == {"Read", "Grep", "Bash"}
+    assert {spec.name for spec in child.tools} == {"Read", "Glob", "Grep", "Bash"}
     assert child.model == "opus"
     assert activated.agent == "code-reviewer"
 
@@ -173,7 +180,7 @@ async def test_agent_name_runs_that_agent_of_the_project_without_its_model(home:
     async with open_agent(home, permissions__allow=["Skill"]) as at:
         child = await _fork(at)
         assert "You are a strict reviewer." in _system(child)
-        assert {spec.name for spec in child.tools} == {"Read", "Grep", "Bash"}
+        assert {spec.name for spec in child.tools} == {"Read", "Glob", "Grep", "Bash"}
         assert child.model == "m"
         # A person who trusts the project's skill has read what it asks for.
         await at.runtime.approve([at.runtime.catalog.get("review")])
@@ -188,9 +195,7 @@ async def test_agent_name_of_a_plugin_skill_means_the_plugins_agent(home: Path) 
     _agent_file(plugin / "agents", "looker", "---\ndescription: d\n---\nPlugin's looker.\n")
     _agent_file(home / ".claude/agents", "looker", "---\ndescription: d\n---\nThe user's looker.\n")
     make_skill(home / ".claude/skills", "review", context="fork", agent="kit:looker")
-    async with open_agent(
-        home, permissions__allow=["Skill"], plugins__paths=[str(plugin)]
-    ) as at:
+    async with open_agent(home, permissions__allow=["Skill"], plugins__paths=[str(plugin)]) as at:
         assert "Plugin's looker." in _system(await _fork(at, "kit:look"))
         assert "Plugin's looker." in _system(await _fork(at, "review"))
 
@@ -341,7 +346,7 @@ async def test_the_numbered_refusals_and_agent_ids_reach_clients_over_http(home:
         assert f"(by the subagent {agent_id}, general-purpose)" in at.said("tool")[-1]
         assert "(refusal 2)" in at.said("tool")[1]
         streamed = await at.post(
-            "Go", *script, stream=True, apexbridge={"session": "two", "events": True}
+            "Go", *script, stream=True, apexbridge={"session": "two", "progress": True}
         )
         events = [chunk.get("apexbridge", {}) for chunk in parse_chunks(streamed.text)]
         refused = [event for event in events if event.get("event") == "skill_refused"]
@@ -372,12 +377,14 @@ async def test_fork_replies_carry_the_agent_id(home: Path) -> None:
         (activated,) = at.of(SkillActivated)
         (result,) = await at.results()
         record = at.record()
-        direct = await at.runtime.invoke_skill("task") if at.script_replies(says("x")) else None
+        at.script_replies(says("From Python."))
+        direct = await at.runtime.invoke_skill("task")
     assert result == f"Worked.\n\n(by the subagent {activated.agent_id}, general-purpose)"
     # The same id is the session of the subagent's own calls in the trace.
     assert record["calls"][0]["session_id"] == activated.agent_id
     assert record["skill_calls"][0]["agent_id"] == activated.agent_id
-    assert direct is None or direct.data["agent_id"]
+    assert (direct.text, direct.data["mode"]) == ("From Python.", "fork")
+    assert direct.data["agent_id"].count(".") == 1
 
 
 class _Asked:
@@ -398,30 +405,30 @@ async def _use_forked(at: AgentFixture, name: str) -> str:
     return (await at.results(name))[-1]
 
 
-@pytest.mark.parametrize(
-    ("answer", "asked"), [("once", 3), ("always", 3), ("always_prefix", 1)]
-)
+@pytest.mark.parametrize(("answer", "asked"), [("once", 4), ("always", 3), ("always_prefix", 2)])
 async def test_two_suggested_rules_the_exact_and_the_prefix(
     home: Path, answer: Answer, asked: int
 ) -> None:
-    for name in ("review", "review:deep", "reviewer"):
-        make_skill(home / ".claude/skills", name.replace(":", "/"), context="fork")
-    plugin = home / "plugin"
-    plugin.mkdir()
+    make_skill(home / ".claude/skills", "review", context="fork")
+    make_skill(home / ".claude/skills", "reviewer", context="fork")
+    commands = home / ".claude/commands/review"
+    commands.mkdir(parents=True)
+    text = "---\ndescription: d\ncontext: fork\n---\nDeep.\n"
+    (commands / "deep.md").write_text(text, encoding="utf-8")
     approver = _Asked(answer)
     async with open_agent(home, approver=approver) as at:
-        names = [skill.name for skill in at.runtime.catalog.skills if "review" in skill.name]
-        assert "review" in names
+        assert {"review", "reviewer", "review:deep"} <= at.runtime.catalog.snapshot.by_name.keys()
         await _use_forked(at, "review")
         assert approver.rules == [["Skill(review)", "Skill(review *)"]]
-        await _use_forked(at, "reviewer")
-        await _use_forked(at, "review")
-    # `always` is bound to the hash of one skill's files, the prefix to a name and those below it.
-    assert len(approver.rules) == {"once": 3, "always": 2, "always_prefix": 2}[answer]
-    stored = json.loads((at.runtime.config.data / "approvals.json").read_text()) if answer != "once" else {}
-    rules = [rule for rules in stored.get("rules", {}).values() for rule in rules]
-    assert ("Skill(review *)" in rules) is (answer == "always_prefix")
-    assert asked >= 1
+        for name in ("review", "review:deep", "reviewer"):
+            await _use_forked(at, name)
+        rules = [
+            str(rule.pattern)
+            for rule in at.runtime.chat_service.agent.deps.permissions.approvals.rules()
+        ]
+    assert len(approver.rules) == asked
+    prefixes = ["Skill(review *)", "Skill(reviewer *)"]
+    assert rules == (prefixes if answer == "always_prefix" else [])
 
 
 async def _pending(at: AdminServer) -> dict[str, Any]:
@@ -438,7 +445,7 @@ async def test_both_suggested_rules_are_offered_over_http(home: Path) -> None:
     async with admin_server(home) as at, anyio.create_task_group() as tasks:
 
         async def ask() -> None:
-            await at.ask("run the skill review", session="s", approvals="wait")
+            await at.ask(tool_request("Skill", skill="review"), session="s", approvals="wait")
 
         tasks.start_soon(ask)
         question = await _pending(at)
@@ -473,8 +480,6 @@ async def test_index_js_at_the_root_is_the_entry_and_the_embedded_model_runs_it(
         files={"index.js": "console.log(JSON.stringify(process.argv.slice(2)))", "lib/x.js": "0"},
     )  # fmt: skip
     async with open_agent(home) as at:
-        from apexbridge.models.embedded import EmbeddedModel
-
         at.use(EmbeddedModel())
         end = await at.ask(request_)
     assert printed in end.text
@@ -484,8 +489,6 @@ async def test_index_js_at_the_root_is_the_entry_and_the_embedded_model_runs_it(
 async def test_a_name_that_is_no_skill_is_searched_for_by_the_embedded_model(home: Path) -> None:
     make_skill(home / ".claude/skills", "greeter", description="Greets people.")
     async with open_agent(home) as at:
-        from apexbridge.models.embedded import EmbeddedModel
-
         at.use(EmbeddedModel())
         end = await at.ask("run the skill greetings")
         tools = [call["tool"] for call in at.record()["calls"]]
@@ -504,7 +507,7 @@ async def test_aliases_of_the_founding_documents_are_accepted_and_not_offered(ho
         offered = {spec.name for spec in at.model.requests[0].tools}
         registry = at.runtime.chat_service.agent.deps.registry
         found = {name: registry.get(name) for name in names}
-        assert (await at.results())[0].startswith("42")
+        assert (await at.results())[0] == "6*7 = 42"
     assert offered.isdisjoint(names)
     assert set(names.values()) <= offered
     assert {name: tool.spec.name for name, tool in found.items() if tool} == names

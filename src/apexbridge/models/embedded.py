@@ -210,10 +210,8 @@ def _render(key: str, request: str, **fields: str) -> str:
 
 def _next_reply(turn: _Turn) -> str | ToolCall:
     last = turn.last
-    if last and _is_unknown_skill(last) and "SkillSearch" in turn.tools:
-        return _call(turn, "SkillSearch", {"query": turn.request[:2_000]})
     if last and last.result.is_error and last.call.name != "SkillScript":
-        return _render("failed", turn.request, tool=last.call.name, text=last.result.text)
+        return _after_error(turn, last)
     if forked := _FORKED_SKILL.match(turn.request):  # a skill that runs as a subagent task
         return _render("needs_model", turn.request, name=forked["name"])
     skill = turn.skill or _reusable_skill(turn, last)
@@ -226,10 +224,11 @@ def _next_reply(turn: _Turn) -> str | ToolCall:
     return _render("result", turn.request, text=last.result.text)
 
 
-def _is_unknown_skill(step: _Step) -> bool:
-    """Return whether a name that the request seemed to have is no skill."""
-    is_unknown = step.result.is_error and step.result.text.startswith("[skill_not_found]")
-    return is_unknown and step.call.name == "Skill"
+def _after_error(turn: _Turn, last: _Step) -> str | ToolCall:
+    is_unknown = last.call.name == "Skill" and last.result.text.startswith("[skill_not_found]")
+    if is_unknown and "SkillSearch" in turn.tools:  # what seemed to be a name may be a description
+        return _call(turn, "SkillSearch", {"query": turn.request[:2_000]})
+    return _render("failed", turn.request, tool=last.call.name, text=last.result.text)
 
 
 def _reusable_skill(turn: _Turn, last: _Step | None) -> UserMessage | None:

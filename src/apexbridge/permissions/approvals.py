@@ -146,7 +146,9 @@ def prefix_rule(request: PermissionRequest, decision: Decision) -> Rule | None:
     decides, and for skills whose files can be hashed.
     """
     is_open = decision.rule is None and len(decision.suggestions) > 1
-    return decision.suggestions[1] if is_open and request.tool == "Skill" and request.sha256 else None
+    return (
+        decision.suggestions[1] if is_open and request.tool == "Skill" and request.sha256 else None
+    )
 
 
 def _add_skill(data: _ApprovalFile, sha256: str, name: str) -> bool:
