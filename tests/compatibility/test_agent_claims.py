@@ -70,6 +70,15 @@ async def test_once_hooks_are_removed_after_success() -> None:
     assert (verdict.ran, guard.ran) == (0, 1)
 
 
+async def test_a_once_hook_does_not_come_back_when_its_skill_is_invoked_again() -> None:
+    """A deliberate deviation: once is once a session."""
+    guard = _Guard(0)
+    runner = _runner(guard)
+    await runner.fire(OCCASION)
+    runner.register([Hook(event=PRE, command=("guard",), once=True)])
+    assert (await runner.fire(OCCASION)).ran == 0
+
+
 @pytest.mark.parametrize("objection", [2, 1], ids=["it blocks", "it fails"])
 async def test_a_once_guard_that_blocked_blocks_the_second_try_too(objection: int) -> None:
     guard = _Guard(objection, objection, 0)
@@ -185,6 +194,18 @@ async def test_agent_name_runs_that_agent_of_the_project_without_its_model(home:
         # A person who trusts the project's skill has read what it asks for.
         await at.runtime.approve([at.runtime.catalog.get("review")])
         assert (await _fork(at)).model == "opus"
+
+
+async def test_an_agent_of_the_user_precedes_one_of_the_project(home: Path) -> None:
+    """A deliberate deviation: a cloned repository must not replace the user's agent."""
+    _make_review(home / ".claude/skills")
+    _agent_file(home / ".claude/agents", "code-reviewer", REVIEWER)
+    other = REVIEWER.replace("strict", "bribed")
+    _agent_file(home / "project/.claude/agents", "code-reviewer", other)
+    async with open_agent(home, approver=FixedApprover("once")) as at:
+        child = await _fork(at)
+    assert "strict reviewer" in _system(child)
+    assert "bribed" not in _system(child)
 
 
 async def test_agent_name_of_a_plugin_skill_means_the_plugins_agent(home: Path) -> None:

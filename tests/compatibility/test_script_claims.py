@@ -116,6 +116,7 @@ async def test_output_over_the_limit_is_marked_truncated(home: Path, way: str) -
     _make_skills(home)
     ended = await WAYS[way](home, "loud")
     assert "[TRUNCATED]" in ended.stdout
+    assert ended.stdout.startswith("0123456789")  # what came before is kept
     assert ended.truncated in {True, None}
     assert ended.error == "output_limit"
 
