@@ -29,7 +29,7 @@ SCRIPTS: Mapping[str, str] = {
     "slow": "#!/bin/sh\necho begun\nsleep 60\n",
     "loud": "#!/bin/sh\nwhile :; do echo 0123456789012345678901234567890123456789; done\n",
 }
-_LIMITS: Mapping[str, Mapping[str, object]] = {
+_LIMITS: dict[str, Any] = {
     "sandbox": {"timeout_seconds": 1.5, "output_mib": 1},
     "index": {"embedder": "hash"},
 }
@@ -52,7 +52,7 @@ def _make_skills(home: Path) -> None:
 
 def _open(home: Path) -> Config:
     (home / "project").mkdir(exist_ok=True)
-    return load(project=home / "project", environment={"HOME": str(home)}, flags=dict(_LIMITS))
+    return load(project=home / "project", environment={"HOME": str(home)}, flags=_LIMITS)
 
 
 async def _python(home: Path, name: str) -> Ended:
@@ -88,8 +88,7 @@ async def _mcp(home: Path, name: str) -> Ended:
 
 
 async def _chat(home: Path, name: str) -> Ended:
-    flags = {"sandbox__timeout_seconds": 1.5, "sandbox__output_mib": 1}
-    async with open_agent(home, **flags) as at:
+    async with open_agent(home, sandbox__timeout_seconds=1.5, sandbox__output_mib=1) as at:
         await at.ask("Go", calls(("SkillScript", {"skill": name})), says("."))
         text = (await at.results())[0]
     error = text.partition("It did not succeed (")[2].partition("): ")[2].partition("\n")[0]

@@ -145,10 +145,10 @@ def prefix_rule(request: PermissionRequest, decision: Decision) -> Rule | None:
     `Skill(review *)` covers `review` and `review:x`. Like `always`, it is only for what no rule
     decides, and for skills whose files can be hashed.
     """
-    is_open = decision.rule is None and len(decision.suggestions) > 1
-    return (
-        decision.suggestions[1] if is_open and request.tool == "Skill" and request.sha256 else None
-    )
+    if decision.rule is not None or request.tool != "Skill" or not request.sha256:
+        return None
+    _, *wider = decision.suggestions or (None,)
+    return next(iter(wider), None)
 
 
 def _add_skill(data: _ApprovalFile, sha256: str, name: str) -> bool:
