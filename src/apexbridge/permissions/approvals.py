@@ -147,8 +147,7 @@ def prefix_rule(request: PermissionRequest, decision: Decision) -> Rule | None:
     """
     if decision.rule is not None or request.tool != "Skill" or not request.sha256:
         return None
-    _, *wider = decision.suggestions or (None,)
-    return next(iter(wider), None)
+    return next(iter(decision.suggestions[1:]), None)
 
 
 def _add_skill(data: _ApprovalFile, sha256: str, name: str) -> bool:
