@@ -20,6 +20,7 @@ from apexbridge.permissions.rules import Decision, PermissionRequest
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.testing import FixedApprover, make_skill
 from tests.agent.agent_fixture import AgentFixture, calls, invokes, open_agent, says
+from tests.cli.in_process import call
 from tests.server.admin_server import TIMEOUT_SECONDS, AdminServer, admin_server, tool_request
 from tests.server.chat_server import chat_server, parse_chunks, text_reply, tool_reply
 
@@ -268,6 +269,24 @@ async def test_a_broken_agent_file_is_an_error_that_names_the_file(
     assert result.startswith("[agent_invalid]")
     assert str(path) in result
     assert detail in result
+
+
+def test_doctor_names_broken_agent_files_and_unknown_agents(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "project").mkdir()
+    monkeypatch.chdir(home / "project")
+    _agent_file(home / ".claude/agents", "code-reviewer", REVIEWER)
+    _make_review(home / ".claude/skills")
+    good = {check["name"]: check for check in call("doctor", "--json").data["checks"]}["Agents"]
+    assert (good["state"], good["detail"]) == ("ok", "4 profiles")
+    _make_review(home / "project/.claude/skills", "nobody")
+    make_skill(home / ".claude/skills", "lost", context="fork", agent="nobody")
+    broken = _agent_file(home / ".claude/agents", "broken", "no frontmatter")
+    bad = {check["name"]: check for check in call("doctor", "--json").data["checks"]}["Agents"]
+    assert bad["state"] == "warn"
+    assert str(broken) in bad["detail"]
+    assert "the skill 'lost' names an unknown agent 'nobody'" in bad["detail"]
 
 
 async def test_an_agent_file_outside_of_the_project_is_not_read(home: Path) -> None:
