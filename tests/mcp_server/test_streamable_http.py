@@ -143,8 +143,10 @@ async def test_files_go_into_a_script_and_come_back_as_resources(home: Path) -> 
                 file["uri"]: name for name, file in made.items()
             }
             (text,) = (await client.read_resource(made["note.md"]["uri"])).contents
+            assert isinstance(text, types.TextResourceContents)
             assert (text.text, text.mime_type) == ("done", "text/markdown")
             (blob,) = (await client.read_resource(made["out/数 据.bin"]["uri"])).contents
+            assert isinstance(blob, types.BlobResourceContents)
             assert base64.b64decode(blob.blob) == data
             for bad in ("../x", "/etc/passwd"):
                 files = [{"path": bad, "text": "x"}]
@@ -337,7 +339,10 @@ async def test_every_file_is_a_resource_with_its_digest(home: Path) -> None:
         assert isinstance(blob, types.BlobResourceContents)
         assert blob.blob == "AP/+"
         templates = (await client.list_resource_templates()).resource_templates
-        assert [template.uri_template for template in templates] == ["skill://{name}/{+path}"]
+        assert [template.uri_template for template in templates] == [
+            "skill://{name}/{+path}",
+            "run://{id}/{+path}",
+        ]
         with pytest.raises(MCPError, match=r"skill_not_found.*\n.*greet"):
             await client.read_resource("skill://gret/SKILL.md")
         with pytest.raises(MCPError, match=r"request_invalid.*scripts/main\.py"):

@@ -9,6 +9,7 @@ import httpx
 import httpx2
 import pytest
 
+from apexbridge.api_keys import Scope
 from apexbridge.server.admin import history, run_files
 from apexbridge.server.chat import completions
 from apexbridge.testing import make_skill
@@ -132,7 +133,12 @@ def test_another_key_cannot_download_what_a_script_made(server: SkillsServer) ->
     (file,) = made["files"]
     with httpx2.Client(base_url=server.url) as stranger:
         assert stranger.get(file["url"]).status_code == 401
-        for scopes, status in ((("exec", "chat"), 404), (("skills:read",), 403), (("admin",), 403)):
+        cases: list[tuple[tuple[Scope, ...], int]] = [
+            (("exec", "chat"), 404),
+            (("skills:read",), 403),
+            (("admin",), 403),
+        ]
+        for scopes, status in cases:
             key = server.serving.key_for(*scopes)
             reply = stranger.get(file["url"], headers={"Authorization": f"Bearer {key}"})
             assert reply.status_code == status, scopes
