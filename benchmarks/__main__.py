@@ -7,6 +7,7 @@ from benchmarks import (
     agent_loop,
     calibration,
     cli_startup,
+    dependencies,
     directory_scan,
     embedders,
     gateway,
@@ -27,6 +28,7 @@ def main() -> None:
         "cli_startup": cli_startup.main,
         "skill_parsing": lambda: skill_parsing.main(options.corpus),
         "sandboxes": sandboxes.main,
+        "dependencies": dependencies.main,
         "install": install.main,
         "directory_scan": lambda: directory_scan.main(options.corpus),
         "retrieval_quality": lambda: retrieval_quality.main(
