@@ -53,7 +53,6 @@ def main() -> None:
 async def _main() -> None:
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         place = Path(folder)
-        os.chmod(folder, 0o755)  # noqa: PTH101
         variables = {**os.environ, "HOME": folder}
         print(f"\nEnvironments, {ROUNDS} interleaved rounds; {GOALS}")
         async with Runtime.open(load(project=place, environment=variables)) as runtime:

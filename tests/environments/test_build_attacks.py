@@ -97,6 +97,7 @@ REFUSED = {
     "writes into the home folder": SECRET,
     "writes into the data folder": SECRET,
     "writes into the skill": SECRET,
+    "sends a DNS query": SECRET,  # on a loopback of its own: what arrives is looked at below
     "makes a user namespace": "0",
     "mounts a file system": "0",
     "traces another process": "0",
@@ -205,7 +206,7 @@ async def test_a_build_reaches_nothing_but_the_index(
     assert unchanged
     assert not (home / ".bashrc").exists()
     assert loaded.data.joinpath("skills/victim/SKILL.md").read_text("utf-8") != "owned"
-    assert not loaded.data.joinpath("trust.db").read_bytes().startswith(b"owned")
+    assert not loaded.data.joinpath("trust.db").exists()
     assert (home / "private-key").read_text("utf-8") == "s3cr3t-home"
 
 
