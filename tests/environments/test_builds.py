@@ -83,6 +83,27 @@ async def test_equal_locks_share_one_folder_also_with_a_changed_skill(
         assert (await runtime.dependencies.show(third)).states["python"] == "built"
 
 
+async def test_environments_of_different_locks_share_the_files_that_they_have_in_common(
+    packages: PackageServer, loaded: Config, tmp_path: Path
+) -> None:
+    packages.add_wheel("greet", "1.0", {"greet.py": "WORD = 'hello'\n"})
+    packages.add_wheel("other", "1.0", {"other.py": "WORD = 'other'\n"})
+    async with Runtime.open(loaded) as runtime:
+        found = list[int]()
+        for name, wanted in (("one", "greet\n"), ("two", "greet\nother\n")):
+            skill = await install(runtime, tmp_path, name, requirements_txt=wanted)
+            built = (await runtime.dependencies.build(skill)).environments["python"]
+            (module,) = built.path.glob("lib/*/site-packages/greet.py")
+            found.append(module.stat().st_ino)
+        assert len(set(found)) == 1
+        for entry in ("one", "two"):
+            await runtime.manager.uninstall(entry)
+        for trashed in runtime.store.trash.list():
+            runtime.store.trash.discard(trashed)
+        await runtime.dependencies.collect_garbage()
+    assert not [path for path in loaded.data.glob("environments/files/*/*") if path.is_file()]
+
+
 async def test_the_warm_pool_serves_an_environment_in_use(
     packages: PackageServer, loaded: Config, tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ links and no set-user-id bits.
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from apexbridge.errors import DependencyError
@@ -68,11 +68,11 @@ def _unsafe(root: Path, path: Path) -> DependencyError:
     return DependencyError(code="dependencies_unsafe", path=ascii(name))
 
 
-def make_read_only(root: Path) -> None:
-    """Give the tree to us, without any write permission, and sync it."""
+def make_read_only(root: Path, share: Callable[[Path], None]) -> None:
+    """Give the tree to us, without any write permission, share its files, and sync it."""
     user, group = os.geteuid(), os.getegid()
     folders = list[Path]()
-    for path in (root, *walk(root)):
+    for path in (root, *list(walk(root))):  # listed first: sharing makes temporary files
         status = path.lstat()
         if status.st_uid != user:
             os.chown(path, user, group, follow_symlinks=False)
@@ -80,6 +80,7 @@ def make_read_only(root: Path) -> None:
             folders.append(path)
         elif stat.S_ISREG(status.st_mode):
             path.chmod(_PROGRAM_FILE if status.st_mode & stat.S_IXUSR else _READ_ONLY_FILE)
+            share(path)
     os.sync()  # one call: an environment has thousands of files
     for folder in reversed(folders):
         folder.chmod(_READ_ONLY_FOLDER)

@@ -5,6 +5,7 @@ environments/<key>/            a built environment, read-only; the key is the ha
                                interpreter and platform
 environments/locks/<key>.json  resolved versions with hashes, by the requirements
 environments/uses/<key>.json   environments of a skill, by the hash of its files
+environments/files/            files that several environments have, as hard links by content
 environments/.staging/<id>/    being built; removed when its process is gone
 ```
 """
@@ -20,6 +21,7 @@ from typing import Any
 
 from apexbridge.environments.needs import Ecosystem
 from apexbridge.environments.seal import MANIFEST, check_tree, make_read_only, tree_digest
+from apexbridge.environments.shared_files import SharedFiles
 from apexbridge.errors import StorageError
 from apexbridge.paths import commit_dir, replace_bytes, storage_errors
 from apexbridge.sandbox.workspace import Workspaces
@@ -78,6 +80,7 @@ class EnvironmentStore:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._staging = Workspaces(home / ".staging")
+        self._shared = SharedFiles(home / "files")
 
     @contextmanager
     def staging(self) -> Generator[Path]:
@@ -88,7 +91,8 @@ class EnvironmentStore:
             yield place
 
     def sweep(self) -> int:
-        """Remove what killed builds left; returns their number."""
+        """Remove what killed builds left and files of no environment; return the builds' number."""
+        self._shared.sweep()
         return self._staging.sweep()
 
     def commit(
@@ -104,7 +108,7 @@ class EnvironmentStore:
         """
         size = check_tree(built, link)
         with storage_errors(built):
-            make_read_only(built)
+            make_read_only(built, self._shared.share)
         facts = {
             "ecosystem": lock.ecosystem,
             "interpreter": interpreter,

@@ -235,7 +235,6 @@ class DependencyService:
             return await anyio.to_thread.run_sync(partial(self._collect, dry_run=dry_run))
 
     def _collect(self, *, dry_run: bool) -> list[Environment]:
-        self.store.sweep()
         gone, unused = self._lookup.unused(frozenset(self._restorable()))
         changed = [one for one in self.store.all() if not self.store.is_unchanged(one)]
         removed = {found.key: found for found in (*unused, *changed)}
@@ -244,6 +243,7 @@ class DependencyService:
                 self.store.remove_use(fingerprint)
             for key in removed:
                 self.store.remove(key)
+            self.store.sweep()
         return list(removed.values())
 
     def _restorable(self) -> set[str]:
