@@ -94,7 +94,7 @@ class PermissionChecker:
         if self.approver is None:
             raise permission_error(request, decision)
         answer = await self.approver(request, decision)
-        if answer == "no":
+        if answer in {"no", "expired", "unasked"}:
             raise permission_error(request, decision, answer=answer)
         if answer == "always":
             await anyio.to_thread.run_sync(partial(self.approvals.store, request, decision))

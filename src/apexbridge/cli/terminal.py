@@ -12,7 +12,7 @@ import anyio
 
 from apexbridge.cli.output import Output, sanitize
 from apexbridge.events import Event, SkillActivated, TextDelta, ToolFinished, TurnFinished
-from apexbridge.permissions.engine import Answer
+from apexbridge.permissions.engine import Answer, ApproverReply
 from apexbridge.permissions.rules import Decision, PermissionRequest
 
 
@@ -118,15 +118,15 @@ class LineReader:
 
 
 class ApprovalPrompt:
-    """Human approval on the terminal; without a terminal the answer is no."""
+    """Human approval on the terminal; without one, or with `--json`, nobody can be asked."""
 
     def __init__(self, out: Output, screen: TurnDisplay) -> None:
         self._out, self._screen = out, screen
 
-    async def __call__(self, request: PermissionRequest, decision: Decision) -> Answer:
+    async def __call__(self, request: PermissionRequest, decision: Decision) -> ApproverReply:
         """Ask for approval; anything but a clear yes is a no."""
         if self._out.as_json or not sys.stdin.isatty():
-            return "no"
+            return "unasked"
         rule = str(decision.suggestions[0].pattern) if decision.suggestions else "-"
         what = request.argument or request.summary
         question = self._out.text("chat_allow", tool=request.tool, argument=what, rule=rule)
