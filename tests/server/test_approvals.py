@@ -118,7 +118,7 @@ async def test_an_approval_without_an_answer_times_out_as_denied(home: Path) -> 
         reply = await at.ask(
             tool_request("Write", file_path=str(place), content="x"), session="s", approvals="wait"
         )
-        assert "person_denied" in reply["text"]
+        assert "approval_expired" in reply["text"]
         assert not place.exists()
         assert await _pending(at, 0) == []
 

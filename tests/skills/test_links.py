@@ -30,9 +30,7 @@ def test_links_that_stay_inside_are_what_they_point_to(tmp_path: Path) -> None:
     ["/etc/passwd", "../outside.txt", "nowhere", "bad", ".", "..", "../pdf", ".git/config",
      "a/../../outside.txt"],
 )  # fmt: skip
-def test_links_that_lead_out_in_a_circle_or_nowhere_stay_links(
-    tmp_path: Path, target: str
-) -> None:
+def test_links_that_lead_out_in_a_circle_or_nowhere_stay_links(tmp_path: Path, target: str) -> None:
     root = make_skill(tmp_path, "pdf", files={"a/x.txt": "one", ".git/config": "secret"})
     (tmp_path / "outside.txt").write_text("x", encoding="utf-8")
     (root / "bad").symlink_to(target)

@@ -29,7 +29,7 @@ def _found(body: str) -> list[str]:
         "[all](docs/*.md) [that](<file>.md) [one]({name}.md) [any](media/...) [x](path/to/file.md)",
         "[wiki](internal-wiki/runbook) [here](#top) [web](//cdn.example.org/x.js)",
         "[another skill](../other-skill/SKILL.md) [and its folder](../other-skill/)",
-        "[spaces](references/a%2Emd) [it](references/a.md#part) [x](./references/../references/a.md)",
+        "[coded](references/a%2Emd) [it](references/a.md#part) [x](./scripts/../references/a.md)",
         "grep -e '[0-9]+(a|b|c)'",
     ],
 )
