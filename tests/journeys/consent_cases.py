@@ -73,11 +73,10 @@ def text_of(fields: Fields, name: str = NAME) -> bytes:
     return text.replace(b"when-to-use:", b"when_to_use:")
 
 
-async def own(home: Path, fields: Fields, folder: str = ".claude/skills") -> None:
+async def own(home: Path, fields: Fields, folder: str = ".claude/skills", name: str = NAME) -> None:
     """A skill in one of the user's own folders, or of the project."""
-    make_skill(
-        home / folder, NAME, raw=text_of(fields), files={"scripts/main.py": "print('it ran')\n"}
-    )
+    files = {"scripts/main.py": "print('it ran')\n"}
+    make_skill(home / folder, name, raw=text_of(fields, name), files=files)
 
 
 @asynccontextmanager
@@ -112,22 +111,21 @@ async def send(
         assert reply.status_code in {200, 201}, reply.text
 
 
-def declares(*variants: Fields) -> tuple[Case, ...]:
-    """Cases of a skill in the user's own folder, one for each frontmatter."""
-    return tuple(Case(prepare=partial(own, fields=fields)) for fields in variants)
+def _each(*variants: Fields) -> tuple[Fields, ...]:
+    return variants
 
 
-def _lends(*tools: str) -> tuple[Case, ...]:
-    return declares(*({"allowed-tools": [tool]} for tool in tools))
+def _lends(*tools: str) -> tuple[Fields, ...]:
+    return tuple({"allowed-tools": [tool]} for tool in tools)
 
 
-A_ROWS: dict[str, tuple[Case, ...]] = {
-    "A01": declares(
+DECLARED: dict[str, tuple[Fields, ...]] = {
+    "A01": _each(
         {"version": "1.0.0", "allowed-tools": ["Read", "Grep", "Glob"]},
         {"version": "1.0.0", "allowed-tools": "Read Grep Glob"},
         {"allowed-tools": "Read(docs/**), Glob"},
     ),
-    "A02": declares(
+    "A02": _each(
         {
             "license": "MIT",
             "compatibility": "Any.",
@@ -140,24 +138,31 @@ A_ROWS: dict[str, tuple[Case, ...]] = {
             "shell": "bash",
         }
     ),
-    "A03": declares(
+    "A03": _each(
         {"tags": ["a"], "keywords": "b", "category": "c", "triggers": ["d"], "author": "e"},
         {"Dependencies": ["numpy"], "Author": "f"},
     ),
-    "A04": declares({"model": "inherit"}),
-    "A05": declares({"disallowed-tools": ["Bash", "Write"]}),
+    "A04": _each({"model": "inherit"}),
+    "A05": _each({"disallowed-tools": ["Bash", "Write"]}),
     "A06": _lends("SkillSearch", "skills_list", "skills_load", "Calculate", "Now", "Platform"),
-    "A07": declares({}),
+    "A07": _each({}),
     "A10": _lends("Bash", "Bash(git *)"),
     "A11": _lends("Write", "Edit(src/**)"),
     "A12": _lends("Skill", "Skill(other)"),
     "A13": _lends("WebFetch", "mcp__github", "mcp__*", "*", "Read*", "Unknown", "SkillScript"),
-    "A14": declares({"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "x"}]}]}}),
-    "A15": declares({"body": "Now: !`echo hi`"}, {"body": "```!\necho hi\n```\n"}),
-    "A16": declares({"context": "fork"}, {"agent": "general-purpose"}),
-    "A17": declares({"model": "another"}),
-    "A18": declares({"surprise": "x"}, {"secrets": ["KEY"]}, {"network": ["example.org"]}),
+    "A14": _each({"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "x"}]}]}}),
+    "A15": _each({"body": "Now: !`echo hi`"}, {"body": "```!\necho hi\n```\n"}),
+    "A16": _each({"context": "fork"}, {"agent": "general-purpose"}),
+    "A17": _each({"model": "another"}),
+    "A18": _each({"surprise": "x"}, {"secrets": ["KEY"]}, {"network": ["example.org"]}),
 }
+
+
+A_ROWS: dict[str, tuple[Case, ...]] = {
+    row: tuple(Case(prepare=partial(own, fields=fields)) for fields in variants)
+    for row, variants in DECLARED.items()
+}
+"""Each in one of the user's own folders, where nobody has consented to it."""
 
 
 async def _by_command_line(home: Path) -> None:
@@ -243,10 +248,12 @@ B_ROWS: dict[str, tuple[Case, ...]] = {
 }
 
 
-async def command(home: Path, *words: str, exits: int = 0, **variables: str) -> str:
+async def command(
+    home: Path, *words: str, exits: int = 0, variables: Mapping[str, str] | None = None
+) -> str:
     """Run a command of the program, which must exit with a code; return what it printed."""
     environment = {**kept_environment(), "HOME": str(home), "LANG": "C.UTF-8"}
-    environment |= {"APEXBRIDGE_INDEX__EMBEDDER": "hash", **variables}
+    environment |= {"APEXBRIDGE_INDEX__EMBEDDER": "hash", **(variables or {})}
     done = await anyio.run_process(
         [sys.executable, "-m", "apexbridge", *words],
         cwd=config(home).project,

@@ -1,5 +1,6 @@
 """The consent table of docs/consent.md, row by row and by each way in."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from tests.journeys.chat_client import call, calling, saying
 from tests.journeys.consent_cases import (
     A_ROWS,
     B_ROWS,
+    DECLARED,
     NAME,
     WRITE,
     Case,
+    Settings,
     command,
     config,
     own,
@@ -105,22 +108,40 @@ def _sections(case: Case, home: Path) -> dict[str, Any]:
     return {part: dict(each) for part, each in case.settings_at(home).items()}
 
 
-@pytest.mark.parametrize(("row", "case"), FIRST_CASES)
-async def test_terminal_chat(home: Path, row: str, case: Case) -> None:
-    await case.prepare(home)
-    wanted = calling(call("Skill", skill=NAME))
-    async with ScriptedServer([wanted, saying("done"), saying("done")]) as server:
+async def _terminal(home: Path, names: Sequence[str], settings: Settings) -> list[str]:
+    """The results of calls of skills in one terminal chat where nobody can be asked."""
+    wanted = [call("Skill", call_id=name, skill=name) for name in names]
+    async with ScriptedServer([calling(*wanted), saying("done"), saying("done")]) as server:
         variables = {
             "APEXBRIDGE_MODEL__BASE_URL": server.base_url,
             "APEXBRIDGE_MODEL__NAME": "tiny",
         }
-        for part, each in case.settings_at(home).items():
+        for part, each in settings.items():
             for key, value in each.items():
-                written = value[0] if isinstance(value, list) else str(value)
-                variables[f"APEXBRIDGE_{part}__{key}".upper()] = written
-        await command(home, "chat", "Go", "--json", **variables)
+                variables[f"APEXBRIDGE_{part}__{key}".upper()] = str(value).strip("[']")
+        await command(home, "chat", "Go", "--json", variables=variables)
         messages = server.requests[-1]["messages"]
-    (result,) = [message["content"] for message in messages if message["role"] == "tool"]
+    told = {m["tool_call_id"]: m["content"] for m in messages if m["role"] == "tool"}
+    return [told[name] for name in names]
+
+
+async def test_terminal_chat_by_what_a_skill_declares(home: Path) -> None:
+    rows = {
+        f"{row.lower()}-{number}": (row, fields)
+        for row, variants in DECLARED.items()
+        for number, fields in enumerate(variants)
+    }
+    for name, (_, fields) in rows.items():
+        await own(home, fields, name=name)
+    results = await _terminal(home, list(rows), {})
+    found = {name: _code(result) for name, result in zip(rows, results, strict=True)}
+    assert found == {name: _expected(row) for name, (row, _) in rows.items()}
+
+
+@pytest.mark.parametrize(("row", "case"), [(row, cases[0]) for row, cases in B_ROWS.items()])
+async def test_terminal_chat_by_where_a_skill_comes_from(home: Path, row: str, case: Case) -> None:
+    await case.prepare(home)
+    (result,) = await _terminal(home, [NAME], case.settings_at(home))
     assert _code(result) == _expected(row)
 
 
