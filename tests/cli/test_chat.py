@@ -192,7 +192,7 @@ def test_without_a_terminal_approval_is_denied(run: Run, project: Path) -> None:
         programs = run("chat", "hi", "--json", **_model(server))
     assert (people.code, people.out, "Write failed" in people.err) == (0, "sorry\n", True)
     assert (programs.code, programs.data["tools"]) == (0, ["Write"])
-    assert "[person_denied]" in str(server.requests[1]["messages"][-1])
+    assert "[nobody_allowed]" in str(server.requests[1]["messages"][-1])
     assert not (project / "made.txt").exists()
 
 

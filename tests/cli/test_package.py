@@ -148,7 +148,7 @@ def test_pack_rejects_an_invalid_skill(run: Run, project: Path) -> None:
 
 
 def test_pack_prints_warnings(run: Run, project: Path) -> None:
-    make_skill(project, "pdf", author="me")
+    make_skill(project, "pdf", colour="red")
     assert "[unknown_key]" in run("pack", "pdf").out
     assert run("pack", "pdf", "-o", "q.zip", "--quiet").out == ""
 

@@ -9,7 +9,7 @@ returned as data.
 import hashlib
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, Self
@@ -17,13 +17,13 @@ from typing import Protocol, Self
 import anyio.to_thread
 
 from apexbridge.activation.agent_profiles import AgentProfiles
+from apexbridge.activation.consent import consent_reasons
 from apexbridge.activation.grants import build_grants, granted_tools, skill_variables
 from apexbridge.activation.template import (
     CommandPart,
     Substitutions,
     expand,
     is_command_success,
-    is_text_only,
     wrap_skill,
 )
 from apexbridge.catalog.catalog import Catalog
@@ -60,6 +60,8 @@ REFUSALS: Mapping[str, int] = {
     "rule_denied": 8,
     "person_denied": 8,
     "nobody_allowed": 8,
+    "consent_missing": 8,
+    "approval_expired": 8,
     "tool_restricted": 8,
     "hook_blocked": 8,
     "fork_recursion": 9,
@@ -138,9 +140,11 @@ class Activator:
         *,
         agents: AgentProfiles,
         runs_commands: bool = True,
+        has_consent: Callable[[Skill], bool] = lambda _: False,
     ) -> None:
         self._catalog, self._commands, self._usage = catalog, commands, usage
-        self._agents, self._runs_commands = agents, runs_commands
+        self._agents, self._has_consent = agents, has_consent
+        self._runs_commands = runs_commands
 
     async def activate(
         self, invocation: Invocation, session: ActivationContext, context: ToolContext
@@ -197,7 +201,8 @@ class Activator:
             "arguments": invocation.arguments,
             "trigger": invocation.trigger,
         }
-        added = await self._check(_permission_request(skill, body, invocation), facts, context)
+        request = await self._permission_request(skill, body, invocation)
+        added = await self._check(request, facts, context)
         text = await self._render(skill, body, invocation, session, context)
         text = "\n\n".join(filter(None, (text, added)))
         await anyio.to_thread.run_sync(self._usage.record, skill.name, time.time())
@@ -221,6 +226,22 @@ class Activator:
         after = await context.fire(HookEvent.POST_SKILL, skill.name, facts)
         texts = filter(None, (result.text, after.reason, after.context))
         return replace(result, text="\n\n".join(texts))
+
+    async def _permission_request(
+        self, skill: Skill, body: str, invocation: Invocation
+    ) -> PermissionRequest:
+        # A person who names a skill has agreed to it; deny rules still apply.
+        reasons = consent_reasons(skill, body) if invocation.is_by_model else ()
+        return PermissionRequest(
+            tool="Skill",
+            argument=skill.name,
+            summary=skill.description,
+            harmless=not reasons,
+            sha256=skill.fingerprint.sha256 if skill.fingerprint else "",
+            is_managed=skill.provenance.origin in _OPERATOR_ORIGINS,
+            is_consented=bool(reasons) and await anyio.to_thread.run_sync(self._has_consent, skill),
+            reasons=reasons,
+        )
 
     async def _check(
         self, request: PermissionRequest, facts: Mapping[str, str], context: ToolContext
@@ -347,18 +368,6 @@ class Activator:
         reply = await context.spawn(request)
         data = {"skill": skill.name, "mode": "fork", "agent_id": fork.agent_id}
         return ToolResult(text=reply, data={**data, "agent": fork.profile.name})
-
-
-def _permission_request(skill: Skill, body: str, invocation: Invocation) -> PermissionRequest:
-    # A person who names a skill has agreed to it; deny rules still apply.
-    return PermissionRequest(
-        tool="Skill",
-        argument=skill.name,
-        summary=skill.description,
-        harmless=not invocation.is_by_model or is_text_only(skill, body),
-        sha256=skill.fingerprint.sha256 if skill.fingerprint else "",
-        is_managed=skill.provenance.origin in _OPERATOR_ORIGINS,
-    )
 
 
 def _list_files(skill: Skill) -> tuple[str, ...]:

@@ -156,7 +156,7 @@ def trust(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Approve the scripts, hooks and tool grants of project, plugin and server skills."""
+    """Approve the scripts, hooks and tool grants of skills, also for the model to use unasked."""
 
 
 @app.command()

@@ -21,7 +21,7 @@ from apexbridge.events import (
     TurnFinished,
 )
 from apexbridge.permissions.approvals import prefix_rule
-from apexbridge.permissions.engine import Answer
+from apexbridge.permissions.engine import Answer, ApproverReply
 from apexbridge.permissions.rules import Decision, PermissionRequest
 
 
@@ -140,15 +140,15 @@ class LineReader:
 
 
 class ApprovalPrompt:
-    """Human approval on the terminal; without a terminal the answer is no."""
+    """Human approval on the terminal; without one, or with `--json`, nobody can be asked."""
 
     def __init__(self, out: Output, screen: TurnDisplay) -> None:
         self._out, self._screen = out, screen
 
-    async def __call__(self, request: PermissionRequest, decision: Decision) -> Answer:
+    async def __call__(self, request: PermissionRequest, decision: Decision) -> ApproverReply:
         """Ask for approval; anything but a clear yes is a no."""
         if self._out.as_json or not sys.stdin.isatty():
-            return "no"
+            return "unasked"
         rule = str(decision.suggestions[0].pattern) if decision.suggestions else "-"
         wider = prefix_rule(request, decision)
         key, prefix = ("chat_allow_prefix", str(wider.pattern)) if wider else ("chat_allow", "")

@@ -85,11 +85,11 @@ NO_TAGS = TagPolicy(is_on=False)
 
 
 def declared_tags(skill: Skill) -> tuple[str, ...]:
-    """Return the author's `tags` and `keywords`, from the frontmatter or its `metadata`."""
+    """Return the author's tags, keywords, triggers and category, also those in `metadata`."""
     extra: Mapping[str, object] = skill.manifest.model_extra or {}
     found = list[str]()
     for fields in (extra, skill.manifest.metadata):
-        for key in ("tags", "keywords"):
+        for key in ("tags", "keywords", "triggers", "category"):
             value = fields.get(key)
             parts = value if isinstance(value, list) else str(value or "").split(",")  # pyright: ignore[reportUnknownVariableType]
             found += [str(part).strip(" \t\"'[]") for part in parts]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]

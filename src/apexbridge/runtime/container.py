@@ -24,6 +24,7 @@ from anyio.abc import TaskGroup
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.audit import AuditLog
 from apexbridge.catalog.catalog import Catalog, CatalogRules, TouchResult
+from apexbridge.catalog.consent import CONSENTS_FILE, ConsentCheck, InstallerStore
 from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.catalog.trust import TrustStore
 from apexbridge.catalog.usage import UsageCache, UsageStore
@@ -63,6 +64,7 @@ class Runtime:
         self.config, self.extensions = config, extensions
         self.events = EventBus(extensions.event_sinks())
         self.trust = TrustStore(config.data / "trust.db")
+        self.installers = InstallerStore(config.data / CONSENTS_FILE)
         self.usage = UsageStore(config.data / "usage.db")
         self.store = SkillStore(config.data / "skills")
         self.states = SkillStates(config.data / "states.json")
@@ -304,6 +306,9 @@ class Runtime:
         def revoke() -> None:
             self._audit_trust("untrust", skills)
             self.trust.revoke([s.fingerprint.sha256 for s in skills if s.fingerprint])
+            for skill in skills:
+                if skill.provenance.writable:
+                    self.installers.forget(skill.name)
 
         await anyio.to_thread.run_sync(revoke)
         await self.catalog.reapply_trust()
@@ -313,6 +318,11 @@ class Runtime:
         for skill in skills:
             sha256 = skill.fingerprint.sha256 if skill.fingerprint else ""
             self.audit.record(action, skill=skill.name, sha256=sha256)
+
+    async def has_consent(self, skill: Skill) -> bool:
+        """Return whether the model may use the skill with its present files without asking."""
+        check = ConsentCheck(self.trust, self.installers)
+        return await anyio.to_thread.run_sync(check.is_given, skill)
 
     def problems_of(self, skill: Skill) -> tuple[Problem, ...]:
         """Return the problems that the scan of the skill's source reported."""

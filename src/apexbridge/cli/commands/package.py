@@ -43,7 +43,7 @@ def init(
     """Create the skill folder atomically, by rename."""
     name = names.normalise(name)
     broken = names.name_problems(name, SKILL_MD)
-    if names.is_reserved(name):
+    if names.is_device(name) or names.is_of_vendor(name):
         broken.append(Problem(code="name_reserved", where=SKILL_MD, details={"name": name}))
     if broken:
         raise SkillInvalidError(name or "?", broken)
