@@ -21,6 +21,7 @@ from apexbridge.agent.turn import TurnFinish, TurnLimits, TurnRecord, TurnReques
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.events import EventSink, TextDelta
 from apexbridge.messages import AssistantMessage, SystemMessage, ToolCall, UserMessage
+from apexbridge.models.aliases import context_window, override_model
 from apexbridge.models.base import ModelClient
 from apexbridge.permissions.engine import Approver
 from apexbridge.permissions.hook_protocol import HookEvent, HookVerdict
@@ -266,13 +267,17 @@ class _TurnRun:
         specs = (*ours.specs, *request.client_tools) if with_tools else ()
         model_request = replace(
             request.template,
-            model=session.grants.model or request.model or deps.model_name,
+            model=self._model_name(),
             messages=prompt.with_system_message(self._system_message(), session.messages),
             tools=specs,
             effort=session.grants.effort or request.template.effort,
             extra=request.extra if specs else prompt.drop_tool_parameters(request.extra),
         )
         return await self._model.reply(model_request, keeps_calls=with_tools)
+
+    def _model_name(self) -> str:
+        current = self._request.model or self._deps.model_name
+        return override_model(current, self._session.grants.model)
 
     def _system_message(self) -> SystemMessage:
         session = self._session
@@ -348,10 +353,11 @@ class _TurnRun:
 
     async def _compact(self) -> None:
         limits, session = self._limits, self._session
-        if compaction.fits_budget(session.messages, limits.window * limits.compact_at):
+        window = context_window(self._model_name(), limits.window)
+        if compaction.fits_budget(session.messages, window * limits.compact_at):
             return
         await self._fire(HookEvent.PRE_COMPACT, "", {})
-        if await compaction.compact(session, limits.window, self._summarize):
+        if await compaction.compact(session, window, self._summarize):
             self._record.compacted += 1
             message = self._deps.announcer.announce_all(session)
             if message is not None:

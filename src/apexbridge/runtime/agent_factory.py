@@ -98,7 +98,9 @@ class AgentFactory:
             self._usage,
             AnnouncementOptions(
                 threshold=settings.index.threshold,
-                budget=ListingBudget.for_window(model.window),
+                budget=ListingBudget.for_window(
+                    model.window, settings.agent.listing_description_chars
+                ),
                 section=section if self._has_section else None,
             ),
         )
