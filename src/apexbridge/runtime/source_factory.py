@@ -3,10 +3,12 @@
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
 
+from apexbridge import bundled
 from apexbridge.settings import PROJECT_FILES, Config
 from apexbridge.skills.model import Origin, Problem
 from apexbridge.sources.base import SkillSource
@@ -27,6 +29,8 @@ _MAX_INSTALLED_DIRS = 100_000
 """Bound for installed skills, where `max_folders` would hide what a user installed on purpose."""
 LEGACY_COMMANDS_DIR = ".claude/commands"
 """Slash commands of older clients, below home and in each project directory."""
+WORKFLOWS_DIR = ".claude/workflows"
+"""Workflow commands: Markdown files whose steps the model follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,21 +108,26 @@ class SourceFactory:
 
     def _plugins(self) -> tuple[list[PluginSource], list[Problem]]:
         chosen = self.config.settings.plugins
-        return find_plugins(
-            [_resolve_path(path, self.config.project, self.config) for path in chosen.paths],
+        find = partial(
+            find_plugins,
             data=self.config.data,
             config=chosen.config,
             disabled=chosen.disabled,
             limits=self._limits(),
         )
+        builtin, unknown = find(
+            [builtin_plugins_dir() / name for name in chosen.builtin], is_builtin=True
+        )
+        paths = [_resolve_path(path, self.config.project, self.config) for path in chosen.paths]
+        others, problems = find(paths)
+        return [*builtin, *others], [*unknown, *problems]
 
     def _legacy(self) -> Iterator[LegacySource]:
-        """Create the sources of legacy slash commands: the user's and the project's."""
-        yield LegacySource(
-            self.config.home / LEGACY_COMMANDS_DIR, self._limits(), needs_trust=False
-        )
-        for folder in _project_dirs(self.config):
-            yield LegacySource(folder / LEGACY_COMMANDS_DIR, self._limits())
+        """Create the sources of single-file commands: the user's and the project's."""
+        homes = [(self.config.home, False), *((f, True) for f in _project_dirs(self.config))]
+        for place in (LEGACY_COMMANDS_DIR, WORKFLOWS_DIR):
+            for folder, needs_trust in homes:
+                yield LegacySource(folder / place, self._limits(), needs_trust=needs_trust)
 
     def _mcp(self) -> Iterator[SkillSource]:
         servers = self.config.settings.mcp.servers
@@ -190,6 +199,11 @@ class SourceFactory:
             else:
                 outside.append(_external_path_problem(path))
         return roots, outside
+
+
+def builtin_plugins_dir() -> Path:
+    """Return the directory of the plugins that come with this package."""
+    return Path(bundled.__file__).parent / "plugins"
 
 
 def pins_dir(config: Config) -> Path:

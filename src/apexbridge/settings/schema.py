@@ -39,6 +39,8 @@ class PluginSettings(_Table):
 
     paths: Paths = ()
     """Plugin folders, and marketplaces (folders that list plugins)."""
+    builtin: StringList = ()
+    """Names of enabled plugins among those that come with the package: `review`."""
     disabled: StringList = ()
     """Names of disabled plugins."""
     config: Annotated[dict[str, dict[str, str]], BeforeValidator(parse_json)] = Field(
