@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.runtime import Runtime
 from apexbridge.settings import load
 from apexbridge.skills.model import Origin
 from apexbridge.testing import make_skill
-from tests.agent.agent_fixture import invokes, open_agent, says
+from tests.agent.agent_fixture import calls, invokes, open_agent, says
+from tests.cli.in_process import call
 from tests.sources.mcp.server_processes import HERE as MCP
 from tests.sources.mcp.server_processes import Offer
 
@@ -108,3 +110,83 @@ async def test_workflow_commands_are_a_source(home: Path) -> None:
         assert not runtime.catalog.get("triage").is_trusted
         text = (await runtime.invoke_skill("triage", "bugs")).messages[0].text
     assert "Sort bugs." in text
+
+
+async def test_additional_directories_find_claude_skills_below_them(home: Path) -> None:
+    other = home / "other"
+    for number, place in enumerate((".claude", ".apexbridge", ".agents")):
+        make_skill(other / place / "skills", f"skill-{number}")
+    make_skill(other / ".claude/skills", "sleeper", paths=["docs/*.md"])
+    _command(other / "docs/a.md", "Text.")
+    expected = ["skill-0", "skill-1", "skill-2", "sleeper"]
+    async with _open(home, skills__additional_dirs="../other") as runtime:
+        assert _names(runtime, Origin.ADDITIONAL) == expected
+        assert not runtime.catalog.get("skill-0").is_trusted
+    # The setting for folders of skills finds them too, where it may leave the project.
+    external = {"skills__paths": "../other", "skills__allow_external_paths": "true"}
+    async with _open(home, **external) as runtime:
+        assert _names(runtime, Origin.ADDITIONAL) == expected
+
+
+def test_add_dir_finds_the_skills_of_another_project(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_skill(home / "other/.claude/skills", "far")
+    (home / "project").mkdir()
+    monkeypatch.chdir(home / "project")
+    found = call("ls", "--json", "--add-dir", str(home / "other"))
+    assert "far" in [skill["name"] for skill in found.data["skills"]]
+    assert "far" not in [skill["name"] for skill in call("ls", "--json").data["skills"]]
+    assert call("ls", "--add-dir", str(home / "missing")).code == 2
+
+
+async def test_files_of_additional_directories_can_be_read_by_the_agent(home: Path) -> None:
+    _command(home / "other/notes.txt", "The code is 1234.")
+    path = str(home / "other/notes.txt")
+    async with open_agent(home, skills__additional_dirs=str(home / "other")) as agent:
+        await agent.ask("go", calls(("Read", {"path": path})), says("done"))
+        assert "1234" in (await agent.results())[-1]
+    async with open_agent(home) as agent:
+        await agent.ask("go", calls(("Read", {"path": path})), says("done"))
+        assert "1234" not in (await agent.results())[-1]
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True).stdout  # noqa: S603
+
+
+@pytest.mark.parametrize("place", ["config", "included", "default", "worktree"])
+async def test_core_excludes_file_hides_nested_skills(
+    home: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    project = home / "project"
+    project.mkdir()
+    _git(project, "init", "-q")
+    ignore = home / ("configs/git ignore" if place != "default" else ".config/git/ignore")
+    _command(ignore, "scratch/\n!kept/\n")
+    core = f'[user]\n\tname = "a ; b" # [core]\n[core]\n\texcludesFile = "{ignore}" ; mine\n'
+    if place == "config":
+        _command(home / ".gitconfig", core.replace(str(home), "~"))
+    elif place == "included":
+        _command(home / ".gitconfig", "[include]\n\tpath = configs/more\n")
+        _command(home / "configs/more", core)
+    elif place == "worktree":
+        _command(project / "f", "x")
+        _git(project, "config", "core.excludesFile", str(ignore))
+        _git(project, "add", "f")
+        _git(project, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "f")
+        _git(project, "worktree", "add", "-q", str(home / "tree"))
+        project = home / "tree"
+    for name in ("scratch", "kept"):
+        make_skill(project / name / ".claude/skills", f"of-{name}")
+    environment = {"HOME": str(home), "APEXBRIDGE_INDEX__EMBEDDER": "hash"}
+    async with Runtime.open(load(project=project, environment=environment)) as runtime:
+        for name in ("scratch", "kept"):
+            # Git itself says the same.
+            assert bool(_git(project, "check-ignore", f"{name}/.claude")) is (name == "scratch")
+            await runtime.touch([project / name / "a.py"], PathActivation(project))
+        names = _names(runtime, Origin.PROJECT)
+    assert names == ["of-kept"]

@@ -50,6 +50,8 @@ class AgentDeps:
     announcer: SkillAnnouncer
     instructions: ProjectInstructions
     project: Path
+    readable: tuple[Path, ...] = ()
+    """Folders outside of the project that tools may read."""
     limits: TurnLimits
 
 
@@ -314,7 +316,9 @@ class _TurnRun:
             cwd=session.cwd,
             emit=self._emit,
             spawn=self._run_subagent,
-            scope=PathScope(read=tuple(session.readable), write=(session.cwd,)),
+            scope=PathScope(
+                read=(*session.readable, *self._deps.readable), write=(session.cwd,)
+            ),
             effort=session.grants.effort or "",
             depth=session.depth,
             request="" if session.depth else self._request.text,

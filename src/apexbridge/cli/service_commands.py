@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from apexbridge.cli.handlers import add_group, handled_in
-from apexbridge.cli.options import Name
+from apexbridge.cli.options import AddDir, Name
 
 app = typer.Typer()
 
@@ -18,6 +18,7 @@ def chat(
     session: Annotated[str, typer.Option(metavar="ID", help="Continue this session.")] = "",
     model: Annotated[str, typer.Option(help="Use another model than the configured one.")] = "",
     skill: Annotated[list[str] | None, typer.Option(help="A skill to use; repeatable.")] = None,
+    add_dir: AddDir = None,
 ) -> None:
     """Ask the model, which calls tools and skills until it has the answer."""
 
@@ -55,6 +56,7 @@ def serve(
         int | None,
         typer.Option(min=0, max=65_535, help="The port; 0 for any free one [server.port]."),
     ] = None,
+    add_dir: AddDir = None,
 ) -> None:
     """Serve chat, skills, MCP and the console over HTTP."""
 

@@ -117,6 +117,7 @@ class AgentFactory:
                 announcer=announcer,
                 instructions=self._instructions,
                 project=self._config.project,
+                readable=self._config.additional_dirs,
                 limits=TurnLimits(
                     rounds=settings.agent.max_rounds,
                     tokens=settings.agent.token_budget,

@@ -44,6 +44,7 @@ from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.settings import Config, load
 from apexbridge.skills.model import Problem, Skill
 from apexbridge.sources.directory_scanner import NestedDiscovery
+from apexbridge.sources.git_excludes import GitUser
 from apexbridge.sources.scan_cache import ScanCache
 from apexbridge.tools.base import ToolResult
 
@@ -319,7 +320,11 @@ def catalog_rules(
     return CatalogRules(
         precedence=config.settings.skills.precedence,
         trust=trust,
-        nesting=NestedDiscovery(config.project, config.settings.skills.project_paths),
+        nesting=NestedDiscovery(
+            config.project,
+            config.settings.skills.project_paths,
+            GitUser(home=config.home, config_home=config.config_home or config.home / ".config"),
+        ),
         nested=factory.create_nested,
         disabled=states.disabled,
     )

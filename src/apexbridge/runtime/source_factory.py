@@ -162,6 +162,16 @@ class SourceFactory:
         places = RemoteLocations(skills=chosen.skills, indexes=chosen.indexes)
         return remote_sources(places, limits, PinStore(pins_dir(self.config)))
 
+    def _skill_places(self, folder: Path) -> list[SourceRoot]:
+        """List the skill folders of another project; like the project's own they need trust."""
+        places = self.config.settings.skills.project_paths
+        return [
+            SourceRoot(
+                origin=Origin.ADDITIONAL, path=folder / place, needs_trust=True, home=folder
+            )
+            for place in places
+        ]
+
     def _limits(self, min_folders: int = 0) -> ScanLimits:
         chosen = self.config.settings.skills
         return ScanLimits(
@@ -182,9 +192,13 @@ class SourceFactory:
         ]
         roots.append(_user_root(Origin.INSTALLED, config.data / "skills"))
         outside = list[Problem]()
+        for folder in config.additional_dirs:
+            outside += [] if is_folder(folder) else [_missing_dir_problem(folder)]
+            roots += self._skill_places(folder)
         by_project = config.origins["skills.paths"] in PROJECT_FILES
         for written in chosen.paths:
-            path = _inner_skills_dir(_resolve_path(written, config.project, config))
+            folder = _resolve_path(written, config.project, config)
+            path = _inner_skills_dir(folder)
             is_inside = resolve_leniently(path).is_relative_to(config.project)
             # A symlink of a cloned repository may lead anywhere: it needs trust by its name.
             is_named_inside = Path(os.path.normpath(path)).is_relative_to(config.project)
@@ -196,9 +210,15 @@ class SourceFactory:
                         needs_trust=is_inside or is_named_inside or by_project,
                     )
                 )
+                # A project that is named as a folder of skills has them where projects have them.
+                roots += (root for root in self._skill_places(folder) if is_folder(root.path))
             else:
                 outside.append(_external_path_problem(path))
         return roots, outside
+
+
+def _missing_dir_problem(path: Path) -> Problem:
+    return Problem.warning("path_missing", str(path), path=path)
 
 
 def builtin_plugins_dir() -> Path:

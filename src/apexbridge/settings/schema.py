@@ -147,6 +147,9 @@ class SkillSettings(_Table):
         default=False, validation_alias=AliasChoices("allow_external_paths", "allowExternalPaths")
     )
     """Allow `paths` outside the project."""
+    additional_dirs: Paths = ()
+    """Folders of other projects, whose `project_paths` are searched too and which the agent may
+    read; relative to the project, `~` is your home."""
     managed_path: str = ""
     """Folder of managed skills, which nothing overrides; for operators."""
     user_paths: Paths = ("~/.apexbridge/skills", "~/.claude/skills", "~/.agents/skills")
