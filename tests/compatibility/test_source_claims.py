@@ -3,21 +3,23 @@
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from apexbridge.catalog.path_activation import PathActivation
+from apexbridge.events import SkillRefused
 from apexbridge.runtime import Runtime
 from apexbridge.settings import load
 from apexbridge.skills.model import Origin
-from apexbridge.testing import make_skill
+from apexbridge.testing import make_skill, skill_md
 from tests.agent.agent_fixture import calls, invokes, open_agent, says
 from tests.cli.in_process import call
 from tests.sources.mcp.server_processes import HERE as MCP
 from tests.sources.mcp.server_processes import Offer
+from tests.sources.remote.http_site import Site, publish
 
 pytestmark = pytest.mark.anyio
 
@@ -153,7 +155,7 @@ async def test_files_of_additional_directories_can_be_read_by_the_agent(home: Pa
 
 def _git(folder: Path, *arguments: str) -> str:
     command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, check=False, capture_output=True, text=True).stdout  # noqa: S603
+    return subprocess.run(command, check=False, capture_output=True, text=True).stdout
 
 
 @pytest.mark.parametrize("place", ["config", "included", "default", "worktree"])
@@ -190,3 +192,89 @@ async def test_core_excludes_file_hides_nested_skills(
             await runtime.touch([project / name / "a.py"], PathActivation(project))
         names = _names(runtime, Origin.PROJECT)
     assert names == ["of-kept"]
+
+
+def _remote(site: Site) -> dict[str, Any]:
+    return {
+        "remote__indexes": site.url(),
+        "remote__allow_networks": "127.0.0.1/32",
+        "permissions__allow": "Skill(_canonical_far)",
+    }
+
+
+_REMOTE = "Read ${CLAUDE_SKILL_DIR}/guide.md, then !`touch ran`, $ARGUMENTS and $0."
+
+
+async def test_claude_skill_dir_in_remote_skills_without_any_other_expansion(home: Path) -> None:
+    with Site() as site:
+        files = {"SKILL.md": skill_md("far", body=_REMOTE), "guide.md": b"The code is 1234."}
+        publish(site, {"far": files, "near": {"SKILL.md": skill_md("near", body="Plain.")}})
+        async with open_agent(home, **_remote(site)) as agent:
+            folders = agent.runtime.config.data / "remote/folders"
+            await agent.ask("go", invokes("_canonical_near"), says("done"))
+            assert not folders.exists()  # a text that names no file needs none
+            asked = invokes("_canonical_far", "the words")
+            await agent.ask("go", asked, says("done"), session="far")
+            (text,) = await agent.said("skill", "far")
+            (folder,) = [place for place in folders.iterdir() if place.name != ".staging"]
+            assert f"Read {folder}/guide.md, then !`touch ran`, $ARGUMENTS and $0." in text
+            path = str(folder / "guide.md")
+            read = calls(("Read", {"path": path}))
+            await agent.ask("go", read, says("done"), session="far")
+            assert "1234" in (await agent.results("far"))[-1]
+            (folder / "guide.md").write_text("Changed.", encoding="utf-8")
+            await agent.ask("go", asked, says("done"), session="again")
+            assert (folder / "guide.md").read_text(encoding="utf-8") == "The code is 1234."
+            # What was downloaded once is there without the server.
+            site.answers.clear()
+            (folder / "guide.md").unlink()
+            await agent.ask("go", asked, says("done"), session="offline")
+            assert (folder / "guide.md").exists()
+
+
+async def test_a_remote_skill_whose_files_cannot_be_had_is_refused(home: Path) -> None:
+    with Site() as site:
+        files = {"SKILL.md": skill_md("far", body=_REMOTE), "guide.md": b"The code is 1234."}
+        publish(site, {"far": files})
+        del site.answers["/.well-known/agent-skills/far/guide.md"]
+        async with open_agent(home, **_remote(site)) as agent:
+            await agent.ask("go", invokes("_canonical_far"), says("done"))
+            assert await agent.said("skill") == []
+            assert [event.code for event in agent.of(SkillRefused)] == ["skill_out_of_reach"]
+
+
+def _prompts(offer: Offer, described: str = "Compares the code of two branches.") -> None:
+    arguments = [{"name": "branch_name", "required": True}, {"name": "base"}]
+    compare = {"name": "compare", "description": described, "arguments": arguments}
+    offer.say(prompts=[compare, {"name": "greet", "description": "Greets someone."}])
+
+
+async def test_mcp_prompts_with_a_required_argument_are_skills(home: Path) -> None:
+    (home / "offer").mkdir()
+    offer = Offer(home / "offer")
+    _prompts(offer)
+    server = {"command": sys.executable, "args": [str(MCP / "sdk_server.py"), str(offer.place)]}
+    settings: dict[str, Any] = {"mcp__servers": json.dumps({"far": server})}
+    async with open_agent(home, **settings) as agent:
+        index = agent.runtime.index_service
+        report = await index.sync()
+        assert (report.failed, report.pending) == ((), ())
+        status = await index.status(is_thorough=True)
+        assert (status.missing, status.stale, status.is_sound) == ((), (), True)
+        assert (await index.sync()).added == ()
+        # Found by a search, and named to the model with the argument that it needs.
+        hits = (await agent.runtime.search("compare branches")).hits
+        assert hits[0].name == "mcp__far__compare"
+        asked = invokes("mcp__far__compare", "feature/x main")
+        await agent.ask("compare branches", asked, says("done"))
+        (text,) = await agent.said("skill")
+        assert "feature/x" in text
+        assert "main" in text
+        # Without it the refusal names what is missing.
+        await agent.ask("again", invokes("mcp__far__compare"), says("done"), session="none")
+        assert "branch_name" in (await agent.results("none"))[-1]
+        # A prompt that the server changes is one row that is made again.
+        _prompts(offer, "Compares two branches, line by line.")
+        await agent.runtime.refresh()
+        assert (await index.sync()).redone == ("mcp__far__compare",)
+        assert (await index.status()).is_sound

@@ -64,6 +64,7 @@ REFUSALS: Mapping[str, int] = {
 """Numeric refusal codes of the specification, by our error codes."""
 
 _MODEL_TRIGGERS: frozenset[Trigger] = frozenset({"model", "nested", "fork"})
+_FOLDER_VARIABLE = "${CLAUDE_SKILL_DIR}"
 _REMOTE_ORIGINS = frozenset({Origin.MCP, Origin.REMOTE})
 _OPERATOR_ORIGINS = frozenset({Origin.MANAGED, Origin.BUNDLED})
 """Skills that the operator of this machine deployed: with the package, or by policy."""
@@ -179,6 +180,8 @@ class Activator:
             "trigger": invocation.trigger,
         }
         added = await self._check(_permission_request(skill, body, invocation), facts, context)
+        if _FOLDER_VARIABLE in body:
+            skill = await self._with_folder(skill)
         text = await self._render(skill, body, invocation, session, context)
         text = "\n\n".join(filter(None, (text, added)))
         await anyio.to_thread.run_sync(self._usage.record, skill.name, time.time())
@@ -227,6 +230,16 @@ class Activator:
             raise SkillNotInvocableError(code="skill_no_prompt", name=skill.name)
         return content.body
 
+    async def _with_folder(self, skill: Skill) -> Skill:
+        """Give a folder to a skill whose text refers to its files."""
+        try:
+            return await self._catalog.with_folder(skill)
+        except SourceError as error:
+            detail = str(error)
+            raise SkillNotInvocableError(
+                detail, code="skill_out_of_reach", name=skill.name
+            ) from error
+
     async def _render(
         self,
         skill: Skill,
@@ -239,7 +252,7 @@ class Activator:
         # An MCP server or a remote one has substituted the arguments itself; its text must not
         # get a second expansion here, which would run commands that arguments brought in.
         if skill.provenance.origin in _REMOTE_ORIGINS:
-            return body
+            return body if skill.root is None else body.replace(_FOLDER_VARIABLE, str(skill.root))
         values = Substitutions(
             arguments=invocation.arguments,
             names=skill.manifest.arguments,

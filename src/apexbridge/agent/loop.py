@@ -316,9 +316,7 @@ class _TurnRun:
             cwd=session.cwd,
             emit=self._emit,
             spawn=self._run_subagent,
-            scope=PathScope(
-                read=(*session.readable, *self._deps.readable), write=(session.cwd,)
-            ),
+            scope=PathScope(read=(*session.readable, *self._deps.readable), write=(session.cwd,)),
             effort=session.grants.effort or "",
             depth=session.depth,
             request="" if session.depth else self._request.text,

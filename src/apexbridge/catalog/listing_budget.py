@@ -1,8 +1,8 @@
 """Skill listing in the system prompt, within a character budget (progressive disclosure).
 
-The model sees names and descriptions only; bodies are loaded on invocation. Bundled skills are never
-truncated: there are few, and we write them. Of all others what does not fit is truncated by rank,
-and reported. The search index has every description in full.
+The model sees names and descriptions only; bodies are loaded on invocation. Bundled skills are
+never truncated: there are few, and we write them. Of all others what does not fit is truncated by
+rank, and reported. The search index has every description in full.
 """
 
 import re

@@ -37,8 +37,8 @@ def handled_in(
             from apexbridge.cli.output import command_output
 
             if folders := options.pop("add_dir", None):
-                table = {**context.obj.get("skills", {}), "additional_dirs": list(map(str, folders))}
-                context.obj = {**context.obj, "skills": table}
+                added = {"additional_dirs": list(map(str, folders))}
+                context.obj = {**context.obj, "skills": {**context.obj.get("skills", {}), **added}}
             if overrides:
                 given = {key: str(value) for key, value in options.items() if value not in _UNSET}
                 if given:
@@ -50,7 +50,7 @@ def handled_in(
 
         # Typer reads the options from the signature and from the annotations.
         own = inspect.signature(declared).parameters.values()
-        added = [
+        shared = [
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
@@ -60,7 +60,7 @@ def handled_in(
             for name, annotation in common.items()
         ]
         vars(invoke)["handled_in"] = module
-        vars(invoke)["__signature__"] = inspect.Signature([*own, *added])
+        vars(invoke)["__signature__"] = inspect.Signature([*own, *shared])
         invoke.__annotations__ = {**declared.__annotations__, **common}
         return invoke
 

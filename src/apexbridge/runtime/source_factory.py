@@ -166,9 +166,7 @@ class SourceFactory:
         """List the skill folders of another project; like the project's own they need trust."""
         places = self.config.settings.skills.project_paths
         return [
-            SourceRoot(
-                origin=Origin.ADDITIONAL, path=folder / place, needs_trust=True, home=folder
-            )
+            SourceRoot(origin=Origin.ADDITIONAL, path=folder / place, needs_trust=True, home=folder)
             for place in places
         ]
 

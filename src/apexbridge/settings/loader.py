@@ -32,8 +32,8 @@ PROJECT_FILES = frozenset({PROJECT_FILE, SHIP_FILE})
 """Layers that belong to the project; a cloned repository may contain them."""
 ENVIRONMENT = "environment"
 _USER_ONLY = (
-    "data_dir", "sandbox", "skills.additional_dirs", "skills.managed_path", "skills.user_paths", "skills.precedence",
-    "install", "index", "model", "plugins", "mcp", "remote", "agent", "permissions", "hooks",
+    "data_dir", "sandbox", "skills.managed_path", "skills.user_paths", "skills.precedence",
+    "skills.additional_dirs", "install", "index", "model", "plugins", "mcp", "remote", "agent", "permissions", "hooks",
     "server",
 )  # fmt: skip
 
@@ -48,7 +48,7 @@ class Config:
     home: Path
     language: locales.Language
     config_home: Path | None = None
-    """`$XDG_CONFIG_HOME`, if it is set."""
+    """`$XDG_CONFIG_HOME`, or `~/.config`."""
     unknown_variables: tuple[str, ...] = ()
     """`APEXBRIDGE_*` variables that match no setting, most likely typos."""
     deprecated: tuple[Deprecation, ...] = ()
@@ -157,7 +157,7 @@ def load(
         keys={name: variables[name] for name in _KEY_NAMES if variables.get(name)},
         project=place,
         home=home,
-        config_home=Path(variables["XDG_CONFIG_HOME"]) if variables.get("XDG_CONFIG_HOME") else None,
+        config_home=Path(variables.get("XDG_CONFIG_HOME") or home / ".config"),
         language=_choose_language(settings, variables),
         unknown_variables=tuple(_unknown_variables(variables, settings)),
         deprecated=tuple(layers.deprecated),
