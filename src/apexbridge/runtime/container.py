@@ -77,7 +77,7 @@ class Runtime:
             self.events.emit,
             problems,
         )
-        self.index_service = IndexService(config, self.catalog, self.usage)
+        self.index_service = IndexService(config, self.catalog, self.usage, emit=self.events.emit)
         self.watcher = Watcher(
             self.catalog, self.index_service, changes, watches=config.settings.skills.watch
         )
@@ -155,6 +155,7 @@ class Runtime:
                 # A one-shot command ends before a language model answers: only long-lived
                 # processes ask it for tags.
                 background = [runtime.watcher.run, runtime.index_service.run_tagging]
+                background += [runtime.index_service.sync_at_start] if is_server else []
                 async with background_tasks(*(background if lives else ())) as runtime._tasks:
                     yield runtime
             finally:

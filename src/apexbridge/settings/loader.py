@@ -33,8 +33,8 @@ PROJECT_FILES = frozenset({PROJECT_FILE, SHIP_FILE})
 ENVIRONMENT = "environment"
 _USER_ONLY = (
     "data_dir", "sandbox", "skills.managed_path", "skills.user_paths", "skills.precedence",
-    "skills.additional_dirs", "install", "index", "model", "plugins", "mcp", "remote", "agent", "permissions", "hooks",
-    "server",
+    "skills.additional_dirs", "install", "index", "model", "plugins", "mcp", "remote", "agent",
+    "permissions", "hooks", "server",
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import anyio
 import typer
 
+from apexbridge.cli.index_report import changes_noted
 from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.cli.terminal import ApprovalPrompt, LineReader, TurnDisplay
 from apexbridge.errors import ApexBridgeError
@@ -61,7 +62,8 @@ async def _open_chat(out: Output, options: ChatOptions) -> AsyncGenerator[_ChatS
     screen = TurnDisplay(out, session)
     async with Runtime.open(out.config) as runtime:
         runtime.chat_service.approver = ApprovalPrompt(out, screen)
-        yield _ChatSession(runtime=runtime, screen=screen, session=session, options=options)
+        with runtime.listen(changes_noted(out)):
+            yield _ChatSession(runtime=runtime, screen=screen, session=session, options=options)
 
 
 async def _chat_once(out: Output, options: ChatOptions, text: str) -> None:
