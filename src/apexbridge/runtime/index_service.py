@@ -35,7 +35,7 @@ _FOLDED = SearchScope(kinds=frozenset({"skill"}), folds_alike=True)
 _MANY_EMBEDDED = 32
 """A sync of this size was a first or a full one: few documents are expected after it."""
 _FIRST_SYNC_SECONDS = 5.0
-"""Time for which a search waits for the sync at a server's start; then it searches what is there."""
+"""Time that a search waits for the sync at a server's start; then it searches what is there."""
 
 
 def _ignore_event(_: Event) -> None:
