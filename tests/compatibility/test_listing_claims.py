@@ -144,3 +144,42 @@ def test_index_status_and_chat_print_the_report(
     first = call("chat", "what is 1+1")
     assert f"kept 0, added {said['added']}, redone 0, removed 0" in first.err
     assert "redone" not in call("chat", "what is 1+1").err
+
+
+_VAGUE = ["Helper", "PDF Tool", "Does stuff with files", "React 18 and React 19 compatibility", "工具"]
+_CLEAR = [
+    "Use when code is reviewed.",
+    "Extracts text and tables from PDF files, fills in forms and merges documents into one.",
+    "从 PDF 提取文本和表格，用户要处理 PDF 时使用。",
+    "Formats SQL for Postgres and MySQL.",
+]
+
+
+@pytest.mark.parametrize("description", [*_VAGUE, *_CLEAR])
+async def test_a_vague_description_is_advised_on_and_never_refused(
+    home: Path, loaded: Config, description: str
+) -> None:
+    folder = make_skill(home / "made", "tool", description=description)
+    checked = call("validate", str(folder), "--json")
+    problems = json.loads(checked.out)["data"]["skills"][0]["problems"]
+    advised = [(p["code"], p["severity"]) for p in problems]
+    assert advised == ([("description_vague", "advice")] if description in _VAGUE else [])
+    assert checked.code == 0
+    async with Runtime.open(loaded) as runtime:
+        result = await runtime.manager.install(folder)
+    assert [p.code for p in result.problems] == [code for code, _ in advised]
+
+
+@pytest.mark.parametrize(("words", "is_long"), [(4_000, False), (6_000, True)])
+async def test_a_skill_md_over_5000_tokens_is_advised_on(
+    home: Path, loaded: Config, words: int, is_long: bool
+) -> None:
+    described = "Use when sheep are counted."
+    folder = make_skill(home / "made", "tool", description=described, body="one " * words)
+    checked = call("validate", str(folder), "--level", "compat")
+    assert ("skill_md_long" in checked.out, checked.code) == (is_long, 0)
+    strict = call("validate", str(folder), "--level", "spec")
+    assert "skill_md_long" not in strict.out  # the format itself has no such rule
+    async with Runtime.open(loaded) as runtime:
+        problems = (await runtime.manager.install(folder)).problems
+    assert [(p.code, p.severity) for p in problems] == [("skill_md_long", "advice")] * is_long

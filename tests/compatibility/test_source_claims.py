@@ -155,7 +155,7 @@ async def test_files_of_additional_directories_can_be_read_by_the_agent(home: Pa
 
 def _git(folder: Path, *arguments: str) -> str:
     command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, check=False, capture_output=True, text=True).stdout
+    return subprocess.run(command, check=False, capture_output=True, encoding="utf-8").stdout
 
 
 @pytest.mark.parametrize("place", ["config", "included", "default", "worktree"])

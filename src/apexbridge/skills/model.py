@@ -130,7 +130,8 @@ def canonical_key(key: str) -> str | None:
     return key if key in KEYS else _KEY_BY_FOLDED.get(_fold_key(key))
 
 
-Severity = Literal["error", "warning"]
+Severity = Literal["error", "warning", "advice"]
+"""An error refuses an installation, a warning does not; advice is on what breaks no rule."""
 
 
 class Origin(StrEnum):
