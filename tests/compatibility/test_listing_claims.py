@@ -146,7 +146,13 @@ def test_index_status_and_chat_print_the_report(
     assert "redone" not in call("chat", "what is 1+1").err
 
 
-_VAGUE = ["Helper", "PDF Tool", "Does stuff with files", "React 18 and React 19 compatibility", "工具"]
+_VAGUE = [
+    "Helper",
+    "PDF Tool",
+    "Does stuff with files",
+    "React 18 and React 19 compatibility",
+    "工具",
+]
 _CLEAR = [
     "Use when code is reviewed.",
     "Extracts text and tables from PDF files, fills in forms and merges documents into one.",

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from apexbridge.activation.activator import REFUSALS
+from apexbridge.catalog.builtin_commands import BUILTIN_COMMANDS
 from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.events import SkillRefused
 from apexbridge.runtime import Runtime
@@ -17,6 +19,7 @@ from apexbridge.skills.model import Origin
 from apexbridge.testing import make_skill, skill_md
 from tests.agent.agent_fixture import calls, invokes, open_agent, says
 from tests.cli.in_process import call
+from tests.cli.terminal import environment, open_terminal
 from tests.sources.mcp.server_processes import HERE as MCP
 from tests.sources.mcp.server_processes import Offer
 from tests.sources.remote.http_site import Site, publish
@@ -278,3 +281,56 @@ async def test_mcp_prompts_with_a_required_argument_are_skills(home: Path) -> No
         await agent.runtime.refresh()
         assert (await index.sync()).redone == ("mcp__far__compare",)
         assert (await index.status()).is_sound
+
+
+async def test_built_in_commands_are_known_and_not_sent_to_the_model(home: Path) -> None:
+    names = {command.name for command in BUILTIN_COMMANDS}
+    assert {"help", "skills", "compact"} <= names
+    async with open_agent(home) as agent:
+        asked = invokes("/compact"), says("done")
+        await agent.ask("go", *asked)
+        assert "command of the terminal chat" in (await agent.results())[-1]
+        (refused,) = agent.of(SkillRefused)
+        assert (refused.code, REFUSALS[refused.code]) == ("skill_is_command", 5)
+        listed = "".join(await agent.said("reminder"))
+        assert not [name for name in names if f"- {name}" in listed]
+        await agent.runtime.index_service.sync()
+        assert agent.runtime.index_service.size == len(agent.runtime.catalog.skills)
+    # They have the lowest precedence of all sources.
+    make_skill(home / ".claude/skills", "compact", body="My own.")
+    async with open_agent(home) as agent:
+        await agent.ask("go", *asked)
+        assert "My own." in (await agent.said("skill"))[-1]
+
+
+async def test_compact_replaces_the_history_of_a_session_by_a_summary(home: Path) -> None:
+    async with open_agent(home) as agent:
+        for number in range(6):
+            await agent.ask(f"question {number} " * 40, says(f"answer {number} " * 40))
+        before = len((await agent.session()).messages)
+        agent.script_replies(says("They asked six questions."))
+        service, emit = agent.runtime.chat_service, agent.runtime.events.emit
+        assert await service.compact("s", emit)
+        messages = (await agent.session()).messages
+        assert len(messages) < before
+        assert "They asked six questions." in messages[0].text
+        assert not await service.compact("empty", emit)
+
+
+async def test_slash_completion_and_help_know_the_built_in_commands(home: Path) -> None:
+    project = home / "project"
+    make_skill(project / ".claude/skills", "tidy-up")
+    make_skill(home / ".claude/skills", "tidy-house")
+    variables = environment(home)
+    async with open_terminal("chat", cwd=project, variables=variables) as screen:
+        await screen.sees("> ")
+        screen.types("/help\n")
+        assert "/skills" in await screen.sees("end the chat")
+        await screen.sees("> ")
+        screen.types("/mod\tlarge\n")
+        await screen.sees("Model: large")
+        screen.types("/tidy-h\t")
+        await screen.sees("/tidy-house")
+        screen.types("\x15/new\n/compact\n/exit\n")
+        await screen.sees("nothing to summarize")
+        assert await screen.ends() == 0

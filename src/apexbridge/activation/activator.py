@@ -24,6 +24,7 @@ from apexbridge.activation.template import (
     is_text_only,
     wrap_skill,
 )
+from apexbridge.catalog.builtin_commands import builtin_command
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.catalog.usage import UsageCache
@@ -52,6 +53,7 @@ REFUSALS: Mapping[str, int] = {
     "skill_for_users_only": 4,
     "skill_for_models_only": 4,
     "skill_no_prompt": 5,
+    "skill_is_command": 5,
     "skill_out_of_reach": 6,
     "skill_asleep": 7,
     "permission_denied": 8,
@@ -163,6 +165,8 @@ class Activator:
                 context.emit(SlashUsedByModel(session_id=context.session_id, skill=name))
         if not name:
             raise SkillNotInvocableError(code="skill_name_missing")
+        if builtin_command(name) and self._catalog.snapshot.winner(name) is None:
+            raise SkillNotInvocableError(code="skill_is_command", name=name)
         if invocation.is_by_model:
             return self._catalog.get_for_model(name, session.path_activation)
         skill = self._catalog.get(name)

@@ -99,6 +99,15 @@ class Agent:
         run = _TurnRun(self, session, request, emit, TurnRecord.new(session.id))
         return await run.invoke(invocation)
 
+    async def compact(self, session: Session, emit: EventSink, record: TurnRecord) -> bool:
+        """Compact a session's history now; False if there is nothing to free.
+
+        Raises:
+            ApexBridgeError: If a hook cannot be run.
+        """
+        run = _TurnRun(self, session, TurnRequest(text=""), emit, record)
+        return await run.compact_now()
+
 
 class _TurnRun:
     """State of one running turn."""
@@ -358,12 +367,22 @@ class _TurnRun:
         window = context_window(self._model_name(), limits.window)
         if compaction.fits_budget(session.messages, window * limits.compact_at):
             return
+        await self._compact_to(window)
+
+    async def compact_now(self) -> bool:
+        """Compact to a fraction of the present history, also if it fits in the context window."""
+        return await self._compact_to(compaction.total_tokens(self._session.messages))
+
+    async def _compact_to(self, window: int) -> bool:
+        session = self._session
         await self._fire(HookEvent.PRE_COMPACT, "", {})
-        if await compaction.compact(session, window, self._summarize):
-            self._record.compacted += 1
-            message = self._deps.announcer.announce_all(session)
-            if message is not None:
-                session.messages.append(message)
+        if not await compaction.compact(session, window, self._summarize):
+            return False
+        self._record.compacted += 1
+        message = self._deps.announcer.announce_all(session)
+        if message is not None:
+            session.messages.append(message)
+        return True
 
     async def _summarize(self, text: str) -> str:
         name = self._request.model or self._deps.model_name

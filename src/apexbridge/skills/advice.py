@@ -9,7 +9,7 @@ from apexbridge.skills.model import Problem, SkillManifest
 
 MAX_TOKENS = 5_000
 """Estimated tokens of a whole SKILL.md, from which on parts of it belong in other files."""
-_MIN_WORDS = 5
+_MIN_WORDS = 4
 """A description with fewer words is vague, whatever they are."""
 _ENOUGH_WORDS = 12
 """A description with as many words is specific enough without saying when it applies."""
