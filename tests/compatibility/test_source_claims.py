@@ -334,3 +334,10 @@ async def test_slash_completion_and_help_know_the_built_in_commands(home: Path) 
         screen.types("\x15/new\n/compact\n/exit\n")
         await screen.sees("nothing to summarize")
         assert await screen.ends() == 0
+
+
+async def test_managed_skills_lie_below_the_managed_folder_as_in_other_clients(home: Path) -> None:
+    make_skill(home / "policy/.claude/skills", "rules")
+    make_skill(home / "policy", "direct")
+    async with _open(home, skills__managed_path=str(home / "policy")) as runtime:
+        assert _names(runtime, Origin.MANAGED) == ["direct", "rules"]

@@ -27,6 +27,7 @@ from apexbridge.sources.scan_cache import ScanCache
 
 _MAX_INSTALLED_DIRS = 100_000
 """Bound for installed skills, where `max_folders` would hide what a user installed on purpose."""
+CLAUDE_SKILLS_DIR = ".claude/skills"
 LEGACY_COMMANDS_DIR = ".claude/commands"
 """Slash commands of older clients, below home and in each project directory."""
 WORKFLOWS_DIR = ".claude/workflows"
@@ -178,7 +179,10 @@ class SourceFactory:
 
     def _roots(self) -> tuple[list[SourceRoot], list[Problem]]:
         config, chosen = self.config, self.config.settings.skills
-        written = [(Origin.MANAGED, chosen.managed_path)] if chosen.managed_path else []
+        managed = chosen.managed_path
+        # The folder itself, and the place in it where other clients look.
+        places = (managed, f"{managed}/{CLAUDE_SKILLS_DIR}") if managed else ()
+        written = [(Origin.MANAGED, path) for path in places]
         written += [(Origin.USER, path) for path in chosen.user_paths]
         # Relative to home, never to the project: a cloned repository could bring such a directory.
         own = [(origin, _resolve_path(path, config.home, config)) for origin, path in written]
