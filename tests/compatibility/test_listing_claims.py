@@ -16,6 +16,7 @@ from apexbridge.settings import Config, load
 from apexbridge.testing import make_skill, make_zip, skill_md
 from tests.agent.agent_fixture import AgentFixture, invokes, open_agent, says
 from tests.cli.in_process import call
+from tests.cli.terminal import CTRL_C, environment, open_terminal
 
 pytestmark = pytest.mark.anyio
 
@@ -189,3 +190,14 @@ async def test_a_skill_md_over_5000_tokens_is_advised_on(
     async with Runtime.open(loaded) as runtime:
         problems = (await runtime.manager.install(folder)).problems
     assert [(p.code, p.severity) for p in problems] == [("skill_md_long", "advice")] * is_long
+
+
+async def test_a_server_prints_the_start_up_scan(home: Path) -> None:
+    (home / "project").mkdir()
+    make_skill(home / ".claude/skills", "farm")
+    words, variables = ("serve", "--port", "0"), environment(home)
+    for said in ("kept 0, added 7, redone 0, removed 0", "kept 7, added 0, redone 0, removed 0"):
+        async with open_terminal(*words, cwd=home / "project", variables=variables) as screen:
+            await screen.sees(f"Index: {said}")
+            screen.types(CTRL_C)
+            assert await screen.ends() == 0
