@@ -20,7 +20,7 @@ from apexbridge.agent.tool_calls import ToolCallExecutor, apply_result
 from apexbridge.agent.turn import TurnFinish, TurnLimits, TurnRecord, TurnRequest, TurnResult
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.events import EventSink, TextDelta
-from apexbridge.messages import AssistantMessage, SystemMessage, ToolCall, UserMessage
+from apexbridge.messages import AssistantMessage, Message, SystemMessage, ToolCall, UserMessage
 from apexbridge.models.aliases import context_window, override_model
 from apexbridge.models.base import ModelClient
 from apexbridge.permissions.engine import Approver
@@ -51,7 +51,6 @@ class AgentDeps:
     instructions: ProjectInstructions
     project: Path
     readable: tuple[Path, ...] = ()
-    """Folders outside of the project that tools may read."""
     limits: TurnLimits
 
 
@@ -100,13 +99,8 @@ class Agent:
         return await run.invoke(invocation)
 
     async def compact(self, session: Session, emit: EventSink, record: TurnRecord) -> bool:
-        """Compact a session's history now; False if there is nothing to free.
-
-        Raises:
-            ApexBridgeError: If a hook cannot be run.
-        """
-        run = _TurnRun(self, session, TurnRequest(text=""), emit, record)
-        return await run.compact_now()
+        """Compact a session's history now; False if there is nothing to free."""
+        return await _TurnRun(self, session, TurnRequest(text=""), emit, record).compact_now()
 
 
 class _TurnRun:
@@ -219,10 +213,20 @@ class _TurnRun:
             )
         if verdict.context:
             session.messages.append(prompt.reminder_message(verdict.context))
+        if request.files is not None and request.uses_tools:
+            session.messages.append(await self._attach(request.files))
         session.messages.append(UserMessage(text=request.text, parts=request.parts))
         if invoked is not None:
             apply_result(session, invoked)
         return await self._run_rounds()
+
+    async def _attach(self, folder: Path) -> Message:
+        """Make the files of the request readable, and name them to the model."""
+        session = self._session
+        if folder not in session.readable:
+            session.readable.append(folder)
+        names = await anyio.to_thread.run_sync(_list_files, folder)
+        return prompt.reminder_message(prompt.attached_files(folder, names))
 
     async def _run_slash_command(self) -> ToolResult | None:
         invocation = Invocation.from_slash_command(self._request.text)
@@ -287,8 +291,8 @@ class _TurnRun:
         return await self._model.reply(model_request, keeps_calls=with_tools)
 
     def _model_name(self) -> str:
-        current = self._request.model or self._deps.model_name
-        return override_model(current, self._session.grants.model)
+        model = self._request.model or self._deps.model_name
+        return override_model(model, self._session.grants.model)
 
     def _system_message(self) -> SystemMessage:
         session = self._session
@@ -313,8 +317,7 @@ class _TurnRun:
             await deps.index.reindex(touched.found)
         names = (*touched.activated, *touched.found)
         self._record.woken += names
-        message = deps.announcer.announce_new(session, names)
-        if message is not None:
+        if message := deps.announcer.announce_new(session, names):
             session.messages.append(message)
 
     def _context(self, call_id: str) -> ToolContext:
@@ -363,11 +366,10 @@ class _TurnRun:
         return result.text or f"(no answer: {result.finish})"
 
     async def _compact(self) -> None:
-        limits, session = self._limits, self._session
-        window = context_window(self._model_name(), limits.window)
-        if compaction.fits_budget(session.messages, window * limits.compact_at):
-            return
-        await self._compact_to(window)
+        window = context_window(self._model_name(), self._limits.window)
+        budget = window * self._limits.compact_at
+        if not compaction.fits_budget(self._session.messages, budget):
+            await self._compact_to(window)
 
     async def compact_now(self) -> bool:
         """Compact to a fraction of the present history, also if it fits in the context window."""
@@ -379,14 +381,18 @@ class _TurnRun:
         if not await compaction.compact(session, window, self._summarize):
             return False
         self._record.compacted += 1
-        message = self._deps.announcer.announce_all(session)
-        if message is not None:
+        if message := self._deps.announcer.announce_all(session):
             session.messages.append(message)
         return True
 
     async def _summarize(self, text: str) -> str:
         name = self._request.model or self._deps.model_name
         return await self._model.summarize(f"{compaction.SUMMARY_PROMPT}\n\n{text}", name)
+
+
+def _list_files(folder: Path) -> list[str]:
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return [path.relative_to(folder).as_posix() for path in paths]
 
 
 def _replace_surrogates(text: str) -> str:

@@ -6,8 +6,10 @@ import uuid
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import typer
 
 from apexbridge.catalog.builtin_commands import (
@@ -15,6 +17,7 @@ from apexbridge.catalog.builtin_commands import (
     BuiltinCommand,
     builtin_command,
 )
+from apexbridge.cli.created_files import read_created, save_files
 from apexbridge.cli.index_report import changes_noted
 from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.cli.terminal import ApprovalPrompt, LineReader, TurnDisplay
@@ -27,9 +30,24 @@ _MAX_CHARS = 1_000_000
 _EXIT_BY_FINISH = {"time": ExitCode.TIMEOUT, "blocked": ExitCode.DENIED}
 
 
-def chat(out: Output, *, text: str, session: str, model: str, skill: list[str] | None) -> None:
+def chat(
+    out: Output,
+    *,
+    text: str,
+    session: str,
+    model: str,
+    skill: list[str] | None,
+    file: list[Path] | None,
+    output: Path | None,
+) -> None:
     """Answer one question, or start an interactive session on a terminal."""
-    options = ChatOptions(session=session, model=model, skills=tuple(skill or ()))
+    options = ChatOptions(
+        session=session,
+        model=model,
+        skills=tuple(skill or ()),
+        files=tuple(file or ()),
+        output=output,
+    )
     is_terminal = sys.stdin.isatty()
     if text or out.as_json or not is_terminal:
         text = text or ("" if is_terminal else sys.stdin.read(_MAX_CHARS + 1))
@@ -49,6 +67,10 @@ class ChatOptions:
     session: str
     model: str
     skills: tuple[str, ...]
+    files: tuple[Path, ...]
+    """Files and folders to attach to the first request."""
+    output: Path | None
+    """Folder to copy created files into."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,6 +82,8 @@ class _ChatSession:
     session: str
     options: ChatOptions
     model: str
+    pending: list[Path]
+    """Files that the next request brings."""
 
     def names(self) -> Iterator[str]:
         """Yield the names that may follow a `/`: built-in commands, and skills for users."""
@@ -89,6 +113,7 @@ async def _open_chat(out: Output, options: ChatOptions) -> AsyncGenerator[_ChatS
                 session=session,
                 options=options,
                 model=options.model,
+                pending=list(options.files),
             )
 
 
@@ -109,6 +134,11 @@ async def _chat_once(out: Output, options: ChatOptions, text: str) -> None:
         "turn": screen.turn_id,
         "skills": screen.skills,
         "tools": screen.tools,
+        "files": [
+            {"path": path, "size": size, "run": event.run_id, "folder": event.folder}
+            for event in screen.created
+            for path, size in event.files.items()
+        ],
     }
     out.finish(data, lambda: None, _EXIT_BY_FINISH.get(screen.finish, ExitCode.OK))
 
@@ -128,13 +158,24 @@ async def _turn(chat_session: _ChatSession, text: str) -> signal.Signals | None:
     async with background_tasks(stop):
         with turn:
             events = chat_session.runtime.chat(
-                text, session=chat_session.session, model=chat_session.model, skills=options.skills
+                text,
+                session=chat_session.session,
+                model=chat_session.model,
+                skills=options.skills,
+                files=tuple(chat_session.pending),
             )
             async with aclosing(events):
                 async for event in events:
                     screen.show(event)
+            chat_session.pending.clear()
+            await anyio.to_thread.run_sync(_copy_created, screen, options.output)
     screen.close()
     return caught[0] if turn.cancelled_caught else None
+
+
+def _copy_created(screen: TurnDisplay, folder: Path | None) -> None:
+    if folder is not None and screen.created:
+        screen.show_saved(save_files(read_created(screen.created), folder))
 
 
 async def _chat_loop(out: Output, options: ChatOptions) -> None:
