@@ -16,6 +16,7 @@ from apexbridge.events import (
     ApprovalSettled,
     CatalogChanged,
     Event,
+    FilesCreated,
     HookWarned,
     IndexSynced,
     ListingCut,
@@ -186,6 +187,7 @@ def test_event_names_on_the_wire_are_stable() -> None:
         CatalogChanged: "catalog_changed",
         ListingCut: "listing_cut",
         IndexSynced: "index_synced",
+        FilesCreated: "files_created",
     }
     assert set(on_the_wire) == set(get_args(Event))
     for kind, name in on_the_wire.items():
