@@ -34,7 +34,7 @@ def test_the_scaffolds_script_runs(run: Run, project: Path, script: str, path: s
 
 
 def test_a_scaffold_with_a_description_is_valid(run: Run) -> None:
-    run("init", "pdf", "--description", 'Reads "PDF": 读取 PDF')
+    run("init", "pdf", "--description", 'Reads "PDF" for you: 读取 PDF')
     checked = run("validate", "pdf")
     assert (checked.code, checked.out) == (0, "pdf: valid\n")
 

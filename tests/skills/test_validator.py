@@ -13,7 +13,12 @@ from apexbridge.testing import make_skill, skill_md
 
 def _check(text: str | bytes, level: Level = "compat", folder: str = "pdf") -> list[str]:
     data = text if isinstance(text, bytes) else text.encode()
-    return [_told(problem) for problem in validate(Package(folder=folder, skill_md=data), level)]
+    return [_told(problem) for problem in _rules(Package(folder=folder, skill_md=data), level)]
+
+
+def _rules(package: Package, level: Level = "compat") -> list[Problem]:
+    """Broken rules; advice has its own tests, and the descriptions here are short."""
+    return [problem for problem in validate(package, level) if problem.severity != "advice"]
 
 
 def _told(problem: Problem) -> str:
@@ -183,7 +188,7 @@ def test_references_are_followed_on_paper_only() -> None:
         path for name in ("references/a.md", "scripts/main.py") for path in _with_parents(name)
     )
     package = Package(folder="pdf", skill_md=skill_md("pdf", body=body), files=files)
-    assert [(p.code, p.details["path"]) for p in validate(package)] == [
+    assert [(p.code, p.details["path"]) for p in _rules(package)] == [
         ("reference_missing", "references/b.md"),
         ("reference_outside", "../../etc/passwd"),
         ("reference_outside", "/etc/passwd"),
@@ -200,7 +205,7 @@ def _with_parents(name: str) -> list[PurePosixPath]:
 def test_references_of_a_body_are_checked_up_to_a_limit() -> None:
     body = "".join(f"[x](f{number}.md)\n" for number in range(3_000))
     package = Package(folder="pdf", skill_md=skill_md("pdf", body=body))
-    assert len(validate(package)) == 1_000
+    assert len(_rules(package)) == 1_000
 
 
 def test_an_empty_body_is_reported() -> None:
@@ -218,7 +223,7 @@ def test_links_and_devices_in_a_folder_are_problems(tmp_path: Path) -> None:
     os.mkfifo(root / "pipe")
     package = open_folder(root)
     assert isinstance(package, Package)
-    assert [(p.code, p.where) for p in validate(package)] == [
+    assert [(p.code, p.where) for p in _rules(package)] == [
         ("tree_odd_file", "away"),
         ("tree_odd_file", "pipe"),
     ]
@@ -247,7 +252,7 @@ def test_a_link_to_a_skill_is_held_to_the_name_of_what_it_leads_to(tmp_path: Pat
     (tmp_path / "alias").symlink_to(make_skill(tmp_path, "pdf"))
     package = open_folder(tmp_path / "alias")
     assert isinstance(package, Package)
-    assert validate(package) == ()
+    assert _rules(package) == []
 
 
 def test_a_folder_of_too_many_files_is_a_problem(

@@ -26,6 +26,7 @@ from apexbridge.activation.template import (
     is_command_success,
     wrap_skill,
 )
+from apexbridge.catalog.builtin_commands import builtin_command
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.catalog.usage import UsageCache
@@ -54,6 +55,7 @@ REFUSALS: Mapping[str, int] = {
     "skill_for_users_only": 4,
     "skill_for_models_only": 4,
     "skill_no_prompt": 5,
+    "skill_is_command": 5,
     "skill_out_of_reach": 6,
     "skill_asleep": 7,
     "permission_denied": 8,
@@ -73,6 +75,7 @@ REFUSALS: Mapping[str, int] = {
 """Refusal numbers by error code: 1 to 6 as in Claude Code, the others are ours."""
 
 _MODEL_TRIGGERS: frozenset[Trigger] = frozenset({"model", "nested", "fork"})
+_FOLDER_VARIABLE = "${CLAUDE_SKILL_DIR}"
 _REMOTE_ORIGINS = frozenset({Origin.MCP, Origin.REMOTE})
 _OPERATOR_ORIGINS = frozenset({Origin.MANAGED, Origin.BUNDLED})
 """Skills that the operator of this machine deployed: with the package, or by policy."""
@@ -184,6 +187,8 @@ class Activator:
                 context.emit(SlashUsedByModel(session_id=context.session_id, skill=name))
         if not name:
             raise SkillNotInvocableError(code="skill_name_missing")
+        if builtin_command(name) and self._catalog.snapshot.winner(name) is None:
+            raise SkillNotInvocableError(code="skill_is_command", name=name)
         if invocation.is_by_model:
             return self._catalog.get_for_model(name, session.path_activation)
         skill = self._catalog.get(name)
@@ -203,6 +208,8 @@ class Activator:
         }
         request = await self._permission_request(skill, body, invocation)
         added = await self._check(request, facts, context)
+        if _FOLDER_VARIABLE in body:
+            skill = await self._with_folder(skill)
         text = await self._render(skill, body, invocation, session, context)
         text = "\n\n".join(filter(None, (text, added)))
         await anyio.to_thread.run_sync(self._usage.record, skill.name, time.time())
@@ -271,6 +278,16 @@ class Activator:
             raise SkillNotInvocableError(code="skill_no_prompt", name=skill.name)
         return content.body
 
+    async def _with_folder(self, skill: Skill) -> Skill:
+        """Give a folder to a skill whose text refers to its files."""
+        try:
+            return await self._catalog.with_folder(skill)
+        except SourceError as error:
+            detail = str(error)
+            raise SkillNotInvocableError(
+                detail, code="skill_out_of_reach", name=skill.name
+            ) from error
+
     async def _render(
         self,
         skill: Skill,
@@ -283,7 +300,7 @@ class Activator:
         # An MCP server or a remote one has substituted the arguments itself; its text must not
         # get a second expansion here, which would run commands that arguments brought in.
         if skill.provenance.origin in _REMOTE_ORIGINS:
-            return body
+            return body if skill.root is None else body.replace(_FOLDER_VARIABLE, str(skill.root))
         values = Substitutions(
             arguments=invocation.arguments,
             names=skill.manifest.arguments,

@@ -182,6 +182,12 @@ async def sync_index(
     return await sync(index, items, again=again, only=only, watch=callbacks)
 
 
+def unmarked_skills(index: SkillIndex, skills: Sequence[Skill]) -> set[str]:
+    """Return the installed skills whose marker is missing or of another state; reads files."""
+    managed = {skill.name: skill for skill in skills if _is_managed(skill)}
+    return _Markers(index.store.embedder_id, managed).outdated()
+
+
 async def make_skill_entry(
     index: SkillIndex, skill: Skill, body: str, texts: SkillTexts
 ) -> IndexEntry:

@@ -112,7 +112,9 @@ class AgentFactory:
             self._usage,
             AnnouncementOptions(
                 threshold=settings.index.threshold,
-                budget=ListingBudget.for_window(model.window),
+                budget=ListingBudget.for_window(
+                    model.window, settings.agent.listing_description_chars
+                ),
                 section=section if self._has_section else None,
             ),
         )
@@ -129,6 +131,7 @@ class AgentFactory:
                 announcer=announcer,
                 instructions=self._instructions,
                 project=self._config.project,
+                readable=self._config.additional_dirs,
                 limits=TurnLimits(
                     rounds=settings.agent.max_rounds,
                     tokens=settings.agent.token_budget,

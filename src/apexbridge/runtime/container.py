@@ -45,6 +45,7 @@ from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.settings import Config, load
 from apexbridge.skills.model import Problem, Skill
 from apexbridge.sources.directory_scanner import NestedDiscovery
+from apexbridge.sources.git_excludes import GitUser
 from apexbridge.sources.scan_cache import ScanCache
 from apexbridge.tools.base import ToolResult
 
@@ -78,7 +79,7 @@ class Runtime:
             self.events.emit,
             problems,
         )
-        self.index_service = IndexService(config, self.catalog, self.usage)
+        self.index_service = IndexService(config, self.catalog, self.usage, emit=self.events.emit)
         self.watcher = Watcher(
             self.catalog, self.index_service, changes, watches=config.settings.skills.watch
         )
@@ -156,6 +157,7 @@ class Runtime:
                 # A one-shot command ends before a language model answers: only long-lived
                 # processes ask it for tags.
                 background = [runtime.watcher.run, runtime.index_service.run_tagging]
+                background += [runtime.index_service.sync_at_start] if is_server else []
                 async with background_tasks(*(background if lives else ())) as runtime._tasks:
                     yield runtime
             finally:
@@ -336,7 +338,11 @@ def catalog_rules(
     return CatalogRules(
         precedence=config.settings.skills.precedence,
         trust=trust,
-        nesting=NestedDiscovery(config.project, config.settings.skills.project_paths),
+        nesting=NestedDiscovery(
+            config.project,
+            config.settings.skills.project_paths,
+            GitUser(home=config.home, config_home=config.config_home or config.home / ".config"),
+        ),
         nested=factory.create_nested,
         disabled=states.disabled,
     )

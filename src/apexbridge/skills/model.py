@@ -139,7 +139,8 @@ DESCRIPTIVE_KEYS = frozenset({
 })  # fmt: skip
 """Folded keys that authors often write for people and other clients. They change nothing here."""
 
-Severity = Literal["error", "warning"]
+Severity = Literal["error", "warning", "advice"]
+"""An error refuses an installation, a warning does not; advice is on what breaks no rule."""
 
 
 class Origin(StrEnum):

@@ -1,8 +1,8 @@
 """Validate a skill strictly against the Agent Skills format and report every violation.
 
 Level `spec` is the Agent Skills format alone. `compat` is what we and the most used client accept:
-more fields, more spellings, and a few more rules for names. Errors block install and packing;
-warnings do not.
+more fields, more spellings, and a few more rules for names, and advice on what breaks no rule.
+Errors block install and packing; warnings and advice do not.
 """
 
 import difflib
@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from apexbridge.skills import links, names, tree
+from apexbridge.skills.advice import advise
 from apexbridge.skills.document import SKILL_MD, Document, line_location
 from apexbridge.skills.frontmatter import Frontmatter
 from apexbridge.skills.model import (
@@ -103,6 +104,9 @@ def validate(package: Package, level: Level = "compat") -> tuple[Problem, ...]:
         *_other_fields(declared, values, level),
         *_body(cut, package),
     ]
+    if level == "compat":
+        place = line_location(values.lines.get("description", 1))
+        problems += advise(declared.manifest, cut.text, place)
     return tuple(sorted(problems, key=_line_number))
 
 

@@ -103,8 +103,8 @@ def validate(out: Output, *, paths: Sequence[Path], level: Level) -> None:
     def render() -> None:
         for place, found in reports:
             errors = sum(problem.severity == "error" for problem in found)
-            key = "problems_found" if found else "valid"
-            warnings = len(found) - errors
+            warnings = sum(problem.severity == "warning" for problem in found)
+            key = "problems_found" if errors or warnings else "valid"
             out.line(out.text(key, name=place, errors=errors, warnings=warnings))
             for problem in found:
                 out.print_problem(problem)
