@@ -3,10 +3,12 @@
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
 
+from apexbridge.runtime.policies import archive_limits
 from apexbridge.settings import PROJECT_FILES, Config
 from apexbridge.skills.model import Origin, Problem
 from apexbridge.sources.base import SkillSource
@@ -141,6 +143,7 @@ class SourceFactory:
         chosen = self.config.settings.remote
         if not (chosen.skills or chosen.indexes):
             return ()
+        from apexbridge.lifecycle.zip.contents import read_skill_archive
         from apexbridge.sources.remote.download_cache import PinStore
         from apexbridge.sources.remote.http_client import FetchLimits
         from apexbridge.sources.remote.source import RemoteLocations, remote_sources
@@ -148,10 +151,13 @@ class SourceFactory:
         limits = FetchLimits.from_cidr(
             seconds=chosen.timeout_seconds,
             max_bytes=chosen.max_kib * 1024,
+            archive_bytes=int(chosen.archive_mb * 1_000_000),
             allow_networks=chosen.allow_networks,
         )
         places = RemoteLocations(skills=chosen.skills, indexes=chosen.indexes)
-        return remote_sources(places, limits, PinStore(pins_dir(self.config)))
+        unpack = partial(read_skill_archive, limits=archive_limits(self.config.settings.install))
+        pins = PinStore(pins_dir(self.config))
+        return remote_sources(places, limits, pins, read_archive=unpack)
 
     def _limits(self, min_folders: int = 0) -> ScanLimits:
         chosen = self.config.settings.skills

@@ -96,6 +96,8 @@ class RemoteSettings(_Table):
     """Timeout of a request."""
     max_kib: int = Field(default=1_024, ge=1, le=65_536)
     """Maximum size of a file."""
+    archive_mb: float = Field(default=10, gt=0, le=4_000)
+    """Maximum size of an archive of a skill, in MB (10^6 bytes)."""
 
 
 class ServerSettings(_Table):
