@@ -22,6 +22,7 @@ from apexbridge.settings.validators import (
     Networks,
     Paths,
     Precedence,
+    PublicKeys,
     StringList,
     ToolPatterns,
     language_tag,
@@ -184,6 +185,10 @@ class InstallSettings(_Table):
     """Scanner findings of this level or higher block an installation."""
     keep_versions: int = Field(default=10, ge=0, le=1_000)
     """Number of earlier versions to keep."""
+    trusted_keys: PublicKeys = ()
+    """Public keys of minisign (`RWQ…`) whose signatures are verified."""
+    require_signature: bool = False
+    """Install and update only what one of the trusted keys has signed."""
 
 
 class SandboxSettings(_Table):
