@@ -89,6 +89,9 @@ class SourceFactory:
             # A symlink out of the data directory leads to what this program must not change.
             follow = self.config.settings.skills.allow_external_paths
             limits = replace(self._limits(_MAX_INSTALLED_DIRS), follow_external_symlinks=follow)
+        elif root.origin is Origin.ADDITIONAL:
+            # It may be a clone of a published repository, with skills in `.curated` or `.github`.
+            limits = replace(limits, hidden_catalogs=True)
         return FolderSource(
             root.path,
             root.origin,

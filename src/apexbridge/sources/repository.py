@@ -104,7 +104,8 @@ def _search(root: Path, limits: ScanLimits) -> Repository:
 def _plugins(root: Path, limits: ScanLimits) -> tuple[list[PluginSource], list[Problem]]:
     """Find the plugins that the folder declares; that it declares none is no problem."""
     found, problems = find_plugins([root], data=root, config={}, disabled=(), limits=limits)
-    return found, [problem for problem in problems if problem.code != "plugin_missing"]
+    declared = [source for source in found if source.plugin.is_declared]
+    return declared, [problem for problem in problems if problem.code != "plugin_missing"]
 
 
 def _plugin_of(place: Path, plugins: list[PluginSource]) -> str:
