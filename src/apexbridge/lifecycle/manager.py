@@ -140,13 +140,8 @@ class SkillManager:
                 await to_thread.run_sync(store.install, staged.root, skill.name)
                 await self._store_signature(staged)
                 await self._index.commit(skill.name, "install", prepared)
-        return InstallResult(
-            skill=self._catalog.find(skill.name),
-            problems=staged.problems,
-            findings=report.findings,
-            signature=staged.signature,
-            index_error=prepared.error,
-        )
+        done = _result(self._catalog.find(skill.name), staged)
+        return replace(done, findings=report.findings, index_error=prepared.error)
 
     async def update(
         self,
@@ -194,12 +189,7 @@ class SkillManager:
                     _check_not_older(old, skill)
                 if sha256_of(skill) == sha256_of(old) != "":
                     await self._store_signature(staged)
-                    return InstallResult(
-                        skill=old,
-                        problems=staged.problems,
-                        signature=staged.signature,
-                        has_changed=False,
-                    )
+                    return replace(_result(old, staged), has_changed=False)
                 async with shielded():
                     await transactions.record_skill("update", skill, staged.signature)
                     swap = partial(store.versions.replace, name, staged.root, sha256_of(skill))
@@ -207,13 +197,8 @@ class SkillManager:
                     await self._store_signature(staged)
                     await self._index.commit(name, "update", prepared)
                     await self.versions.prune(name)
-        return InstallResult(
-            skill=self._catalog.find(name),
-            problems=staged.problems,
-            findings=report.findings,
-            signature=staged.signature,
-            index_error=prepared.error,
-        )
+        done = _result(self._catalog.find(name), staged)
+        return replace(done, findings=report.findings, index_error=prepared.error)
 
     def signature_of(self, skill: Skill) -> SignatureCheck:
         """Return the signature that a skill was installed with, as far as its key is trusted now.
@@ -361,6 +346,10 @@ class SkillManager:
         if skill.root is None:
             raise SkillNotFoundError(name)
         return await to_thread.run_sync(pack_skill, skill.root, skill.name)
+
+
+def _result(skill: Skill, staged: StagedSkill) -> InstallResult:
+    return InstallResult(skill=skill, problems=staged.problems, signature=staged.signature)
 
 
 def _with_skill_md(skill: Skill, data: bytes) -> Skill:

@@ -17,6 +17,7 @@ from apexbridge.sources.directory_scanner import (
     NestedRoot,
     ScanLimits,
     is_folder,
+    published_folders,
     resolve_leniently,
 )
 from apexbridge.sources.folders import TRUSTED_ORIGINS, FolderSource
@@ -162,6 +163,20 @@ class SourceFactory:
         pins = PinStore(pins_dir(self.config))
         return remote_sources(places, limits, pins, read_archive=unpack)
 
+    @staticmethod
+    def _add_published(roots: list[SourceRoot], path: Path) -> Iterator[Problem]:
+        """Add the other folders of a repository of which `path/skills` is searched.
+
+        Yields a problem for each folder with skills that is not searched.
+        """
+        given = roots[-1]
+        if path == given.path:
+            return
+        folders, unsearched = published_folders(path)
+        roots += (replace(given, path=folder) for folder in folders)
+        for name in unsearched:
+            yield Problem.warning("folder_not_searched", str(path / name), path=path / name)
+
     def _limits(self, min_folders: int = 0) -> ScanLimits:
         chosen = self.config.settings.skills
         return ScanLimits(
@@ -184,7 +199,8 @@ class SourceFactory:
         outside = list[Problem]()
         by_project = config.origins["skills.paths"] in PROJECT_FILES
         for written in chosen.paths:
-            path = _inner_skills_dir(_resolve_path(written, config.project, config))
+            folder = _resolve_path(written, config.project, config)
+            path = _inner_skills_dir(folder)
             is_inside = resolve_leniently(path).is_relative_to(config.project)
             # A symlink of a cloned repository may lead anywhere: it needs trust by its name.
             is_named_inside = Path(os.path.normpath(path)).is_relative_to(config.project)
@@ -196,6 +212,7 @@ class SourceFactory:
                         needs_trust=is_inside or is_named_inside or by_project,
                     )
                 )
+                outside += self._add_published(roots, folder)
             else:
                 outside.append(_external_path_problem(path))
         return roots, outside

@@ -154,6 +154,22 @@ class DirectoryScanner:
         return False
 
 
+def published_folders(root: Path) -> tuple[list[Path], list[str]]:
+    """Return the folders beside `skills` in which a repository publishes more of them.
+
+    These are `plugins`, `.curated`, `.github/plugins` and the like. The second list has the names
+    of other hidden folders that hold skills.
+    """
+    scanner = DirectoryScanner(str(root), ScanLimits(hidden_catalogs=True))
+    try:
+        with os.scandir(root) as items:
+            found = scanner._hidden("", list(items))
+    except OSError:
+        return [], []
+    plugins = [root / "plugins"] if is_folder(root / "plugins") else []
+    return [*plugins, *(root / name for name in found)], scanner.unsearched
+
+
 def _is_real_folder(item: "os.DirEntry[str]") -> bool:
     try:
         return item.is_dir(follow_symlinks=False)
