@@ -120,9 +120,9 @@ class DirectoryScanner:
         folders = filter(is_scannable_folder, present)
         names = sorted(item.name for item in folders if self._may_enter(path, item))
         # After the visible ones: of two equal skills the visible one is found first.
-        return [*names, *self._hidden(path, present)], None
+        return [*names, *self.hidden_folders(path, present)], None
 
-    def _hidden(self, path: str, present: "list[os.DirEntry[str]]") -> list[str]:
+    def hidden_folders(self, path: str, present: "list[os.DirEntry[str]]") -> list[str]:
         """List the folders to search in hidden ones; note others that hold skills."""
         if not self.limits.hidden_catalogs:
             return []
@@ -163,7 +163,7 @@ def published_folders(root: Path) -> tuple[list[Path], list[str]]:
     scanner = DirectoryScanner(str(root), ScanLimits(hidden_catalogs=True))
     try:
         with os.scandir(root) as items:
-            found = scanner._hidden("", list(items))
+            found = scanner.hidden_folders("", list(items))
     except OSError:
         return [], []
     plugins = [root / "plugins"] if is_folder(root / "plugins") else []
