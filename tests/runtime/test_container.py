@@ -88,7 +88,11 @@ async def test_a_clone_in_skills_paths_brings_the_skills_of_every_published_fold
         "APEXBRIDGE_SKILLS__PATHS": str(clone),
         "APEXBRIDGE_SKILLS__ALLOW_EXTERNAL_PATHS": "yes",
     }
+    mirror = clone / ".gemini/skills/a"
+    mirror.mkdir(parents=True)
+    (mirror / "SKILL.md").symlink_to("../../../skills/a/SKILL.md")
     async with Runtime.open(_load(home, project, **paths)) as runtime:
+        assert {p.severity for p in runtime.catalog.snapshot.problems} == {"warning"}
         found = {s.name for s in runtime.catalog.skills if s.provenance.origin == "additional"}
         assert found == set("abcdefgh")
         skipped = [

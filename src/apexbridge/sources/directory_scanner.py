@@ -84,7 +84,8 @@ class DirectoryScanner:
                 return
             names, entries = self._look(path)
             if entries is not None and depth:
-                yield SkillFolder(path, identity, entries)
+                if not self._is_mirror(entries):
+                    yield SkillFolder(path, identity, entries)
                 continue
             self.visited_folders.append(path)
             below = f"{path}/" if path else ""
@@ -138,6 +139,20 @@ class DirectoryScanner:
             if not (inside or name in _HIDDEN_CATALOGS) and self._has_skills(f"{path}/{name}"):
                 self.unsearched.append(f"{path}/{name}" if path else name)
         return found
+
+    def _is_mirror(self, entries: "tuple[os.DirEntry[str], ...]") -> bool:
+        """Return whether SKILL.md is a symlink to another file of the same repository.
+
+        Repositories list their skills so for clients that look elsewhere (`.gemini/skills`); the
+        target is found itself.
+        """
+        links = [e for e in entries if e.name.lower() == _SKILL_MD and e.is_symlink()]
+        if not (self.limits.hidden_catalogs and links):
+            return False
+        root = Path(self.root)
+        hidden = next((p for p in (root, root.parent) if p.name.startswith(".")), None)
+        top = resolve_leniently(hidden.parent if hidden else root)
+        return resolve_leniently(Path(links[0].path)).is_relative_to(top)
 
     def _has_skills(self, path: str) -> bool:
         """Return whether a folder is a skill, or has one directly below it."""
