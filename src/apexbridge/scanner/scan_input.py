@@ -37,6 +37,8 @@ class ScanTarget:
     """Descriptions of the installed skills by name, to detect clones and typosquatting."""
     is_partial: bool = False
     """Whether files were already left out when the skill was read."""
+    origin: str = ""
+    """The address from which the installer fetched the files; never what the skill says of itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
