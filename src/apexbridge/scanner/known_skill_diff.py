@@ -53,7 +53,7 @@ _ACTION_WORDS = re.compile(
 )
 """Words that do or order something, as opposed to explanations."""
 _ORIGIN = re.compile(
-    r"(?:https://|git@|ssh://git@)?github\.com[/:]([\w.-]{1,60}/[\w.-]{1,100}?)(?:\.git)?"
+    r"(?:github:|(?:https://|git@|ssh://git@)?github\.com[/:])([\w.-]{1,60}/[\w.-]{1,100}?)(?:\.git)?"
     # GitHub serves the commits of forks, and pull requests, under the address of the original:
     # only a branch or a release of the original is from its author.
     r"(?:(?:[@#]|/tree/)(?:main|master|v?\d{1,4}(?:\.\d{1,6}){1,3})(?:/[^\s]{0,400})?)?/?"
