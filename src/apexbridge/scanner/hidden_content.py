@@ -150,12 +150,19 @@ def _encoded_payloads(file: TextFile) -> Iterator[Hit]:
     for find, decode in ((_BASE64, _from_base64), (_HEX, _from_hex)):
         for match in find.finditer(file.text):
             decoded = decode(match[0])
-            if not decoded or not fragment("decoded_attack").search(_without_svg_tags(decoded)):
+            if not decoded or not _is_order(decoded):
                 continue
             line = file.line_number(match.start())
             role = file.role_of(line)
             level: RiskLevel = "warn" if role in {"instruction", "command", "script"} else "review"
             yield Hit(rule="AB010", level=level, line=line, matched=decoded)
+
+
+def _is_order(decoded: str) -> bool:
+    """Return whether a decoded text orders something; a JSON object, as in a JWT, is mostly data."""
+    if decoded.lstrip().startswith("{"):
+        return bool(fragment("comment_directive").search(decoded))
+    return bool(fragment("decoded_attack").search(_without_svg_tags(decoded)))
 
 
 def _without_svg_tags(text: str) -> str:

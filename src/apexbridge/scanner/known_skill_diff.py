@@ -62,6 +62,9 @@ _COMMENT_LINE = re.compile(r"\s{0,200}(?:#|//|\*|/\*|\"\"\"|''')")
 _HEADING_OR_TABLE = re.compile(r"\s{0,200}(?:#{1,6} |\|)")
 """Headings and table rows, which name things and order nothing."""
 
+_SENTENCE = re.compile(r"\s{0,40}(?:\d{1,3}[.)]|[-*])?\s{0,8}[A-Z][a-z]{1,20}\s[^{}<>=;]{20,}[.:!]\s{0,8}$")
+"""Prose that was put into a code block."""
+
 MIN_WORDS = 5
 """Words below which a line is too common to have a fingerprint."""
 
@@ -229,13 +232,14 @@ def _known_share(diffs: Sequence[_FileDiff]) -> float:
 def _is_suspicious(diff: _FileDiff, line: int) -> bool:
     """Return whether an unknown line was put there to do something.
 
-    Between known lines, any line that does or orders something: an injection needs no more. In a
-    new file, which every release brings, only what reaches for the network, secrets or the system.
+    Between known lines, any sentence that orders something: an injection needs no more. In code,
+    and in a new file, which every release brings, only what reaches for the network, secrets or the
+    system.
     """
     text = diff.file.lines[line - 1][:MAX_LENGTH]
-    is_code = diff.file.role_of(line) in {"script", "command"}
+    is_code = diff.file.role_of(line) in {"script", "command"} and not _SENTENCE.match(text)
     if _COMMENT_LINE.match(text) if is_code else _HEADING_OR_TABLE.match(text):
         return False
-    if diff.is_new:
+    if is_code or diff.is_new:
         return is_code and bool(fragment("reaching_code").search(text))
-    return is_code or bool(_ACTION_WORDS.search(text.lower()))
+    return bool(_ACTION_WORDS.search(text.lower()))
