@@ -188,10 +188,20 @@ def _adjusted_level(
         steps += 1
     if not pattern.is_fixed:
         # The match itself is cut out: its own words must not make it count as educational.
-        text = f"{file.preceding_lines(line, 3)}\n{line_text.replace(match[0], ' ')}"
-        is_educational = bool(fragment("educational").search(text))
+        is_educational = _follows_education(file, line) or bool(
+            fragment("educational").search(line_text.replace(match[0], " "))
+        )
         steps += int(is_educational or context.is_about_security)
     return lower_level(pattern.level, min(steps, 2))
+
+
+def _follows_education(file: TextFile, line: int) -> bool:
+    """Return whether the lines before a line teach or warn; kept, as a line has many matches."""
+    known = file.educational_lines.get(line)
+    if known is None:
+        known = bool(fragment("educational").search(file.preceding_lines(line, 3)))
+        file.educational_lines[line] = known
+    return known
 
 
 def _is_warning_comment(file: TextFile, line: int, matched: str) -> bool:

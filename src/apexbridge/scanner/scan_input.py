@@ -146,6 +146,11 @@ class TextFile:
         return self.normalized.split("\n")
 
     @cached_property
+    def educational_lines(self) -> dict[int, bool]:
+        """Whether the lines before a line teach or warn, as far as it was asked."""
+        return {}
+
+    @cached_property
     def frontmatter_end(self) -> int:
         """The number of the line that closes the frontmatter; 0 if there is none."""
         if not self.is_skill_md or self.lines[0].strip() != "---":
