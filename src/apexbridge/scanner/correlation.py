@@ -124,9 +124,7 @@ def _accumulated_findings(
     if small:
         first = small[0]
         excerpt = ", ".join(sorted(kinds))
-        yield Finding(
-            rule="AB069", level="warn", path=first.path, line=first.line, excerpt=excerpt
-        )
+        yield Finding(rule="AB069", level="warn", path=first.path, line=first.line, excerpt=excerpt)
 
 
 def _close_together(small: Sequence[Finding]) -> list[Finding]:

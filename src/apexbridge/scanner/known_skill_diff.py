@@ -62,7 +62,9 @@ _COMMENT_LINE = re.compile(r"\s{0,200}(?:#|//|\*|/\*|\"\"\"|''')")
 _HEADING_OR_TABLE = re.compile(r"\s{0,200}(?:#{1,6} |\|)")
 """Headings and table rows, which name things and order nothing."""
 
-_SENTENCE = re.compile(r"\s{0,40}(?:\d{1,3}[.)]|[-*])?\s{0,8}[A-Z][a-z]{1,20}\s[^{}<>=;]{20,}[.:!]\s{0,8}$")
+_SENTENCE = re.compile(
+    r"\s{0,40}(?:\d{1,3}[.)]|[-*])?\s{0,8}[A-Z][a-z]{1,20}\s[^{}<>=;]{20,2000}[.:!]\s{0,8}$"
+)
 """Prose that was put into a code block."""
 
 MIN_WORDS = 5
