@@ -159,7 +159,7 @@ def _encoded_payloads(file: TextFile) -> Iterator[Hit]:
 
 
 def _is_order(decoded: str) -> bool:
-    """Return whether a decoded text orders something; a JSON object, as in a JWT, is mostly data."""
+    """Return whether a decoded text orders something; a JSON object, as in a JWT, is data."""
     if decoded.lstrip().startswith("{"):
         return bool(fragment("comment_directive").search(decoded))
     return bool(fragment("decoded_attack").search(_without_svg_tags(decoded)))

@@ -33,8 +33,6 @@ _RUN_FILE = re.compile(
 _RUN_DIRECTLY = re.compile(
     r"(?:^|[;&|(]|\bsudo\s|\bnohup\s|\bthen\s|\bdo\s)\s{0,12}[\"']?((?:\./|/|~/|\$\w{1,20}/)[\w./~$-]{2,120})"
 )
-_SCRATCH_FOLDER = re.compile(r"/tmp/|/var/tmp/|/dev/shm/|/\.[a-z]", re.IGNORECASE)
-"""Where nobody installs a program; one that is run from there is meant to go unnoticed."""
 _PERSISTENT_FILE = re.compile(
     r"(?:>{1,2}|\btee\b[^\n]{0,12}|\bcp\b[^\n]{0,80})\s{0,3}[\"']?[\w./~${}-]{0,60}"
     r"(?:\.git/hooks/[a-z-]{4,24}|Library/Launch(?:Agents|Daemons)/|\.config/(?:autostart|systemd)/|"
@@ -98,7 +96,7 @@ def _run_directly(name: str, following: Sequence[str]) -> Iterator[tuple[str, Ri
     paths = [run[1] for row in following for run in _RUN_DIRECTLY.finditer(row)]
     path = next((path for path in paths if path.rsplit("/", 1)[-1] == name), None)
     if path is not None:
-        yield "AB011", "warn" if _SCRATCH_FOLDER.search(path) else "review"
+        yield "AB011", "warn" if fragment("scratch_folder").search(path) else "review"
 
 
 def _persistent_request(lines: Sequence[str]) -> Iterator[tuple[str, RiskLevel, int]]:
