@@ -190,8 +190,7 @@ def exfiltration_requests(file: TextFile, context: SkillContext) -> Iterator[Hit
             "description:"
         ):
             continue
-        levels = [_request_level(part, trigger) for part in _SENTENCE_END.split(text)]
-        level = worst_level(filter(None, levels))
+        level = _worst_sentence(text, trigger)
         if level is None:
             continue
         steps = int(context.is_about_security) + int(is_quoted(file.text, start, start + len(text)))
@@ -209,6 +208,11 @@ def _trigger_lines(file: TextFile) -> Iterator[tuple[int, str]]:
             if line != last:
                 yield line, trigger
             last = line
+
+
+def _worst_sentence(text: str, trigger: str) -> RiskLevel | None:
+    levels = (_request_level(part, trigger) for part in _SENTENCE_END.split(text))
+    return worst_level(level for level in levels if level is not None)
 
 
 def _request_level(text: str, trigger: str) -> RiskLevel | None:

@@ -88,15 +88,15 @@ def _download_then_run(lines: Sequence[str]) -> Iterator[tuple[str, RiskLevel, i
         if name and any(run.rsplit("/", 1)[-1] == name for run in runs):
             yield "AB011", "review" if fragment("known_installers").search(line) else "warn", at
         elif name:
-            yield from ((rule, level, at) for rule, level in _run_directly(name, following))
+            path = _directly_run_path(name, following)
+            if path:
+                yield "AB011", "warn" if fragment("scratch_folder").search(path) else "review", at
 
 
-def _run_directly(name: str, following: Sequence[str]) -> Iterator[tuple[str, RiskLevel]]:
-    """Return the rating of a downloaded program that is run by its path."""
-    paths = [run[1] for row in following for run in _RUN_DIRECTLY.finditer(row)]
-    path = next((path for path in paths if path.rsplit("/", 1)[-1] == name), None)
-    if path is not None:
-        yield "AB011", "warn" if fragment("scratch_folder").search(path) else "review"
+def _directly_run_path(name: str, following: Sequence[str]) -> str:
+    """Return the path by which a downloaded program is run."""
+    paths = (run[1] for row in following for run in _RUN_DIRECTLY.finditer(row))
+    return next((path for path in paths if path.rsplit("/", 1)[-1] == name), "")
 
 
 def _persistent_request(lines: Sequence[str]) -> Iterator[tuple[str, RiskLevel, int]]:

@@ -38,7 +38,7 @@ class ScanTarget:
     is_partial: bool = False
     """Whether files were already left out when the skill was read."""
     origin: str = ""
-    """The address that the installer fetched the files from; never what the skill says of itself."""
+    """The address that the installer fetched from; never what the skill says of itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
