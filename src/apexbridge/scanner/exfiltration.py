@@ -211,8 +211,12 @@ def _trigger_lines(file: TextFile) -> Iterator[tuple[int, str]]:
 
 
 def _worst_sentence(text: str, trigger: str) -> RiskLevel | None:
-    levels = (_request_level(part, trigger) for part in _SENTENCE_END.split(text))
-    return worst_level(level for level in levels if level is not None)
+    found = list[RiskLevel]()
+    for part in _SENTENCE_END.split(text):
+        level = _request_level(part, trigger)
+        if level is not None:
+            found.append(level)
+    return worst_level(found)
 
 
 def _request_level(text: str, trigger: str) -> RiskLevel | None:
