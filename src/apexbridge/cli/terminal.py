@@ -20,6 +20,7 @@ from apexbridge.events import (
     ToolFinished,
     TurnFinished,
 )
+from apexbridge.permissions.approvals import prefix_rule
 from apexbridge.permissions.engine import Answer
 from apexbridge.permissions.rules import Decision, PermissionRequest
 
@@ -97,6 +98,9 @@ _ANSWERS: dict[str, Answer] = {
     "a": "always",
     "always": "always",
     "始终": "always",
+    "p": "always_prefix",
+    "prefix": "always_prefix",
+    "前缀": "always_prefix",
 }
 
 
@@ -146,10 +150,13 @@ class ApprovalPrompt:
         if self._out.as_json or not sys.stdin.isatty():
             return "no"
         rule = str(decision.suggestions[0].pattern) if decision.suggestions else "-"
+        wider = prefix_rule(request, decision)
+        key, prefix = ("chat_allow_prefix", str(wider.pattern)) if wider else ("chat_allow", "")
         what = request.argument or request.summary
-        question = self._out.text("chat_allow", tool=request.tool, argument=what, rule=rule)
+        question = self._out.text(key, tool=request.tool, argument=what, rule=rule, prefix=prefix)
         self._screen.close()
         termios.tcflush(sys.stdin, termios.TCIFLUSH)  # type-ahead must not answer the question
         print(question, end=" ", file=sys.stderr, flush=True)
         await anyio.wait_readable(sys.stdin)
-        return _ANSWERS.get(sys.stdin.readline().strip().lower(), "no")
+        answer = _ANSWERS.get(sys.stdin.readline().strip().lower(), "no")
+        return "no" if answer == "always_prefix" and wider is None else answer

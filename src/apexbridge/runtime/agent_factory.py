@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from apexbridge.activation.activator import ActivationContext, Activator
+from apexbridge.activation.agent_profiles import AgentProfiles
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.agent.loop import Agent, AgentDeps
 from apexbridge.agent.permission_checker import PermissionChecker
@@ -28,6 +29,7 @@ from apexbridge.permissions.engine import Approver
 from apexbridge.permissions.hook_protocol import Hook, parse_hooks
 from apexbridge.permissions.rules import Effect, Rule, ToolPattern, resolve_symlinks
 from apexbridge.permissions.wildcards import PathRoots
+from apexbridge.runtime.agent_folders import agent_folders
 from apexbridge.runtime.model_factory import ModelHandle
 from apexbridge.runtime.script_runner import ScriptRunner
 from apexbridge.sandbox.base import ExecutionResult
@@ -78,8 +80,13 @@ class AgentFactory:
                 tools_mode=config.settings.agent.allowed_tools,
             ),
         )
+        sources = [state.source for state in catalog.states]
         self.activator = Activator(
-            catalog, script_runner, usage, runs_commands=config.settings.agent.inline_commands
+            catalog,
+            script_runner,
+            usage,
+            agents=AgentProfiles(tuple(agent_folders(config, sources))),
+            runs_commands=config.settings.agent.inline_commands,
         )
         self.registry = self._create_registry(extra_tools)
         self._instructions = ProjectInstructions(config.project, config.settings.agent.instructions)
