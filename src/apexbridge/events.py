@@ -172,6 +172,24 @@ class ListingCut:
     dropped: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexSynced:
+    """The search index was brought up to date with the skills, at the start or later."""
+
+    kept: int = 0
+    """Number of skills whose entry was current."""
+    added: tuple[str, ...] = ()
+    redone: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    """Skills that could not be read."""
+
+    @property
+    def has_changes(self) -> bool:
+        """Say whether anything but kept entries is in it."""
+        return bool(self.added or self.redone or self.removed or self.failed)
+
+
 Event = (
     TextDelta
     | ReasoningDelta
@@ -187,6 +205,7 @@ Event = (
     | FilesCreated
     | CatalogChanged
     | ListingCut
+    | IndexSynced
 )
 EventSink = Callable[[Event], None]
 

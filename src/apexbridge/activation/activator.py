@@ -9,7 +9,7 @@ returned as data.
 import hashlib
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, Self
@@ -17,15 +17,16 @@ from typing import Protocol, Self
 import anyio.to_thread
 
 from apexbridge.activation.agent_profiles import AgentProfiles
+from apexbridge.activation.consent import consent_reasons
 from apexbridge.activation.grants import build_grants, granted_tools, skill_variables
 from apexbridge.activation.template import (
     CommandPart,
     Substitutions,
     expand,
     is_command_success,
-    is_text_only,
     wrap_skill,
 )
+from apexbridge.catalog.builtin_commands import builtin_command
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.catalog.usage import UsageCache
@@ -54,12 +55,15 @@ REFUSALS: Mapping[str, int] = {
     "skill_for_users_only": 4,
     "skill_for_models_only": 4,
     "skill_no_prompt": 5,
+    "skill_is_command": 5,
     "skill_out_of_reach": 6,
     "skill_asleep": 7,
     "permission_denied": 8,
     "rule_denied": 8,
     "person_denied": 8,
     "nobody_allowed": 8,
+    "consent_missing": 8,
+    "approval_expired": 8,
     "tool_restricted": 8,
     "hook_blocked": 8,
     "fork_recursion": 9,
@@ -71,6 +75,7 @@ REFUSALS: Mapping[str, int] = {
 """Refusal numbers by error code: 1 to 6 as in Claude Code, the others are ours."""
 
 _MODEL_TRIGGERS: frozenset[Trigger] = frozenset({"model", "nested", "fork"})
+_FOLDER_VARIABLE = "${CLAUDE_SKILL_DIR}"
 _REMOTE_ORIGINS = frozenset({Origin.MCP, Origin.REMOTE})
 _OPERATOR_ORIGINS = frozenset({Origin.MANAGED, Origin.BUNDLED})
 """Skills that the operator of this machine deployed: with the package, or by policy."""
@@ -138,9 +143,11 @@ class Activator:
         *,
         agents: AgentProfiles,
         runs_commands: bool = True,
+        has_consent: Callable[[Skill], bool] = lambda _: False,
     ) -> None:
         self._catalog, self._commands, self._usage = catalog, commands, usage
-        self._agents, self._runs_commands = agents, runs_commands
+        self._agents, self._has_consent = agents, has_consent
+        self._runs_commands = runs_commands
 
     async def activate(
         self, invocation: Invocation, session: ActivationContext, context: ToolContext
@@ -180,6 +187,8 @@ class Activator:
                 context.emit(SlashUsedByModel(session_id=context.session_id, skill=name))
         if not name:
             raise SkillNotInvocableError(code="skill_name_missing")
+        if builtin_command(name) and self._catalog.snapshot.winner(name) is None:
+            raise SkillNotInvocableError(code="skill_is_command", name=name)
         if invocation.is_by_model:
             return self._catalog.get_for_model(name, session.path_activation)
         skill = self._catalog.get(name)
@@ -197,7 +206,10 @@ class Activator:
             "arguments": invocation.arguments,
             "trigger": invocation.trigger,
         }
-        added = await self._check(_permission_request(skill, body, invocation), facts, context)
+        request = await self._permission_request(skill, body, invocation)
+        added = await self._check(request, facts, context)
+        if _FOLDER_VARIABLE in body:
+            skill = await self._with_folder(skill)
         text = await self._render(skill, body, invocation, session, context)
         text = "\n\n".join(filter(None, (text, added)))
         await anyio.to_thread.run_sync(self._usage.record, skill.name, time.time())
@@ -221,6 +233,22 @@ class Activator:
         after = await context.fire(HookEvent.POST_SKILL, skill.name, facts)
         texts = filter(None, (result.text, after.reason, after.context))
         return replace(result, text="\n\n".join(texts))
+
+    async def _permission_request(
+        self, skill: Skill, body: str, invocation: Invocation
+    ) -> PermissionRequest:
+        # A person who names a skill has agreed to it; deny rules still apply.
+        reasons = consent_reasons(skill, body) if invocation.is_by_model else ()
+        return PermissionRequest(
+            tool="Skill",
+            argument=skill.name,
+            summary=skill.description,
+            harmless=not reasons,
+            sha256=skill.fingerprint.sha256 if skill.fingerprint else "",
+            is_managed=skill.provenance.origin in _OPERATOR_ORIGINS,
+            is_consented=bool(reasons) and await anyio.to_thread.run_sync(self._has_consent, skill),
+            reasons=reasons,
+        )
 
     async def _check(
         self, request: PermissionRequest, facts: Mapping[str, str], context: ToolContext
@@ -250,6 +278,16 @@ class Activator:
             raise SkillNotInvocableError(code="skill_no_prompt", name=skill.name)
         return content.body
 
+    async def _with_folder(self, skill: Skill) -> Skill:
+        """Give a folder to a skill whose text refers to its files."""
+        try:
+            return await self._catalog.with_folder(skill)
+        except SourceError as error:
+            detail = str(error)
+            raise SkillNotInvocableError(
+                detail, code="skill_out_of_reach", name=skill.name
+            ) from error
+
     async def _render(
         self,
         skill: Skill,
@@ -262,7 +300,7 @@ class Activator:
         # An MCP server or a remote one has substituted the arguments itself; its text must not
         # get a second expansion here, which would run commands that arguments brought in.
         if skill.provenance.origin in _REMOTE_ORIGINS:
-            return body
+            return body if skill.root is None else body.replace(_FOLDER_VARIABLE, str(skill.root))
         values = Substitutions(
             arguments=invocation.arguments,
             names=skill.manifest.arguments,
@@ -347,18 +385,6 @@ class Activator:
         reply = await context.spawn(request)
         data = {"skill": skill.name, "mode": "fork", "agent_id": fork.agent_id}
         return ToolResult(text=reply, data={**data, "agent": fork.profile.name})
-
-
-def _permission_request(skill: Skill, body: str, invocation: Invocation) -> PermissionRequest:
-    # A person who names a skill has agreed to it; deny rules still apply.
-    return PermissionRequest(
-        tool="Skill",
-        argument=skill.name,
-        summary=skill.description,
-        harmless=not invocation.is_by_model or is_text_only(skill, body),
-        sha256=skill.fingerprint.sha256 if skill.fingerprint else "",
-        is_managed=skill.provenance.origin in _OPERATOR_ORIGINS,
-    )
 
 
 def _list_files(skill: Skill) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ class PermissionChecker:
         if self.approver is None:
             raise permission_error(request, decision)
         answer = await self.approver(request, decision)
-        if answer == "no":
+        if answer in {"no", "expired", "unasked"}:
             raise permission_error(request, decision, answer=answer)
         if answer in {"always", "always_prefix"}:
             rule = prefix_rule(request, decision) if answer == "always_prefix" else None

@@ -30,6 +30,7 @@ from apexbridge.catalog.usage import UsageCache
 from apexbridge.errors import ApexBridgeError
 from apexbridge.events import EventSink, ListingCut
 from apexbridge.messages import UserMessage
+from apexbridge.models.aliases import LONG_WINDOW, has_long_context
 from apexbridge.retrieval.lru_cache import LruCache
 from apexbridge.retrieval.results import SearchResults
 from apexbridge.skills.model import Skill
@@ -207,7 +208,8 @@ class SkillAnnouncer:
         chosen = [self._catalog.get(name).name for name in request.skills]
         if not self._catalog.snapshot.skills:
             return []
-        announcement = self._announcement(session, await self._search(request, record))
+        results = await self._search(request, record)
+        announcement = self._announcement(session, results, self._budget_for(request.model))
         record.candidates += announcement.candidates
         record.listed, record.asleep = announcement.listed, announcement.asleep
         record.shortened, record.dropped = announcement.shortened, announcement.dropped
@@ -240,20 +242,29 @@ class SkillAnnouncer:
         record.confidence = results.confidence
         return results
 
-    def _announcement(self, session: Session, results: SearchResults) -> Announcement:
+    def _budget_for(self, model: str) -> ListingBudget:
+        if not has_long_context(model):
+            return self._budget
+        return ListingBudget.for_window(LONG_WINDOW, self._budget.per_skill_chars)
+
+    def _announcement(
+        self, session: Session, results: SearchResults, budget: ListingBudget
+    ) -> Announcement:
         is_new = session.turns == 1 and not (
             session.announced or session.chain or session.path_activation.active
         )
-        if not is_new:
-            return self._build_announcement(session, results)
+        if not is_new or budget is not self._budget:
+            return self._build_announcement(session, results, budget)
         self._visible(session)  # resets the cache if the snapshot is another one
         announcement = self._cache.get(results, self._usage.scores())
         if announcement is None:
-            announcement = self._build_announcement(session, results)
+            announcement = self._build_announcement(session, results, budget)
             self._cache.put(results, announcement)
         return announcement
 
-    def _build_announcement(self, session: Session, results: SearchResults) -> Announcement:
+    def _build_announcement(
+        self, session: Session, results: SearchResults, budget: ListingBudget
+    ) -> Announcement:
         skills = self._catalog.snapshot.skills
         candidates, offers = self._offers(session, results)
         hints, listing, unlisted, asleep = list[str](), Listing(), 0, 0
@@ -261,7 +272,7 @@ class SkillAnnouncer:
             asleep = len(skills) - len(session.path_activation.visible(skills))
             listing = render_listing(
                 self._visible(session),
-                self._budget,
+                budget,
                 relevance={one.name: one.score for one in candidates},
                 usage=self._usage.scores(),
                 already_sent={

@@ -26,7 +26,7 @@ from apexbridge.events import CatalogChanged, ChangeCause, EventSink
 from apexbridge.skills import names
 from apexbridge.skills.document import SKILL_MD, decode_skill_md
 from apexbridge.skills.model import Origin, Problem, Skill, SkillContent
-from apexbridge.sources.base import Scan, SkillSource, SyncContentSource
+from apexbridge.sources.base import ExtractingSource, Scan, SkillSource, SyncContentSource
 from apexbridge.sources.directory_scanner import NestedDiscovery, NestedRoot, resolve_leniently
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,8 @@ class Catalog:
         self._rules = rules
         self._emit = emit
         self.states, duplicates = _unique_sources(sources)
-        self._problems = (*problems, *duplicates)
+        self.source_problems: tuple[Problem, ...] = (*problems, *duplicates)
+        """Problems with the sources that no scan reports: a path that is no plugin, for example."""
         self._publish_lock, self._touch_lock = anyio.Lock(), anyio.Lock()
         self._source_locks: dict[str, anyio.Lock] = {}
         self._sequence = itertools.count(1)
@@ -215,6 +216,18 @@ class Catalog:
         """Read a skill's body through its source."""
         return await self.source_of(skill).source.content(skill, arguments)
 
+    async def with_folder(self, skill: Skill) -> Skill:
+        """Return the skill with a folder on this disk, if its source can make one.
+
+        Raises:
+            SourceError: If its files cannot be had.
+            StorageError: If the folder cannot be written.
+        """
+        source = self.source_of(skill).source
+        if skill.root is not None or not isinstance(source, ExtractingSource):
+            return skill
+        return replace(skill, root=await source.folder(skill))
+
     async def skill_md(self, skill: Skill) -> str:
         """Read the whole SKILL.md, frontmatter included; the body, if its source has no file."""
         source = self.source_of(skill).source
@@ -276,7 +289,7 @@ class Catalog:
             for scan in (state.scan for state in self.states)
             if scan.skills or scan.problems
         ]
-        return merge_scans(scans, self._rules.precedence, self._problems)
+        return merge_scans(scans, self._rules.precedence, self.source_problems)
 
     async def _scan(self, state: SourceState) -> SourceState:
         """Scan a source; any exception becomes a problem of that source."""

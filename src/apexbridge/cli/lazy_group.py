@@ -44,6 +44,7 @@ SERVICE_COMMANDS: dict[str, str] = {
     "mcp": "Serve skills to an MCP client over stdio.",
     "serve": "Serve chat, skills, MCP and the console over HTTP.",
     "keys": "Create, list and revoke API keys of the server.",
+    "signing": "Sign skills, and verify their signatures (minisign, Ed25519).",
     "find": "Search skills by meaning and keywords, in English or Chinese.",
     "index": "Inspect and rebuild the search index.",
     "eval": "Evaluate retrieval quality; no language model is called.",

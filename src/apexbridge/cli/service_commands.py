@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from apexbridge.cli.handlers import add_group, handled_in
-from apexbridge.cli.options import Name
+from apexbridge.cli.options import AddDir, Name
 
 app = typer.Typer()
 
@@ -26,6 +26,7 @@ def chat(
         Path | None,
         typer.Option("--output", "-o", help="Copy the files that scripts create into a folder."),
     ] = None,
+    add_dir: AddDir = None,
 ) -> None:
     """Ask the model, which calls tools and skills until it has the answer."""
 
@@ -63,6 +64,7 @@ def serve(
         int | None,
         typer.Option(min=0, max=65_535, help="The port; 0 for any free one [server.port]."),
     ] = None,
+    add_dir: AddDir = None,
 ) -> None:
     """Serve chat, skills, MCP and the console over HTTP."""
 
@@ -104,6 +106,47 @@ def revoke(
     key: Annotated[str, typer.Argument(metavar="ID", help="The key's id, or its name.")],
 ) -> None:
     """Revoke an API key; a running server rejects it from the next request on."""
+
+
+signing_app = add_group(
+    app, "signing", "Sign skills, and verify their signatures (minisign, Ed25519)."
+)
+
+
+@signing_app.command()
+@handled_in("signing")
+def keygen(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The secret key to write, beside its .pub.")
+    ] = Path("apexbridge.key"),
+) -> None:
+    """Make a signing key without a password; keep the secret file to yourself."""
+
+
+@signing_app.command()
+@handled_in("signing")
+def sign(
+    path: Annotated[Path, typer.Argument(help="An archive, or the folder of a skill.")],
+    key: Annotated[Path, typer.Option("--key", "-k", help="The secret key.")],
+    comment: Annotated[
+        str, typer.Option("--comment", "-c", help="A text that is signed too [time and name].")
+    ] = "",
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Overwrite an existing signature.")
+    ] = False,
+) -> None:
+    """Write PATH.minisig: of an archive its bytes, of a folder its content hash."""
+
+
+@signing_app.command()
+@handled_in("signing")
+def verify(
+    path: Annotated[Path, typer.Argument(help="An archive, or the folder of a skill.")],
+    key: Annotated[
+        str, typer.Option("--key", "-k", help="A public key or its file [install.trusted_keys].")
+    ] = "",
+) -> None:
+    """Verify PATH.minisig; fail if it is wrong, missing, or of another key."""
 
 
 index_app = add_group(app, "index", "Inspect and rebuild the search index.")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from apexbridge.cli.handlers import add_group, handled_in
-from apexbridge.cli.options import AllowFindings, DryRun, Name, Yes
+from apexbridge.cli.options import AddDir, AllowFindings, DryRun, Name, Yes
 
 app = typer.Typer()
 
@@ -50,6 +50,10 @@ def pack(
         Path | None, typer.Option("--output", "-o", help="The zip file to write [NAME.zip].")
     ] = None,
     with_evals: Annotated[bool, typer.Option(help="Include the evals folder.")] = False,
+    sign: Annotated[
+        Path | None,
+        typer.Option(metavar="KEYFILE", help="Sign the zip too, with a key of 'signing keygen'."),
+    ] = None,
     dry_run: DryRun = False,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Overwrite an existing file without asking.")
@@ -115,6 +119,7 @@ def ls(
     request: Annotated[
         str, typer.Option("--for", metavar="REQUEST", help="With --budget: rank for this request.")
     ] = "",
+    add_dir: AddDir = None,
 ) -> None:
     """List the available skills."""
 
@@ -156,7 +161,7 @@ def trust(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Approve the scripts, hooks and tool grants of project, plugin and server skills."""
+    """Approve the scripts, hooks and tool grants of skills, also for the model to use unasked."""
 
 
 @app.command()

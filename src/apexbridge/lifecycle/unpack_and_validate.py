@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from apexbridge.environments.declarations import skill_needs
@@ -12,6 +12,14 @@ from apexbridge.environments.needs import SkillNeeds
 from apexbridge.errors import SkillInvalidError, StorageError
 from apexbridge.lifecycle.index_updates import parse_body, read_skill_md
 from apexbridge.lifecycle.scan_results import scan_folder
+from apexbridge.lifecycle.signature_check import (
+    UNSIGNED,
+    SignatureCheck,
+    SignaturePolicy,
+    check_signature,
+    copy_archive,
+    find_signature,
+)
 from apexbridge.lifecycle.zip.archive import (
     DEFAULT_LIMITS,
     ArchiveLimits,
@@ -20,7 +28,7 @@ from apexbridge.lifecycle.zip.archive import (
 )
 from apexbridge.lifecycle.zip.limits import ArchiveFile, limit_exceeded
 from apexbridge.scanner.report import Report
-from apexbridge.skills import names, tree
+from apexbridge.skills import links, names, tree
 from apexbridge.skills.document import inline_commands
 from apexbridge.skills.model import Origin, Problem, Provenance, Skill
 from apexbridge.skills.parser import parse_skill, read_skill
@@ -44,22 +52,40 @@ class StagedSkill:
     skill: Skill
     root: Path
     problems: tuple[Problem, ...]
+    signature: SignatureCheck = UNSIGNED
 
 
 def stage_skill(
-    path: Path, staging: Path, *, renames: bool = False, limits: ArchiveLimits = DEFAULT_LIMITS
+    path: Path,
+    staging: Path,
+    *,
+    renames: bool = False,
+    limits: ArchiveLimits = DEFAULT_LIMITS,
+    signatures: SignaturePolicy | None = None,
+    signature: str = "",
 ) -> StagedSkill:
     """Unpack an archive or copy a folder below `staging`, and validate it.
 
-    With `renames`, a folder that is not named like its skill is renamed.
+    With `renames`, a folder that is not named like its skill is renamed. With `signatures`, the
+    signature is verified; by default it is the file beside the archive or folder.
 
     Raises:
+        SignatureError: If the signature is wrong, or one is required and missing.
         ArchiveError: If the archive is unsafe, malformed or not a skill.
         SkillInvalidError: If validation rules fail; every one is listed.
         StorageError: If the disk refuses.
     """
     try:
-        return _stage(path, staging, renames=renames, limits=limits)
+        if signatures is None:
+            return _stage(path, staging, renames=renames, limits=limits)
+        text = signature or find_signature(path)
+        is_archive = bool(text) and not path.is_dir()
+        archive = copy_archive(path, staging, limits) if is_archive else None
+        staged = _stage(archive or path, staging, renames=renames, limits=limits)
+        mark = staged.skill.fingerprint
+        sha256 = mark.sha256 if mark else ""
+        check = check_signature(text, archive, sha256, signatures, path.name)
+        return replace(staged, signature=check)
     except OSError as error:
         detail = error.strerror or str(error)
         if not Path(str(error.filename)).is_relative_to(path):
@@ -95,9 +121,9 @@ def _stage(path: Path, staging: Path, *, renames: bool, limits: ArchiveLimits) -
 def _check_folder_limits(path: Path, limits: ArchiveLimits) -> None:
     """Check number and size of files before copying any."""
     files = size = 0
-    for entry in tree.entries(path):
-        if entry.kind == "file" and not tree.is_junk(entry.path):
-            files, size = files + 1, size + entry.size
+    for entry in links.copied_entries(path):
+        # Folders count too: links to folders can multiply them without any file.
+        files, size = files + 1, size + (entry.size if entry.kind == "file" else 0)
         if files > limits.files:
             raise limit_exceeded(f"more than {limits.files} files")
         if size > limits.unpacked_bytes:
@@ -105,7 +131,7 @@ def _check_folder_limits(path: Path, limits: ArchiveLimits) -> None:
 
 
 def _copy_folder(source: Path, target: Path) -> None:
-    """Copy the files that packing would include; symlinks and devices are refused."""
+    """Copy the files that packing would include; links that lead out and devices are refused."""
     for entry in files_to_pack(source, with_evals=True):
         place = target / entry.path
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -162,6 +188,7 @@ class Inspection:
     """Packages of its scripts."""
     problems: tuple[Problem, ...]
     report: Report
+    signature: SignatureCheck = UNSIGNED
 
 
 def inspect_skill(
@@ -170,10 +197,19 @@ def inspect_skill(
     renames: bool = False,
     limits: ArchiveLimits = DEFAULT_LIMITS,
     others: Mapping[str, str] | None = None,
+    signatures: SignaturePolicy | None = None,
+    signature: str = "",
 ) -> Inspection:
     """Dry run of an install, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="apexbridge-") as folder:
-        staged = stage_skill(path, Path(folder), renames=renames, limits=limits)
+        staged = stage_skill(
+            path,
+            Path(folder),
+            renames=renames,
+            limits=limits,
+            signatures=signatures,
+            signature=signature,
+        )
         skill, root = staged.skill, staged.root
         files = tuple(
             ArchiveFile(path=entry.path, size=entry.size, executable=entry.executable)
@@ -193,6 +229,7 @@ def inspect_skill(
             needs=skill_needs(root),
             problems=staged.problems,
             report=scan_folder(root, others),
+            signature=staged.signature,
         )
 
 

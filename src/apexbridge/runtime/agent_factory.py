@@ -20,7 +20,9 @@ from apexbridge.agent.skill_announcer import (
 from apexbridge.agent.skills_section import SectionCache
 from apexbridge.agent.turn import TurnLimits
 from apexbridge.catalog.catalog import Catalog
+from apexbridge.catalog.consent import CONSENTS_FILE, ConsentCheck, InstallerStore
 from apexbridge.catalog.listing_budget import ListingBudget
+from apexbridge.catalog.trust import TrustStore
 from apexbridge.catalog.usage import UsageCache
 from apexbridge.errors import SkillNotFoundError
 from apexbridge.hooks import HookReply, sandbox_runner
@@ -81,12 +83,16 @@ class AgentFactory:
             ),
         )
         sources = [state.source for state in catalog.states]
+        consents = ConsentCheck(
+            TrustStore(config.data / "trust.db"), InstallerStore(config.data / CONSENTS_FILE)
+        )
         self.activator = Activator(
             catalog,
             script_runner,
             usage,
             agents=AgentProfiles(tuple(agent_folders(config, sources))),
             runs_commands=config.settings.agent.inline_commands,
+            has_consent=consents.is_given,
         )
         self.registry = self._create_registry(extra_tools)
         self._instructions = ProjectInstructions(config.project, config.settings.agent.instructions)
@@ -106,7 +112,9 @@ class AgentFactory:
             self._usage,
             AnnouncementOptions(
                 threshold=settings.index.threshold,
-                budget=ListingBudget.for_window(model.window),
+                budget=ListingBudget.for_window(
+                    model.window, settings.agent.listing_description_chars
+                ),
                 section=section if self._has_section else None,
             ),
         )
@@ -123,6 +131,7 @@ class AgentFactory:
                 announcer=announcer,
                 instructions=self._instructions,
                 project=self._config.project,
+                readable=self._config.additional_dirs,
                 limits=TurnLimits(
                     rounds=settings.agent.max_rounds,
                     tokens=settings.agent.token_budget,

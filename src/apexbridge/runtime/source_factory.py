@@ -3,10 +3,13 @@
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
 
+from apexbridge import bundled
+from apexbridge.runtime.policies import archive_limits
 from apexbridge.settings import PROJECT_FILES, Config
 from apexbridge.skills.model import Origin, Problem
 from apexbridge.sources.base import SkillSource
@@ -15,6 +18,7 @@ from apexbridge.sources.directory_scanner import (
     NestedRoot,
     ScanLimits,
     is_folder,
+    published_folders,
     resolve_leniently,
 )
 from apexbridge.sources.folders import TRUSTED_ORIGINS, FolderSource
@@ -25,8 +29,11 @@ from apexbridge.sources.scan_cache import ScanCache
 
 _MAX_INSTALLED_DIRS = 100_000
 """Bound for installed skills, where `max_folders` would hide what a user installed on purpose."""
+CLAUDE_SKILLS_DIR = ".claude/skills"
 LEGACY_COMMANDS_DIR = ".claude/commands"
 """Slash commands of older clients, below home and in each project directory."""
+WORKFLOWS_DIR = ".claude/workflows"
+"""Workflow commands: Markdown files whose steps the model follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +94,9 @@ class SourceFactory:
             # A symlink out of the data directory leads to what this program must not change.
             follow = self.config.settings.skills.allow_external_paths
             limits = replace(self._limits(_MAX_INSTALLED_DIRS), follow_external_symlinks=follow)
+        elif root.origin is Origin.ADDITIONAL:
+            # It may be a clone of a published repository, with skills in `.curated` or `.github`.
+            limits = replace(limits, hidden_catalogs=True)
         return FolderSource(
             root.path,
             root.origin,
@@ -104,21 +114,26 @@ class SourceFactory:
 
     def _plugins(self) -> tuple[list[PluginSource], list[Problem]]:
         chosen = self.config.settings.plugins
-        return find_plugins(
-            [_resolve_path(path, self.config.project, self.config) for path in chosen.paths],
+        find = partial(
+            find_plugins,
             data=self.config.data,
             config=chosen.config,
             disabled=chosen.disabled,
             limits=self._limits(),
         )
+        builtin, unknown = find(
+            [builtin_plugins_dir() / name for name in chosen.builtin], is_builtin=True
+        )
+        paths = [_resolve_path(path, self.config.project, self.config) for path in chosen.paths]
+        others, problems = find(paths)
+        return [*builtin, *others], [*unknown, *problems]
 
     def _legacy(self) -> Iterator[LegacySource]:
-        """Create the sources of legacy slash commands: the user's and the project's."""
-        yield LegacySource(
-            self.config.home / LEGACY_COMMANDS_DIR, self._limits(), needs_trust=False
-        )
-        for folder in project_dirs(self.config):
-            yield LegacySource(folder / LEGACY_COMMANDS_DIR, self._limits())
+        """Create the sources of single-file commands: the user's and the project's."""
+        homes = [(self.config.home, False), *((f, True) for f in project_dirs(self.config))]
+        for place in (LEGACY_COMMANDS_DIR, WORKFLOWS_DIR):
+            for folder, needs_trust in homes:
+                yield LegacySource(folder / place, self._limits(), needs_trust=needs_trust)
 
     def _mcp(self) -> Iterator[SkillSource]:
         servers = self.config.settings.mcp.servers
@@ -141,6 +156,7 @@ class SourceFactory:
         chosen = self.config.settings.remote
         if not (chosen.skills or chosen.indexes):
             return ()
+        from apexbridge.lifecycle.zip.contents import read_skill_archive
         from apexbridge.sources.remote.download_cache import PinStore
         from apexbridge.sources.remote.http_client import FetchLimits
         from apexbridge.sources.remote.source import RemoteLocations, remote_sources
@@ -148,10 +164,35 @@ class SourceFactory:
         limits = FetchLimits.from_cidr(
             seconds=chosen.timeout_seconds,
             max_bytes=chosen.max_kib * 1024,
+            archive_bytes=int(chosen.archive_mb * 1_000_000),
             allow_networks=chosen.allow_networks,
         )
         places = RemoteLocations(skills=chosen.skills, indexes=chosen.indexes)
-        return remote_sources(places, limits, PinStore(pins_dir(self.config)))
+        unpack = partial(read_skill_archive, limits=archive_limits(self.config.settings.install))
+        pins = PinStore(pins_dir(self.config))
+        return remote_sources(places, limits, pins, read_archive=unpack)
+
+    @staticmethod
+    def _add_published(roots: list[SourceRoot], path: Path) -> Iterator[Problem]:
+        """Add the other folders of a repository of which `path/skills` is searched.
+
+        Yields a problem for each folder with skills that is not searched.
+        """
+        given = roots[-1]
+        if path == given.path:
+            return
+        folders, unsearched = published_folders(path)
+        roots += (replace(given, path=folder) for folder in folders)
+        for name in unsearched:
+            yield Problem.warning("folder_not_searched", str(path / name), path=path / name)
+
+    def _skill_places(self, folder: Path) -> list[SourceRoot]:
+        """List the skill folders of another project; like the project's own they need trust."""
+        places = self.config.settings.skills.project_paths
+        return [
+            SourceRoot(origin=Origin.ADDITIONAL, path=folder / place, needs_trust=True, home=folder)
+            for place in places
+        ]
 
     def _limits(self, min_folders: int = 0) -> ScanLimits:
         chosen = self.config.settings.skills
@@ -161,7 +202,10 @@ class SourceFactory:
 
     def _roots(self) -> tuple[list[SourceRoot], list[Problem]]:
         config, chosen = self.config, self.config.settings.skills
-        written = [(Origin.MANAGED, chosen.managed_path)] if chosen.managed_path else []
+        managed = chosen.managed_path
+        # The folder itself, and the place in it where other clients look.
+        places = (managed, f"{managed}/{CLAUDE_SKILLS_DIR}") if managed else ()
+        written = [(Origin.MANAGED, path) for path in places]
         written += [(Origin.USER, path) for path in chosen.user_paths]
         # Relative to home, never to the project: a cloned repository could bring such a directory.
         own = [(origin, _resolve_path(path, config.home, config)) for origin, path in written]
@@ -173,9 +217,13 @@ class SourceFactory:
         ]
         roots.append(_user_root(Origin.INSTALLED, config.data / "skills"))
         outside = list[Problem]()
+        for folder in config.additional_dirs:
+            outside += [] if is_folder(folder) else [_missing_dir_problem(folder)]
+            roots += self._skill_places(folder)
         by_project = config.origins["skills.paths"] in PROJECT_FILES
         for written in chosen.paths:
-            path = _inner_skills_dir(_resolve_path(written, config.project, config))
+            folder = _resolve_path(written, config.project, config)
+            path = _inner_skills_dir(folder)
             is_inside = resolve_leniently(path).is_relative_to(config.project)
             # A symlink of a cloned repository may lead anywhere: it needs trust by its name.
             is_named_inside = Path(os.path.normpath(path)).is_relative_to(config.project)
@@ -187,9 +235,23 @@ class SourceFactory:
                         needs_trust=is_inside or is_named_inside or by_project,
                     )
                 )
+                # A project that is named as a folder of skills has them where projects have them.
+                found = [roots[-1]]
+                outside += self._add_published(found, folder)
+                roots += (root for root in self._skill_places(folder) if is_folder(root.path))
+                roots += found[1:]
             else:
                 outside.append(_external_path_problem(path))
         return roots, outside
+
+
+def _missing_dir_problem(path: Path) -> Problem:
+    return Problem.warning("path_missing", str(path), path=path)
+
+
+def builtin_plugins_dir() -> Path:
+    """Return the directory of the plugins that come with this package."""
+    return Path(bundled.__file__).parent / "plugins"
 
 
 def pins_dir(config: Config) -> Path:

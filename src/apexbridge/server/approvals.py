@@ -12,7 +12,7 @@ import anyio
 
 from apexbridge.events import ApprovalAsked, ApprovalOutcome, ApprovalSettled, Event, EventSink
 from apexbridge.permissions.approvals import prefix_rule
-from apexbridge.permissions.engine import Answer, Approver
+from apexbridge.permissions.engine import Answer, Approver, ApproverReply
 from apexbridge.permissions.rules import Decision, PermissionRequest
 
 log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class ApprovalQueue:
         finally:
             self._sinks.remove(sink)
 
-    async def wait(self, pending: PendingApproval, emit: EventSink) -> Answer:
+    async def wait(self, pending: PendingApproval, emit: EventSink) -> ApproverReply:
         """Wait for an answer until the deadline; cancellation withdraws the approval."""
         approval = _OpenApproval(pending)
         self._open[pending.id] = approval
@@ -110,7 +110,7 @@ class ApprovalQueue:
                 session_id=pending.session, approval_id=pending.id, answer=outcome
             )
             self._publish(settled, emit)
-        return approval.answer
+        return approval.answer if approval.answered.is_set() else "expired"
 
     def _publish(self, event: Event, emit: EventSink) -> None:
         for sink in (*self._sinks, emit):
@@ -149,7 +149,7 @@ class _TurnApprover:
         self._queue, self._session_id, self._emit = queue, session_id, emit
         self.turn = anyio.Lock()
 
-    async def __call__(self, request: PermissionRequest, decision: Decision) -> Answer:
+    async def __call__(self, request: PermissionRequest, decision: Decision) -> ApproverReply:
         """Ask for approval and wait for the answer."""
         pending = self._queue.create(self._session_id, request, decision)
         return await self._queue.wait(pending, self._emit)

@@ -22,6 +22,7 @@ from apexbridge.settings.validators import (
     Networks,
     Paths,
     Precedence,
+    PublicKeys,
     StringList,
     ToolPatterns,
     language_tag,
@@ -39,6 +40,8 @@ class PluginSettings(_Table):
 
     paths: Paths = ()
     """Plugin folders, and marketplaces (folders that list plugins)."""
+    builtin: StringList = ()
+    """Names of enabled plugins among those that come with the package: `review`."""
     disabled: StringList = ()
     """Names of disabled plugins."""
     config: Annotated[dict[str, dict[str, str]], BeforeValidator(parse_json)] = Field(
@@ -96,6 +99,8 @@ class RemoteSettings(_Table):
     """Timeout of a request."""
     max_kib: int = Field(default=1_024, ge=1, le=65_536)
     """Maximum size of a file."""
+    archive_mb: float = Field(default=10, gt=0, le=4_000)
+    """Maximum size of an archive of a skill, in MB (10^6 bytes)."""
 
 
 class ServerSettings(_Table):
@@ -145,6 +150,9 @@ class SkillSettings(_Table):
         default=False, validation_alias=AliasChoices("allow_external_paths", "allowExternalPaths")
     )
     """Allow `paths` outside the project."""
+    additional_dirs: Paths = ()
+    """Folders of other projects, whose `project_paths` are searched too and which the agent may
+    read; relative to the project, `~` is your home."""
     managed_path: str = ""
     """Folder of managed skills, which nothing overrides; for operators."""
     user_paths: Paths = ("~/.apexbridge/skills", "~/.claude/skills", "~/.agents/skills")
@@ -182,6 +190,10 @@ class InstallSettings(_Table):
     """Scanner findings of this level or higher block an installation."""
     keep_versions: int = Field(default=10, ge=0, le=1_000)
     """Number of earlier versions to keep."""
+    trusted_keys: PublicKeys = ()
+    """Public keys of minisign (`RWQ…`) whose signatures are verified."""
+    require_signature: bool = False
+    """Install and update only what one of the trusted keys has signed."""
 
 
 class SandboxSettings(_Table):
@@ -277,7 +289,7 @@ class ModelSettings(_Table):
     """Model aliases used by skills, each as `NAME=MODEL`; `sonnet`, `opus` and `haiku` default to
     the configured model."""
     context_window: int = Field(default=128_000, ge=1_000)
-    """Context window, in tokens."""
+    """Context window, in tokens; a model name that ends in `[1m]` has one of 1,000,000."""
     first_token_seconds: float = Field(default=120, gt=0, le=3_600)
     """Timeout for the first token."""
 
@@ -303,6 +315,8 @@ class AgentSettings(_Table):
     """Markdown file of the project whose text is part of the system prompt; empty for none."""
     skills_section: Literal["auto", "always", "never"] = "auto"
     """Name skill folders and up to 40 skills in the system prompt; `auto`: beside a `ship.json`."""
+    listing_description_chars: int = Field(default=250, ge=20, le=10_000)
+    """Maximum length of a description in the skill listing; bundled skills are never shortened."""
 
 
 class PermissionSettings(_Table):

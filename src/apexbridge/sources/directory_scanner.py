@@ -7,9 +7,10 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from apexbridge.path_patterns import PathMatcher, parse_gitignore
+from apexbridge.path_patterns import parse_gitignore
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import FolderId
+from apexbridge.sources.git_excludes import GitUser, find_git_dir, read_small_file
 
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__"})
 """Folders of package managers and caches, which hold no author's skills."""
@@ -84,7 +85,8 @@ class DirectoryScanner:
                 return
             names, entries = self._look(path)
             if entries is not None and depth:
-                yield SkillFolder(path, identity, entries)
+                if not self._is_mirror(entries):
+                    yield SkillFolder(path, identity, entries)
                 continue
             self.visited_folders.append(path)
             below = f"{path}/" if path else ""
@@ -120,9 +122,9 @@ class DirectoryScanner:
         folders = filter(is_scannable_folder, present)
         names = sorted(item.name for item in folders if self._may_enter(path, item))
         # After the visible ones: of two equal skills the visible one is found first.
-        return [*names, *self._hidden(path, present)], None
+        return [*names, *self.hidden_folders(path, present)], None
 
-    def _hidden(self, path: str, present: "list[os.DirEntry[str]]") -> list[str]:
+    def hidden_folders(self, path: str, present: "list[os.DirEntry[str]]") -> list[str]:
         """List the folders to search in hidden ones; note others that hold skills."""
         if not self.limits.hidden_catalogs:
             return []
@@ -139,6 +141,20 @@ class DirectoryScanner:
                 self.unsearched.append(f"{path}/{name}" if path else name)
         return found
 
+    def _is_mirror(self, entries: "tuple[os.DirEntry[str], ...]") -> bool:
+        """Return whether SKILL.md is a symlink to another file of the same repository.
+
+        Repositories list their skills so for clients that look elsewhere (`.gemini/skills`); the
+        target is found itself.
+        """
+        links = [e for e in entries if e.name.lower() == _SKILL_MD and e.is_symlink()]
+        if not (self.limits.hidden_catalogs and links):
+            return False
+        root = Path(self.root)
+        hidden = next((p for p in (root, root.parent) if p.name.startswith(".")), None)
+        top = resolve_leniently(hidden.parent if hidden else root)
+        return resolve_leniently(Path(links[0].path)).is_relative_to(top)
+
     def _has_skills(self, path: str) -> bool:
         """Return whether a folder is a skill, or has one directly below it."""
         folder = Path(f"{self.root}/{path}")
@@ -152,6 +168,22 @@ class DirectoryScanner:
             return True
         self.external_symlinks.append(f"{path}/{item.name}" if path else item.name)
         return False
+
+
+def published_folders(root: Path) -> tuple[list[Path], list[str]]:
+    """Return the folders beside `skills` in which a repository publishes more of them.
+
+    These are `plugins`, `.curated`, `.github/plugins` and the like. The second list has the names
+    of other hidden folders that hold skills.
+    """
+    scanner = DirectoryScanner(str(root), ScanLimits(hidden_catalogs=True))
+    try:
+        with os.scandir(root) as items:
+            found = scanner.hidden_folders("", list(items))
+    except OSError:
+        return [], []
+    plugins = [root / "plugins"] if is_folder(root / "plugins") else []
+    return [*plugins, *(root / name for name in found)], scanner.unsearched
 
 
 def _is_real_folder(item: "os.DirEntry[str]") -> bool:
@@ -204,8 +236,6 @@ def is_scannable_folder(item: "os.DirEntry[str]") -> bool:
 MAX_FOLDERS = 10_000
 """Limit of project folders to visit, however many files are touched."""
 
-_MAX_IGNORE_BYTES = 1024 * 1024
-
 
 class NestedRoot(NamedTuple):
     """A skills folder, and the project folder that contains it."""
@@ -217,8 +247,11 @@ class NestedRoot(NamedTuple):
 class NestedDiscovery:
     """Find `.claude/skills` folders between a touched file and the project's root."""
 
-    def __init__(self, project: Path, places: Sequence[str]) -> None:
+    def __init__(
+        self, project: Path, places: Sequence[str], git_user: GitUser | None = None
+    ) -> None:
         self._project = project.resolve()
+        self._git_user = git_user
         self._places = tuple(places)
         self._visited: set[Path] = set()
 
@@ -233,7 +266,11 @@ class NestedDiscovery:
             parts = folder.relative_to(self._project).parts
             if here and not any(map(is_skipped, parts)):
                 top = _repository_root(self._project)
-                found += [NestedRoot(root, folder) for root in here if not is_gitignored(root, top)]
+                found += [
+                    NestedRoot(root, folder)
+                    for root in here
+                    if not is_gitignored(root, top, self._git_user)
+                ]
         return sorted(found, key=lambda root: -len(root.path.parts))
 
     def _new_folders(self, touched: Iterable[Path]) -> Iterator[Path]:
@@ -257,28 +294,22 @@ def _repository_root(project: Path) -> Path:
     return project
 
 
-def is_gitignored(path: Path, top: Path) -> bool:
-    """Return whether git ignores a folder or one of its parents."""
+def is_gitignored(path: Path, top: Path, user: GitUser | None = None) -> bool:
+    """Return whether git ignores a folder or one of its parents, also by the user's own file."""
     steps = [*reversed([p for p in path.parents if p.is_relative_to(top) and p != top]), path]
     files = [(folder, folder / ".gitignore") for folder in (top, *steps[:-1])]
-    files.insert(0, (top, top / ".git" / "info" / "exclude"))
-    rules = [(folder, _read_ignore_file(file)) for folder, file in files]
+    git_dir = find_git_dir(top)
+    files.insert(0, (top, git_dir / "info" / "exclude"))
+    if user is not None:  # the weakest: whatever stands in the repository decides over it
+        files.insert(0, (top, user.excludes_file(git_dir)))
+    rules = [(folder, parse_gitignore(read_small_file(file))) for folder, file in files]
     for step in steps:
         verdict: bool | None = None
         for folder, patterns in rules:
-            if patterns is None or not step.is_relative_to(folder) or step == folder:
+            if not step.is_relative_to(folder) or step == folder:
                 continue
             matched = patterns.verdict(f"{step.relative_to(folder).as_posix()}/")
             verdict = verdict if matched is None else matched
         if verdict:
             return True
     return False
-
-
-def _read_ignore_file(path: Path) -> PathMatcher | None:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_IGNORE_BYTES)
-    except OSError:
-        return None
-    return parse_gitignore(data.decode("utf-8", "replace"))

@@ -184,6 +184,7 @@ export const english = {
   "level.block": "blocked",
   "severity.error": "error",
   "severity.warning": "warning",
+  "severity.advice": "advice",
   "versions.empty": "No stored versions",
   "versions.version": "Version",
   "versions.when": "When",

@@ -184,6 +184,7 @@ export const chinese = {
   "level.block": "危险",
   "severity.error": "错误",
   "severity.warning": "警告",
+  "severity.advice": "建议",
   "versions.empty": "没有历史版本",
   "versions.version": "版本",
   "versions.when": "时间",
