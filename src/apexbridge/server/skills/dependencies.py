@@ -9,9 +9,17 @@ from apexbridge.environments.needs import SkillNeeds
 from apexbridge.environments.package_index import Ecosystem
 from apexbridge.server.routing import RequestContext, Router, json_response
 from apexbridge.server.skills.presenters import skill_from_path
-from apexbridge.server.skills.schemas import PackageSchema, RefusedPackageSchema, ResponseModel
+from apexbridge.server.skills.schemas import PackageSchema, ResponseModel
 
 router = Router("/v1/skills", scope="skills:read")
+
+
+class RefusedPackageSchema(ResponseModel):
+    """Declaration that is not followed, with the reason."""
+
+    text: str
+    where: str
+    reason: str
 
 
 class EnvironmentSchema(ResponseModel):

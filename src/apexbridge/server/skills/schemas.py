@@ -350,14 +350,6 @@ class PackageSchema(ResponseModel):
     """`guess` is taken from an import; `optional` is not built."""
 
 
-class RefusedPackageSchema(ResponseModel):
-    """Declaration that is not followed, with the reason."""
-
-    text: str
-    where: str
-    reason: str
-
-
 class InspectionSchema(ResponseModel):
     """Inspection of a skill before it is installed."""
 
