@@ -17,12 +17,14 @@ from apexbridge.lifecycle.index_updates import IndexUpdates, SkillIndexer, read_
 from apexbridge.lifecycle.scan_results import BlockLevel, ScanGate, ScanResultStore
 from apexbridge.lifecycle.skill_list import ListFilter, SkillPage, list_skills
 from apexbridge.lifecycle.skill_metadata import MetadataStore
+from apexbridge.lifecycle.source_records import SourceRecord, SourceRecords
 from apexbridge.lifecycle.states import SkillStates
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.lifecycle.transactions import (
     InstallPolicy,
     InstallResult,
     SkillTransactions,
+    check_content,
     check_unchanged,
     enter_in_thread,
     sha256_of,
@@ -67,7 +69,10 @@ class SkillManager:
         self._states = states
         self._catalog = catalog
         self._index = IndexUpdates(store.root, catalog, indexer)
-        self._metadata = MetadataStore(store, states, catalog, self.scan_results, usage)
+        self.sources = SourceRecords(store.root.parent / "sources.json")
+        self._metadata = MetadataStore(
+            store, states, catalog, self.scan_results, usage, self.sources
+        )
         self._scans = ScanGate(self.scan_results, catalog, self.policy.blocks_at)
         self._transactions = SkillTransactions(store, states, audit, catalog)
         self._parts = ManagerParts(
@@ -81,11 +86,17 @@ class SkillManager:
         self.versions = SkillVersions(self._parts)
 
     async def install(
-        self, path: Path, *, renames: bool = False, blocks_at: BlockLevel = "policy"
+        self,
+        path: Path,
+        *,
+        renames: bool = False,
+        blocks_at: BlockLevel = "policy",
+        source: SourceRecord | None = None,
     ) -> InstallResult:
         """Install a skill from an archive or a folder; a refused one leaves nothing behind.
 
-        Scanner findings at `blocks_at` or above refuse it; None accepts every finding.
+        Scanner findings at `blocks_at` or above refuse it; None accepts every finding. `source` is
+        recorded with it; if that has a content hash, other files are refused.
 
         Raises:
             PermissionDeniedError: If a scanner finding blocks it.
@@ -102,6 +113,7 @@ class SkillManager:
             stage = partial(stage_skill, path, staging, renames=renames, limits=self.policy.limits)
             staged = await to_thread.run_sync(stage)
             skill = staged.skill
+            check_content(skill, source.sha256 if source else "")
             # Early, for a cheap refusal; again under the lock, where it decides the race.
             await to_thread.run_sync(store.check_name_free, skill.name)
             report = await self._scans.check(skill, staged.root, blocks_at)
@@ -113,6 +125,7 @@ class SkillManager:
                 await transactions.record_skill("install", skill)
                 # Left by a crash, or by a folder that was deleted by hand.
                 await to_thread.run_sync(self._metadata.clear, skill.name)
+                await self._record_source(skill, source)
                 await to_thread.run_sync(store.install, staged.root, skill.name)
                 await self._index.commit(skill.name, "install", prepared)
         return InstallResult(
@@ -130,10 +143,12 @@ class SkillManager:
         expected_sha256: str = "",
         allows_older: bool = False,
         blocks_at: BlockLevel = "policy",
+        source: SourceRecord | None = None,
     ) -> InstallResult:
         """Replace the installed skill that an archive or folder names; the old one is stored.
 
-        `only` restricts the update to one name, `expected_sha256` to the state the caller saw.
+        `only` restricts the update to one name, `expected_sha256` to the state the caller saw,
+        the hash of `source`, which is recorded, to these new files.
 
         Raises:
             SkillNotFoundError: If no such skill is installed.
@@ -151,6 +166,7 @@ class SkillManager:
         ):
             staged = await stage_version(self._parts, only, path, staging)
             skill, name = staged.skill, staged.skill.name
+            check_content(skill, source.sha256 if source else "")
             transactions.check_not_pinned(name)
             transactions.installed(name)
             report = await self._scans.check(skill, staged.root, blocks_at)
@@ -165,11 +181,13 @@ class SkillManager:
                 if not allows_older:
                     _check_not_older(old, skill)
                 if sha256_of(skill) == sha256_of(old) != "":
+                    await self._record_source(skill, source)
                     return InstallResult(skill=old, problems=staged.problems, has_changed=False)
                 async with shielded():
                     await transactions.record_skill("update", skill)
                     swap = partial(store.versions.replace, name, staged.root, sha256_of(skill))
                     await to_thread.run_sync(swap)
+                    await self._record_source(skill, source)
                     await self._index.commit(name, "update", prepared)
                     await self.versions.prune(name)
         return InstallResult(
@@ -178,6 +196,13 @@ class SkillManager:
             findings=report.findings,
             index_error=prepared.error,
         )
+
+    async def _record_source(self, skill: Skill, source: SourceRecord | None) -> None:
+        """Store where a skill came from; a change without an address leaves the record there is."""
+        if source is not None:
+            known = {"sha256": sha256_of(skill), "version": skill.manifest.version or ""}
+            record = source.model_copy(update=known)
+            await to_thread.run_sync(self.sources.put, skill.name, record)
 
     async def edit_description(
         self, name: str, description: str, *, expected_sha256: str = ""

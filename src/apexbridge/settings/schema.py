@@ -182,6 +182,11 @@ class InstallSettings(_Table):
     """Scanner findings of this level or higher block an installation."""
     keep_versions: int = Field(default=10, ge=0, le=1_000)
     """Number of earlier versions to keep."""
+    repository_mb: float = Field(default=200, gt=0, le=4_000)
+    """Maximum download of a repository or an archive of several skills, in MB (10^6 bytes); four
+    times that unpacked."""
+    fetch_timeout_seconds: float = Field(default=300, gt=0, le=3_600)
+    """Timeout of such a download."""
 
 
 class SandboxSettings(_Table):

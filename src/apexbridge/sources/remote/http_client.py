@@ -6,14 +6,14 @@ into a private network, whatever the operator allows.
 """
 
 import errno
+import hashlib
 import ipaddress
 import os
-import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from pathlib import Path
 from urllib.parse import urljoin
 
 import aiohttp
@@ -21,6 +21,15 @@ import anyio
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from apexbridge.errors import SourceError
+from apexbridge.paths import storage_errors
+from apexbridge.sources.remote.content_types import (
+    HTML_PAGE,
+    SNIFF_BYTES,
+    ExpectedType,
+    is_accepted,
+    is_html,
+    is_html_type,
+)
 from apexbridge.ssrf import (
     CheckedUrl,
     IPAddress,
@@ -33,23 +42,13 @@ from apexbridge.ssrf import (
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Resolve host and port to IP addresses."""
-ExpectedType = Literal["text", "json", "zip"]
+Write = Callable[[bytes], Awaitable[object]]
+"""Receives a body piece by piece."""
 
 _MAX_REDIRECTS = 5
 _OK = 200
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _LOGIN = frozenset({401, 403, 407, 511})
-_GENERIC_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream"})
-_CONTENT_TYPES: dict[ExpectedType, re.Pattern[str]] = {
-    "text": re.compile(r"text/(?!html$).+|application/(markdown|x-markdown|yaml|x-yaml)"),
-    "json": re.compile(r"application/(.+\+)?json|text/(plain|json)"),
-    "zip": re.compile(r"application/(zip|x-zip|x-zip-compressed)"),
-}
-_HTML_START = re.compile(
-    rb"(\xef\xbb\xbf)?\s*(<!--.*?-->\s*)*<(!doctype\s+html|html[\s>])", re.IGNORECASE | re.DOTALL
-)
-_HTML_PAGE = "it is an HTML page, perhaps a login"
-_SNIFF_BYTES = 1024
 _HEADERS = {"Accept-Encoding": "identity", "User-Agent": "apexbridge"}
 
 
@@ -143,13 +142,46 @@ async def retrieve(
         raise _unreachable(url, f"no response within {limits.seconds:g} s") from None
 
 
+async def download(
+    url: str,
+    into: Path,
+    limits: FetchLimits,
+    *,
+    expected: ExpectedType = "archive",
+    transport: Transport = DEFAULT_TRANSPORT,
+) -> str:
+    """Download to a new file without holding it in memory, and return its SHA-256.
+
+    Raises what `fetch` raises; on an error the file may be there, incomplete.
+    """
+    digest = hashlib.sha256()
+    with storage_errors(into):
+        async with await anyio.open_file(into, "xb") as file:
+
+            async def write(chunk: bytes) -> None:
+                digest.update(chunk)
+                await file.write(chunk)
+
+            try:
+                with anyio.fail_after(limits.seconds):
+                    await _follow(url, limits, expected, transport, write)
+            except TimeoutError:
+                raise _unreachable(url, f"no response within {limits.seconds:g} s") from None
+    return digest.hexdigest()
+
+
 async def _follow(
-    url: str, limits: FetchLimits, expected: ExpectedType, transport: Transport
+    url: str,
+    limits: FetchLimits,
+    expected: ExpectedType,
+    transport: Transport,
+    write: Write | None = None,
 ) -> Fetched:
+    """Follow redirects to the end; the body goes to `write`, or into the result."""
     target, seen = check_url(url), set[str]()
     for _ in range(_MAX_REDIRECTS + 1):
-        addresses, is_private = await _resolve_and_check(target, limits, transport)
-        answer = await _request(target, addresses, limits, expected, transport)
+        addresses, is_private = await resolve_and_check(target, limits, transport)
+        answer = await _request(target, addresses, limits, expected, transport, write)
         if isinstance(answer, bytes):
             return Fetched(data=answer, url=target.url, is_private=is_private)
         seen.add(target.url)
@@ -171,9 +203,10 @@ def _redirect_target(target: CheckedUrl, written: str) -> CheckedUrl:
         raise url_refused(written, detail) from None
 
 
-async def _resolve_and_check(
+async def resolve_and_check(
     target: CheckedUrl, limits: FetchLimits, transport: Transport
 ) -> tuple[tuple[IPAddress, ...], bool]:
+    """Resolve a host and check its addresses; return them and whether all are allowed private."""
     if target.address is not None:
         return check_addresses(target, (target.host,), limits.allow_networks)
     try:
@@ -189,6 +222,7 @@ async def _request(
     limits: FetchLimits,
     expected: ExpectedType,
     transport: Transport,
+    write: Write | None,
 ) -> bytes | _Redirect:
     async with _session(addresses, transport) as session:
         try:
@@ -197,11 +231,11 @@ async def _request(
                 if response.status in _REDIRECTS and location is not None:
                     return _Redirect(to=location)
                 _check_head(target, response, limits, expected)
-                body = await _read_body(target, response, limits)
+                body = await _read_body(target, response, limits, write)
         except aiohttp.ClientError as error:
             raise _unreachable(target.url, _error_reason(error)) from None
-    if _HTML_START.match(body[:_SNIFF_BYTES]):
-        raise _unusable(target.url, _HTML_PAGE)
+    if is_html(body):
+        raise _unusable(target.url, HTML_PAGE)
     return body
 
 
@@ -218,7 +252,7 @@ async def post(
     target = check_url(url)
     try:
         with anyio.fail_after(limits.seconds):
-            addresses, _ = await _resolve_and_check(target, limits, transport)
+            addresses, _ = await resolve_and_check(target, limits, transport)
             headers = {"Content-Type": "application/json"}
             async with (
                 _session(addresses, transport) as session,
@@ -309,22 +343,31 @@ def _check_head(
     if encoding not in {"", "identity"}:
         raise _unusable(target.url, "it is compressed, which was not requested")
     written = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if written in {"text/html", "application/xhtml+xml"}:
-        raise _unusable(target.url, _HTML_PAGE)
-    if written not in _GENERIC_TYPES and not _CONTENT_TYPES[expected].fullmatch(written):
+    if is_html_type(written):
+        raise _unusable(target.url, HTML_PAGE)
+    if not is_accepted(written, expected):
         raise _unusable(target.url, f"it is {display_url(written)}, not {expected}")
     if (response.content_length or 0) > limits.max_bytes:
         raise _too_large(target, limits)
 
 
 async def _read_body(
-    target: CheckedUrl, response: aiohttp.ClientResponse, limits: FetchLimits
+    target: CheckedUrl,
+    response: aiohttp.ClientResponse,
+    limits: FetchLimits,
+    write: Write | None = None,
 ) -> bytes:
-    body = bytearray()
+    """Read the body; with `write` only its start is kept in memory."""
+    body, size = bytearray(), 0
     while chunk := await response.content.readany():
-        body += chunk
-        if len(body) > limits.max_bytes:
+        size += len(chunk)
+        if size > limits.max_bytes:
             raise _too_large(target, limits)
+        if write is None:
+            body += chunk
+        else:
+            body += chunk[: max(0, SNIFF_BYTES - len(body))]
+            await write(chunk)
     return bytes(body)
 
 
