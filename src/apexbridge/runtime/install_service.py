@@ -120,7 +120,8 @@ class InstallService:
         Raises:
             SourceError: `source_refused` or `source_address_invalid`.
         """
-        address = await self.sources.parse(text)
+        # A path is not even looked for: whether it exists is nothing to be told over the network.
+        address = await self.sources.parse(text, is_local_known=not is_web_only)
         if is_web_only and not is_web_address(address):
             raise refused_address(text, "over the network only https addresses can be given")
         return address

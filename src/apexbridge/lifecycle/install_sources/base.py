@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from apexbridge.errors import ArchiveError, SourceError
-from apexbridge.lifecycle.install_sources.address import Address, parse_address
+from apexbridge.lifecycle.install_sources.address import LOCAL, Address, parse_address
 from apexbridge.lifecycle.zip.limits import ArchiveLimits
 from apexbridge.skills.model import Problem
 from apexbridge.sources.remote.http_client import DEFAULT_TRANSPORT, FetchLimits, Transport
@@ -76,13 +76,17 @@ class InstallSources:
     def __init__(self, sources: Sequence[InstallSource]) -> None:
         self._sources = tuple(sources)
 
-    async def parse(self, text: str) -> Address:
+    async def parse(self, text: str, *, is_local_known: bool = True) -> Address:
         """Parse an address of any kind; an existing path is one, whatever it looks like.
+
+        Without `is_local_known` no path is looked for.
 
         Raises:
             SourceError: `source_refused` or `source_address_invalid`.
         """
         for source in self._sources:
+            if LOCAL in source.kinds and not is_local_known:
+                continue
             found = await source.parse(text)
             if found is not None:
                 return found
