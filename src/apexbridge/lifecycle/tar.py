@@ -243,13 +243,15 @@ class _BoundedReader:
         self._limit = limit
         self._headers = 0
         self._at = 0
+        self.last_header = b""
 
     def read(self, size: int = -1) -> bytes:
         """Read a header; one that is larger than any honest one is refused."""
         self._headers += size
         if not 0 <= size <= _MAX_HEADER_BYTES or self._headers > _MAX_HEADERS_BYTES:
             raise limit_exceeded("its headers are too long")
-        return self.read_data(size)
+        self.last_header = self.read_data(size)
+        return self.last_header
 
     def read_data(self, size: int) -> bytes:
         """Read up to `size` bytes of a file."""
@@ -300,6 +302,8 @@ class _TarReader:
         ) as opened:
             while (member := opened.next()) is not None:
                 yield member
+        if self._reader.last_header != bytes(tarfile.BLOCKSIZE):
+            raise malformed_tar("it is truncated")
         while chunk := self._reader.read_data(_CHUNK_BYTES):
             if chunk.strip(b"\0"):
                 raise malformed_tar("there is data behind its end")
