@@ -91,7 +91,8 @@ def resolve(address: Address, refs: Refs) -> Address:
         SourceError: `source_ref_unknown`, with the closest that there are.
     """
     if not refs.commits:
-        raise SourceError("", code="source_ref_unknown", source=address.source, ref="HEAD", near="")
+        detail = "it is empty, or no git repository; perhaps a login page answers for it"
+        raise SourceError(detail, code="remote_unusable", url=str(address))
     found = split_ref(address, refs.names())
     if found is None:
         if "/" in address.ref or address.skill or "HEAD" not in refs.commits:
