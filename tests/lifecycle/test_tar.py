@@ -30,7 +30,7 @@ def link(name: str, target: str, kind: bytes = tarfile.SYMTYPE) -> Entry:
 
 
 def make_tar(path: Path, entries: Sequence[Entry], *, mode: str = "w:gz") -> Path:
-    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
+    with tarfile.open(path, "w:gz" if mode == "w:gz" else "w") as archive:
         for name, data, kind, target in entries:
             member = tarfile.TarInfo(name)
             member.type, member.linkname, member.mode = kind, target, 0o755

@@ -1,6 +1,7 @@
 """A real git repository, and a loopback HTTP server that serves it as code hosts do."""
 
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Mapping
@@ -11,14 +12,8 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-_AUTHOR = (
-    "-c",
-    "user.name=Test",
-    "-c",
-    "user.email=test@example.org",
-    "-c",
-    "commit.gpgsign=false",
-)
+_AUTHOR = ("-c", "user.name=Test", "-c", "user.email=test@example.org")
+_GIT = shutil.which("git") or "git"
 
 
 def git(folder: Path, *words: str) -> str:
@@ -30,7 +25,7 @@ def git(folder: Path, *words: str) -> str:
         "GIT_CONFIG_GLOBAL": "/dev/null",
     }
     done = subprocess.run(
-        ["git", *_AUTHOR, *words], cwd=folder, env=env, check=True, capture_output=True, text=True
+        [_GIT, *_AUTHOR, *words], cwd=folder, env=env, check=True, capture_output=True, text=True
     )
     return done.stdout.strip()
 
@@ -106,7 +101,7 @@ class GitSite:
         self._server.server_close()
 
     def archive(self, repository: str, commit: str) -> bytes:
-        words = ["git", "archive", "--format=tar.gz", f"--prefix=r-{commit}/", commit]
+        words = [_GIT, "archive", "--format=tar.gz", f"--prefix=r-{commit}/", commit]
         return subprocess.run(
             words, cwd=self.root / f"{repository}.git", check=True, capture_output=True
         ).stdout
@@ -146,7 +141,7 @@ def _handler(site: GitSite) -> type[BaseHTTPRequestHandler]:
                 "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
             }
             run = subprocess.run(
-                ["git", "http-backend"], env=env, input=body, check=False, capture_output=True
+                [_GIT, "http-backend"], env=env, input=body, check=False, capture_output=True
             )
             head, _, data = run.stdout.partition(b"\r\n\r\n")
             lines = (line.partition(": ") for line in head.decode().split("\r\n"))
@@ -161,7 +156,7 @@ def _handler(site: GitSite) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(data)
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Say nothing."""
 
     return Handler

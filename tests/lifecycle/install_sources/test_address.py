@@ -166,8 +166,12 @@ def test_a_recorded_source_parses_to_the_same_place() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"source": "ext::sh"}, {"source": "o/r", "ref": "--upload-pack=x"}, {"source": "o/r", "path": "../x"}],
-)  # fmt: skip
+    [
+        {"source": "ext::sh"},
+        {"source": "o/r", "ref": "--upload-pack=x"},
+        {"source": "o/r", "path": "../x"},
+    ],
+)
 def test_a_lock_file_of_somebody_else_is_checked_like_what_is_typed(fields: dict[str, str]) -> None:
     with pytest.raises(SourceError):
         recorded_address(**fields)

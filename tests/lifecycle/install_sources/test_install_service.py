@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def site(tmp_path: Path) -> Iterator[GitSite]:
 @asynccontextmanager
 async def open_runtime(
     place: Path, *, private: bool = True, **install: object
-) -> AsyncIterator[Runtime]:
+) -> AsyncGenerator[Runtime]:
     project = place / "project"
     project.mkdir(exist_ok=True)
     remote = {"allow_networks": LOOPBACK if private else []}
@@ -115,7 +115,9 @@ async def test_owner_repo_is_fetched_as_an_archive_of_the_resolved_commit(
     assert record is not None
     assert (record.source, record.ref, record.revision) == ("github:o/repo", "", commit)
     assert record.path == "skills/pdf"
-    assert record.sha256 == (runtime.catalog.get("pdf").fingerprint or pytest.fail()).sha256
+    found = runtime.catalog.get("pdf").fingerprint
+    assert found is not None
+    assert record.sha256 == found.sha256
     assert site.paths[-1] == f"/o/repo/archive/{commit}.tar.gz"
     assert (runtime.store.root / "pdf/scripts/x.py").read_bytes() == b"print(1)"
     assert leftovers(runtime) == []
@@ -337,7 +339,8 @@ async def test_r06_git_gets_a_login_page(runtime: Runtime, site: GitSite) -> Non
     site.refuses_git = True
     with pytest.raises(SourceError) as caught:
         await runtime.installer().install(site.url("/o/repo.git", "localhost"))
-    assert caught.value.code == "source_git_failed"
+    assert caught.value.code == "remote_unusable"
+    assert "login" in caught.value.message
     assert leftovers(runtime) == []
 
 
