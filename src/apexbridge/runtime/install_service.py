@@ -23,7 +23,7 @@ from apexbridge.sources.repository import FoundSkill, discover_skills
 _MAX_NAMED = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SkillOffer:
     """A skill that an address has, and that can be installed while the address is open."""
 
