@@ -147,17 +147,15 @@ class SkillManager:
     ) -> InstallResult:
         """Replace the installed skill that an archive or folder names; the old one is stored.
 
-        `only` restricts the update to one name, `expected_sha256` to the state the caller saw,
-        the hash of `source`, which is recorded, to these new files.
+        `only` restricts the update to one name, `expected_sha256` to the state the caller saw, the
+        hash of `source`, which is recorded, to new files.
 
         Raises:
             SkillNotFoundError: If no such skill is installed.
             SkillVersionError: `skill_pinned`, or `version_older` unless `allows_older`.
             SkillChangedError: If the skill is in another state than the caller saw.
-            PermissionDeniedError: If a scanner finding blocks the new version.
-            ArchiveError: If the archive is unsafe, malformed or not a skill.
-            SkillInvalidError: If a validation rule fails.
-            StorageError: If the disk refuses.
+            SourceError: If the new files are others than those of `source`.
+            PermissionDeniedError, ArchiveError, SkillInvalidError, StorageError: As for `install`.
         """
         transactions, store = self._transactions, self._store
         async with (
@@ -185,8 +183,8 @@ class SkillManager:
                     return InstallResult(skill=old, problems=staged.problems, has_changed=False)
                 async with shielded():
                     await transactions.record_skill("update", skill)
-                    swap = partial(store.versions.replace, name, staged.root, sha256_of(skill))
-                    await to_thread.run_sync(swap)
+                    replace_folder, sha256 = store.versions.replace, sha256_of(skill)
+                    await to_thread.run_sync(replace_folder, name, staged.root, sha256)
                     await self._record_source(skill, source)
                     await self._index.commit(name, "update", prepared)
                     await self.versions.prune(name)
