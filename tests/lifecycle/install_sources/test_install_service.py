@@ -252,6 +252,18 @@ async def test_r04_ssh_is_for_the_command_line_only(runtime: Runtime) -> None:
         assert caught.value.code == "source_refused"
 
 
+@pytest.mark.needs("ssh")
+@pytest.mark.parametrize("address", ["ssh://git@localhost:1/r.git", "ssh://localhost:1/r.git"])
+async def test_ssh_is_started_for_the_command_line_and_says_why_it_failed(
+    runtime: Runtime, address: str
+) -> None:
+    with pytest.raises(SourceError) as caught:
+        await runtime.installer(allows_ssh=True).install(address)
+    assert caught.value.code == "source_git_failed"
+    assert "ssh: connect to host localhost port 1" in caught.value.message
+    assert leftovers(runtime) == []
+
+
 @pytest.mark.promise("R04")
 @pytest.mark.parametrize(
     "address", ["ext::sh -c x", "-oProxyCommand=x", "--upload-pack=x", "ssh://-oProxyCommand=x/r"]

@@ -183,8 +183,7 @@ class GitSource:
         if result.outcome in {"workspace_limit", "output_limit"}:
             detail = f"it has more than {self._limits().workspace_bytes} bytes"
             return SourceError(detail, code="remote_unusable", url=url)
-        lines = result.stderr.decode("utf-8", "replace").strip().splitlines()
-        detail = result.error or (lines[-1] if lines else f"exit code {result.exit_code}")
+        detail = result.error or _complaint(result.stderr) or f"exit code {result.exit_code}"
         return SourceError(detail[:_MAX_DETAIL], code="source_git_failed", url=url)
 
     async def _remote(self, address: Address) -> _Remote:
@@ -210,6 +209,16 @@ class GitSource:
         await resolve_and_check(target, self._policy.fetch, self._policy.transport)
         access = Access(hosts=(f"{target.host}:{target.port}",), private_networks=networks)
         return _Remote(url=url, protocol=target.scheme, access=access)
+
+
+def _complaint(stderr: bytes) -> str:
+    """Return what git and ssh say, without the advice that follows."""
+    said = list[str]()
+    for line in stderr.decode("utf-8", "replace").strip().splitlines():
+        said.append(line.strip())
+        if line.startswith("fatal:"):
+            break
+    return "; ".join(filter(None, said))
 
 
 def _environment(workspace: Path, more: Mapping[str, str]) -> dict[str, str]:
