@@ -5,7 +5,7 @@ approval request: the person who answers must see what would be executed.
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 Mode = Literal["inline", "fork"]
 Trigger = Literal["user", "model", "nested", "fork", "api"]
-ApprovalOutcome = Literal["once", "always", "no", "expired", "withdrawn"]
+ApprovalOutcome = Literal["once", "always", "always_prefix", "no", "expired", "withdrawn"]
 """Outcome of an approval request: an answer, a timeout, or a turn that was cancelled meanwhile."""
 ChangeCause = Literal[
     "refresh", "path", "folder", "disk", "source", "trust", "install", "uninstall", "edit", "update"
@@ -66,6 +66,12 @@ class SkillActivated:
     mode: Mode
     trigger: Trigger
     argument_chars: int = 0
+    call_id: str = ""
+    """Id of the tool call that invoked it (tool_use id); `user` for a slash command."""
+    agent_id: str = ""
+    """Id of the subagent that a forked skill runs in, which is its session id."""
+    agent: str = ""
+    """Name of that subagent's profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +82,9 @@ class SkillRefused:
     skill: str
     code: str
     trigger: Trigger
+    number: int = 0
+    """Number of the refusal, as in Claude Code; 0 for a failure that has none."""
+    call_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +140,20 @@ class TurnFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilesCreated:
+    """A skill's script created files, which are kept for some days."""
+
+    session_id: str
+    call_id: str
+    skill: str
+    run_id: str
+    folder: str
+    """Folder on this machine that has the files."""
+    files: Mapping[str, int]
+    """Sizes in bytes, by path in the folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogChanged:
     """The set of active skills changed."""
 
@@ -161,6 +184,7 @@ Event = (
     | ApprovalAsked
     | ApprovalSettled
     | TurnFinished
+    | FilesCreated
     | CatalogChanged
     | ListingCut
 )

@@ -90,6 +90,7 @@ def test_json_output_is_one_line(run: Run) -> None:
         "turn": done.data["turn"],
         "skills": [],
         "tools": ["Calculate"],
+        "files": [],
     }
 
 
@@ -303,6 +304,28 @@ async def test_human_approval_on_the_terminal(home: Path, project: Path) -> None
             made.unlink(missing_ok=True)
         screen.types("/exit\n")
         assert await screen.ends() == 0
+
+
+async def test_both_suggested_rules_for_a_skill_on_the_terminal(home: Path, project: Path) -> None:
+    project.mkdir()
+    make_skill(home / ".claude/skills", "review", context="fork")
+    asks = calling(call("Skill", skill="review"))
+    replies = [asks, saying("child"), saying("end 0"), asks, saying("child"), saying("end 1")]
+    async with (
+        ScriptedServer(replies) as server,
+        open_terminal("chat", cwd=project, variables=environment(home, **_model(server))) as screen,
+    ):
+        await screen.sees("> ")
+        screen.types("go 0\n")
+        await screen.sees("Allow Skill: review")
+        offered = await screen.sees("n no:")
+        assert "a always (Skill(review))" in offered
+        assert "(Skill(review *))" in offered
+        screen.types("p\n")
+        await screen.sees("end 0")
+        await screen.sees("> ")
+        screen.types("go 1\n")
+        assert "Allow" not in await screen.sees("end 1")  # the stored rule allows it
 
 
 @pytest.mark.unmeasured

@@ -39,6 +39,8 @@ class ScriptCall:
     hosts: tuple[str, ...] = ()
     """Network allowlist; empty for no network."""
     limits: SandboxLimits = SandboxLimits()
+    owner: str = ""
+    """Session or API key that the output files belong to."""
     on_output: Callable[[int, bytes], None] | None = None
 
 

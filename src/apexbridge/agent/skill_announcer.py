@@ -33,7 +33,7 @@ from apexbridge.messages import UserMessage
 from apexbridge.retrieval.lru_cache import LruCache
 from apexbridge.retrieval.results import SearchResults
 from apexbridge.skills.model import Skill
-from apexbridge.tools.base import ToolRegistry, ToolSpec
+from apexbridge.tools.base import AgentProfile, ToolRegistry, ToolSpec
 
 MAX_LISTED = 60
 """With more skills than this only matches are announced; SkillSearch finds the rest."""
@@ -49,8 +49,6 @@ MIN_HINT_SCORE = 0.02
 """Weak hits below this score are not even named: small talk costs no tokens."""
 _CACHE_SIZE = 100
 SKILL_TOOLS = frozenset({"Skill", "SkillSearch", "SkillScript", "skills_list", "skills_load"})
-READ_ONLY_PROFILES: Mapping[str, bool] = {"general-purpose": False, "explore": True, "plan": True}
-"""Subagent profiles, and whether each may use read-only tools only."""
 
 
 class SkillSearch(Protocol):
@@ -186,15 +184,14 @@ class SkillAnnouncer:
         self, session: Session, registry: ToolRegistry, excluded: frozenset[str] = frozenset()
     ) -> ToolSelection:
         """Select the tools that the model may call; skill tools only where there are skills."""
-        is_read_only = READ_ONLY_PROFILES.get(session.profile.casefold(), False)
-        has_skills = self.has_skills(session)
-        key = (is_read_only, has_skills, excluded, len(registry))
+        profile, has_skills = session.profile, self.has_skills(session)
+        key = (profile, has_skills, excluded, len(registry))
         cached = self._cache.tools.get(key)
         if cached is None:
             specs = tuple(
                 tool.spec
                 for tool in registry
-                if (tool.spec.read_only or not is_read_only)
+                if _is_in_profile(tool.spec, profile)
                 and (has_skills or tool.spec.name not in SKILL_TOOLS)
                 and tool.spec.name not in excluded
             )
@@ -355,3 +352,9 @@ class SkillAnnouncer:
         listing = render_listing(visible, self._budget, usage=self._usage.scores())
         session.announced.update(listing.shown)
         return prompt.skills_reminder(listing, (), 0)
+
+
+def _is_in_profile(spec: ToolSpec, profile: AgentProfile) -> bool:
+    is_named = profile.tools is None or any(pattern.names(spec.name) for pattern in profile.tools)
+    is_denied = any(pattern.is_any and pattern.names(spec.name) for pattern in profile.denied)
+    return is_named and not is_denied and (spec.read_only or not profile.is_read_only)

@@ -4,6 +4,7 @@ import importlib
 import signal
 import sys
 import termios
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,15 @@ from typing import Any
 import anyio
 
 from apexbridge.cli.output import Output, sanitize
-from apexbridge.events import Event, SkillActivated, TextDelta, ToolFinished, TurnFinished
+from apexbridge.events import (
+    Event,
+    FilesCreated,
+    SkillActivated,
+    TextDelta,
+    ToolFinished,
+    TurnFinished,
+)
+from apexbridge.permissions.approvals import prefix_rule
 from apexbridge.permissions.engine import Answer
 from apexbridge.permissions.rules import Decision, PermissionRequest
 
@@ -28,6 +37,7 @@ class TurnDisplay:
         self._is_open = self._has_text = False
         self.text = self.finish = self.turn_id = ""
         self.skills, self.tools = list[str](), list[str]()
+        self.created = list[FilesCreated]()
 
     def show(self, event: Event) -> None:
         """Render an event; text of subagents is for their parent session and not shown."""
@@ -42,10 +52,19 @@ class TurnDisplay:
             case SkillActivated():
                 self.skills.append(event.skill)
                 self._aside(out.text("chat_skill", name=event.skill, mode=event.mode))
+            case FilesCreated():
+                self.created.append(event)
+                names = ", ".join(map(sanitize, event.files))
+                self._aside(out.text("chat_files", names=names, folder=event.folder))
             case TurnFinished(session_id=session) if session == self._session:
                 self._end(event)
             case _:
                 pass
+
+    def show_saved(self, paths: Sequence[Path]) -> None:
+        """Show where created files were copied to."""
+        for path in paths:
+            self._aside(self._out.text("created", path=path))
 
     def close(self) -> None:
         """End an unfinished line."""
@@ -79,6 +98,9 @@ _ANSWERS: dict[str, Answer] = {
     "a": "always",
     "always": "always",
     "始终": "always",
+    "p": "always_prefix",
+    "prefix": "always_prefix",
+    "前缀": "always_prefix",
 }
 
 
@@ -128,10 +150,13 @@ class ApprovalPrompt:
         if self._out.as_json or not sys.stdin.isatty():
             return "no"
         rule = str(decision.suggestions[0].pattern) if decision.suggestions else "-"
+        wider = prefix_rule(request, decision)
+        key, prefix = ("chat_allow_prefix", str(wider.pattern)) if wider else ("chat_allow", "")
         what = request.argument or request.summary
-        question = self._out.text("chat_allow", tool=request.tool, argument=what, rule=rule)
+        question = self._out.text(key, tool=request.tool, argument=what, rule=rule, prefix=prefix)
         self._screen.close()
         termios.tcflush(sys.stdin, termios.TCIFLUSH)  # type-ahead must not answer the question
         print(question, end=" ", file=sys.stderr, flush=True)
         await anyio.wait_readable(sys.stdin)
-        return _ANSWERS.get(sys.stdin.readline().strip().lower(), "no")
+        answer = _ANSWERS.get(sys.stdin.readline().strip().lower(), "no")
+        return "no" if answer == "always_prefix" and wider is None else answer

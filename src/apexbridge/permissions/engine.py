@@ -20,7 +20,8 @@ from apexbridge.permissions.rules import (
 )
 from apexbridge.permissions.shell_evaluation import SHELL_TOOL, evaluate_shell
 
-Answer = Literal["once", "always", "no"]
+Answer = Literal["once", "always", "always_prefix", "no"]
+"""`always` stores the exact request; `always_prefix` a rule for a skill's name and those below."""
 ToolsMode = Literal["preapprove", "restrict", "advise"]
 """Meaning of a skill's `allowed-tools`: grant them, deny all others, or inform only."""
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from apexbridge.activation.activator import ActivationContext, Activator
+from apexbridge.activation.agent_profiles import AgentProfiles
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.agent.loop import Agent, AgentDeps
 from apexbridge.agent.permission_checker import PermissionChecker
@@ -28,6 +29,7 @@ from apexbridge.permissions.engine import Approver
 from apexbridge.permissions.hook_protocol import Hook, parse_hooks
 from apexbridge.permissions.rules import Effect, Rule, ToolPattern, resolve_symlinks
 from apexbridge.permissions.wildcards import PathRoots
+from apexbridge.runtime.agent_folders import agent_folders
 from apexbridge.runtime.model_factory import ModelHandle
 from apexbridge.runtime.script_runner import ScriptRunner
 from apexbridge.sandbox.base import ExecutionResult
@@ -64,6 +66,7 @@ class AgentFactory:
     ) -> None:
         self._config, self._catalog, self._index = config, catalog, index
         self._script_runner, self._usage = script_runner, usage
+        self.files = script_runner.files
         self.permissions = create_permission_checker(config)
         self.session_store = SessionStore(config.data / "sessions.db")
         self.sessions = SessionPool(
@@ -77,8 +80,13 @@ class AgentFactory:
                 tools_mode=config.settings.agent.allowed_tools,
             ),
         )
+        sources = [state.source for state in catalog.states]
         self.activator = Activator(
-            catalog, script_runner, usage, runs_commands=config.settings.agent.inline_commands
+            catalog,
+            script_runner,
+            usage,
+            agents=AgentProfiles(tuple(agent_folders(config, sources))),
+            runs_commands=config.settings.agent.inline_commands,
         )
         self.registry = self._create_registry(extra_tools)
         self._instructions = ProjectInstructions(config.project, config.settings.agent.instructions)
@@ -145,7 +153,10 @@ class AgentFactory:
         threshold = self._config.settings.index.threshold
         search = SkillSearchTool(self._index.search, catalog, *seen, threshold=threshold)
         registry.add(search, aliases=("VectorSearch",))
-        registry.add(SkillScriptTool(self._execute, self._find_runnable, self._is_isolated))
+        may_read = self.permissions.may_read
+        registry.add(
+            SkillScriptTool(self._execute, self._find_runnable, self._is_isolated, may_read)
+        )
         registry.add(SkillsListTool(self._list_skills, *seen))
         registry.add(SkillsLoadTool(catalog, *seen))
         for tool in extra_tools:

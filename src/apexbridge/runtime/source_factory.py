@@ -117,7 +117,7 @@ class SourceFactory:
         yield LegacySource(
             self.config.home / LEGACY_COMMANDS_DIR, self._limits(), needs_trust=False
         )
-        for folder in _project_dirs(self.config):
+        for folder in project_dirs(self.config):
             yield LegacySource(folder / LEGACY_COMMANDS_DIR, self._limits())
 
     def _mcp(self) -> Iterator[SkillSource]:
@@ -168,7 +168,7 @@ class SourceFactory:
         roots = [_user_root(origin, path) for origin, path in own]
         roots += [
             SourceRoot(origin=Origin.PROJECT, path=folder / path, needs_trust=True, home=folder)
-            for folder in _project_dirs(config)
+            for folder in project_dirs(config)
             for path in chosen.project_paths
         ]
         roots.append(_user_root(Origin.INSTALLED, config.data / "skills"))
@@ -208,7 +208,7 @@ def _resolve_path(written: str, base: Path, config: Config) -> Path:
     return base / written
 
 
-def _project_dirs(config: Config) -> Iterator[Path]:
+def project_dirs(config: Config) -> Iterator[Path]:
     """Yield the project directory and its parents up to the repository root or home."""
     home = resolve_leniently(config.home)
     for folder in (config.project, *config.project.parents):

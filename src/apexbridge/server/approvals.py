@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from apexbridge.events import ApprovalAsked, ApprovalOutcome, ApprovalSettled, Event, EventSink
+from apexbridge.permissions.approvals import prefix_rule
 from apexbridge.permissions.engine import Answer, Approver
 from apexbridge.permissions.rules import Decision, PermissionRequest
 
@@ -39,6 +40,8 @@ class PendingApproval:
     choices: tuple[Answer, ...]
     rule: str
     """The permission rule that `always` would add; empty where it would have no effect."""
+    prefix_rule: str = ""
+    """The rule that `always_prefix` would add: a skill's name, and every name below it."""
 
 
 @dataclass(slots=True)
@@ -121,6 +124,8 @@ class ApprovalQueue:
     ) -> PendingApproval:
         """Create a pending approval from a permission request."""
         now, rule = time.time(), _always_rule(request, decision)
+        wider = prefix_rule(request, decision)
+        more: tuple[Answer, ...] = ("always_prefix",) if wider else ()
         argument = request.argument or request.summary
         return PendingApproval(
             id=f"approval_{uuid.uuid4().hex[:16]}",
@@ -131,8 +136,9 @@ class ApprovalQueue:
             reason=_reason(decision),
             created_at=now,
             deadline=now + self._timeout,
-            choices=("once", "always", "no") if rule else ("once", "no"),
+            choices=("once", "always", *more, "no") if rule else ("once", "no"),
             rule=rule,
+            prefix_rule=str(wider.pattern) if wider else "",
         )
 
 
