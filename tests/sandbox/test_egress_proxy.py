@@ -1,15 +1,17 @@
 """The egress proxy: the host allow-list, the SSRF guard, and no other network."""
 
+import ipaddress
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 from anyio.abc import ByteStream, SocketAttribute
 
-from apexbridge.sandbox import backends, interpreters
+from apexbridge.sandbox import interpreters
 from apexbridge.sandbox.backends import BubblewrapSandbox, LandlockSandbox
 from apexbridge.sandbox.base import Access, ExecRequest, SandboxLimits
 from apexbridge.sandbox.egress_proxy import AllowListProxy, HostRule, is_public
@@ -199,12 +201,9 @@ except OSError:
 @pytest.mark.needs("bubblewrap")
 @pytest.mark.promise("X10")
 async def test_a_sandboxed_script_reaches_granted_hosts_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher
+    tmp_path: Path, launcher: Launcher
 ) -> None:
-    def lenient(hosts: tuple[str, ...]) -> AllowListProxy:
-        return AllowListProxy(hosts, is_allowed=lambda _: True)
-
-    monkeypatch.setattr(backends, "AllowListProxy", lenient)
+    loopback = tuple(map(ipaddress.ip_network, ("127.0.0.0/8", "::1/128")))
     python = interpreters.find("python")
     assert python is not None
     async with _upstream() as (port, _):
@@ -214,10 +213,18 @@ async def test_a_sandboxed_script_reaches_granted_hosts_only(
             cwd=tmp_path,
             env={"PATH": "/usr/bin:/bin"},
             limits=SandboxLimits(wall_seconds=30),
-            access=Access(read=python.prefix, write=(tmp_path,), hosts=(f"localhost:{port}",)),
+            access=Access(
+                read=python.prefix,
+                write=(tmp_path,),
+                hosts=(f"localhost:{port}",),
+                private_networks=loopback,
+            ),
         )
         result = await BubblewrapSandbox(launcher).run(request)
+        public = replace(request, access=replace(request.access, private_networks=()))
+        refused = await BubblewrapSandbox(launcher).run(public)
     assert result.stdout.decode().splitlines() == ["hello", "403", "not directly"], result
+    assert refused.stdout.decode().splitlines() == ["403", "403", "not directly"], refused
 
 
 async def test_a_sandbox_without_a_network_of_its_own_says_so(

@@ -16,12 +16,12 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from apexbridge.runtime import Runtime
 from apexbridge.server.openapi import openapi_route
 from apexbridge.server.routing import Route
-from apexbridge.server.skills import read, scripts, versions, well_known, write
+from apexbridge.server.skills import install, read, scripts, versions, well_known, write
 from apexbridge.settings import Config, load
 from apexbridge.testing import skill_md
 from tests.server.live_server import LiveServer, live_server
 
-_MODULES = (read, write, versions, scripts, well_known)
+_MODULES = (install, read, write, versions, scripts, well_known)
 _SKILLS = tuple(route for module in _MODULES for route in module.router.routes)
 ROUTES: tuple[Route, ...] = (*_SKILLS, openapi_route(_SKILLS))
 FORM_TYPE = "application/octet-stream"

@@ -52,6 +52,7 @@ from apexbridge.tools.base import ToolResult
 if TYPE_CHECKING:  # imported when first used: most commands need neither
     from apexbridge.lifecycle.manager import SkillManager
     from apexbridge.runtime.chat_service import ChatService
+    from apexbridge.runtime.install_service import InstallService
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +105,14 @@ class Runtime:
                 install_policy(self.config.settings.install),
             )
         return self._manager
+
+    def installer(self, *, allows_ssh: bool = False) -> "InstallService":
+        """Install skills by address; `allows_ssh` lets git use the keys of the user."""
+        from apexbridge.runtime.install_factory import create_install_service
+
+        return create_install_service(
+            self.config, self.manager, self.store, self.script_runner, allows_ssh=allows_ssh
+        )
 
     @property
     def chat_service(self) -> "ChatService":

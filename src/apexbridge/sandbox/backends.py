@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from apexbridge.sandbox import child_process, interpreters, proxy_bridge, seccomp
 from apexbridge.sandbox.base import ExecRequest, ExecutionResult, SandboxLimits, read_data
 from apexbridge.sandbox.child_process import RunningProcess, SpawnCommand
-from apexbridge.sandbox.egress_proxy import AllowListProxy
+from apexbridge.sandbox.egress_proxy import AllowListProxy, is_public_or_in
 from apexbridge.sandbox.execution import run_backend
 from apexbridge.sandbox.kernel_limits import ProcessCounter
 from apexbridge.sandbox.launcher import FIRST_INHERITED_FD, Launch, Launcher, required_paths
@@ -209,7 +209,8 @@ class BubblewrapSandbox(_ProcessBackend):
 def _with_egress_proxy(request: ExecRequest, held: ExitStack) -> ExecRequest:
     """Wrap the command in the proxy bridge, connected to an egress proxy for this run."""
     place = Path(held.enter_context(TemporaryDirectory(prefix="apexbridge-egress-")))
-    held.enter_context(AllowListProxy(request.access.hosts).serve(place / "proxy"))
+    is_allowed = is_public_or_in(request.access.private_networks)
+    held.enter_context(AllowListProxy(request.access.hosts, is_allowed).serve(place / "proxy"))
     python = interpreters.find("python")
     program = str(python.program) if python else "python3"
     bridge = place / "proxy_bridge.py"

@@ -38,6 +38,19 @@ def is_public(address: str) -> bool:
         return False
 
 
+def is_public_or_in(networks: Sequence[ssrf.IPNetwork]) -> IsAllowed:
+    """Return a check that passes public addresses, and those of private networks."""
+
+    def is_allowed(address: str) -> bool:
+        try:
+            number = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
+            return False
+        return ssrf.is_public(number) or ssrf.is_allowlisted(number, networks)
+
+    return is_allowed
+
+
 @dataclass(frozen=True, slots=True)
 class HostRule:
     """A granted host: `example.org`, `*.example.org`, `example.org:8443`."""

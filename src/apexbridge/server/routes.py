@@ -6,11 +6,11 @@ from apexbridge.server.chat import completions
 from apexbridge.server.console import routes as console
 from apexbridge.server.openapi import openapi_route
 from apexbridge.server.routing import Route
-from apexbridge.server.skills import read, scripts, versions, well_known, write
+from apexbridge.server.skills import install, read, scripts, versions, well_known, write
 
 _MODULES = (
-    completions, read, write, versions, scripts, well_known, history, operations, run_files, events,
-    console, health,
+    completions, install, read, write, versions, scripts, well_known, history, operations,
+    run_files, events, console, health,
 )  # fmt: skip
 _ROUTES: tuple[Route, ...] = tuple(route for module in _MODULES for route in module.router.routes)
 ROUTES = (*_ROUTES, openapi_route(_ROUTES))

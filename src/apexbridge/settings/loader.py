@@ -28,6 +28,7 @@ USER_FILE = "config.toml"
 PROJECT_FILE = "apexbridge.toml"
 SHIP_FILE = "ship.json"
 _KEY_NAMES = frozenset(name for known in PRESETS.values() for name in known.key_names)
+_SSH_VARIABLES = ("HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK")
 PROJECT_FILES = frozenset({PROJECT_FILE, SHIP_FILE})
 """Layers that belong to the project; a cloned repository may contain them."""
 ENVIRONMENT = "environment"
@@ -55,6 +56,8 @@ class Config:
     """Deprecated names and values in use."""
     keys: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """API keys of model providers, by their usual environment variable (`OPENAI_API_KEY`)."""
+    ssh: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Variables that ssh needs to use the keys of the user."""
 
     @property
     def data(self) -> Path:
@@ -155,6 +158,7 @@ def load(
         settings=settings,
         origins={key: layers.origin(key) for key in flatten(settings)},
         keys={name: variables[name] for name in _KEY_NAMES if variables.get(name)},
+        ssh={name: variables[name] for name in _SSH_VARIABLES if variables.get(name)},
         project=place,
         home=home,
         config_home=Path(variables.get("XDG_CONFIG_HOME") or home / ".config"),

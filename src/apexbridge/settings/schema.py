@@ -194,6 +194,11 @@ class InstallSettings(_Table):
     """Public keys of minisign (`RWQ…`) whose signatures are verified."""
     require_signature: bool = False
     """Install and update only what one of the trusted keys has signed."""
+    repository_mb: float = Field(default=200, gt=0, le=4_000)
+    """Maximum download of a repository or an archive of several skills, in MB (10^6 bytes); four
+    times that unpacked."""
+    fetch_timeout_seconds: float = Field(default=300, gt=0, le=3_600)
+    """Timeout of such a download."""
 
 
 class SandboxSettings(_Table):

@@ -1,45 +1,31 @@
-"""`add`, `rm`, `undo`, `edit-description`, `enable`, `disable` and `export`."""
+"""`rm`, `undo`, `edit-description`, `enable`, `disable` and `export`."""
 
 from pathlib import Path
 
+from apexbridge.cli.commands.lock import lock_choice, write_lock
 from apexbridge.cli.commands.scan import print_findings
 from apexbridge.cli.commands.signing import format_signature
 from apexbridge.cli.output import Output, sanitize
 from apexbridge.cli.runtime_call import with_runtime
-from apexbridge.errors import PermissionDeniedError, StorageError
+from apexbridge.errors import PermissionDeniedError
 from apexbridge.lifecycle.transactions import InstallResult
 from apexbridge.lifecycle.trash import TrashedSkill
-from apexbridge.lifecycle.unpack_and_validate import Inspection, inspect_skill
+from apexbridge.lifecycle.unpack_and_validate import Inspection
 from apexbridge.paths import create_bytes
 from apexbridge.runtime import Runtime
-from apexbridge.runtime.policies import archive_limits, signature_policy
 
 
-def add(out: Output, *, path: Path, rename: bool, allow_findings: bool, yes: bool) -> None:
-    """Print contents and findings of a skill, ask for confirmation, and install it."""
-    if not path.exists():
-        raise StorageError(code="path_missing", path=path)
-    limits = archive_limits(out.config.settings.install)
-    policy = signature_policy(out.config.settings.install)
-    inspection = inspect_skill(path, renames=rename, limits=limits, signatures=policy)
-    print_inspection(out, inspection)
-    if not yes and not out.confirm("add_ask", name=inspection.skill.name):
-        raise PermissionDeniedError(code="not_agreed")
-    blocks_at = None if allow_findings else "policy"
-    done = with_runtime(
-        out, lambda runtime: runtime.manager.install(path, renames=rename, blocks_at=blocks_at)
-    )
-    print_change(out, done, "added")
-
-
-def rm(out: Output, *, name: str, yes: bool) -> None:
+def rm(out: Output, *, name: str, lock: Path | None, no_lock: bool, yes: bool) -> None:
     """Ask for confirmation, and uninstall a skill."""
+    locked = lock_choice(out, lock, no_lock=no_lock)
 
     async def remove(runtime: Runtime) -> TrashedSkill:
         skill = runtime.catalog.find(name)
         if not yes and not out.confirm("rm_ask", name=skill.name):
             raise PermissionDeniedError(code="not_agreed")
-        return await runtime.manager.uninstall(skill.name)
+        gone = await runtime.manager.uninstall(skill.name)
+        await write_lock(runtime, runtime.installer(), locked, [gone.name], adds=False)
+        return gone
 
     gone, days = with_runtime(out, remove), out.config.settings.skills.undo_days
     data = {"name": gone.name, "undo_days": days}
@@ -122,7 +108,13 @@ def print_change(out: Output, done: InstallResult, word: str, **facts: str) -> N
             message = done.index_error.localized(out.language).message
             out.note(out.text("keyword_search_only", message=message))
 
-    data = {
+    out.finish(change_to_json(out, done), render)
+
+
+def change_to_json(out: Output, done: InstallResult) -> dict[str, object]:
+    """Serialize the result of a change of a skill."""
+    skill = done.skill
+    return {
         "name": skill.name,
         "description": skill.description,
         "path": skill.root,
@@ -133,7 +125,6 @@ def print_change(out: Output, done: InstallResult, word: str, **facts: str) -> N
         "problems": [out.problem_to_json(problem) for problem in done.problems],
         "findings": [f"{f.rule} {f.level} {f.path}:{f.line}" for f in done.findings],
     }
-    out.finish(data, render)
 
 
 def _set_enabled(out: Output, name: str, *, is_on: bool) -> None:
