@@ -352,7 +352,7 @@ def _check_head(
     if detail := type_problem(written, expected):
         raise _unusable(target.url, detail)
     if (response.content_length or 0) > limits.max_bytes:
-        raise _too_large(target, limits)
+        raise _unusable(target.url, f"it has more than {limits.max_bytes} bytes")
 
 
 async def _read_body(
@@ -366,7 +366,7 @@ async def _read_body(
     while chunk := await response.content.readany():
         size += len(chunk)
         if size > limits.max_bytes:
-            raise _too_large(target, limits)
+            raise _unusable(target.url, f"it has more than {limits.max_bytes} bytes")
         if write is None:
             body += chunk
         else:
@@ -396,7 +396,3 @@ def _unreachable(url: str, detail: str, **details: object) -> SourceError:
 
 def _unusable(url: str, detail: str) -> SourceError:
     return SourceError(detail, code="remote_unusable", url=display_url(url))
-
-
-def _too_large(target: CheckedUrl, limits: FetchLimits) -> SourceError:
-    return _unusable(target.url, f"it has more than {limits.max_bytes} bytes")
