@@ -201,7 +201,7 @@ except OSError:
 async def test_a_sandboxed_script_reaches_granted_hosts_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: Launcher
 ) -> None:
-    def lenient(hosts: tuple[str, ...]) -> AllowListProxy:
+    def lenient(hosts: tuple[str, ...], interceptor: None) -> AllowListProxy:
         return AllowListProxy(hosts, is_allowed=lambda _: True)
 
     monkeypatch.setattr(backends, "AllowListProxy", lenient)
