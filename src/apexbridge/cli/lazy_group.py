@@ -44,6 +44,7 @@ SERVICE_COMMANDS: dict[str, str] = {
     "serve": "Serve chat, skills, MCP and the console over HTTP.",
     "keys": "Create, list and revoke API keys of the server.",
     "find": "Search skills by meaning and keywords, in English or Chinese.",
+    "secrets": "Give secrets to skills, which never see their values.",
     "index": "Inspect and rebuild the search index.",
     "eval": "Evaluate retrieval quality; no language model is called.",
     "doctor": "Run diagnostics: sandbox, data folder, sources, settings.",
