@@ -49,6 +49,8 @@ def tunnel(authority, name=None, says=""):
     context = ssl.create_default_context()
     context.check_hostname = False
     return context.wrap_socket(raw, server_hostname=name)
+def ask(*lines, body=""):
+    send(tunnel(API), ("\\r\\n".join(lines) + "\\r\\n\\r\\n" + body).encode())
 def send(stream, data):
     stream.sendall(data)
     got = b""
@@ -90,17 +92,17 @@ class Ground:
     async def grant(
         self,
         *hosts: str,
-        secret: str = "API_KEY",
+        variable: str = "API_KEY",
         name: str = "client",
         value: str = VALUE,
         places: tuple[str, ...] = ("header",),
     ) -> None:
-        self.values[secret] = value
+        self.values[variable] = value
         async with Runtime.open(self.config) as runtime:
             skill = runtime.catalog.get(name)
-        self.store.set(secret, value)
+        self.store.set(variable, value)
         one = SecretGrant(
-            secret=secret,
+            secret=variable,
             skill=name,
             sha256=current_sha256(skill),
             hosts=hosts or (self.api.address,),

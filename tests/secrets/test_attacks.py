@@ -69,20 +69,14 @@ async def test_05_a_secret_in_a_host_name_is_refused(ground: Ground) -> None:
 
 
 async def test_06_a_second_request_in_a_body_stays_a_body(ground: Ground) -> None:
-    inner = "GET /steal HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"
-    await ground.play(f"""
-s = tunnel(API)
-send(s, f"POST /a HTTP/1.1\\r\\nHost: {{API}}\\r\\nContent-Length: 4\\r\\n"
-    f"Transfer-Encoding: chunked\\r\\nAuthorization: {{KEY}}\\r\\n\\r\\n0\\r\\n\\r\\n{inner}".encode())
-s = tunnel(API)
-body = "{inner}"
-send(s, f"POST /b HTTP/1.1\\r\\nHost: {{API}}\\r\\nConnection: close\\r\\n"
-    f"Content-Length: {{len(body)}}\\r\\n\\r\\n{{body}}".encode())
-s = tunnel(API)
-send(s, f"POST /c HTTP/1.1\\r\\nHost: {{API}}\\r\\nContent-Length: 1\\r\\nContent-Length: 9\\r\\n"
-    "\\r\\n".encode())
-s = tunnel(API)
-send(s, f"POST /d HTTP/1.1\\r\\nHost: {{API}}\\r\\nTransfer-Encoding: xchunked\\r\\n\\r\\n".encode())
+    await ground.play("""
+host, key, one = f"Host: {API}", f"Authorization: {KEY}", "Content-Length: 4"
+inner = "GET /steal HTTP/1.1\\r\\nHost: evil.example\\r\\n\\r\\n"
+ask("POST /a HTTP/1.1", host, key, one, "Transfer-Encoding: chunked", body="0\\r\\n\\r\\n" + inner)
+whole = f"Content-Length: {len(inner)}"
+ask("POST /b HTTP/1.1", host, key, "Connection: close", whole, body=inner)
+ask("POST /c HTTP/1.1", host, key, one, "Content-Length: 9")
+ask("POST /d HTTP/1.1", host, key, "Transfer-Encoding: xchunked")
 """)
     assert [r.split(b" ")[1] for r in ground.api.received] == [b"/b"]
     assert '"reason": "framing"' in ground.audit()
@@ -91,8 +85,8 @@ send(s, f"POST /d HTTP/1.1\\r\\nHost: {{API}}\\r\\nTransfer-Encoding: xchunked\\
 async def test_07_line_breaks_in_a_header_add_no_header(ground: Ground) -> None:
     await ground.play("""
 for middle in ("\\nHost: evil.example", "\\rX: y", "\\0", "\\r\\n Host: evil.example"):
-    send(tunnel(API), f"GET / HTTP/1.1\\r\\nHost: {API}\\r\\nConnection: close\\r\\nX-A: b{middle}\\r\\n"
-        f"Authorization: {KEY}\\r\\n\\r\\n".encode())
+    lines = (f"Host: {API}", "Connection: close", f"X-A: b{middle}", f"Authorization: {KEY}")
+    ask("GET / HTTP/1.1", *lines)
 """)
     for request in ground.api.received:
         lines = request.lower().split(b"\r\n")
@@ -105,18 +99,14 @@ for middle in ("\\nHost: evil.example", "\\rX: y", "\\0", "\\r\\n Host: evil.exa
     "hosts", ["other.example", "evil.example", "api.example.evil.example", "", "api.example:1"]
 )
 async def test_08_another_host_header_is_refused(ground: Ground, hosts: str) -> None:
-    said = await ground.play(
-        f'send(tunnel(API), f"GET / HTTP/1.1\\r\\nHost: {hosts}\\r\\nX: {{KEY}}\\r\\n\\r\\n".encode())'
-    )
+    said = await ground.play(f'ask("GET / HTTP/1.1", "Host: {hosts}", "X: " + KEY)')
     assert b" 421 " in said.encode() or " 400 " in said
     assert not ground.api.received
     assert "host_header" in ground.audit()
 
 
 async def test_09_two_host_headers_are_refused(ground: Ground) -> None:
-    said = await ground.play(
-        'send(tunnel(API), f"GET / HTTP/1.1\\r\\nHost: {API}\\r\\nHost: {OTHER}\\r\\n\\r\\n".encode())'
-    )
+    said = await ground.play('ask("GET / HTTP/1.1", f"Host: {API}", f"Host: {OTHER}", f"X: {KEY}")')
     assert " 400 " in said
     assert not ground.api.received
 
@@ -136,7 +126,7 @@ async def test_11_an_absolute_target_or_a_nested_tunnel_is_refused(ground: Groun
     said = await ground.play("""
 for line in (f"GET https://{OTHER}/ HTTP/1.1", f"GET https://{API}/ HTTP/1.1",
         f"CONNECT {OTHER} HTTP/1.1", "OPTIONS * HTTP/1.1"):
-    send(tunnel(API), f"{line}\\r\\nHost: {API}\\r\\nAuthorization: {KEY}\\r\\n\\r\\n".encode())
+    ask(line, f"Host: {API}", f"Authorization: {KEY}")
 """)
     assert said.count(" 400 ") == 4
     assert not ground.api.received
@@ -154,25 +144,21 @@ async def test_13_an_echo_of_the_value_comes_back_as_the_placeholder(
 ) -> None:
     value = VALUE.encode()
 
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    ones = [b"1\r\n%c\r\n" % one for one in b"<" + value + b">"]
+    answers = {
+        "plain": ok(value, b"X-Echo: a" + value + b"b", b"Location: /?" + value),
+        "chunked": [head, b"%x\r\n%s\r\n0\r\n\r\n" % (len(value), value)],
+        "split": [head, *ones, b"0\r\n\r\n"],
+        "gzip": ok(gzip.compress(value) + gzip.compress(value), b"Content-Encoding: gzip"),
+        "deflate": ok(zlib.compress(value * 9_000), b"Content-Encoding: deflate"),
+        "json": ok(b'{"got": "%s"}' % value.replace(b'"', b'\\"')),
+        "coded": ok(b" ".join(forms(VALUE)[2:4])),
+    }
+
     def answer(request: bytes) -> list[bytes]:
         assert value in request
-        chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-        match how:
-            case "chunked":
-                return [chunked, b"%x\r\n%s\r\n0\r\n\r\n" % (len(value), value)]
-            case "split":
-                ones = [b"1\r\n%c\r\n" % one for one in b"<" + value + b">"]
-                return [chunked, *ones, b"0\r\n\r\n"]
-            case "gzip":
-                return ok(gzip.compress(value) + gzip.compress(value), b"Content-Encoding: gzip")
-            case "deflate":
-                return ok(zlib.compress(value * 9_000), b"Content-Encoding: deflate")
-            case "json":
-                return ok(b'{"got": "%s"}' % value.replace(b'"', b'\\"'))
-            case "coded":
-                return ok(b" ".join(forms(VALUE)[2:4]))
-            case _:
-                return ok(value, b"X-Echo: a" + value + b"b", b"Location: /?" + value)
+        return answers[how]
 
     ground.api.answer = answer
     said = await ground.play(f'print(fetch(f"https://{{API}}/", {_AUTH}))')
@@ -237,7 +223,7 @@ async def test_19_the_placeholder_of_another_run_is_worth_nothing(ground: Ground
         script = runtime.catalog.get("client").root
     assert script is not None
     body = (script / "scripts/main.py").read_text(encoding="utf-8")
-    source = f'send(tunnel(API), f"GET / HTTP/1.1\\r\\nHost: {{API}}\\r\\nX: {first.strip()}\\r\\n\\r\\n".encode())'
+    source = f'ask("GET / HTTP/1.1", f"Host: {{API}}", "X: {first.strip()}")'
     (script / "scripts/main.py").write_text(f"{body}\n{source}", encoding="utf-8")
     await ground.grant()
     result = await ground.run()
@@ -293,7 +279,7 @@ async def test_24_two_secrets_do_not_cross(ground: Ground) -> None:
         secrets=(f"API_KEY={ground.api.address}", f"TOKEN={ground.other.address}"),
     )
     await ground.grant()
-    await ground.grant(ground.other.address, secret="TOKEN", value=OTHER_VALUE)
+    await ground.grant(ground.other.address, variable="TOKEN", value=OTHER_VALUE)
     result = await ground.run()
     assert result.stdout.count(b"other_host") == 2
     (only,) = ground.other.received
@@ -303,7 +289,8 @@ async def test_24_two_secrets_do_not_cross(ground: Ground) -> None:
 
 async def test_25_a_body_or_an_address_gets_no_value_unless_granted(ground: Ground) -> None:
     said = await ground.play("""
-print(fetch(f"https://{API}/notes", {"Content-Type": "application/json"}, json.dumps({"n": KEY}).encode()))
+json_type = {"Content-Type": "application/json"}
+print(fetch(f"https://{API}/notes", json_type, json.dumps({"n": KEY}).encode()))
 print(fetch(f"https://{API}/notes?n={KEY}"))
 print(fetch(f"https://{API}/notes/{KEY}"))
 print(fetch(f"https://{API}/", {KEY: "x"}))
