@@ -80,7 +80,7 @@ class Ground:
     def store(self) -> SecretStore:
         return open_secret_store(self.config)
 
-    def skill(self, source: str, name: str = "client", secrets: tuple[str, ...] = ()) -> None:
+    def skill(self, source: str, name: str = "client", secrets: object = ()) -> None:
         declared = secrets or (f"API_KEY={self.api.address}",)
         make_skill(
             self.home / ".claude/skills",
@@ -111,23 +111,30 @@ class Ground:
         self.store.grant([one])
 
     async def run(self, name: str = "client", *extra: str) -> ExecutionResult:
-        addresses = (self.api.address, self.other.address, self.plain.address)
         async with Runtime.open(self.config) as runtime:
-            result = await runtime.execute_skill(name, (*addresses, *extra))
+            result = await runtime.execute_skill(name, (*self.addresses, *extra))
         self.assert_no_leak(result)
         return result
 
-    async def play(self, source: str, **grant: str) -> str:
+    @property
+    def addresses(self) -> tuple[str, str, str]:
+        return self.api.address, self.other.address, self.plain.address
+
+    async def play(self, source: str, *, places: tuple[str, ...] = ("header",)) -> str:
         """Run a script with the secret, search for leaks, and return what it printed."""
         self.skill(source)
-        await self.grant(**grant)
+        await self.grant(places=places)
         result = await self.run()
         assert result.outcome == "ok", result
         return result.stdout.decode()
 
     def assert_no_leak(self, result: ExecutionResult) -> None:
         seen = [result.stdout, result.stderr, *result.produced.values(), repr(result).encode()]
-        seen += [path.read_bytes() for path in self.config.data.rglob("*") if path.is_file()]
+        self.assert_nothing_in(b"\0".join(seen))
+
+    def assert_nothing_in(self, *seen: bytes) -> None:
+        """Fail if a value is in any of these, or in a file of the data folder."""
+        seen += tuple(path.read_bytes() for path in self.config.data.rglob("*") if path.is_file())
         for value in self.values.values():
             for form in forms(value):
                 assert not any(form in data for data in seen), form
