@@ -63,9 +63,19 @@ def _other_id(data: bytes) -> bytes:
     return json.dumps({**json.loads(data), "id": "other"}).encode()
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda _: b"", lambda data: data[:-9], lambda _: b"{}", _flip_data, _other_id]
-)
+def _empty(_: bytes) -> bytes:
+    return b""
+
+
+def _cut(data: bytes) -> bytes:
+    return data[:-9]
+
+
+def _no_fields(_: bytes) -> bytes:
+    return b"{}"
+
+
+@pytest.mark.parametrize("damage", [_empty, _cut, _no_fields, _flip_data, _other_id])
 def test_damage_is_an_error_and_never_an_empty_store(
     store: SecretStore, tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:

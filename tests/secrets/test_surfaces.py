@@ -43,16 +43,12 @@ def test_over_http(ground: Ground) -> None:
     assert "apexbridge secrets grant client" in refused.json()["error"]["hint"]
 
 
-def _flags(ground: Ground) -> dict[str, object]:
-    chosen = ground.config.settings.sandbox
-    return {"sandbox": {"secret_key_file": chosen.secret_key_file}}
-
-
 async def test_over_mcp(ground: Ground) -> None:
     await _prepare(ground)
     asked = {"name": "client", "arguments": list(ground.addresses)}
+    flags = {"secret_key_file": ground.config.settings.sandbox.secret_key_file}
     async with (
-        mcp_endpoint(ground.home, **_flags(ground)) as endpoint,
+        mcp_endpoint(ground.home, sandbox=flags) as endpoint,
         endpoint.client() as client,
     ):
         reply = await client.call_tool("run_skill", asked)
@@ -87,6 +83,26 @@ async def test_over_chat(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Non
     assert PLACEHOLDER.search(told)
     ground.assert_nothing_in(told, last.encode())
     assert "apexbridge secrets grant client" in last
+
+
+async def test_the_models_tools_cannot_read_the_store(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = ground.config.project / ".data"
+    monkeypatch.setenv("APEXBRIDGE_DATA_DIR", str(data))
+    data.mkdir()
+    for name in ("secrets.json", "secrets.key", "other.json"):
+        (data / name).write_text("marked-content", encoding="utf-8")
+    reads = [call("Read", file_path=str(data / name)) for name in ("secrets.json", "secrets.key")]
+    async with ScriptedServer() as model:
+        model.play(*(calling(one) for one in reads))
+        model.play(calling(call("Grep", pattern="marked-c", path=str(data), output_mode="content")))
+        model.play(saying("done"))
+        async with talk(model, ground.config.project) as conversation:
+            await conversation.ask("read them")
+        said = json.dumps(model.requests[-1]["messages"])
+    assert said.count("marked-content") == 1
+    assert "other.json" in said
 
 
 async def test_the_same_error_from_python(ground: Ground) -> None:

@@ -27,13 +27,9 @@ _MAX_REPORTS = 20
 
 def open_secret_store(config: Config) -> SecretStore:
     """Open the secret store of the data folder."""
-    chosen = config.settings.sandbox.secret_key_file
-    file = config.project / chosen if chosen else config.data / "secrets.key"
-    if chosen.startswith("~/"):
-        file = config.home / chosen[2:]
-    return SecretStore(
-        config.data / "secrets.json", EncryptionKeys(file=file, uses_keyring=not chosen)
-    )
+    uses_keyring = not config.settings.sandbox.secret_key_file
+    keys = EncryptionKeys(file=config.secret_key_file, uses_keyring=uses_keyring)
+    return SecretStore(config.data / "secrets.json", keys)
 
 
 def prepare_secrets(call: ScriptCall, config: Config, audit: AuditLog) -> ScriptSecrets | None:

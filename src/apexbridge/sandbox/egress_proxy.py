@@ -78,8 +78,10 @@ class AllowListProxy:
                 yield
             finally:
                 for held in (listener, *self._open):
+                    # Not `held.shutdown`: that of a TLS socket ends encryption first, and what
+                    # another thread is about to send would leave in plain text.
                     with contextlib.suppress(OSError):
-                        held.shutdown(socket.SHUT_RDWR)
+                        socket.socket.shutdown(held, socket.SHUT_RDWR)
                 thread.join()
 
     def _accept(self, listener: socket.socket) -> None:
