@@ -133,6 +133,15 @@ async def test_a_granted_host_is_reachable_by_connect_and_plain_http(tmp_path: P
         ("GET /relative", b"400 Bad request"),
         ("CONNECT localhost:http", b"400 Bad request"),
         ("nonsense", b"400 Bad request"),
+        ("CONNECT evil\0.localhost:443", b"400 Bad request"),
+        ("CONNECT localhost\0:443", b"400 Bad request"),
+        ("CONNECT -localhost:443", b"400 Bad request"),
+        ("CONNECT local%68ost:443", b"400 Bad request"),
+        ("CONNECT localhost:+443", b"400 Bad request"),
+        ("CONNECT localhost:4_43", b"400 Bad request"),
+        ("GET http://localhost\0.evil/", b"400 Bad request"),
+        ("GET http://localhost#@evil.example/", b"403 Address not public"),
+        ("GET http://localhost/\nX: y", b"400 Bad request"),
     ],
 )
 async def test_68_what_is_not_granted_or_not_public_is_refused(
@@ -142,6 +151,35 @@ async def test_68_what_is_not_granted_or_not_public_is_refused(
     with proxy.serve(tmp_path / "s"):
         answer = await _ask(tmp_path / "s", f"{request_line} HTTP/1.1\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 " + status)
+
+
+@pytest.mark.parametrize("fields", ["X: a\nHost: b", "X: a\r\n Host: b", "X: a\rY: b", "X: \0"])
+async def test_fields_that_servers_read_differently_are_refused(
+    tmp_path: Path, fields: str
+) -> None:
+    async with _upstream() as (port, received):
+        proxy = AllowListProxy([f"localhost:{port}"], is_allowed=lambda _: True)
+        with proxy.serve(tmp_path / "s"):
+            request = f"GET http://localhost:{port}/ HTTP/1.1\r\n{fields}\r\n\r\n"
+            answer = await _ask(tmp_path / "s", request.encode())
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert not received
+
+
+async def test_the_name_that_was_compared_is_the_one_that_is_dialled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialled = list[str]()
+
+    def resolve(host: str, *_: object, **__: object) -> list[object]:
+        dialled.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 443))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with AllowListProxy(["bücher.example"]).serve(tmp_path / "s"):
+        for name in ("XN--Bcher-KVA.Example", "xn--bcher-kva.example."):
+            await _ask(tmp_path / "s", f"CONNECT {name}:443 HTTP/1.1\r\n\r\n".encode())
+    assert dialled == ["xn--bcher-kva.example"] * 2
 
 
 async def test_68_a_name_with_one_private_address_is_refused(

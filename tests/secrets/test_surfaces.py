@@ -1,6 +1,8 @@
 """Secrets over HTTP, MCP and chat: the same grant, the same errors, and no value anywhere."""
 
 import json
+import subprocess
+import sys
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import anyio
@@ -158,3 +160,12 @@ print(client.getresponse().status)
     assert said.strip().endswith("200")
     assert len(ground.api.received) == 4
     assert ground.api.everything.count(b"x" * 100) >= 3
+
+
+def test_a_run_without_secrets_loads_nothing_of_this() -> None:
+    code = (
+        "import sys, apexbridge.runtime.script_runner, apexbridge.runtime.container\n"
+        "print(sorted({'cryptography', 'h11', 'keyring'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
