@@ -1,6 +1,9 @@
 """The egress proxy: the host allow-list, the SSRF guard, and no other network."""
 
+import shutil
 import socket
+import subprocess
+import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -256,6 +259,22 @@ async def test_a_sandboxed_script_reaches_granted_hosts_only(
         )
         result = await BubblewrapSandbox(launcher).run(request)
     assert result.stdout.decode().splitlines() == ["hello", "403", "not directly"], result
+
+
+@pytest.mark.needs("root")
+def test_another_user_of_the_machine_cannot_use_the_proxy() -> None:
+    code = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])\n"
+        "s.sendall(b'CONNECT localhost:443 HTTP/1.1\\r\\n\\r\\n'); print(s.recv(99))"
+    )
+    place = Path(tempfile.mkdtemp())  # the parents of tmp_path are for root only
+    place.chmod(0o755)
+    with AllowListProxy(["localhost"]).serve(place / "s"):
+        for user, is_served in ((0, True), (65534, False)):
+            words = ["/usr/bin/python3", "-c", code, str(place / "s")]
+            done = subprocess.run(words, user=user, capture_output=True, timeout=20)
+            assert (b"403" in done.stdout) is is_served, done
+    shutil.rmtree(place)
 
 
 async def test_a_sandbox_without_a_network_of_its_own_says_so(

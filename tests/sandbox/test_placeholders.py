@@ -8,13 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apexbridge.sandbox.placeholders import (
-    PLACEHOLDER,
-    Redactor,
-    RunSecret,
-    StreamRedactor,
-    create_placeholder,
-)
+from apexbridge.sandbox.placeholders import PLACEHOLDER, RunSecret, create_placeholder
+from apexbridge.sandbox.redaction import Redactor, StreamRedactor
 
 VALUE = 'sk-a+b/c"d e=0123456789'
 
@@ -81,6 +76,28 @@ def test_what_holds_no_value_is_not_changed(data: bytes, cuts: list[int]) -> Non
 )  # fmt: skip
 def test_the_usual_encodings_are_recognized(form: bytes) -> None:
     assert form not in _redactor().redact(b"<" + form + b">")
+
+
+@given(
+    st.integers(0, len(VALUE)),
+    st.integers(0, len(VALUE)),
+    st.lists(st.integers(0, 60), max_size=8),
+    st.sampled_from(["", "s", "9", "sk-", VALUE[3:9]]),
+)
+def test_long_parts_are_redacted_however_the_stream_is_split(
+    start: int, length: int, cuts: list[int], after: str
+) -> None:
+    part = VALUE[start : start + length]
+    data = f"<{part}{after}>".encode()
+    stream, pieces, done = StreamRedactor(_redactor(), parts=True), list[bytes](), 0
+    for cut in [*sorted(cuts), len(data)]:
+        pieces.append(stream.feed(data[done:cut]))
+        done = max(done, cut)
+    seen = b"".join([*pieces, stream.finish()])
+    if len(part) >= 14:
+        assert not any(VALUE[at : at + 8].encode() in seen for at in range(len(VALUE) - 8))
+    elif len(part) < 4:
+        assert seen == data
 
 
 def test_names_of_files_are_redacted_too() -> None:

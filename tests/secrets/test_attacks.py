@@ -181,6 +181,17 @@ async def test_15_an_echo_cannot_be_fetched_in_parts(ground: Ground) -> None:
     assert b"range:" not in ground.api.everything.lower()
 
 
+async def test_15_an_echo_that_is_cut_gives_no_beginning_away(ground: Ground) -> None:
+    def answer(request: bytes) -> list[bytes]:
+        at, cut = request.index(VALUE.encode()), len(ground.api.received) * 4
+        return ok(request[at : at + cut] + b"...", b"X-Error: " + request[at : at + cut])
+
+    ground.api.answer = answer
+    said = await ground.play(f'for _ in range(9): print(fetch(f"https://{{API}}/", {_AUTH}))')
+    assert said.count("200 ") == 9
+    assert not any(VALUE[at : at + 13] in said for at in range(len(VALUE) - 13))
+
+
 async def test_16_a_redirect_to_another_host_takes_no_value_along(ground: Ground) -> None:
     where = f"Location: https://{ground.other.address}/".encode()
     ground.api.answer = lambda _: [

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.sandbox.base import ExecutionResult
-from apexbridge.sandbox.placeholders import Redactor, StreamRedactor
+from apexbridge.sandbox.redaction import Redactor, StreamRedactor
 
 OnOutput = Callable[[int, bytes], None]
 

@@ -12,7 +12,8 @@ from apexbridge.activation.scripts import ScriptCall
 from apexbridge.audit import AuditLog
 from apexbridge.errors import StorageError
 from apexbridge.runtime.script_secrets import RedactedOutput, ScriptSecrets
-from apexbridge.sandbox.placeholders import Redactor, RunSecret
+from apexbridge.sandbox.placeholders import RunSecret
+from apexbridge.sandbox.redaction import Redactor
 from apexbridge.sandbox.tls_interception import TlsInterceptor
 from apexbridge.secrets.encryption_key import EncryptionKeys
 from apexbridge.secrets.run_secrets import resolve_secrets

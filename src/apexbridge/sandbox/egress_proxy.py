@@ -11,6 +11,7 @@ import os
 import re
 import selectors
 import socket
+import struct
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 from apexbridge import ssrf
 from apexbridge.sandbox.host_rule import HostRule, is_ip_literal, normalize_host, parse_port
 from apexbridge.sandbox.interceptor import Interceptor
+from apexbridge.sandbox.uid_pool import is_run_uid
 
 _HEAD_BYTES = 16 * 1024
 _HEAD_SECONDS = 10
@@ -96,7 +98,9 @@ class AllowListProxy:
     def _handle(self, client: socket.socket) -> None:
         try:
             with self._held(client), contextlib.suppress(OSError):
-                self._let_through(client)
+                # The socket's path and a placeholder are seen by every user of the machine (ps).
+                if is_run_uid(_peer_uid(client)):
+                    self._let_through(client)
         finally:
             self._room.release()
 
@@ -163,6 +167,18 @@ class AllowListProxy:
             return socket.create_connection((addresses[0], port), _DIAL_SECONDS)
         except OSError:
             raise _ProxyRefusalError("502 Host not reached") from None
+
+
+def _peer_uid(client: socket.socket) -> int:
+    """Return the UID of the process at the other end of a Unix socket, as the kernel knows it."""
+    if not hasattr(socket, "SO_PEERCRED"):  # not Linux, where nothing runs with a proxy
+        return os.geteuid()
+    credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return _CREDENTIALS.unpack(credentials)[1]
+
+
+_CREDENTIALS = struct.Struct("iII")
+"""`struct ucred`: process, user, group."""
 
 
 def _read_head(client: socket.socket) -> tuple[bytes, bytes]:

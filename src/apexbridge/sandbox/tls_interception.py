@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 import h11
 
 from apexbridge.sandbox.interceptor import Hold
-from apexbridge.sandbox.placeholders import PLACEHOLDER, Redactor, RunSecret, StreamRedactor
+from apexbridge.sandbox.placeholders import PLACEHOLDER, RunSecret
+from apexbridge.sandbox.redaction import Redactor, StreamRedactor
 from apexbridge.sandbox.request_swap import Header, RefusedRequestError, RequestSwap, end_to_end
 from apexbridge.sandbox.run_certificates import RunCertificates
 
@@ -202,10 +203,10 @@ class _HttpRelay:
         fields = [(bytes(name), bytes(value)) for name, value in response.headers]
         decode = _decoder(fields)
         headers = self._response_headers(response, fields)
-        reason = self._redactor.redact(response.reason)
+        reason = self._redactor.redact(response.reason, parts=True)
         status = response.status_code
         self._send_down(h11.Response(status_code=status, headers=headers, reason=reason))
-        redacted = StreamRedactor(self._redactor)
+        redacted = StreamRedactor(self._redactor, parts=True)
         while True:
             event = _next_event(self._up, self._server)
             if isinstance(event, h11.EndOfMessage):
@@ -228,7 +229,7 @@ class _HttpRelay:
     def _response_headers(self, response: h11.Response, fields: list[Header]) -> list[Header]:
         """Write the headers anew; the length of a body changes when it is redacted."""
         kept = [
-            (name, self._redactor.redact(value))
+            (name, self._redactor.redact(value, parts=True))
             for name, value in end_to_end(fields)
             if name not in _RESPONSE_DROPPED and not self._redactor.is_in(name)
         ]

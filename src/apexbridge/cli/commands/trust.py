@@ -97,6 +97,9 @@ def _print_capabilities(out: Output, skill: Skill) -> None:
         "trust_tools": ", ".join(manifest.allowed_tools),
         "trust_hooks": ", ".join(manifest.hooks),
         "trust_scripts": ", ".join(scripts),
+        "trust_secrets": ", ".join(
+            f"{s.name} ({' '.join(s.hosts) or '?'})" for s in manifest.secrets
+        ),
     }
     for key, value in powers.items():
         if value:
