@@ -50,6 +50,7 @@ from apexbridge.tools.base import ToolResult
 if TYPE_CHECKING:  # imported when first used: most commands need neither
     from apexbridge.lifecycle.manager import SkillManager
     from apexbridge.runtime.chat_service import ChatService
+    from apexbridge.secrets.store import SecretStore
 
 log = logging.getLogger(__name__)
 
@@ -101,6 +102,13 @@ class Runtime:
                 install_policy(self.config.settings.install),
             )
         return self._manager
+
+    @property
+    def secret_store(self) -> "SecretStore":
+        """Secrets of skills; imported here, for most processes never need it."""
+        from apexbridge.runtime.secret_preparation import open_secret_store
+
+        return open_secret_store(self.config)
 
     @property
     def chat_service(self) -> "ChatService":

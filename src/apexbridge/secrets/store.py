@@ -86,14 +86,22 @@ class SecretStore:
         sealed = self._read_file()
         return self._open(sealed) if sealed else SecretState()
 
+    def check(self, name: str, value: str) -> None:
+        """Check a name and a value before anything is changed.
+
+        Raises:
+            ConfigError: If one cannot be used.
+        """
+        check_name(name)
+        check_value(name, value)
+
     def set(self, name: str, value: str) -> None:
         """Set a value; the grants of a secret that had one stay.
 
         Raises:
             ConfigError: If the name or the value cannot be used.
         """
-        check_name(name)
-        check_value(name, value)
+        self.check(name, value)
         entry = SecretValue(value=value, at=time.time())
         self._change(
             lambda state: state.model_copy(update={"values": {**state.values, name: entry}})
