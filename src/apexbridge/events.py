@@ -5,7 +5,7 @@ approval request: the person who answers must see what would be executed.
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -131,6 +131,20 @@ class TurnFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilesCreated:
+    """A skill's script created files, which are kept for some days."""
+
+    session_id: str
+    call_id: str
+    skill: str
+    run_id: str
+    folder: str
+    """Folder on this machine that has the files."""
+    files: Mapping[str, int]
+    """Sizes in bytes, by path in the folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogChanged:
     """The set of active skills changed."""
 
@@ -161,6 +175,7 @@ Event = (
     | ApprovalAsked
     | ApprovalSettled
     | TurnFinished
+    | FilesCreated
     | CatalogChanged
     | ListingCut
 )

@@ -90,6 +90,7 @@ def test_json_output_is_one_line(run: Run) -> None:
         "turn": done.data["turn"],
         "skills": [],
         "tools": ["Calculate"],
+        "files": [],
     }
 
 

@@ -102,10 +102,33 @@ def _holds(path: Path, mark: bytes) -> bool:
         return False
 
 
-def test_unsaved_output_files_are_named(run: Run, home: Path) -> None:
+def test_output_files_without_a_folder_are_kept_and_the_command_says_where(
+    run: Run, home: Path
+) -> None:
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "echo 1 >a; echo 2 >b"})
+    assert "Output files: a, b (in " in run("run", "tool").err
+    assert run("run", "tool", LANG="zh_CN.UTF-8").err.startswith("输出文件：a, b（位于 ")
+    done = run("run", "--json", "tool")
+    assert (Path(done.data["folder"]) / "b").read_text(encoding="utf-8") == "2\n"
+
+
+def test_output_files_that_are_not_kept_are_named(run: Run, home: Path) -> None:
     make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "touch a b"})
-    assert "Output files not saved: a, b" in run("run", "tool").err
-    assert run("run", "tool", LANG="zh_CN.UTF-8").err.startswith("未保存的输出文件：a, b")
+    done = run("run", "tool", APEXBRIDGE_SANDBOX__KEPT_FILES_DAYS="0")
+    assert "Output files not saved: a, b" in done.err
+    assert not list(home.rglob("files/run_*"))
+
+
+def test_a_folder_is_copied_into_the_workspace(run: Run, home: Path, project: Path) -> None:
+    make_skill(home / ".claude/skills", "tool", files={"scripts/main.sh": "find . -type f | sort"})
+    data = project / "data"
+    for path in ("a.csv", "deep/er/b.csv", ".git/config", "~$draft.docx"):
+        (data / path).parent.mkdir(parents=True, exist_ok=True)
+        (data / path).write_text(path, encoding="utf-8")
+    (data / "link").symlink_to("/etc/passwd")
+    done = run("run", "-i", str(data), "tool")
+    assert done.out == "./data/a.csv\n./data/deep/er/b.csv\n./data/~$draft.docx\n"
+    assert "data/.git (a folder of tools), data/link (a link)" in done.err
 
 
 def test_invalid_calls_are_reported(run: Run, home: Path) -> None:

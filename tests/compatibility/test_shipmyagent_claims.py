@@ -32,7 +32,9 @@ def _make_project(home: Path) -> Path:
     make_skill(root, "chart-maker", description="Draws charts.")
     make_skill(root, "sleeper", description="Sleeps.", paths=["*.test.ts"])
     make_skill(root, "own", description="For users only.", disable_model_invocation=True)
-    (project / "ship.json").write_text('{"skills": {"paths": [".claude/skills"]}}', encoding="utf-8")
+    (project / "ship.json").write_text(
+        '{"skills": {"paths": [".claude/skills"]}}', encoding="utf-8"
+    )
     return project
 
 

@@ -1,5 +1,6 @@
 """Official MCP client over streamable HTTP, behind the server's middleware."""
 
+import base64
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,48 @@ async def test_a_script_runs_with_progress_and_a_failing_one_says_so(home: Path)
         failed = await client.call_tool("run_skill", {"name": "fails"})
         assert failed.is_error
         assert (failed.structured_content["exit_code"], "no" in text_of(failed)) == (3, True)
+
+
+_COPY = """\
+import pathlib
+data = pathlib.Path("in/数 据.bin").read_bytes()
+pathlib.Path("out").mkdir()
+pathlib.Path("out/数 据.bin").write_bytes(data)
+pathlib.Path("note.md").write_text("done", encoding="utf-8")
+pathlib.Path("link").symlink_to("/etc/passwd")
+"""
+
+
+@pytest.mark.needs("sandbox")
+async def test_files_go_into_a_script_and_come_back_as_resources(home: Path) -> None:
+    add_skill(home, "copy", skill_text("copy"), {"scripts/main.py": _COPY})
+    data = bytes(range(256))
+    sent = {"path": "in/数 据.bin", "base64": base64.b64encode(data).decode()}
+    async with mcp_endpoint(home) as endpoint:
+        async with endpoint.client() as client:
+            result = await client.call_tool("run_skill", {"name": "copy", "files": [sent]})
+            ran = shape_of(result)
+            made = {file["name"]: file for file in ran["files"]}
+            assert set(made) == {"note.md", "out/数 据.bin"}
+            assert ran["skipped_files"] == {"link": "a link"}
+            links = [part for part in result.content if part.type == "resource_link"]
+            assert {link.uri: link.name for link in links} == {
+                file["uri"]: name for name, file in made.items()
+            }
+            (text,) = (await client.read_resource(made["note.md"]["uri"])).contents
+            assert isinstance(text, types.TextResourceContents)
+            assert (text.text, text.mime_type) == ("done", "text/markdown")
+            (blob,) = (await client.read_resource(made["out/数 据.bin"]["uri"])).contents
+            assert isinstance(blob, types.BlobResourceContents)
+            assert base64.b64decode(blob.blob) == data
+            for bad in ("../x", "/etc/passwd"):
+                files = [{"path": bad, "text": "x"}]
+                refused = await client.call_tool("run_skill", {"name": "copy", "files": files})
+                assert code_of(refused) == "input_file_invalid"
+        async with endpoint.client() as stranger:  # another key
+            for uri in (made["note.md"]["uri"], "run://run_0/x", "run://"):
+                with pytest.raises(MCPError, match="record_unknown"):
+                    await stranger.read_resource(uri)
 
 
 @pytest.mark.needs("sandbox")
@@ -296,7 +339,10 @@ async def test_every_file_is_a_resource_with_its_digest(home: Path) -> None:
         assert isinstance(blob, types.BlobResourceContents)
         assert blob.blob == "AP/+"
         templates = (await client.list_resource_templates()).resource_templates
-        assert [template.uri_template for template in templates] == ["skill://{name}/{+path}"]
+        assert [template.uri_template for template in templates] == [
+            "skill://{name}/{+path}",
+            "run://{id}/{+path}",
+        ]
         with pytest.raises(MCPError, match=r"skill_not_found.*\n.*greet"):
             await client.read_resource("skill://gret/SKILL.md")
         with pytest.raises(MCPError, match=r"request_invalid.*scripts/main\.py"):

@@ -43,6 +43,8 @@ class ScriptCall:
     """Further variables: placeholders of secrets, never values."""
     interceptor: Interceptor | None = None
     limits: SandboxLimits = SandboxLimits()
+    owner: str = ""
+    """Session or API key that the output files belong to."""
     on_output: Callable[[int, bytes], None] | None = None
 
 

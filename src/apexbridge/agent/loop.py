@@ -20,7 +20,7 @@ from apexbridge.agent.tool_calls import ToolCallExecutor, apply_result
 from apexbridge.agent.turn import TurnFinish, TurnLimits, TurnRecord, TurnRequest, TurnResult
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.events import EventSink, TextDelta
-from apexbridge.messages import AssistantMessage, SystemMessage, ToolCall, UserMessage
+from apexbridge.messages import AssistantMessage, Message, SystemMessage, ToolCall, UserMessage
 from apexbridge.models.base import ModelClient
 from apexbridge.permissions.engine import Approver
 from apexbridge.permissions.hook_protocol import HookEvent, HookVerdict
@@ -207,10 +207,20 @@ class _TurnRun:
             )
         if verdict.context:
             session.messages.append(prompt.reminder_message(verdict.context))
+        if request.files is not None and request.uses_tools:
+            session.messages.append(await self._attach(request.files))
         session.messages.append(UserMessage(text=request.text, parts=request.parts))
         if invoked is not None:
             apply_result(session, invoked)
         return await self._run_rounds()
+
+    async def _attach(self, folder: Path) -> Message:
+        """Make the files of the request readable, and name them to the model."""
+        session = self._session
+        if folder not in session.readable:
+            session.readable.append(folder)
+        names = await anyio.to_thread.run_sync(_list_files, folder)
+        return prompt.reminder_message(prompt.attached_files(folder, names))
 
     async def _run_slash_command(self) -> ToolResult | None:
         invocation = Invocation.from_slash_command(self._request.text)
@@ -360,6 +370,11 @@ class _TurnRun:
     async def _summarize(self, text: str) -> str:
         name = self._request.model or self._deps.model_name
         return await self._model.summarize(f"{compaction.SUMMARY_PROMPT}\n\n{text}", name)
+
+
+def _list_files(folder: Path) -> list[str]:
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return [path.relative_to(folder).as_posix() for path in paths]
 
 
 def _replace_surrogates(text: str) -> str:

@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
@@ -76,6 +77,8 @@ class TurnRequest:
     """Model name; empty for the session's."""
     skills: tuple[str, ...] = ()
     """Skills that the person selected explicitly."""
+    files: Path | None = None
+    """Folder with files that came with the request; readable from then on."""
     client_tools: tuple[ToolSpec, ...] = ()
     """Tools that the client executes: offered to the model, returned as `client_calls`."""
     uses_tools: bool = True

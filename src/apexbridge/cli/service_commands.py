@@ -18,6 +18,14 @@ def chat(
     session: Annotated[str, typer.Option(metavar="ID", help="Continue this session.")] = "",
     model: Annotated[str, typer.Option(help="Use another model than the configured one.")] = "",
     skill: Annotated[list[str] | None, typer.Option(help="A skill to use; repeatable.")] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", "-f", help="Attach a file or folder; repeatable."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Copy the files that scripts create into a folder."),
+    ] = None,
 ) -> None:
     """Ask the model, which calls tools and skills until it has the answer."""
 

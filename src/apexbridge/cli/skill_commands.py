@@ -68,7 +68,7 @@ def run(
     ] = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option("--input", "-i", help="Copy a file into the workspace; repeatable."),
+        typer.Option("--input", "-i", help="Copy a file or folder into the workspace; repeatable."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Save the files it creates in a folder.")

@@ -4,6 +4,7 @@ import importlib
 import signal
 import sys
 import termios
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,14 @@ from typing import Any
 import anyio
 
 from apexbridge.cli.output import Output, sanitize
-from apexbridge.events import Event, SkillActivated, TextDelta, ToolFinished, TurnFinished
+from apexbridge.events import (
+    Event,
+    FilesCreated,
+    SkillActivated,
+    TextDelta,
+    ToolFinished,
+    TurnFinished,
+)
 from apexbridge.permissions.engine import Answer
 from apexbridge.permissions.rules import Decision, PermissionRequest
 
@@ -28,6 +36,7 @@ class TurnDisplay:
         self._is_open = self._has_text = False
         self.text = self.finish = self.turn_id = ""
         self.skills, self.tools = list[str](), list[str]()
+        self.created = list[FilesCreated]()
 
     def show(self, event: Event) -> None:
         """Render an event; text of subagents is for their parent session and not shown."""
@@ -42,10 +51,19 @@ class TurnDisplay:
             case SkillActivated():
                 self.skills.append(event.skill)
                 self._aside(out.text("chat_skill", name=event.skill, mode=event.mode))
+            case FilesCreated():
+                self.created.append(event)
+                names = ", ".join(map(sanitize, event.files))
+                self._aside(out.text("chat_files", names=names, folder=event.folder))
             case TurnFinished(session_id=session) if session == self._session:
                 self._end(event)
             case _:
                 pass
+
+    def show_saved(self, paths: Sequence[Path]) -> None:
+        """Show where created files were copied to."""
+        for path in paths:
+            self._aside(self._out.text("created", path=path))
 
     def close(self) -> None:
         """End an unfinished line."""

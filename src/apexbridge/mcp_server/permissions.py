@@ -60,6 +60,14 @@ def caller_has_scope(request: AsgiScope, scope: Scope) -> bool:
     return caller is not None and caller.has_scope(scope)
 
 
+def file_owner(ctx: "Context") -> str:
+    """Return the prefix of what belongs to the caller; empty for the user of a stdio server."""
+    if ctx.request is None:
+        return ""
+    caller: Caller | None = ctx.request.scope.get("state", {}).get("caller")
+    return f"{caller.id}:" if caller is not None else ":"
+
+
 def scope_error(request: AsgiScope | None, scope: Scope) -> RequestError:
     """Return the error for a missing scope, or a missing API key."""
     caller: Caller | None = (request or {}).get("state", {}).get("caller")

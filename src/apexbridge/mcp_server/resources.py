@@ -3,7 +3,6 @@
 import base64
 import binascii
 import difflib
-import mimetypes
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -18,8 +17,10 @@ from apexbridge.mcp_server.skill_files import (
     TEMPLATE,
     SkillFile,
     file_uri,
+    media_type,
     parse_uri,
     serves_files,
+    to_contents,
     to_extension_json,
 )
 from apexbridge.mcp_server.tools import VisibleSkills
@@ -65,10 +66,10 @@ def _decode_cursor(cursor: str) -> str:
 _MAX_DESCRIPTION = 1_024
 
 
-def resource_templates() -> list[types.ResourceTemplate]:
+def skill_template() -> types.ResourceTemplate:
     """Return the URI template of skill files."""
     description = "A file of a skill; SKILL.md holds its instructions."
-    return [types.ResourceTemplate(name="skill", uri_template=TEMPLATE, description=description)]
+    return types.ResourceTemplate(name="skill", uri_template=TEMPLATE, description=description)
 
 
 def to_resource(skill: Skill, file: SkillFile) -> types.Resource:
@@ -78,7 +79,7 @@ def to_resource(skill: Skill, file: SkillFile) -> types.Resource:
         uri=file_uri(skill, file.path),
         name=skill.name if is_main else f"{skill.name}/{file.path}",
         description=skill.summary[:_MAX_DESCRIPTION] if is_main else None,
-        mime_type=_media_type(file.path),
+        mime_type=media_type(file.path),
         size=file.size,
         _meta={"digest": f"sha256:{file.sha256}"},
     )
@@ -95,31 +96,13 @@ async def read_resource(skills: VisibleSkills, uri: str) -> types.ReadResourceRe
         more = f"; did you mean {' / '.join(near)}?" if near else ""
         raise RequestError(f"{skill.name} has no file '{path[:200]}'{more}", param="uri")
     data = await skills.manifests.read(skill, path)
-    return types.ReadResourceResult(contents=[_content(uri, path, data)])
+    return types.ReadResourceResult(contents=[to_contents(uri, path, data)])
 
 
 def _resolve(skills: VisibleSkills, uri: str) -> tuple[Skill, str]:
     """Return the skill and the file path of a URI."""
     name, skill, path = parse_uri(uri, skills.find)
     return skill or skills.get(name), path
-
-
-def _content(
-    uri: str, path: str, data: bytes
-) -> types.TextResourceContents | types.BlobResourceContents:
-    kind = _media_type(path)
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        blob = base64.b64encode(data).decode()
-        return types.BlobResourceContents(uri=uri, mime_type=kind, blob=blob)
-    return types.TextResourceContents(uri=uri, mime_type=kind, text=text)
-
-
-def _media_type(path: str) -> str:
-    if path.endswith(".md"):
-        return "text/markdown"
-    return mimetypes.guess_type(path)[0] or "application/octet-stream"
 
 
 _CACHE_HINTS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}

@@ -2,6 +2,7 @@
 
 from pydantic import BaseModel, Field
 
+from apexbridge.activation.input_files import MAX_INPUT_FILES, InputFile
 from apexbridge.retrieval.results import Kind, Match
 from apexbridge.tools.typed import Arguments
 
@@ -38,6 +39,11 @@ class RunArguments(Arguments):
     )
     seconds: float | None = Field(
         default=None, gt=0, description="When to end it, if earlier than settings do."
+    )
+    files: list[InputFile] = Field(
+        default_factory=list[InputFile],
+        max_length=MAX_INPUT_FILES,
+        description="Files for its working directory; `a/b.csv` is in a folder.",
     )
 
 
@@ -87,6 +93,7 @@ class OutputFile(BaseModel):
 
     name: str
     size: int
+    uri: str = Field(description="Its resource; empty if the file is not kept.")
 
 
 class RunResult(BaseModel):
@@ -103,3 +110,8 @@ class RunResult(BaseModel):
     isolation: str
     truncated: bool
     files: list[OutputFile]
+    skipped_files: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        description="Files that it made and that are not kept, with the reason.",
+    )
+    id: str = ""

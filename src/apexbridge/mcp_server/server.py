@@ -40,10 +40,17 @@ from apexbridge.mcp_server.permissions import (
     ScopeCheck,
     ToolCaller,
     can_elicit,
+    file_owner,
     scope_error,
 )
 from apexbridge.mcp_server.prompts import join_arguments, to_prompt, to_prompt_result
 from apexbridge.mcp_server.resources import PAGE_SIZE, SkillsExtension, paginate
+from apexbridge.mcp_server.run_files import (
+    RUN_SCHEME,
+    RUN_TEMPLATE,
+    read_run_file,
+    resource_links,
+)
 from apexbridge.mcp_server.schemas import LoadedSkill, RunResult, SearchResults
 from apexbridge.mcp_server.skill_files import ManifestCache, serves_files
 from apexbridge.mcp_server.tools import LoadTool, RunTool, SearchTool, VisibleSkills
@@ -183,7 +190,7 @@ class McpServer:
             async def report(progress: float, message: str) -> None:
                 await ctx.session.report_progress(progress, message=message)
 
-            return RunTool(self._skills, report)
+            return RunTool(self._skills, report, file_owner(ctx))
 
         search, load = SearchTool(self._skills), LoadTool(self._skills)
         own = [
@@ -236,7 +243,7 @@ class McpServer:
         )
         if approver is not None and approver.requests:
             return types.InputRequiredResult(input_requests=dict(approver.requests))
-        return _to_result(outcome, has_schema=exposed.output is not None)
+        return _to_result(outcome, exposed.output)
 
     def _find_tool(self, ctx: Context, name: str) -> ExposedTool:
         exposed = self._tools.get(name)
@@ -300,13 +307,23 @@ class McpServer:
     async def _list_templates(
         self, ctx: Context, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        return types.ListResourceTemplatesResult(resource_templates=resources.resource_templates())
+        description = "A file that a script made, as `run_skill` names it."
+        made = types.ResourceTemplate(
+            name="run", uri_template=RUN_TEMPLATE, description=description
+        )
+        return types.ListResourceTemplatesResult(
+            resource_templates=[resources.skill_template(), made]
+        )
 
     async def _read_resource(
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
+        uri = str(params.uri)
         with self._guarded(ctx):
-            return await resources.read_resource(self._skills, str(params.uri))
+            if uri.startswith(RUN_SCHEME):
+                files = self._runtime.script_runner.files
+                return await read_run_file(files, uri, file_owner(ctx))
+            return await resources.read_resource(self._skills, uri)
 
 
 def _constant_tool(tool: Tool, ctx: Context) -> Tool:
@@ -324,12 +341,13 @@ def _to_tool(exposed: ExposedTool, tool: Tool) -> types.Tool:
     )
 
 
-def _to_result(outcome: ToolCallOutcome, *, has_schema: bool) -> types.CallToolResult:
+def _to_result(outcome: ToolCallOutcome, output: type | None) -> types.CallToolResult:
     """Convert the outcome of a tool call; a denied or failed call has its error code in `_meta`."""
     result = outcome.result
-    data: Mapping[str, Any] | None = result.data if has_schema and not outcome.code else None
+    data: Mapping[str, Any] | None = result.data if output and not outcome.code else None
+    links = resource_links(data) if data and output is RunResult else ()
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=result.text)],
+        content=[types.TextContent(type="text", text=result.text), *links],
         structured_content=dict(data) if data else None,
         is_error=result.is_error,
         _meta={"code": outcome.code} if outcome.code else None,

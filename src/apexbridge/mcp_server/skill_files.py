@@ -1,7 +1,9 @@
 """Skill files: `skill://` URIs, and manifests with the SHA-256 digest of each file."""
 
+import base64
 import hashlib
 import logging
+import mimetypes
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +12,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import anyio.to_thread
+from mcp import types
 
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.errors import ApexBridgeError, RequestError
@@ -70,6 +73,26 @@ def _uri_parts(uri: str) -> Iterator[str]:
 
 def _invalid_uri(uri: str) -> RequestError:
     return RequestError(f"'{uri[:200]}' is not the URI of a skill file", param="uri")
+
+
+def to_contents(
+    uri: str, path: str, data: bytes
+) -> types.TextResourceContents | types.BlobResourceContents:
+    """Return the content of a file: text where it is UTF-8."""
+    kind = media_type(path)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        blob = base64.b64encode(data).decode()
+        return types.BlobResourceContents(uri=uri, mime_type=kind, blob=blob)
+    return types.TextResourceContents(uri=uri, mime_type=kind, text=text)
+
+
+def media_type(path: str) -> str:
+    """Guess the media type by the name."""
+    if path.endswith(".md"):
+        return "text/markdown"
+    return mimetypes.guess_type(path)[0] or "application/octet-stream"
 
 
 log = logging.getLogger(__name__)

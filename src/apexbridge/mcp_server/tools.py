@@ -8,9 +8,11 @@ from dataclasses import replace
 import anyio
 from pydantic import BaseModel
 
+from apexbridge.activation.input_files import InputFiles
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.catalog.listing_budget import to_single_line
 from apexbridge.errors import SkillNotFoundError, SkillNotInvocableError, ToolFailedError
+from apexbridge.mcp_server.run_files import run_file_uri
 from apexbridge.mcp_server.schemas import (
     LoadArguments,
     LoadedFile,
@@ -24,6 +26,7 @@ from apexbridge.mcp_server.schemas import (
 from apexbridge.mcp_server.skill_files import ManifestCache, SkillFile, file_uri, serves_files
 from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.runtime import Runtime
+from apexbridge.runtime.file_store import printable_path
 from apexbridge.runtime.watcher import background_tasks
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.skills.document import SKILL_MD
@@ -205,13 +208,13 @@ class LoadTool(TypedTool[LoadArguments]):
 class RunTool(TypedTool[RunArguments]):
     """Runs a skill's script in the sandbox, with progress notifications."""
 
-    def __init__(self, skills: VisibleSkills, report: ReportProgress) -> None:
+    def __init__(self, skills: VisibleSkills, report: ReportProgress, owner: str) -> None:
         description = (
-            "Run a script of a skill in a sandbox: no network, none of your files. Gives what it "
-            "printed and the names of the files it made."
+            "Run a script of a skill in a sandbox: no network, and no files but those in `files`. "
+            "Gives what it printed; the files it made are resources."
         )
         super().__init__("SkillScript", description, RunArguments)
-        self._skills, self._report = skills, report
+        self._skills, self._report, self._owner = skills, report, owner
 
     def required_permissions(
         self, arguments: RunArguments, context: ToolContext
@@ -233,8 +236,10 @@ class RunTool(TypedTool[RunArguments]):
             skill=skill,
             script=arguments.script,
             arguments=tuple(arguments.arguments),
+            inputs=InputFiles.from_client(arguments.files).files,
             stdin=arguments.stdin.encode("utf-8", "replace"),
             limits=limits,
+            owner=f"{self._owner}mcp",
             on_output=progress.note,
         )
         async with background_tasks(progress.report):
@@ -267,7 +272,14 @@ class _Progress:
 
 
 def _run_result(name: str, result: ExecutionResult) -> RunResult:
-    made = [OutputFile(name=file, size=len(data)) for file, data in result.produced.items()]
+    made = [
+        OutputFile(
+            name=printable_path(file),
+            size=len(data),
+            uri=run_file_uri(result.run_id, file) if result.folder else "",
+        )
+        for file, data in result.produced.items()
+    ]
     return RunResult(
         name=name,
         outcome=result.outcome,
@@ -280,4 +292,6 @@ def _run_result(name: str, result: ExecutionResult) -> RunResult:
         isolation=result.isolation,
         truncated=result.truncated,
         files=made[:_MAX_OUTPUT_FILES],
+        skipped_files={printable_path(file): why for file, why in result.not_taken.items()},
+        id=result.run_id,
     )

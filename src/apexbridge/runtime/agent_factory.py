@@ -64,6 +64,7 @@ class AgentFactory:
     ) -> None:
         self._config, self._catalog, self._index = config, catalog, index
         self._script_runner, self._usage = script_runner, usage
+        self.files = script_runner.files
         self.permissions = create_permission_checker(config)
         self.session_store = SessionStore(config.data / "sessions.db")
         self.sessions = SessionPool(
@@ -145,7 +146,10 @@ class AgentFactory:
         threshold = self._config.settings.index.threshold
         search = SkillSearchTool(self._index.search, catalog, *seen, threshold=threshold)
         registry.add(search, aliases=("VectorSearch",))
-        registry.add(SkillScriptTool(self._execute, self._find_runnable, self._is_isolated))
+        may_read = self.permissions.may_read
+        registry.add(
+            SkillScriptTool(self._execute, self._find_runnable, self._is_isolated, may_read)
+        )
         registry.add(SkillsListTool(self._list_skills, *seen))
         registry.add(SkillsLoadTool(catalog, *seen))
         for tool in extra_tools:

@@ -1,14 +1,17 @@
 """Chat service: run turns of sessions, stream their events, and store sessions and turn records."""
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from apexbridge.activation.activator import Invocation
+from apexbridge.activation.input_files import InputFiles
 from apexbridge.agent.loop import Agent
 from apexbridge.agent.session import Session
 from apexbridge.agent.turn import TurnRecord, TurnRequest, TurnResult
@@ -17,6 +20,7 @@ from apexbridge.events import Event, EventSink, TurnFinished
 from apexbridge.messages import AssistantMessage
 from apexbridge.permissions.engine import Approver
 from apexbridge.runtime.agent_factory import AgentFactory
+from apexbridge.runtime.file_store import new_id
 from apexbridge.runtime.model_factory import ModelHandle
 from apexbridge.tools.base import ToolRegistry, ToolResult
 
@@ -36,6 +40,7 @@ class ChatService:
         self._model = model
         self._approver: Approver | None = None
         self._agent: Agent | None = None
+        self._files = agents.files
         self.acting_tools = agents.acting_tools()
         """Names of tools that read or change files or run code: a key needs `exec` for them."""
 
@@ -173,12 +178,33 @@ class ChatService:
         found.system = system or found.system
         return found
 
-    async def delete(self, session_id: str) -> bool:
-        """Delete a session and the records of its turns; False if there was none.
+    async def attach(self, session_id: str, files: Mapping[str, bytes]) -> Path:
+        """Store files that come with a request; returns the folder for `TurnRequest.files`.
 
         Raises:
             StorageError: If the disk refuses.
         """
+        put = partial(self._files.put, new_id("upload"), session_id, files)
+        return await anyio.to_thread.run_sync(put)
+
+    async def attach_from_disk(self, session_id: str, paths: Sequence[Path]) -> Path:
+        """Store copies of files and folders that come with a request.
+
+        Raises:
+            OSError: If one cannot be read.
+            StorageError: If the disk refuses.
+            ToolInputError: If two have the same name, or all together are too large.
+        """
+        inputs = await anyio.to_thread.run_sync(InputFiles.from_disk, paths)
+        return await self.attach(session_id, inputs.files)
+
+    async def delete(self, session_id: str) -> bool:
+        """Delete a session, the records of its turns and its files; False if there was none.
+
+        Raises:
+            StorageError: If the disk refuses.
+        """
+        await anyio.to_thread.run_sync(self._files.delete_of_session, session_id)
         return await self.sessions.delete(session_id)
 
     async def _save(self, session: Session, record: TurnRecord) -> None:

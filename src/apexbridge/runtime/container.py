@@ -195,20 +195,27 @@ class Runtime:
         session: str = "",
         model: str = "",
         skills: Sequence[str] = (),
+        files: Sequence[Path] = (),
         approver: Approver | None = None,
     ) -> AsyncGenerator[Event]:
         """Run a turn, and yield its events as they happen; the last one is `TurnFinished`.
 
-        A `session` id continues a session, also a stored one. Without an approver, whatever the
-        permission rules leave open is denied.
+        A `session` id continues a session, also a stored one. Copies of `files`, which may be
+        folders, are readable for tools and scripts. Without an approver, whatever the permission
+        rules leave open is denied.
 
         Raises:
             ApexBridgeError: If the model, or a skill that was named explicitly, cannot be used.
+            OSError: If a file cannot be read.
         """
         from apexbridge.agent.turn import TurnRequest
 
-        request = TurnRequest(text=text, model=model, skills=tuple(skills), approver=approver)
-        turn = self.chat_service.stream(session or uuid.uuid4().hex, request)
+        session = session or uuid.uuid4().hex
+        folder = await self.chat_service.attach_from_disk(session, files) if files else None
+        request = TurnRequest(
+            text=text, model=model, skills=tuple(skills), files=folder, approver=approver
+        )
+        turn = self.chat_service.stream(session, request)
         async with aclosing(turn) as events:
             async for event in events:
                 self.events.emit(event)

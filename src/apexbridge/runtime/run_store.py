@@ -8,7 +8,6 @@ import json
 import logging
 import sqlite3
 import time
-import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 
 from apexbridge.activation.scripts import ScriptCall, find_script
 from apexbridge.errors import ApexBridgeError, StorageError
+from apexbridge.runtime.file_store import new_id
 from apexbridge.sandbox.base import ExecutionResult
 
 log = logging.getLogger(__name__)
@@ -70,11 +70,14 @@ class RunStore:
         self.listener: Callable[[str], None] | None = None
         """Called with the outcome of each run, for metrics."""
 
-    def put(self, call: ScriptCall, result: ExecutionResult | None, *, began: float) -> None:
+    def put(
+        self, call: ScriptCall, result: ExecutionResult | None, *, began: float, run_id: str = ""
+    ) -> None:
         """Queue a run for writing; the result is None if it was cancelled."""
         if self.listener is not None:
             self.listener("left" if result is None else result.outcome)
-        self._submit(partial(self._write, call, result, began, time.time() - began))
+        run = partial(_to_script_run, call, result, began, run_id or new_id("run"))
+        self._submit(partial(self._write, run, time.time() - began))
 
     def latest(self, limit: int = 20, *, before: str = "") -> tuple[ScriptRun, ...]:
         """Return runs, newest first, older than the run with the id `before`. Blocks."""
@@ -106,11 +109,9 @@ class RunStore:
             self._connection.close()
             self._connection = None
 
-    def _write(
-        self, call: ScriptCall, result: ExecutionResult | None, began: float, seconds: float
-    ) -> None:
+    def _write(self, describe: Callable[[float], ScriptRun], seconds: float) -> None:
         try:
-            run = _to_script_run(call, result, began, seconds)
+            run = describe(seconds)
             text = json.dumps(asdict(run))
             with self._open() as connection:
                 connection.execute("INSERT INTO runs (id, run) VALUES (?, ?)", (run.id, text))
@@ -147,13 +148,13 @@ class RunStore:
 
 
 def _to_script_run(
-    call: ScriptCall, result: ExecutionResult | None, began: float, seconds: float
+    call: ScriptCall, result: ExecutionResult | None, began: float, run_id: str, seconds: float
 ) -> ScriptRun:
     skill = call.skill
     done = result or ExecutionResult(outcome="killed", exit_code=None, duration=seconds)
     is_cut = max(len(done.stdout), len(done.stderr)) > TAIL_BYTES
     return ScriptRun(
-        id=f"run_{uuid.uuid4().hex[:16]}",
+        id=run_id,
         at=began,
         skill=skill.name,
         script=_script_path(call),

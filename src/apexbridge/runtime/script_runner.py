@@ -19,6 +19,7 @@ from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.trust import TrustStore, require_trust
 from apexbridge.catalog.usage import UsageStore
 from apexbridge.errors import SandboxUnavailableError, ToolFailedError
+from apexbridge.runtime.file_store import FileStore, new_id, put_or_warn
 from apexbridge.runtime.run_store import RunStore
 from apexbridge.runtime.script_secrets import ScriptSecrets
 from apexbridge.sandbox import child_process, interpreters
@@ -77,6 +78,12 @@ class ScriptRunner:
         self._stack = ExitStack()
         self._workspaces = Workspaces(config.workspaces)
         self.runs = RunStore(config.data / "runs.db")
+        sandbox = config.settings.sandbox
+        self.files = FileStore(
+            config.data / "files",
+            max_bytes=sandbox.kept_files_mib * MIB,
+            days=sandbox.kept_files_days,
+        )
         self._stack.callback(self.runs.close)
 
     def close(self) -> None:
@@ -98,6 +105,7 @@ class ScriptRunner:
         async with self._selection_lock:
             if self._selection is None:
                 await anyio.to_thread.run_sync(self._workspaces.sweep)
+                await anyio.to_thread.run_sync(self.files.expire)
                 self.controls = ResourceControls(groups=Cgroups.detect(), users=UidPool.detect())
                 self._selection = await select_backend(
                     self._candidates(self.controls), tries_all=tries_all
@@ -122,6 +130,8 @@ class ScriptRunner:
     async def execute(self, call: ScriptCall, *, is_unsafe: bool = False) -> ExecutionResult:
         """Run a skill's script in the selected sandbox; `is_unsafe` runs it without one.
 
+        The files that it made are part of the result, and are kept for some days.
+
         Raises:
             SandboxUnavailableError: If no backend isolates and running without is not allowed.
             ToolInputError: If the skill has no such script.
@@ -137,18 +147,20 @@ class ScriptRunner:
         call = replace(call, hosts=(*call.hosts, *self._granted_hosts(call.skill)))
         selection = await self.select_sandbox()
         is_allowed = self._config.settings.sandbox.allow_unsandboxed and selection.sandbox is None
-        began, result = time.time(), None
+        began, result, run_id = time.time(), None, new_id("run")
         try:
             if (is_unsafe or is_allowed) and child_process.is_supported():
                 result = await self._execute_unsandboxed(call, "flag" if is_unsafe else "setting")
             else:
                 result = await run_script(call, await self.executor())
         except anyio.get_cancelled_exc_class():
-            self.runs.put(call, None, began=began)
+            self.runs.put(call, None, began=began, run_id=run_id)
             raise
         result = await anyio.to_thread.run_sync(secrets.redact, result) if secrets else result
-        self.runs.put(call, result, began=began)
-        return result
+        self.runs.put(call, result, began=began, run_id=run_id)
+        keep = partial(put_or_warn, self.files, run_id, call.owner, result.produced)
+        folder = await anyio.to_thread.run_sync(keep) if result.produced else None
+        return replace(result, run_id=run_id, folder=folder)
 
     async def _prepare_secrets(self, call: ScriptCall, *, is_unsafe: bool) -> ScriptSecrets | None:
         """Prepare the secrets that a skill declares; nothing is loaded for one without any.

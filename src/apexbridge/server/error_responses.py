@@ -45,7 +45,7 @@ _CODES_BY_STATUS: Mapping[int, tuple[str, ...]] = {
     405: ("method_not_allowed",),
     408: ("request_slow",),
     409: ("skill_pinned", "version_in_use", "version_older", "approval_settled"),
-    413: ("body_too_large", "zip_too_large"),
+    413: ("body_too_large", "zip_too_large", "input_files_too_large"),
     414: ("address_too_long",),
     415: ("content_type_unsupported",),
     421: ("host_unknown",),

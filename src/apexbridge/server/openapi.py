@@ -141,16 +141,12 @@ def _query_parameters(route: Route) -> list[Schema]:
 
 
 def _request_body(route: Route, schemas: Mapping[Key, Schema]) -> Schema | None:
-    if route.multipart:
-        return {
-            "required": True,
-            "content": {"multipart/form-data": {"schema": _components()["form"]}},
-        }
+    form = {"multipart/form-data": {"schema": _components()["form"]}} if route.multipart else {}
     if route.body is None:
-        return None
+        return {"required": True, "content": form} if form else None
     has_required = any(field.is_required() for field in route.body.model_fields.values())
     schema = schemas[route.body, "validation"]
-    return {"required": has_required, "content": {_JSON: {"schema": schema}}}
+    return {"required": has_required, "content": {_JSON: {"schema": schema}, **form}}
 
 
 def _responses(route: Route, schemas: Mapping[Key, Schema]) -> Schema:

@@ -199,6 +199,10 @@ class SandboxSettings(_Table):
     """Disk quota of the workspace."""
     warm_pool_size: int = Field(default=4, ge=0, le=64)
     """Number of pre-started sandboxes in the warm pool; 0 disables it."""
+    kept_files_days: float = Field(default=7, ge=0, le=3_650)
+    """Days for which files that scripts make can be downloaded; 0 keeps none."""
+    kept_files_mib: int = Field(default=1_024, ge=0)
+    """Size of all kept files together; the oldest are removed first."""
     hosts: HostGrants = ()
     """Network access by skill, each as `skill=host`; the default is no network."""
     secret_key_file: str = ""

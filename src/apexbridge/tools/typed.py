@@ -84,7 +84,7 @@ def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
     kept = {
         key: value for key, value in schema.items() if key not in {"title", "additionalProperties"}
     }
-    if schema.get("additionalProperties") not in {None, True}:
+    if schema.get("additionalProperties") not in (None, True):  # unhashable where it is a schema
         kept["additionalProperties"] = _without_nested_titles(schema["additionalProperties"])
     for key in ("properties", "$defs"):
         if isinstance(kept.get(key), dict):

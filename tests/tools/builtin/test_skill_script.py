@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from apexbridge.events import FilesCreated
 from apexbridge.permissions.engine import Answer
 from apexbridge.testing import FixedApprover, make_skill
 from tests.agent.agent_fixture import calls, open_agent, says
@@ -47,7 +48,10 @@ async def test_without_save_to_nothing_is_written_or_requested(home: Path) -> No
     async with open_agent(home, approver=approver) as at:
         await at.ask("Go", calls(("SkillScript", {"skill": "maker", "args": []})), says("."))
         (result,) = await at.results()
-        assert "Files it made:\n- charts/one.svg: 6 bytes\n- report.md: 7 bytes" in result
+        head, _, listed = result.partition(":\n")
+        assert listed == "- charts/one.svg: 6 bytes\n- report.md: 7 bytes"
+        folder = Path(head.removeprefix("Files it made, in "))
+        assert (folder / "charts/one.svg").read_text(encoding="utf-8") == "chart\n"
         assert list(at.project.iterdir()) == []
     assert approver.asked == []
 
@@ -134,7 +138,52 @@ async def test_two_files_of_one_name_are_not_mixed_up(home: Path) -> None:
         assert (await at.results())[-1] == "from a\nfrom b"
         twice = {"skill": "reader", "files": ["a/x.txt", "./a/x.txt"]}
         await at.ask("Go", calls(("SkillScript", twice)), says("."))
-        assert "two of the files are called 'a/x.txt'" in (await at.results())[-1]
+        assert "'a/x.txt': there are two files of that name" in (await at.results())[-1]
+
+
+async def test_what_a_script_made_can_be_read_and_given_to_another(home: Path) -> None:
+    _maker(home)
+    make_skill(home / ".claude/skills", "reader", files={"scripts/main.sh": 'cat "$@"'})
+    async with open_agent(home) as at:
+        await at.ask("Go", calls(("SkillScript", {"skill": "maker"})), says("."))
+        (created,) = [event for event in at.events if isinstance(event, FilesCreated)]
+        assert (created.skill, created.files) == ("maker", {"charts/one.svg": 6, "report.md": 7})
+        made = f"{created.folder}/report.md"
+        read = calls(("Read", {"file_path": made}))
+        passed = calls(("SkillScript", {"skill": "reader", "files": [made], "args": ["report.md"]}))
+        await at.ask("Go on", read, passed, says("."))
+        assert "report" in (await at.results())[1]
+        assert (await at.results())[2] == "report"
+        other = Path(created.folder).parent / "owner.json"
+        await at.ask("And", calls(("Read", {"file_path": str(other)})), says("."))
+        assert (await at.results())[3].startswith("[path_outside]")
+
+
+async def test_a_folder_is_given_without_what_rules_and_gitignore_exclude(home: Path) -> None:
+    listing = "find . -type f | sort"
+    make_skill(home / ".claude/skills", "lister", files={"scripts/main.sh": listing})
+    async with open_agent(home, permissions__deny=["Read(secret.env)"]) as at:
+        for path in ("data/a.csv", "data/deep/b.csv", "data/secret.env", "data/log.tmp"):
+            (at.project / path).parent.mkdir(parents=True, exist_ok=True)
+            (at.project / path).write_text("x", encoding="utf-8")
+        (at.project / "data/.gitignore").write_text("*.tmp\n", encoding="utf-8")
+        (at.project / "data/out").symlink_to("/etc")
+        wanted = {"skill": "lister", "files": ["data"]}
+        await at.ask("Go", calls(("SkillScript", wanted)), says("."))
+        (result,) = await at.results()
+        listed, _, note = result.partition("\n\n")
+        assert listed == "./data/.gitignore\n./data/a.csv\n./data/deep/b.csv"
+        assert "data/secret.env (a rule denies it)" in note
+        assert "data/out (a link)" in note
+        assert "data/ (1 that .gitignore names)" in note
+
+
+async def test_files_that_are_left_out_are_named(home: Path) -> None:
+    _maker(home, "ln -s /etc/passwd link; mkfifo pipe; echo x > report.md")
+    async with open_agent(home) as at:
+        await at.ask("Go", calls(("SkillScript", {"skill": "maker"})), says("."))
+        (result,) = await at.results()
+        assert "left out: link (a link), pipe (not a plain file)." in result
 
 
 async def test_a_persons_own_skill_may_have_its_script_run_once_it_was_invoked(home: Path) -> None:

@@ -6,10 +6,13 @@ import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import typer
 
+from apexbridge.cli.created_files import read_created, save_files
 from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.cli.terminal import ApprovalPrompt, LineReader, TurnDisplay
 from apexbridge.errors import ApexBridgeError
@@ -21,9 +24,24 @@ _MAX_CHARS = 1_000_000
 _EXIT_BY_FINISH = {"time": ExitCode.TIMEOUT, "blocked": ExitCode.DENIED}
 
 
-def chat(out: Output, *, text: str, session: str, model: str, skill: list[str] | None) -> None:
+def chat(
+    out: Output,
+    *,
+    text: str,
+    session: str,
+    model: str,
+    skill: list[str] | None,
+    file: list[Path] | None,
+    output: Path | None,
+) -> None:
     """Answer one question, or start an interactive session on a terminal."""
-    options = ChatOptions(session=session, model=model, skills=tuple(skill or ()))
+    options = ChatOptions(
+        session=session,
+        model=model,
+        skills=tuple(skill or ()),
+        files=tuple(file or ()),
+        output=output,
+    )
     is_terminal = sys.stdin.isatty()
     if text or out.as_json or not is_terminal:
         text = text or ("" if is_terminal else sys.stdin.read(_MAX_CHARS + 1))
@@ -43,6 +61,10 @@ class ChatOptions:
     session: str
     model: str
     skills: tuple[str, ...]
+    files: tuple[Path, ...]
+    """Files and folders to attach to the first request."""
+    output: Path | None
+    """Folder to copy created files into."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +75,8 @@ class _ChatSession:
     screen: TurnDisplay
     session: str
     options: ChatOptions
+    pending: list[Path]
+    """Files that the next request brings."""
 
 
 @asynccontextmanager
@@ -61,7 +85,13 @@ async def _open_chat(out: Output, options: ChatOptions) -> AsyncGenerator[_ChatS
     screen = TurnDisplay(out, session)
     async with Runtime.open(out.config) as runtime:
         runtime.chat_service.approver = ApprovalPrompt(out, screen)
-        yield _ChatSession(runtime=runtime, screen=screen, session=session, options=options)
+        yield _ChatSession(
+            runtime=runtime,
+            screen=screen,
+            session=session,
+            options=options,
+            pending=list(options.files),
+        )
 
 
 async def _chat_once(out: Output, options: ChatOptions, text: str) -> None:
@@ -81,6 +111,11 @@ async def _chat_once(out: Output, options: ChatOptions, text: str) -> None:
         "turn": screen.turn_id,
         "skills": screen.skills,
         "tools": screen.tools,
+        "files": [
+            {"path": path, "size": size, "run": event.run_id, "folder": event.folder}
+            for event in screen.created
+            for path, size in event.files.items()
+        ],
     }
     out.finish(data, lambda: None, _EXIT_BY_FINISH.get(screen.finish, ExitCode.OK))
 
@@ -100,13 +135,24 @@ async def _turn(chat_session: _ChatSession, text: str) -> signal.Signals | None:
     async with background_tasks(stop):
         with turn:
             events = chat_session.runtime.chat(
-                text, session=chat_session.session, model=options.model, skills=options.skills
+                text,
+                session=chat_session.session,
+                model=options.model,
+                skills=options.skills,
+                files=tuple(chat_session.pending),
             )
             async with aclosing(events):
                 async for event in events:
                     screen.show(event)
+            chat_session.pending.clear()
+            await anyio.to_thread.run_sync(_copy_created, screen, options.output)
     screen.close()
     return caught[0] if turn.cancelled_caught else None
+
+
+def _copy_created(screen: TurnDisplay, folder: Path | None) -> None:
+    if folder is not None and screen.created:
+        screen.show_saved(save_files(read_created(screen.created), folder))
 
 
 async def _chat_loop(out: Output, options: ChatOptions) -> None:

@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import typer
 
+from apexbridge.activation.input_files import InputFiles, format_skipped
 from apexbridge.activation.scripts import ScriptCall
+from apexbridge.cli.created_files import save_files
 from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.errors import PermissionDeniedError
-from apexbridge.paths import create_bytes, safe_join
 from apexbridge.runtime import Runtime
 from apexbridge.sandbox.base import ExecutionResult
 
@@ -39,7 +41,7 @@ def run(
         is_unsafe=unsafe,
     )
     result = anyio.run(_run_until_signal, out, options)
-    saved = _save(result, output)
+    saved = save_files(result.produced, output) if output is not None else []
 
     def render() -> None:
         if result.error:
@@ -52,7 +54,9 @@ def run(
             reasons = ", ".join(f"{name} ({why})" for name, why in result.not_taken.items())
             out.note(out.text("outputs_rejected", reasons=reasons))
         if result.produced and output is None:
-            out.note(out.text("outputs_not_saved", names=", ".join(sorted(result.produced))))
+            names = ", ".join(sorted(map(sanitize, result.produced)))
+            key = "outputs_kept" if result.folder else "outputs_not_saved"
+            out.note(out.text(key, names=names, folder=result.folder))
 
     out.finish(_as_json(result), render, _exit(result))
 
@@ -106,11 +110,14 @@ async def _execute(out: Output, options: RunOptions) -> ExecutionResult:
         limits = runtime.script_runner.limits()
         if options.timeout is not None:
             limits = replace(limits, wall_seconds=options.timeout)
+        inputs = await anyio.to_thread.run_sync(InputFiles.from_disk, options.inputs)
+        if inputs.skipped:
+            out.note(out.text("inputs_skipped", reasons=format_skipped(inputs.skipped)))
         call = ScriptCall(
             skill=runtime.catalog.get(options.name),
             script=options.script,
             arguments=options.arguments,
-            inputs={path.name: path.read_bytes() for path in options.inputs},
+            inputs=inputs.files,
             hosts=options.hosts,
             limits=limits,
             on_output=None if out.as_json or out.is_quiet else _write_stream,
@@ -127,20 +134,6 @@ def _write_stream(stream: int, piece: bytes) -> None:
         piece = piece[os.write(stream, piece) :]
 
 
-def _save(result: ExecutionResult, folder: Path | None) -> list[Path]:
-    """Save the output files in a folder, without overwriting and without path traversal."""
-    if folder is None:
-        return []
-    saved = list[Path]()
-    for name, data in result.produced.items():
-        folder.mkdir(parents=True, exist_ok=True)
-        target = safe_join(folder, name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        create_bytes(target, data)
-        saved.append(folder / name)
-    return saved
-
-
 def _as_json(result: ExecutionResult) -> dict[str, object]:
     return {
         "outcome": result.outcome,
@@ -155,6 +148,8 @@ def _as_json(result: ExecutionResult) -> dict[str, object]:
         "isolation": result.isolation,
         "produced": {name: len(data) for name, data in result.produced.items()},
         "not_taken": dict(result.not_taken),
+        "run": result.run_id,
+        "folder": str(result.folder) if result.folder else None,
     }
 
 

@@ -1,16 +1,18 @@
 """Chat completions and models endpoints, compatible with OpenAI's API."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from apexbridge import locales
+from apexbridge.activation.input_files import InputFile, InputFiles
 from apexbridge.agent.turn import TurnRecord, TurnRequest, TurnResult
 from apexbridge.errors import RequestError
 from apexbridge.events import Event, EventSink
@@ -69,6 +71,8 @@ async def create_completion(ctx: RequestContext) -> Response:
     # Session ids begin with the caller's id, so that no caller can continue another's session.
     record = TurnRecord.new("")
     record.session_id = f"{ctx.caller.id}:{session or f'once-{record.id}'}"
+    if body.options.files:
+        request = replace(request, files=await _attach(ctx, body.options.files, record.session_id))
     completion = CompletionBuilder(
         record=record,
         model=body.model or chatting.model.name,
@@ -83,6 +87,18 @@ async def create_completion(ctx: RequestContext) -> Response:
     with watch():
         result = await run(request, completion.on_event)
     return Response(completion.to_json(result), media_type="application/json")
+
+
+async def _attach(ctx: RequestContext, files: Sequence[InputFile], session_id: str) -> Path:
+    """Store the files of a request.
+
+    Raises:
+        RequestError: `scope_missing` for a key whose tools could not read them.
+        ToolInputError: If a file is invalid, or all together are too large.
+    """
+    if not ctx.caller.has_scope("exec"):
+        raise RequestError(code="scope_missing", scope="exec")
+    return await ctx.runtime.chat_service.attach(session_id, InputFiles.from_client(files).files)
 
 
 def _stream(

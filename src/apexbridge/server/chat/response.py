@@ -16,6 +16,7 @@ from apexbridge.events import (
     ApprovalAsked,
     ApprovalSettled,
     Event,
+    FilesCreated,
     HookWarned,
     ListingCut,
     ReasoningDelta,
@@ -27,6 +28,7 @@ from apexbridge.events import (
 )
 from apexbridge.messages import ToolCall
 from apexbridge.models.base import Usage
+from apexbridge.server.admin.run_files import file_url
 from apexbridge.server.error_responses import error_body
 
 MAX_PROGRESS_CHARS = 2_000
@@ -41,6 +43,7 @@ _PROGRESS_EVENTS: Mapping[type, str] = {
     ApprovalSettled: "approval_settled",
     ListingCut: "listing_cut",
     HookWarned: "hook_warned",
+    FilesCreated: "files_created",
     TurnFinished: "turn_finished",
 }
 _ROUND_SEPARATOR = "\n\n"
@@ -59,6 +62,8 @@ class CompletionBuilder:
     explain: bool = False
     reasoning: list[str] = field(default_factory=list[str])
     skills: dict[str, None] = field(default_factory=dict[str, None])
+    files: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """Files that scripts made in this turn, with the address for the download."""
     created: int = field(default_factory=lambda: int(time.time()))
 
     @property
@@ -67,11 +72,13 @@ class CompletionBuilder:
         return f"chatcmpl-{self.record.id}"
 
     def on_event(self, event: Event) -> None:
-        """Collect reasoning and activated skills."""
+        """Collect reasoning, activated skills and created files."""
         if isinstance(event, ReasoningDelta) and event.session_id == self.record.session_id:
             self.reasoning.append(event.text)
         elif isinstance(event, SkillActivated):
             self.skills[event.skill] = None
+        elif isinstance(event, FilesCreated):
+            self.files += _files_json(event)
 
     def to_json(self, result: TurnResult) -> bytes:
         """Encode the completion."""
@@ -110,9 +117,24 @@ class CompletionBuilder:
             "skills": list(self.skills),
             "confidence": self.record.confidence,
         }
+        if self.files:
+            summary["files"] = self.files
         if self.explain:
             summary["explanation"] = orjson.loads(encode_json(self.record))
         return summary
+
+
+def _files_json(event: FilesCreated) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": path,
+            "size": size,
+            "skill": event.skill,
+            "run": event.run_id,
+            "url": file_url(event.run_id, path),
+        }
+        for path, size in event.files.items()
+    ]
 
 
 class ChunkEncoder:
@@ -176,6 +198,9 @@ class ChunkEncoder:
         fields = asdict(event)
         if isinstance(event, TurnFinished):
             fields.pop("text", None)  # already streamed as deltas
+        elif isinstance(event, FilesCreated):
+            fields = {**fields, "files": _files_json(event)}
+            fields.pop("folder")  # of this machine
         data = {"event": _PROGRESS_EVENTS[type(event)], **fields, **more}
         return self._chunk(b"{}", more=b',"apexbridge":' + to_json(data))
 

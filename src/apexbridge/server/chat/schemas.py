@@ -4,6 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from apexbridge.activation.input_files import MAX_INPUT_FILES, InputFile
+
 SessionName = Annotated[str, StringConstraints(pattern=r"^[^\s.]{1,128}$")]
 """Without full stops, which separate the ids of subagent sessions."""
 
@@ -87,6 +89,8 @@ class ApexBridgeOptions(_RequestModel):
 
     skills: list[str] = Field(default_factory=list, max_length=20)
     """Skills to load, by name."""
+    files: list[InputFile] = Field(default_factory=list[InputFile], max_length=MAX_INPUT_FILES)
+    """Files that tools and scripts of this request may read; needs the scope `exec`."""
     session: SessionName | None = None
     """Stored session to continue; only messages after the last assistant message are read then."""
     rounds: int | None = Field(default=None, ge=1)

@@ -14,12 +14,15 @@ class OutputFileSchema(ResponseModel):
     size: int
     base64: str | None
     """Content; null if all files together are too large for a response."""
+    url: str | None
+    """Address for the download, below this server's; null if the file is not kept."""
 
 
 class ScriptRunSchema(ResponseModel):
     """Result of a script; `exit_code` is null if it did not start, and `error` has the reason."""
 
     object: Literal["skill.run"] = "skill.run"
+    id: str
     skill: str
     script: str
     outcome: Outcome

@@ -1,22 +1,37 @@
 """Script endpoint of the skills API: run a skill's script in the sandbox."""
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
+import anyio.to_thread
 from pydantic import Field
 from starlette.responses import Response
 
+from apexbridge.activation.input_files import MAX_INPUT_FILES, InputFile, InputFiles
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.errors import PermissionDeniedError, RequestError, ToolInputError
+from apexbridge.runtime.file_store import printable_path
 from apexbridge.sandbox.base import ExecutionResult
+from apexbridge.server.admin.run_files import file_url
 from apexbridge.server.disconnect import run_until_disconnect
-from apexbridge.server.routing import RequestContext, RequestModel, Router, json_response
+from apexbridge.server.request_guard import is_multipart
+from apexbridge.server.routing import (
+    RequestContext,
+    RequestModel,
+    Router,
+    json_response,
+    parse_json,
+    parse_model,
+)
 from apexbridge.server.skills.presenters import request_language, skill_name_from_path
 from apexbridge.server.skills.run_schemas import OutputFileSchema, ScriptRunSchema
+from apexbridge.server.skills.uploads import receive_form
 
 _MAX_INLINE_BYTES = 8_000_000
 _ARGUMENTS_TOO_LONG = "E2BIG"
+_REQUEST_FIELD = "request"
 
 router = Router("/v1/skills", scope="exec")
 
@@ -30,15 +45,24 @@ class RunRequest(RequestModel):
     stdin: str = ""
     timeout: float | None = Field(default=None, gt=0)
     """Seconds; settings are the upper bound."""
+    files: list[InputFile] = Field(default_factory=list[InputFile], max_length=MAX_INPUT_FILES)
+    """Files for the script's working directory."""
 
 
 @router.post(
-    "/{id}/run", body=RunRequest, response=ScriptRunSchema, errors=(404, 413, 415, 422, 503)
+    "/{id}/run",
+    body=RunRequest,
+    multipart=True,
+    response=ScriptRunSchema,
+    errors=(404, 413, 415, 422, 503, 507),
 )
 async def run(ctx: RequestContext) -> Response:
-    """Run a script in the sandbox; a failing script is a successful response."""
+    """Run a script in the sandbox; a failing script is a successful response.
+
+    The body is JSON; or a form with the files, and that JSON as its field `request`.
+    """
     skill = ctx.runtime.catalog.get(skill_name_from_path(ctx))
-    body = await ctx.body(RunRequest)
+    body, inputs = await _read_request(ctx)
     limits = ctx.runtime.script_runner.limits()
     if body.timeout is not None:
         limits = replace(limits, wall_seconds=min(body.timeout, limits.wall_seconds))
@@ -47,7 +71,9 @@ async def run(ctx: RequestContext) -> Response:
         script=body.script,
         arguments=tuple(body.arguments),
         stdin=_as_bytes(body.stdin),
+        inputs=inputs,
         limits=limits,
+        owner=f"{ctx.caller.id}:run",
     )
 
     async def execute() -> ExecutionResult:
@@ -63,6 +89,33 @@ async def run(ctx: RequestContext) -> Response:
     return json_response(_present_run(ctx, body.script, result, skill.name))
 
 
+async def _read_request(ctx: RequestContext) -> tuple[RunRequest, Mapping[str, bytes]]:
+    """Read the request and its input files.
+
+    Raises:
+        RequestError: If it is neither JSON nor a form, or too large.
+        ToolInputError: If a file is invalid, or all together are too large.
+    """
+    if not is_multipart(ctx.request.scope["state"]["headers"]):
+        body = await ctx.body(RunRequest)
+        return body, InputFiles.from_client(body.files).files
+    async with receive_form(ctx) as form:
+        unknown = form.fields.keys() - {_REQUEST_FIELD}
+        if unknown:
+            raise RequestError("unexpected field of the form", param=min(unknown))
+        sent = form.fields.get(_REQUEST_FIELD)
+        body = parse_model(RunRequest, parse_json(sent.encode()) if sent else {})
+        inputs = InputFiles.from_client(body.files)
+        await anyio.to_thread.run_sync(_add_uploads, inputs, form.files)
+    return body, inputs.files
+
+
+def _add_uploads(inputs: InputFiles, files: Sequence[tuple[str, Path]]) -> None:
+    for name, path in files:
+        with path.open("rb") as file:
+            inputs.add(name, file.read(inputs.budget + 1))
+
+
 def _as_bytes(text: str) -> bytes:
     try:
         return text.encode()
@@ -74,6 +127,7 @@ def _present_run(
     ctx: RequestContext, script: str, result: ExecutionResult, skill: str
 ) -> ScriptRunSchema:
     return ScriptRunSchema(
+        id=result.run_id,
         skill=skill,
         script=script,
         outcome=result.outcome,
@@ -86,23 +140,19 @@ def _present_run(
         timed_out=result.timed_out,
         truncated=result.truncated,
         isolation=result.isolation,
-        files=_output_files(result.produced),
-        skipped_files={_escape(name): why for name, why in result.not_taken.items()},
+        files=_output_files(result),
+        skipped_files={printable_path(name): why for name, why in result.not_taken.items()},
     )
 
 
-def _output_files(produced: Mapping[str, bytes]) -> list[OutputFileSchema]:
-    is_small = sum(map(len, produced.values())) <= _MAX_INLINE_BYTES
+def _output_files(result: ExecutionResult) -> list[OutputFileSchema]:
+    is_small = sum(map(len, result.produced.values())) <= _MAX_INLINE_BYTES
     return [
         OutputFileSchema(
-            path=_escape(path),
+            path=printable_path(path),
             size=len(data),
             base64=b64encode(data).decode() if is_small else None,
+            url=file_url(result.run_id, path) if result.folder else None,
         )
-        for path, data in produced.items()
+        for path, data in result.produced.items()
     ]
-
-
-def _escape(name: str) -> str:
-    """Escape a file name that is not valid UTF-8."""
-    return name.encode("utf-8", "backslashreplace").decode()

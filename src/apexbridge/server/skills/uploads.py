@@ -4,7 +4,7 @@ A form holds one zip archive, or the files of a folder with their paths as file 
 packed first, so that the checks of archives (zip slip, zip bomb, symlinks) apply to both.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,15 +41,43 @@ class Upload:
     fields: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """Files of a form with the names that the client sent, and its other fields."""
+
+    files: Sequence[tuple[str, Path]]
+    fields: Mapping[str, str]
+
+
 @asynccontextmanager
 async def receive_upload(ctx: RequestContext) -> AsyncGenerator[Upload]:
-    """Receive an upload into a staging folder, which is deleted after the block.
+    """Receive an archive, or the files of a skill's folder, until the end of the block.
 
     Raises:
         RequestError: If it is not a form, has no file, or is too large.
         ArchiveError: If a folder cannot be packed.
         StorageError: If it cannot be written to disk.
     """
+    async with _receive(ctx) as form:
+        path = await anyio.to_thread.run_sync(form.as_zip)
+        yield Upload(path=path, fields=form.fields)
+
+
+@asynccontextmanager
+async def receive_form(ctx: RequestContext) -> AsyncGenerator[Form]:
+    """Receive the files of a form as they are, until the end of the block.
+
+    Raises:
+        RequestError: If it is not a form, or is too large.
+        StorageError: If it cannot be written to disk.
+    """
+    async with _receive(ctx) as form:
+        yield Form(files=form.files(), fields=form.fields)
+
+
+@asynccontextmanager
+async def _receive(ctx: RequestContext) -> "AsyncGenerator[_MultipartReader]":
+    """Receive a form into a staging folder, which is deleted after the block."""
     kind, options = parse_options_header(ctx.request.headers.get("content-type"))
     if kind.decode("latin-1") != MULTIPART:
         raise RequestError(
@@ -59,8 +87,7 @@ async def receive_upload(ctx: RequestContext) -> AsyncGenerator[Upload]:
     async with enter_in_thread(ctx.runtime.store.staging()) as folder:
         form = _MultipartReader(folder, options.get(b"boundary", b""), limits)
         await _read_form(ctx, form)
-        path = await anyio.to_thread.run_sync(form.as_zip)
-        yield Upload(path=path, fields=form.fields)
+        yield form
 
 
 async def _read_form(ctx: RequestContext, form: "_MultipartReader") -> None:
@@ -129,14 +156,19 @@ class _MultipartReader:
         """Close a file that is still open."""
         self._open.close()
 
-    def as_zip(self) -> Path:
-        """Return the uploaded archive, or pack the uploaded files into one."""
+    def files(self) -> Sequence[tuple[str, Path]]:
+        """Return the uploaded files with the names that the client sent."""
         if not self._is_complete:
             raise RequestError("the multipart form is truncated")
-        if not self._files:
+        return tuple(self._files)
+
+    def as_zip(self) -> Path:
+        """Return the uploaded archive, or pack the uploaded files into one."""
+        files = self.files()
+        if not files:
             raise RequestError("the form has no file", param="files")
-        name, path = self._files[0]
-        if len(self._files) == 1 and _is_zip(name, path):
+        name, path = files[0]
+        if len(files) == 1 and _is_zip(name, path):
             return path
         target = self._folder / "folder.zip"
         with ExitStack() as stack, storage_errors(target):

@@ -1,5 +1,6 @@
 """SkillScript tool: run a skill's script in the sandbox and save its output files."""
 
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,15 +8,27 @@ from pathlib import Path
 import anyio.to_thread
 from pydantic import AliasChoices, Field
 
+from apexbridge.activation.input_files import InputFiles, format_skipped
 from apexbridge.activation.scripts import ScriptCall
-from apexbridge.errors import ToolFailedError
+from apexbridge.events import FilesCreated
 from apexbridge.permissions.rules import PermissionRequest
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.skills.model import Skill
-from apexbridge.tools.base import ToolContext, ToolResult
+from apexbridge.tools.base import Grants, ToolContext, ToolResult
 from apexbridge.tools.builtin.edit import write_file
+from apexbridge.tools.builtin.glob import (
+    DEFAULT_TIMEOUT,
+    FileWalk,
+    ReadFilter,
+    allow_all,
+    printable,
+)
 from apexbridge.tools.builtin.path_access import (
+    NotRegularFileError,
     ResolvedPath,
+    is_directory,
+    open_directory,
+    open_entry,
     open_parent,
     open_regular,
     resolve_path,
@@ -24,7 +37,6 @@ from apexbridge.tools.builtin.skills import SKILL_NAME
 from apexbridge.tools.truncation import truncate_text
 from apexbridge.tools.typed import Arguments, TypedTool
 
-MAX_INPUT_BYTES = 32 * 1024 * 1024
 _MAX_LISTED_FILES = 100
 
 
@@ -40,12 +52,12 @@ class ScriptArguments(Arguments):
     )
     files: list[str] = Field(
         default_factory=list[str],
-        description="Files of the workspace that the script needs; it finds them by these names.",
+        description="Files and folders that the script needs; it finds them by these names.",
     )
     stdin: str = Field(default="", description="What it reads from standard input.")
     save_to: str = Field(
         default="",
-        description="A folder of the workspace for the files it create; else they are lost.",
+        description="A folder of the workspace to put the files it creates in.",
     )
     overwrite: list[str] = Field(
         default_factory=list[str],
@@ -61,15 +73,17 @@ class SkillScriptTool(TypedTool[ScriptArguments]):
         execute: Callable[[ScriptCall], Awaitable[ExecutionResult]],
         find: Callable[[str, str], Skill],
         is_isolated: Callable[[], bool],
+        may_read: ReadFilter = allow_all,
     ) -> None:
         description = (
             "Run a script of a skill in a sandbox: no network, and of your files only those named "
-            "in `files`. Gives what it printed; the files it create are kept only with `save_to`."
+            "in `files`. Gives what it printed; the files it creates are given to the user."
         )
         super().__init__("SkillScript", description, ScriptArguments)
         self._execute = execute
         self._find = find
         self._is_isolated = is_isolated
+        self._may_read = may_read
 
     def required_permissions(
         self, arguments: ScriptArguments, context: ToolContext
@@ -88,22 +102,28 @@ class SkillScriptTool(TypedTool[ScriptArguments]):
             yield PermissionRequest(tool="Read", argument=str(path), path=path, harmless=True)
         if arguments.save_to:
             folder = resolve_path(arguments.save_to, context, self.spec.name, writes=True)
-            summary = f"Put what a script of {arguments.skill} create into {folder.display}"
+            summary = f"Put what a script of {arguments.skill} creates into {folder.display}"
             yield _write_request(folder.path, summary)
 
     async def run(self, arguments: ScriptArguments, context: ToolContext) -> ToolResult:
         """Run the script to its end or its limits."""
         inputs = await anyio.to_thread.run_sync(self._inputs, arguments.files, context)
+        skill = self._find(arguments.skill, context.session_id)
         result = await self._execute(
             ScriptCall(
-                skill=self._find(arguments.skill, context.session_id),
+                skill=skill,
                 script=arguments.script,
                 arguments=tuple(arguments.arguments),
-                inputs=inputs,
+                inputs=inputs.files,
                 stdin=arguments.stdin.encode("utf-8", "replace"),
+                owner=context.session_id,
             )
         )
         note = script_result(result)
+        if inputs.skipped:
+            note = replace(note, text=f"{note.text}\n\n{_skipped_note(inputs)}")
+        if result.folder is not None:
+            context.emit(_files_created(skill.name, result, result.folder, context))
         if not (arguments.save_to and result.produced):
             return note
         if result.outcome != "ok":
@@ -113,22 +133,40 @@ class SkillScriptTool(TypedTool[ScriptArguments]):
         text = f"{note.text}\n\nSaved:\n{shown}"
         return replace(note, text=text, touched=tuple(target.path for target in saved))
 
-    def _inputs(self, files: Sequence[str], context: ToolContext) -> dict[str, bytes]:
-        inputs, budget = dict[str, bytes](), MAX_INPUT_BYTES
+    def _inputs(self, files: Sequence[str], context: ToolContext) -> InputFiles:
+        inputs = InputFiles()
         for name in files:
             target = resolve_path(name, context, self.spec.name)
-            with open_parent(target) as parent, open_regular(target, parent) as file:
-                data = file.read(budget + 1)
-            budget -= len(data)
-            if budget < 0:
-                raise ToolFailedError("the files are too large together", name=self.spec.name)
             is_here = target.path.is_relative_to(target.cwd)
             known_as = target.display if is_here else target.path.name
-            if known_as in inputs:
-                detail = f"two of the files are called '{known_as}'"
-                raise ToolFailedError(detail, name=self.spec.name)
-            inputs[known_as] = data
+            if is_directory(target):
+                self._add_folder(inputs, target, known_as, context)
+                continue
+            with open_parent(target) as parent, open_regular(target, parent) as file:
+                inputs.add(known_as, file.read(inputs.budget + 1))
         return inputs
+
+    def _add_folder(
+        self, inputs: InputFiles, target: ResolvedPath, known_as: str, context: ToolContext
+    ) -> None:
+        """Add the files of a folder, without those that .gitignore names or a rule denies."""
+        walk = FileWalk(deadline=time.monotonic() + DEFAULT_TIMEOUT)
+        with open_directory(target) as top:
+            for path, parent, name in walk.files(top):
+                # The workspace itself is the script's working directory.
+                known = path if target.path == target.cwd else f"{known_as}/{path}"
+                if not self._may_read(target.path / path, context):
+                    inputs.skipped[known] = "a rule denies it"
+                    continue
+                try:
+                    with open_entry(parent, name) as file:
+                        inputs.add(known, file.read(inputs.budget + 1))
+                except (OSError, NotRegularFileError) as error:
+                    inputs.skipped[known] = str(getattr(error, "strerror", None) or error)
+        if walk.stopped:
+            raise target.error(f"the folder is too large: stopped {walk.stopped}")
+        if walk.ignored:
+            inputs.skipped[f"{known_as}/"] = f"{walk.ignored} that .gitignore names"
 
     async def _save(
         self, result: ExecutionResult, arguments: ScriptArguments, context: ToolContext
@@ -150,6 +188,24 @@ class SkillScriptTool(TypedTool[ScriptArguments]):
         return await anyio.to_thread.run_sync(
             _write_all, targets, result.produced, frozenset(arguments.overwrite)
         )
+
+
+def _skipped_note(inputs: InputFiles) -> str:
+    return f"Not given to it: {format_skipped(inputs.skipped)}."
+
+
+def _files_created(
+    skill: str, result: ExecutionResult, folder: Path, context: ToolContext
+) -> FilesCreated:
+    files = {printable(name): len(data) for name, data in result.produced.items()}
+    return FilesCreated(
+        session_id=context.session_id,
+        call_id=context.call_id,
+        skill=skill,
+        run_id=result.run_id,
+        folder=str(folder),
+        files=files,
+    )
 
 
 def _write_request(path: Path, summary: str) -> PermissionRequest:
@@ -177,15 +233,23 @@ def script_result(result: ExecutionResult) -> ToolResult:
     if result.truncated:
         parts.append("(its output was cut)")
     if result.produced:
-        made = [f"- {name}: {len(data)} bytes" for name, data in result.produced.items()]
-        more = (
-            [f"and {len(made) - _MAX_LISTED_FILES} more"] if len(made) > _MAX_LISTED_FILES else []
-        )
-        parts.append("\n".join(("Files it made:", *made[:_MAX_LISTED_FILES], *more)))
+        parts.append(_list_outputs(result))
+    if result.not_taken:
+        parts.append(f"Files it made that were left out: {format_skipped(result.not_taken)}.")
     if result.outcome != "ok":
         why = result.error or f"exit code {result.exit_code}"
         parts.append(f"It did not succeed ({result.outcome}): {why}")
         parts.append(result.explain())
     text = "\n\n".join(part for part in parts if part) or "(it printed nothing)"
     data = {"exit_code": result.exit_code, "outcome": result.outcome}
-    return ToolResult(text=text, is_error=result.outcome != "ok", data=data)
+    # Readable from now on, also as input of another script.
+    grants = Grants(root=result.folder)
+    return ToolResult(text=text, is_error=result.outcome != "ok", data=data, grants=grants)
+
+
+def _list_outputs(result: ExecutionResult) -> str:
+    kept = f", in {result.folder}" if result.folder else " (they are not kept)"
+    made = [f"- {printable(name)}: {len(data)} bytes" for name, data in result.produced.items()]
+    count = len(made) - _MAX_LISTED_FILES
+    more = [f"and {count} more"] if count > 0 else []
+    return "\n".join((f"Files it made{kept}:", *made[:_MAX_LISTED_FILES], *more))
