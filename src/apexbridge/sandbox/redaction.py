@@ -35,19 +35,17 @@ class Redactor:
 
     def redact(self, data: bytes, *, parts: bool = False) -> bytes:
         """Replace every occurrence of a value; with `parts` also of its longer parts."""
-        pieces, done = list[bytes](), 0
-        for start, end, placeholder in self.spans(data, parts=parts):
-            if end > done:
-                pieces += [data[done : max(start, done)], placeholder]
-                done = end
-        return b"".join([*pieces, data[done:]]) if pieces else data
+        return _replace(data, self._spans(data, parts=parts))
 
-    def spans(self, data: bytes, *, parts: bool) -> list[tuple[int, int, bytes]]:
-        """Find what is to be replaced, and by what; in order, the longest first."""
-        found = list(self._whole_spans(data))
-        if parts:
-            found += self._part_spans(data)
-        return sorted(found, key=lambda span: (span[0], -span[1]))
+    def redact_beginning(self, data: bytes, *, parts: bool) -> tuple[bytes, bytes]:
+        """Redact the beginning of a stream; return it, and the rest that more data may change."""
+        spans = self._spans(data, parts=parts)
+        measure = _inner_overlap if parts else _overlap
+        cut = len(data) - max((measure(data, form) for form in self._replacements), default=0)
+        for start, end, _ in reversed(spans):
+            if start < cut < end:
+                cut = start
+        return _replace(data[:cut], [span for span in spans if span[1] <= cut]), data[cut:]
 
     def redact_all(self, files: Mapping[str, bytes]) -> dict[str, bytes]:
         """Replace every occurrence in names and contents of files."""
@@ -62,15 +60,12 @@ class Redactor:
         """Return whether a value occurs, in any letter case."""
         return self._folded.search(data) is not None
 
-    def safe_length(self, data: bytes, *, parts: bool) -> int:
-        """Return how much of the beginning of a stream no further data can make a value of."""
-        measure = _inner_overlap if parts else _overlap
-        held = max((measure(data, form) for form in self._replacements), default=0)
-        cut = len(data) - held
-        for start, end, _ in reversed(self.spans(data, parts=parts)):
-            if start < cut < end:
-                cut = start
-        return cut
+    def _spans(self, data: bytes, *, parts: bool) -> list[tuple[int, int, bytes]]:
+        """Find what is to be replaced, and by what; in order, the longest first."""
+        found = list(self._whole_spans(data))
+        if parts:
+            found += self._part_spans(data)
+        return sorted(found, key=lambda span: (span[0], -span[1]))
 
     def _whole_spans(self, data: bytes) -> Iterator[tuple[int, int, bytes]]:
         for form, placeholder in self._replacements.items():
@@ -98,14 +93,22 @@ class StreamRedactor:
     def feed(self, piece: bytes) -> bytes:
         """Take a piece; return what can be passed on."""
         data = self._rest + piece
-        cut = self._redactor.safe_length(data, parts=self._parts)
-        self._rest = data[cut:]
-        return self._redactor.redact(data[:cut], parts=self._parts)
+        ready, self._rest = self._redactor.redact_beginning(data, parts=self._parts)
+        return ready
 
     def finish(self) -> bytes:
         """Return the rest at the end of the stream."""
         rest, self._rest = self._rest, b""
         return self._redactor.redact(rest, parts=self._parts)
+
+
+def _replace(data: bytes, spans: Iterable[tuple[int, int, bytes]]) -> bytes:
+    pieces, done = list[bytes](), 0
+    for start, end, placeholder in spans:
+        if end > done:
+            pieces += [data[done : max(start, done)], placeholder]
+            done = end
+    return b"".join([*pieces, data[done:]]) if pieces else data
 
 
 def _window_offsets(form: bytes) -> Iterator[int]:
