@@ -74,8 +74,16 @@ PROMISES = _rows(
     Promise("M05", "deep, wide and huge frontmatter is refused at once", "kept"),
     Promise("M06", "a duplicate key is refused", "kept"),
     Promise("M07", "names that look like other types stay text", "kept"),
-    Promise("M08", "invalid names are reported by rule and never become a path", "kept"),
-    Promise("M09", "missing, blank, long or unusual descriptions are reported", "kept"),
+    Promise(
+        "M08",
+        "invalid names are reported by rule and never become a path; a vendor's are a warning",
+        "kept",
+    ),
+    Promise(
+        "M09",
+        "missing, blank, long or unusual descriptions are reported; a long one installs",
+        "kept",
+    ),
     Promise("M10", "markup in a description is escaped at every exit", "kept"),
     Promise("M11", "hidden characters are found and shown", "kept"),
     Promise("M12", "BOM and CRLF are accepted; other encodings are reported", "kept"),

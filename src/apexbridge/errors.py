@@ -8,6 +8,7 @@ ApexBridgeError
 │   └── UnsafePathError          path traversal: a path resolves outside its base folder
 ├── SkillError
 │   ├── SkillNotFoundError       unknown skill name
+│   ├── AgentNotFoundError       a skill names an unknown subagent profile
 │   ├── SkillInvalidError        SKILL.md violates the format (carries all problems)
 │   ├── SkillExistsError         an install would overwrite a skill
 │   ├── SkillChangedError        concurrent modification: the hash is not the expected one
@@ -136,6 +137,12 @@ class SkillNotFoundError(_UnknownNameError, SkillError):
     """Unknown skill name."""
 
     code = "skill_not_found"
+
+
+class AgentNotFoundError(_UnknownNameError, SkillError):
+    """A skill names a subagent that nobody has defined."""
+
+    code = "agent_not_found"
 
 
 class LocalizedProblem(Protocol):

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 Mode = Literal["inline", "fork"]
 Trigger = Literal["user", "model", "nested", "fork", "api"]
-ApprovalOutcome = Literal["once", "always", "no", "expired", "withdrawn"]
+ApprovalOutcome = Literal["once", "always", "always_prefix", "no", "expired", "withdrawn"]
 """Outcome of an approval request: an answer, a timeout, or a turn that was cancelled meanwhile."""
 ChangeCause = Literal[
     "refresh", "path", "folder", "disk", "source", "trust", "install", "uninstall", "edit", "update"
@@ -66,6 +66,12 @@ class SkillActivated:
     mode: Mode
     trigger: Trigger
     argument_chars: int = 0
+    call_id: str = ""
+    """Id of the tool call that invoked it (tool_use id); `user` for a slash command."""
+    agent_id: str = ""
+    """Id of the subagent that a forked skill runs in, which is its session id."""
+    agent: str = ""
+    """Name of that subagent's profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +82,9 @@ class SkillRefused:
     skill: str
     code: str
     trigger: Trigger
+    number: int = 0
+    """Number of the refusal, as in Claude Code; 0 for a failure that has none."""
+    call_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +172,24 @@ class ListingCut:
     dropped: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexSynced:
+    """The search index was brought up to date with the skills, at the start or later."""
+
+    kept: int = 0
+    """Number of skills whose entry was current."""
+    added: tuple[str, ...] = ()
+    redone: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    """Skills that could not be read."""
+
+    @property
+    def has_changes(self) -> bool:
+        """Say whether anything but kept entries is in it."""
+        return bool(self.added or self.redone or self.removed or self.failed)
+
+
 Event = (
     TextDelta
     | ReasoningDelta
@@ -178,6 +205,7 @@ Event = (
     | FilesCreated
     | CatalogChanged
     | ListingCut
+    | IndexSynced
 )
 EventSink = Callable[[Event], None]
 

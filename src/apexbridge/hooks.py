@@ -3,6 +3,9 @@
 Hooks of one event run concurrently, each with the original input. The strictest verdict wins. If
 several change the input, the one registered last wins, with a warning. A failing `PreToolUse` hook
 fails closed (the tool is blocked); any other fails open, with a warning.
+
+A hook with `once` is removed after its first success, not before: a guard that blocks, asks or
+fails stays. Events that arrive while it runs wait for its verdict.
 """
 
 import json
@@ -105,6 +108,14 @@ class _RegisteredHook:
         return f"{what[:80]} ({self.skill})" if self.skill else what[:80]
 
 
+@dataclass(slots=True)
+class _OnceState:
+    """State of a hook with `once`: its runs take turns until one of them succeeds."""
+
+    turn: anyio.Lock = field(default_factory=anyio.Lock)
+    is_spent: bool = False
+
+
 class HookRunner:
     """Hooks of a session: those of settings and of the skills it invoked."""
 
@@ -112,7 +123,7 @@ class HookRunner:
         self._run = run
         self._post = post
         self._registered: dict[_RegisteredHook, None] = {}
-        self._spent: set[_RegisteredHook] = set()
+        self._once: dict[_RegisteredHook, _OnceState] = {}
 
     def register(self, hooks: Iterable[Hook], *, skill: str = "", root: Path | None = None) -> int:
         """Register hooks for the rest of the session, each once; return the number of new ones.
@@ -125,10 +136,10 @@ class HookRunner:
         return len(self._registered) - before
 
     def for_subagent(self) -> "HookRunner":
-        """Copy the hooks for a subagent; hooks with `once` run once for parent and subagents."""
+        """Copy the hooks for a subagent; one with `once` succeeds once for parent and subagents."""
         other = HookRunner(self._run, self._post)
         other._registered = dict(self._registered)
-        other._spent = self._spent
+        other._once = self._once
         return other
 
     @property
@@ -143,9 +154,15 @@ class HookRunner:
     def has_hook(self, event: HookEvent, subject: str) -> bool:
         """Return whether any registered hook matches an event and subject."""
         return any(
-            entry.hook.event is event and matches_hook(entry.hook.matcher, subject) is not False
+            entry.hook.event is event
+            and not self._is_spent(entry)
+            and matches_hook(entry.hook.matcher, subject) is not False
             for entry in self._registered
         )
+
+    def _is_spent(self, entry: _RegisteredHook) -> bool:
+        state = self._once.get(entry)
+        return state is not None and state.is_spent
 
     async def fire(self, occasion: HookInput) -> HookVerdict:
         """Run the matching hooks concurrently. Never raises for what a hook did."""
@@ -154,22 +171,32 @@ class HookRunner:
             return HookVerdict(warnings=warnings)
         payload = occasion.payload()
         limiter = anyio.CapacityLimiter(_MAX_CONCURRENT)
-        verdicts = [HookVerdict()] * len(chosen)
+        verdicts = dict[int, HookVerdict]()
 
         async def run(number: int, entry: _RegisteredHook) -> None:
             async with limiter:
                 verdicts[number] = await self._run_hook(entry, occasion, payload)
 
+        async def run_once(number: int, entry: _RegisteredHook) -> None:
+            state = self._once.setdefault(entry, _OnceState())
+            # The lock first: a hook that waits for its turn holds no place of the limiter.
+            async with state.turn:
+                if not state.is_spent:
+                    await run(number, entry)
+                    state.is_spent = _is_success(verdicts[number])
+
         async with anyio.create_task_group() as group:
             for number, entry in enumerate(chosen):
-                group.start_soon(run, number, entry)
-        return _merge_verdicts(chosen, verdicts, warnings)
+                group.start_soon(run_once if entry.hook.once else run, number, entry)
+        ran = sorted(verdicts)
+        entries = [chosen[number] for number in ran]
+        return _merge_verdicts(entries, [verdicts[number] for number in ran], warnings)
 
     def _choose(self, occasion: HookInput) -> tuple[list[_RegisteredHook], tuple[HookWarning, ...]]:
-        """Select the matching hooks; one with `once` is marked before any await, against races."""
+        """Select the matching hooks, without those that have succeeded once and were removed."""
         chosen, warnings = list[_RegisteredHook](), list[HookWarning]()
         for entry in self._registered:
-            if entry.hook.event is not occasion.event or entry in self._spent:
+            if entry.hook.event is not occasion.event or self._is_spent(entry):
                 continue
             is_meant = matches_hook(entry.hook.matcher, occasion.subject)
             if is_meant is None:
@@ -177,8 +204,6 @@ class HookRunner:
                 is_meant = occasion.event is HookEvent.PRE_TOOL_USE
             if is_meant:
                 chosen.append(entry)
-                if entry.hook.once:
-                    self._spent.add(entry)
         return chosen, tuple(warnings)
 
     async def _run_hook(
@@ -223,6 +248,12 @@ class HookRunner:
         if reply.status not in _SUCCESS_STATUSES:
             raise _HookFailedError(f"it answered {reply.status}")
         return parse_hook_output(hook.event, reply.body)
+
+
+def _is_success(verdict: HookVerdict) -> bool:
+    """Return whether a hook ran and had no objection; a guard that objects must stay."""
+    objects = verdict.is_blocked or verdict.asks or verdict.stops
+    return not (objects or verdict.warnings)
 
 
 def _parse_result(event: HookEvent, result: ExecutionResult) -> HookVerdict:

@@ -27,13 +27,14 @@ async def test_a_forked_skill_works_in_a_session_of_its_own_and_gives_its_last_w
             says("The child says 3."),
         )
         assert end.text == "The child says 3."
-        assert await at.results() == ["It is 3."]  # the child's own calls are not in here
+        (result,) = await at.results()  # the child's own calls are not in here
         child = at.model.requests[1]
         assert not any("secret history" in message.text for message in child.messages)
         prompts = [m for m in child.messages if isinstance(m, UserMessage) and m.kind == "prompt"]
         assert "Count to three." in prompts[0].text
         ids = [event.session_id for event in at.of(ToolFinished)]
         assert ids[0].startswith("s.")
+        assert result == f"It is 3.\n\n(by the subagent {ids[0]}, general-purpose)"
         assert ids[1] == "s"
         assert {event.session_id for event in at.of(TextDelta)} == {ids[0], "s"}
         assert [kept.id for kept in at.runtime.chat_service.store.latest()] == ["s"]
@@ -136,7 +137,7 @@ async def test_a_child_that_says_nothing_is_told_as_such(home: Path) -> None:
     make_skill(home / ".claude/skills", "task", context="fork")
     async with open_agent(home, permissions__allow=["Skill"]) as at:
         await at.ask("Go", invokes("task"), says(""), says("."))
-        assert await at.results() == ["(no answer: stop)"]
+        assert (await at.results())[0].startswith("(no answer: stop)")
 
 
 async def test_a_child_has_a_budget_of_its_own(home: Path) -> None:

@@ -144,8 +144,10 @@ def test_a_session_continues_across_processes(run: Run) -> None:
         first = run("chat", "I am Ann", "--session", "a.b", **_model(server))
         second = run("chat", "Who am I?", "--session", "a.b", **_model(server))
         run("chat", "Who am I?", **_model(server))
-    assert (first.code, first.out, first.err) == (0, "Hello Ann\n", "")
-    assert second.out == "You are Ann\n"
+    assert (first.code, first.out) == (0, "Hello Ann\n")
+    # The index is made once, and each change of it is said.
+    assert first.err == "Index: kept 0, added 6, redone 0, removed 0\n"
+    assert (second.out, second.err) == ("You are Ann\n", "")
     sent = [json.dumps(request) for request in server.requests]
     assert ["I am Ann" in text for text in sent] == [True, True, False]
 
@@ -192,7 +194,7 @@ def test_without_a_terminal_approval_is_denied(run: Run, project: Path) -> None:
         programs = run("chat", "hi", "--json", **_model(server))
     assert (people.code, people.out, "Write failed" in people.err) == (0, "sorry\n", True)
     assert (programs.code, programs.data["tools"]) == (0, ["Write"])
-    assert "[person_denied]" in str(server.requests[1]["messages"][-1])
+    assert "[nobody_allowed]" in str(server.requests[1]["messages"][-1])
     assert not (project / "made.txt").exists()
 
 
@@ -304,6 +306,28 @@ async def test_human_approval_on_the_terminal(home: Path, project: Path) -> None
             made.unlink(missing_ok=True)
         screen.types("/exit\n")
         assert await screen.ends() == 0
+
+
+async def test_both_suggested_rules_for_a_skill_on_the_terminal(home: Path, project: Path) -> None:
+    project.mkdir()
+    make_skill(home / ".claude/skills", "review", context="fork")
+    asks = calling(call("Skill", skill="review"))
+    replies = [asks, saying("child"), saying("end 0"), asks, saying("child"), saying("end 1")]
+    async with (
+        ScriptedServer(replies) as server,
+        open_terminal("chat", cwd=project, variables=environment(home, **_model(server))) as screen,
+    ):
+        await screen.sees("> ")
+        screen.types("go 0\n")
+        await screen.sees("Allow Skill: review")
+        offered = await screen.sees("n no:")
+        assert "a always (Skill(review))" in offered
+        assert "(Skill(review *))" in offered
+        screen.types("p\n")
+        await screen.sees("end 0")
+        await screen.sees("> ")
+        screen.types("go 1\n")
+        assert "Allow" not in await screen.sees("end 1")  # the stored rule allows it
 
 
 @pytest.mark.unmeasured

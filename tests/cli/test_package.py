@@ -34,7 +34,7 @@ def test_the_scaffolds_script_runs(run: Run, project: Path, script: str, path: s
 
 
 def test_a_scaffold_with_a_description_is_valid(run: Run) -> None:
-    run("init", "pdf", "--description", 'Reads "PDF": 读取 PDF')
+    run("init", "pdf", "--description", 'Reads "PDF" for you: 读取 PDF')
     checked = run("validate", "pdf")
     assert (checked.code, checked.out) == (0, "pdf: valid\n")
 
@@ -148,7 +148,7 @@ def test_pack_rejects_an_invalid_skill(run: Run, project: Path) -> None:
 
 
 def test_pack_prints_warnings(run: Run, project: Path) -> None:
-    make_skill(project, "pdf", author="me")
+    make_skill(project, "pdf", colour="red")
     assert "[unknown_key]" in run("pack", "pdf").out
     assert run("pack", "pdf", "-o", "q.zip", "--quiet").out == ""
 

@@ -210,7 +210,9 @@ def test_index_status_compares_index_and_skills(hashed: Run, home: Path) -> None
         "missing": [],
         "stale": [],
         "orphaned": [],
+        "unmarked": [],
         "problems": [],
+        "plan": {"kept": 6, "added": 0, "redone": 0, "removed": 0},
     }
     make_skill(home / ".claude/skills", "mine")
     make_skill(home / ".claude/skills", "git-commit", description="Another one")

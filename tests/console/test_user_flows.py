@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from apexbridge.models.base import ModelDelta
-from apexbridge.testing import BrokenStream, make_zip, skill_md
+from apexbridge.testing import BrokenStream, make_skill, make_zip, skill_md
 from tests.console.console_server import BrowserSession, ConsoleServer, browser_session
 from tests.server.chat_server import text_reply, tool_reply
 
@@ -151,6 +151,26 @@ def test_a_failed_response_shows_its_error_and_a_denial_is_reported(
         expect(page.locator(".question")).to_contain_text("Denied")
         _say(page, "Once more")  # the script has no more replies
         expect(page.locator(".turn .problem")).to_be_visible()
+
+
+def test_a_skill_can_be_allowed_by_its_exact_rule_or_by_its_prefix(
+    browser: Browser, at: ConsoleServer
+) -> None:
+    make_skill(at.home / ".claude/skills", "review", context="fork")
+    at.portal.call(at.serving.state.runtime.refresh)
+    wanted = ("Skill", '{"skill": "review"}')
+    at.script.play(tool_reply(wanted), text_reply("Child."), text_reply("Reviewed."))
+    with browser_session(browser, at) as here:
+        here.enter("chat/new")
+        page = here.page
+        _say(page, "Review it")
+        exact = page.locator(".question [data-answer=always]")
+        prefix = page.locator(".question [data-answer=always_prefix]")
+        expect(exact).to_have_attribute("title", "Adds the rule: Skill(review)")
+        expect(prefix).to_have_text("Always allow Skill(review *)")
+        prefix.click()
+        expect(page.locator(".question")).to_contain_text("Always allowed, with the names below it")
+        expect(page.locator(".prose").last).to_contain_text("Reviewed.")
 
 
 def test_a_conversation_can_be_deleted(browser: Browser, at: ConsoleServer) -> None:

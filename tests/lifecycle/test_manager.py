@@ -92,6 +92,27 @@ async def test_a_folder_is_installed_like_an_archive_and_its_litter_left_behind(
     assert (done.skill.root / "scripts/x.py").stat().st_mode & 0o777 == 0o755
 
 
+async def test_links_inside_a_folder_are_installed_as_copies_and_those_that_lead_out_refused(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    folder = make_skill(tmp_path, "linked", files={"references/a.md": "text"})
+    (folder / "docs").symlink_to("references")
+    (folder / "b.md").symlink_to("references/a.md")
+    done = await runtime.manager.install(folder)
+    root = done.skill.root
+    assert root is not None
+    assert not any(path.is_symlink() for path in root.rglob("*"))
+    assert (root / "docs/a.md").read_text(encoding="utf-8") == "text"
+    assert (root / "b.md").read_text(encoding="utf-8") == "text"
+    leaky = make_skill(tmp_path, "leaky")
+    (leaky / "secret").symlink_to("/etc/passwd")
+    with pytest.raises(ApexBridgeError) as caught:
+        await runtime.manager.install(leaky)
+    assert caught.value.code == "link_not_copied"
+    assert "secret" in caught.value.message
+    assert not (runtime.store.root / "leaky").exists()
+
+
 @pytest.mark.promise("L01")
 async def test_a_taken_name_is_refused_and_the_one_there_stays(
     runtime: Runtime, loaded: Config, tmp_path: Path

@@ -171,7 +171,7 @@ async def test_links_and_too_much_in_a_skill_are_refused_before_they_are_copied(
         os.truncate(file.fileno(), 5 * 1024**3)
     judged = _judge(runtime, old, limits=ArchiveLimits(files=8))
     assert {verdict.outcome for verdict in judged} == {"invalid"}
-    assert _codes(judged) == ["zip_link_entry", "zip_too_large", "zip_too_large"]
+    assert _codes(judged) == ["link_not_copied", "zip_too_large", "zip_too_large"]
 
 
 async def test_one_that_fails_keeps_nothing_from_the_others(runtime: Runtime, old: Path) -> None:

@@ -157,7 +157,9 @@ async def test_after_a_search_the_clearly_best_is_invoked_or_all_are_named() -> 
         ("scripts/lib/main.py, scripts/run.sh, scripts/index.js", "scripts/index.js"),
         ("notes.md, scripts/only.sh", "scripts/only.sh"),
         ("scripts/a.py, scripts/b.py", ""),
-        ("main.py, scripts/readme.md", ""),
+        ("main.py, scripts/readme.md", "main.py"),
+        ("index.js, helper.js, package.json", "index.js"),
+        ("helper.js, lib/index.js", ""),
     ],
 )
 async def test_a_skills_script_is_run_with_the_files_of_the_request(

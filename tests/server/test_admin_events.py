@@ -16,7 +16,9 @@ from apexbridge.events import (
     ApprovalSettled,
     CatalogChanged,
     Event,
+    FilesCreated,
     HookWarned,
+    IndexSynced,
     ListingCut,
     ReasoningDelta,
     SkillActivated,
@@ -75,7 +77,8 @@ async def test_a_subscriber_receives_turns_tools_approvals_and_changes(home: Pat
         place = at.runtime.config.project / "secret-name"
         text = tool_request("Write", file_path=str(place), content="secret-content")
         reply = await at.ask(text, session="s", approvals="wait")
-        seen = await _until(events, "turn_finished")
+        synced, *seen = await _until(events, "turn_finished")
+        assert (synced["event"], synced["kept"]) == ("index_synced", 0)  # by the first search
         names = [event["event"] for event in seen]
         assert names == ["approval_asked", "approval_settled", "tool_finished", "turn_finished"]
         asked, settled, tool, end = seen
@@ -183,6 +186,8 @@ def test_event_names_on_the_wire_are_stable() -> None:
         TurnFinished: "turn_finished",
         CatalogChanged: "catalog_changed",
         ListingCut: "listing_cut",
+        IndexSynced: "index_synced",
+        FilesCreated: "files_created",
     }
     assert set(on_the_wire) == set(get_args(Event))
     for kind, name in on_the_wire.items():

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from apexbridge.events import ApprovalAsked, ApprovalSettled, Event
-from apexbridge.permissions.engine import Answer
+from apexbridge.permissions.engine import ApproverReply
 from apexbridge.permissions.rules import Decision, PermissionRequest, Rule, ToolPattern
 from apexbridge.server.approvals import (
     MAX_ARGUMENT_CHARS,
@@ -118,7 +118,7 @@ async def test_an_approval_without_an_answer_times_out_as_denied(home: Path) -> 
         reply = await at.ask(
             tool_request("Write", file_path=str(place), content="x"), session="s", approvals="wait"
         )
-        assert "person_denied" in reply["text"]
+        assert "approval_expired" in reply["text"]
         assert not place.exists()
         assert await _pending(at, 0) == []
 
@@ -206,7 +206,7 @@ async def test_subscribers_receive_a_withdrawn_approval() -> None:
 async def test_always_is_a_choice_only_where_it_can_be_kept(
     request_: PermissionRequest, decision: Decision, rule: str
 ) -> None:
-    approvals, answers = ApprovalQueue(60), list[Answer]()
+    approvals, answers = ApprovalQueue(60), list[ApproverReply]()
     asker = approvals.approver_for("s", lambda _: None)
 
     async def ask() -> None:
@@ -226,7 +226,7 @@ async def test_always_is_a_choice_only_where_it_can_be_kept(
 async def test_a_failing_subscriber_does_not_block_the_answer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    approvals, events, answers = ApprovalQueue(60), list[Event](), list[Answer]()
+    approvals, events, answers = ApprovalQueue(60), list[Event](), list[ApproverReply]()
 
     def fail(event: Event) -> None:
         raise RuntimeError(type(event).__name__)

@@ -308,7 +308,7 @@ async def test_without_the_exec_scope_no_acting_tool_is_offered(talk: ChatServer
     assert [text.split("]")[0] for text in results] == [
         "[tool_not_found",
         "[tool_not_found",
-        "[nobody_allowed",
+        "[consent_missing",
     ]
     reply = await talk.post("/shelly", key=key)
     assert (reply.status_code, reply.json()["error"]["code"]) == (403, "rule_denied")

@@ -134,8 +134,6 @@ def test_a_hostile_archive_is_refused(
         pytest.param(b"---\nname: a\nname: b\n---\n", "duplicate_key",
                      marks=pytest.mark.promise("M06")),
         pytest.param(skill_md("pdf", ""), "description_empty", marks=pytest.mark.promise("M09")),
-        pytest.param(skill_md("pdf", "x" * 1025), "description_too_long",
-                     marks=pytest.mark.promise("M09"), id="long"),
         pytest.param("---\nname: a\n---\n".encode("utf-16"), "encoding_utf16",
                      marks=pytest.mark.promise("M12")),
         pytest.param(f"---\nname: pdf\ndescription: d\npaths: '{'{a,b}' * 30}'\n---\nx\n".encode(),
@@ -149,6 +147,23 @@ def test_an_invalid_manifest_is_reported_by_rule(
     assert _refused(server, ("a.zip", data)) == (422, "skill_invalid")
     problems = server.send("/v1/skills", ("a.zip", data)).json()["error"]["problems"]
     assert code in {problem["code"] for problem in problems}
+
+
+@pytest.mark.promise("M08", "M09")
+@pytest.mark.parametrize(
+    ("name", "description", "warning"),
+    [
+        ("claude-helper", "Helps.", "name_of_vendor"),
+        ("lengthy", "x" * 1025, "description_too_long"),
+    ],
+)
+def test_what_vendors_publish_installs_with_a_warning(
+    server: SkillsServer, name: str, description: str, warning: str
+) -> None:
+    made = server.send("/v1/skills", ("a.zip", skill_zip(name, description)))
+    assert made.status_code == 201, made.text
+    assert [problem["code"] for problem in made.json()["change"]["problems"]] == [warning]
+    server.client.delete(f"/v1/skills/{name}")
 
 
 @pytest.mark.promise("M08")
@@ -168,7 +183,8 @@ def test_a_bad_name_never_becomes_a_path(server: SkillsServer, name: str) -> Non
 def test_shipped_index_markers_are_dropped_and_reported(server: SkillsServer) -> None:
     files = {".vectorized": b"x", ".git/config": b"x", "a.md": b"x"}
     made = server.send("/v1/skills", ("a.zip", skill_zip("clean", files=files))).json()
-    assert [problem["code"] for problem in made["change"]["problems"]] == ["zip_entries_dropped"]
+    problems = [p for p in made["change"]["problems"] if p["severity"] != "advice"]
+    assert [problem["code"] for problem in problems] == ["zip_entries_dropped"]
     assert zip_names(server.get("/v1/skills/clean/content").content) == [
         "clean/SKILL.md",
         "clean/a.md",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from apexbridge.activation.template import is_text_only
+from apexbridge.activation.consent import consent_reasons
 from apexbridge.skills.model import Fingerprint, Origin, Provenance, Skill
 from apexbridge.skills.parser import ParseResult, parse_skill
 from apexbridge.skills.validator import Package, validate
@@ -77,8 +77,8 @@ def test_a_mistake_in_a_declaration_is_a_problem(lines: str, code: str) -> None:
 
 def test_a_skill_that_declares_secrets_is_not_harmless() -> None:
     for lines in ("secrets: [A]", "metadata:\n  secrets: A"):
-        assert not is_text_only(_parse(lines)[0], "body")
-    assert is_text_only(_parse("version: 1")[0], "body")
+        assert consent_reasons(_parse(lines)[0], "body") == ("secrets: A",)
+    assert consent_reasons(_parse("version: 1")[0], "body") == ()
 
 
 def test_declarations_survive_the_scan_cache(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -13,7 +13,12 @@ from apexbridge.testing import make_skill, skill_md
 
 def _check(text: str | bytes, level: Level = "compat", folder: str = "pdf") -> list[str]:
     data = text if isinstance(text, bytes) else text.encode()
-    return [_told(problem) for problem in validate(Package(folder=folder, skill_md=data), level)]
+    return [_told(problem) for problem in _rules(Package(folder=folder, skill_md=data), level)]
+
+
+def _rules(package: Package, level: Level = "compat") -> list[Problem]:
+    """Broken rules; advice has its own tests, and the descriptions here are short."""
+    return [problem for problem in validate(package, level) if problem.severity != "advice"]
 
 
 def _told(problem: Problem) -> str:
@@ -39,9 +44,9 @@ def test_every_violation_is_reported_at_once_in_the_order_of_the_file() -> None:
         "name_characters@2",
         "name_mismatch@2",
         "description_empty@3",
-        "compatibility_too_long@4",
+        "?compatibility_too_long@4",
         "field_invalid@5",
-        "tool_pattern_invalid@6",
+        "?tool_pattern_invalid@6",
         "?unknown_key@7",
         "?reference_missing@9",
     ]
@@ -74,10 +79,13 @@ def test_the_levels_differ_where_the_format_ends(
 
 
 @pytest.mark.promise("M08")
-def test_reserved_names_are_refused_by_us_alone() -> None:
+def test_reserved_names_are_refused_by_us_alone_and_those_of_vendors_are_a_warning() -> None:
+    text = "---\nname: con\ndescription: d\n---\nDo it.\n"
+    assert _check(text, "spec", "con") == []
+    assert _check(text, "compat", "con") == ["name_reserved@2"]
     text = "---\nname: claude-x\ndescription: d\n---\nDo it.\n"
     assert _check(text, "spec", "claude-x") == []
-    assert _check(text, "compat", "claude-x") == ["name_reserved@2"]
+    assert _check(text, "compat", "claude-x") == ["?name_of_vendor@2"]
 
 
 @pytest.mark.promise("M08")
@@ -101,7 +109,6 @@ def test_a_missing_name_violates_the_format_and_is_reported() -> None:
         ("name: pdf\ndescription: '  '\n", ["description_empty@3"]),
         ("name: pdf\ndescription: [a]\n", ["field_not_text@3"]),
         (f"name: pdf\ndescription: {'技' * 1024}\n", []),
-        (f"name: pdf\ndescription: {'技' * 1025}\n", ["description_too_long@3"]),
         ("name:\ndescription: d\n", ["name_empty@2"]),
         ("name: [pdf]\ndescription: d\n", ["field_not_text@2"]),
         ("name: ../../x\ndescription: d\n", ["name_characters@2", "name_mismatch@2"]),
@@ -110,6 +117,36 @@ def test_a_missing_name_violates_the_format_and_is_reported() -> None:
 def test_names_and_descriptions_are_held_to_their_rules(fields: str, expected: list[str]) -> None:
     for level in ("spec", "compat"):
         assert _check(f"---\n{fields}---\nDo it.\n", level) == expected
+
+
+@pytest.mark.promise("M09")
+@pytest.mark.parametrize(
+    ("field", "code"),
+    [
+        (f"description: {'技' * 1025}", "description_too_long@3"),
+        (f"description: d\ncompatibility: {'x' * 501}", "compatibility_too_long@4"),
+    ],
+)
+def test_a_text_over_the_length_of_the_format_is_an_error_of_the_format_and_a_warning_here(
+    field: str, code: str
+) -> None:
+    text = f"---\nname: pdf\n{field}\n---\nDo it.\n"
+    assert _check(text, "spec") == [code]
+    assert _check(text) == [f"?{code}"]
+
+
+def test_a_tool_pattern_of_another_client_grants_nothing_and_is_no_error() -> None:
+    text = "---\nname: pdf\ndescription: d\n{}: ['Azure MCP/documentation']\n---\nDo it.\n"
+    assert _check(text.format("allowed-tools")) == ["?tool_pattern_invalid@4"]
+    # Withholding it would silently not happen, so there it is an error.
+    assert _check(text.format("disallowed-tools")) == ["tool_pattern_invalid@4"]
+
+
+@pytest.mark.parametrize("key", ["tags", "Tags", "keywords", "author", "category", "triggers"])
+def test_a_key_that_only_describes_is_known(key: str) -> None:
+    text = f"---\nname: pdf\ndescription: d\n{key}: [a, b]\n---\nDo it.\n"
+    assert _check(text) == []
+    assert _check(text, "spec") == ["key_not_in_spec@4"]
 
 
 @pytest.mark.promise("M14")
@@ -151,7 +188,7 @@ def test_references_are_followed_on_paper_only() -> None:
         path for name in ("references/a.md", "scripts/main.py") for path in _with_parents(name)
     )
     package = Package(folder="pdf", skill_md=skill_md("pdf", body=body), files=files)
-    assert [(p.code, p.details["path"]) for p in validate(package)] == [
+    assert [(p.code, p.details["path"]) for p in _rules(package)] == [
         ("reference_missing", "references/b.md"),
         ("reference_outside", "../../etc/passwd"),
         ("reference_outside", "/etc/passwd"),
@@ -168,7 +205,7 @@ def _with_parents(name: str) -> list[PurePosixPath]:
 def test_references_of_a_body_are_checked_up_to_a_limit() -> None:
     body = "".join(f"[x](f{number}.md)\n" for number in range(3_000))
     package = Package(folder="pdf", skill_md=skill_md("pdf", body=body))
-    assert len(validate(package)) == 1_000
+    assert len(_rules(package)) == 1_000
 
 
 def test_an_empty_body_is_reported() -> None:
@@ -186,10 +223,23 @@ def test_links_and_devices_in_a_folder_are_problems(tmp_path: Path) -> None:
     os.mkfifo(root / "pipe")
     package = open_folder(root)
     assert isinstance(package, Package)
-    assert [(p.code, p.where) for p in validate(package)] == [
+    assert [(p.code, p.where) for p in _rules(package)] == [
         ("tree_odd_file", "away"),
         ("tree_odd_file", "pipe"),
     ]
+
+
+def test_a_link_that_stays_inside_is_no_problem_and_what_it_points_to_is_there(
+    tmp_path: Path,
+) -> None:
+    body = "Read [it](docs/a.md) and [that](again/a.md)."
+    root = make_skill(tmp_path, "pdf", files={"references/a.md": "x"}, body=body)
+    (root / "docs").mkdir()
+    (root / "docs/a.md").symlink_to("../references/a.md")
+    (root / "again").symlink_to("references")
+    package = open_folder(root)
+    assert isinstance(package, Package)
+    assert validate(package) == ()
 
 
 def test_a_folder_without_skill_md_is_one_problem(tmp_path: Path) -> None:
@@ -202,7 +252,7 @@ def test_a_link_to_a_skill_is_held_to_the_name_of_what_it_leads_to(tmp_path: Pat
     (tmp_path / "alias").symlink_to(make_skill(tmp_path, "pdf"))
     package = open_folder(tmp_path / "alias")
     assert isinstance(package, Package)
-    assert validate(package) == ()
+    assert _rules(package) == []
 
 
 def test_a_folder_of_too_many_files_is_a_problem(
@@ -222,7 +272,7 @@ def test_a_folder_that_vanishes_while_it_is_read_is_a_problem(
         raise FileNotFoundError(2, "No such file or directory")
 
     root = make_skill(tmp_path, "pdf")
-    monkeypatch.setattr(packages.tree, "entries", vanish)
+    monkeypatch.setattr(packages.links, "copied_entries", vanish)
     package = open_folder(root)
     assert isinstance(package, Package)
     assert [p.code for p in package.problems] == ["folder_unreadable"]

@@ -236,7 +236,7 @@ async def test_the_slower_of_two_processes_uses_the_extraction_of_the_faster(
             made.append(anyio.run(rivals.pop().folder, skill))
         commit_dir(fresh, target)
 
-    monkeypatch.setattr("apexbridge.sources.bundled.commit_dir", overtaken)
+    monkeypatch.setattr("apexbridge.sources.extracted_folder.commit_dir", overtaken)
     folder = await source.folder(skill)
     assert made == [folder]
     assert tree.fingerprint(folder) == skill.fingerprint

@@ -8,22 +8,25 @@ returned as data.
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, Self
 
 import anyio.to_thread
 
+from apexbridge.activation.agent_profiles import AgentProfiles
+from apexbridge.activation.consent import consent_reasons
+from apexbridge.activation.grants import build_grants, granted_tools, skill_variables
 from apexbridge.activation.template import (
     CommandPart,
     Substitutions,
     expand,
-    expand_variables,
     is_command_success,
-    is_text_only,
     wrap_skill,
 )
+from apexbridge.catalog.builtin_commands import builtin_command
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.catalog.usage import UsageCache
@@ -43,7 +46,7 @@ from apexbridge.permissions.rules import PermissionRequest, ToolPattern
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.skills import tree
 from apexbridge.skills.model import Origin, Skill
-from apexbridge.tools.base import Grants, SubagentRequest, ToolContext, ToolResult
+from apexbridge.tools.base import AgentProfile, SubagentRequest, ToolContext, ToolResult
 from apexbridge.tools.truncation import truncate_text
 
 REFUSALS: Mapping[str, int] = {
@@ -52,18 +55,27 @@ REFUSALS: Mapping[str, int] = {
     "skill_for_users_only": 4,
     "skill_for_models_only": 4,
     "skill_no_prompt": 5,
+    "skill_is_command": 5,
     "skill_out_of_reach": 6,
     "skill_asleep": 7,
     "permission_denied": 8,
     "rule_denied": 8,
     "person_denied": 8,
     "nobody_allowed": 8,
+    "consent_missing": 8,
+    "approval_expired": 8,
     "tool_restricted": 8,
     "hook_blocked": 8,
+    "fork_recursion": 9,
+    "fork_too_deep": 9,
+    "fork_too_many": 9,
+    "agent_not_found": 10,
+    "agent_invalid": 10,
 }
-"""Numeric refusal codes of the specification, by our error codes."""
+"""Refusal numbers by error code: 1 to 6 as in Claude Code, the others are ours."""
 
 _MODEL_TRIGGERS: frozenset[Trigger] = frozenset({"model", "nested", "fork"})
+_FOLDER_VARIABLE = "${CLAUDE_SKILL_DIR}"
 _REMOTE_ORIGINS = frozenset({Origin.MCP, Origin.REMOTE})
 _OPERATOR_ORIGINS = frozenset({Origin.MANAGED, Origin.BUNDLED})
 """Skills that the operator of this machine deployed: with the package, or by policy."""
@@ -112,6 +124,14 @@ class ActivationContext:
     tools_mode: ToolsMode = "preapprove"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fork:
+    """The subagent that a forked skill is going to run as."""
+
+    profile: AgentProfile
+    agent_id: str
+
+
 class Activator:
     """Invoke skills inline (their text becomes a message) or forked (as a subagent)."""
 
@@ -121,9 +141,12 @@ class Activator:
         commands: InlineCommandRunner,
         usage: UsageCache,
         *,
+        agents: AgentProfiles,
         runs_commands: bool = True,
+        has_consent: Callable[[Skill], bool] = lambda _: False,
     ) -> None:
         self._catalog, self._commands, self._usage = catalog, commands, usage
+        self._agents, self._has_consent = agents, has_consent
         self._runs_commands = runs_commands
 
     async def activate(
@@ -147,7 +170,9 @@ class Activator:
                     session_id=context.session_id,
                     skill=invocation.name,
                     code=error.code,
+                    number=REFUSALS.get(error.code, 0),
                     trigger=invocation.trigger,
+                    call_id=context.call_id,
                 )
             )
             raise
@@ -162,6 +187,8 @@ class Activator:
                 context.emit(SlashUsedByModel(session_id=context.session_id, skill=name))
         if not name:
             raise SkillNotInvocableError(code="skill_name_missing")
+        if builtin_command(name) and self._catalog.snapshot.winner(name) is None:
+            raise SkillNotInvocableError(code="skill_is_command", name=name)
         if invocation.is_by_model:
             return self._catalog.get_for_model(name, session.path_activation)
         skill = self._catalog.get(name)
@@ -173,31 +200,55 @@ class Activator:
         self, skill: Skill, invocation: Invocation, session: ActivationContext, context: ToolContext
     ) -> ToolResult:
         body = await self._read_body(skill, invocation.arguments)
+        fork = await self._plan_fork(skill, context)
         facts = {
             "skill": skill.name,
             "arguments": invocation.arguments,
             "trigger": invocation.trigger,
         }
-        added = await self._check(_permission_request(skill, body, invocation), facts, context)
+        request = await self._permission_request(skill, body, invocation)
+        added = await self._check(request, facts, context)
+        if _FOLDER_VARIABLE in body:
+            skill = await self._with_folder(skill)
         text = await self._render(skill, body, invocation, session, context)
         text = "\n\n".join(filter(None, (text, added)))
         await anyio.to_thread.run_sync(self._usage.record, skill.name, time.time())
-        mode = skill.manifest.context
         context.emit(
             SkillActivated(
                 session_id=context.session_id,
                 skill=skill.name,
-                mode=mode,
+                mode=skill.manifest.context,
                 trigger=invocation.trigger,
                 argument_chars=len(invocation.arguments),
+                call_id=context.call_id,
+                agent_id=fork.agent_id if fork else "",
+                agent=fork.profile.name if fork else "",
             )
         )
-        apply = self._fork if mode == "fork" else self._inline
-        result = await apply(skill, text, session, context)
+        if fork is None:
+            result = await self._inline(skill, text, session, context)
+        else:
+            result = await self._fork(skill, text, fork, session, context)
         facts["response"] = result.text
         after = await context.fire(HookEvent.POST_SKILL, skill.name, facts)
         texts = filter(None, (result.text, after.reason, after.context))
         return replace(result, text="\n\n".join(texts))
+
+    async def _permission_request(
+        self, skill: Skill, body: str, invocation: Invocation
+    ) -> PermissionRequest:
+        # A person who names a skill has agreed to it; deny rules still apply.
+        reasons = consent_reasons(skill, body) if invocation.is_by_model else ()
+        return PermissionRequest(
+            tool="Skill",
+            argument=skill.name,
+            summary=skill.description,
+            harmless=not reasons,
+            sha256=skill.fingerprint.sha256 if skill.fingerprint else "",
+            is_managed=skill.provenance.origin in _OPERATOR_ORIGINS,
+            is_consented=bool(reasons) and await anyio.to_thread.run_sync(self._has_consent, skill),
+            reasons=reasons,
+        )
 
     async def _check(
         self, request: PermissionRequest, facts: Mapping[str, str], context: ToolContext
@@ -227,6 +278,16 @@ class Activator:
             raise SkillNotInvocableError(code="skill_no_prompt", name=skill.name)
         return content.body
 
+    async def _with_folder(self, skill: Skill) -> Skill:
+        """Give a folder to a skill whose text refers to its files."""
+        try:
+            return await self._catalog.with_folder(skill)
+        except SourceError as error:
+            detail = str(error)
+            raise SkillNotInvocableError(
+                detail, code="skill_out_of_reach", name=skill.name
+            ) from error
+
     async def _render(
         self,
         skill: Skill,
@@ -239,7 +300,7 @@ class Activator:
         # An MCP server or a remote one has substituted the arguments itself; its text must not
         # get a second expansion here, which would run commands that arguments brought in.
         if skill.provenance.origin in _REMOTE_ORIGINS:
-            return body
+            return body if skill.root is None else body.replace(_FOLDER_VARIABLE, str(skill.root))
         values = Substitutions(
             arguments=invocation.arguments,
             names=skill.manifest.arguments,
@@ -290,7 +351,12 @@ class Activator:
             note = f"The skill '{skill.name}' is above, with the same text. Follow it again."
             return ToolResult(text=note, grants=grants, data=data)
         files = await anyio.to_thread.run_sync(_list_files, skill)
-        message = UserMessage(text=wrap_skill(skill, text, files), kind="skill", skill=skill.name)
+        message = UserMessage(
+            text=wrap_skill(skill, text, files),
+            kind="skill",
+            skill=skill.name,
+            call_id=context.call_id,
+        )
         return ToolResult(
             text=f"The skill '{skill.name}' is active: follow its instructions.",
             messages=(message,),
@@ -298,68 +364,27 @@ class Activator:
             data=data,
         )
 
+    async def _plan_fork(self, skill: Skill, context: ToolContext) -> _Fork | None:
+        """Choose profile and id of the subagent, before anything of the skill happens."""
+        if skill.manifest.context != "fork":
+            return None
+        agent_id = f"{context.session_id}.{uuid.uuid4().hex[:6]}"
+        return _Fork(profile=await self._agents.for_skill(skill), agent_id=agent_id)
+
     async def _fork(
-        self, skill: Skill, text: str, session: ActivationContext, context: ToolContext
+        self, skill: Skill, text: str, fork: _Fork, session: ActivationContext, context: ToolContext
     ) -> ToolResult:
         files = await anyio.to_thread.run_sync(_list_files, skill)
         request = SubagentRequest(
             prompt=wrap_skill(skill, text, files),
-            agent=skill.manifest.agent or "general-purpose",
+            profile=fork.profile,
             grants=build_grants(skill, skill_variables(skill, session.project, context)),
             skill=skill.name,
+            agent_id=fork.agent_id,
         )
         reply = await context.spawn(request)
-        return ToolResult(text=reply, data={"skill": skill.name, "mode": "fork"})
-
-
-def skill_variables(skill: Skill, project: Path, context: ToolContext) -> dict[str, str]:
-    """Return the values of `${CLAUDE_…}` variables in a skill's text."""
-    found = {
-        "CLAUDE_PROJECT_DIR": str(project),
-        "CLAUDE_SESSION_ID": context.session_id,
-        "CLAUDE_EFFORT": context.effort,
-    }
-    if skill.root is not None:
-        found["CLAUDE_SKILL_DIR"] = str(skill.root)
-    return found
-
-
-def granted_tools(skill: Skill, variables: Mapping[str, str]) -> tuple[ToolPattern, ...]:
-    """Return the `allowed-tools` of a trusted skill, variables substituted; else none."""
-    if not skill.is_trusted:
-        return ()
-    return tuple(
-        ToolPattern(p.tool, p.argument and expand_variables(p.argument, variables))
-        for p in skill.tools
-    )
-
-
-def build_grants(skill: Skill, variables: Mapping[str, str]) -> Grants:
-    """Build what a skill grants to the invoking session; an untrusted one grants nothing."""
-    if not skill.is_trusted:
-        return Grants(skill=skill.name, root=skill.root)
-    model = skill.manifest.model
-    return Grants(
-        skill=skill.name,
-        root=skill.root,
-        tools=granted_tools(skill, variables),
-        denied=tuple(map(ToolPattern.parse, skill.manifest.disallowed_tools)),
-        hooks=skill.hooks,
-        model=None if model == "inherit" else model,
-        effort=skill.manifest.effort,
-    )
-
-
-def _permission_request(skill: Skill, body: str, invocation: Invocation) -> PermissionRequest:
-    # A person who names a skill has agreed to it; deny rules still apply.
-    return PermissionRequest(
-        tool="Skill",
-        argument=skill.name,
-        summary=skill.description,
-        harmless=not invocation.is_by_model or is_text_only(skill, body),
-        sha256=skill.fingerprint.sha256 if skill.fingerprint else "",
-        is_managed=skill.provenance.origin in _OPERATOR_ORIGINS,
-    )
+        data = {"skill": skill.name, "mode": "fork", "agent_id": fork.agent_id}
+        return ToolResult(text=reply, data={**data, "agent": fork.profile.name})
 
 
 def _list_files(skill: Skill) -> tuple[str, ...]:

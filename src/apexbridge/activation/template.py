@@ -13,7 +13,7 @@ from html import escape
 from apexbridge.permissions.shell_parser import simple_commands
 from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.skills.document import inline_commands
-from apexbridge.skills.model import Skill, SkillManifest
+from apexbridge.skills.model import Skill
 
 _PLACEHOLDER = re.compile(
     r"\\\$"
@@ -130,11 +130,6 @@ class _Substituter:
 MAX_FILES = 50
 RESERVED_TAG = re.compile(r"<(?=\s{0,9}/?\s{0,9}(?:skill|reminder)\b)", re.IGNORECASE)
 """Opening of a tag that only we may write; lenient, since models accept sloppy tags too."""
-_SAFE_FIELDS = frozenset({
-    "name", "description", "when_to_use", "version", "license", "compatibility", "metadata",
-    "argument_hint", "arguments", "user_invocable", "disable_model_invocation", "paths", "effort",
-    "shell",
-})  # fmt: skip
 
 
 def wrap_skill(skill: Skill, text: str, files: Sequence[str]) -> str:
@@ -150,23 +145,6 @@ def wrap_skill(skill: Skill, text: str, files: Sequence[str]) -> str:
         lines.append(f"Files in its folder: {shown}{more}")
     lines += ["", RESERVED_TAG.sub("&lt;", text).strip(), "</skill>"]
     return "\n".join(lines)
-
-
-def is_text_only(skill: Skill, body: str) -> bool:
-    """Return whether a skill only adds text: no inline commands, and only safe manifest fields.
-
-    An untrusted skill grants nothing, whatever it declares.
-    """
-    manifest = skill.manifest
-    if manifest.model_extra:
-        return False
-    defaults = SkillManifest()
-    changed = {
-        name
-        for name in SkillManifest.model_fields
-        if getattr(manifest, name) != getattr(defaults, name)
-    }
-    return changed <= _SAFE_FIELDS and next(inline_commands(body), None) is None
 
 
 _SEARCH_COMMANDS = (

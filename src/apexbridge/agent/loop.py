@@ -21,6 +21,7 @@ from apexbridge.agent.turn import TurnFinish, TurnLimits, TurnRecord, TurnReques
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.events import EventSink, TextDelta
 from apexbridge.messages import AssistantMessage, Message, SystemMessage, ToolCall, UserMessage
+from apexbridge.models.aliases import context_window, override_model
 from apexbridge.models.base import ModelClient
 from apexbridge.permissions.engine import Approver
 from apexbridge.permissions.hook_protocol import HookEvent, HookVerdict
@@ -49,6 +50,7 @@ class AgentDeps:
     announcer: SkillAnnouncer
     instructions: ProjectInstructions
     project: Path
+    readable: tuple[Path, ...] = ()
     limits: TurnLimits
 
 
@@ -95,6 +97,10 @@ class Agent:
         request = TurnRequest(text="", approver=approver)
         run = _TurnRun(self, session, request, emit, TurnRecord.new(session.id))
         return await run.invoke(invocation)
+
+    async def compact(self, session: Session, emit: EventSink, record: TurnRecord) -> bool:
+        """Compact a session's history now; False if there is nothing to free."""
+        return await _TurnRun(self, session, TurnRequest(text=""), emit, record).compact_now()
 
 
 class _TurnRun:
@@ -276,13 +282,17 @@ class _TurnRun:
         specs = (*ours.specs, *request.client_tools) if with_tools else ()
         model_request = replace(
             request.template,
-            model=session.grants.model or request.model or deps.model_name,
+            model=self._model_name(),
             messages=prompt.with_system_message(self._system_message(), session.messages),
             tools=specs,
             effort=session.grants.effort or request.template.effort,
             extra=request.extra if specs else prompt.drop_tool_parameters(request.extra),
         )
         return await self._model.reply(model_request, keeps_calls=with_tools)
+
+    def _model_name(self) -> str:
+        model = self._request.model or self._deps.model_name
+        return override_model(model, self._session.grants.model)
 
     def _system_message(self) -> SystemMessage:
         session = self._session
@@ -307,8 +317,7 @@ class _TurnRun:
             await deps.index.reindex(touched.found)
         names = (*touched.activated, *touched.found)
         self._record.woken += names
-        message = deps.announcer.announce_new(session, names)
-        if message is not None:
+        if message := deps.announcer.announce_new(session, names):
             session.messages.append(message)
 
     def _context(self, call_id: str) -> ToolContext:
@@ -319,7 +328,7 @@ class _TurnRun:
             cwd=session.cwd,
             emit=self._emit,
             spawn=self._run_subagent,
-            scope=PathScope(read=tuple(session.readable), write=(session.cwd,)),
+            scope=PathScope(read=(*session.readable, *self._deps.readable), write=(session.cwd,)),
             effort=session.grants.effort or "",
             depth=session.depth,
             request="" if session.depth else self._request.text,
@@ -357,15 +366,24 @@ class _TurnRun:
         return result.text or f"(no answer: {result.finish})"
 
     async def _compact(self) -> None:
-        limits, session = self._limits, self._session
-        if compaction.fits_budget(session.messages, limits.window * limits.compact_at):
-            return
+        window = context_window(self._model_name(), self._limits.window)
+        budget = window * self._limits.compact_at
+        if not compaction.fits_budget(self._session.messages, budget):
+            await self._compact_to(window)
+
+    async def compact_now(self) -> bool:
+        """Compact to a fraction of the present history, also if it fits in the context window."""
+        return await self._compact_to(compaction.total_tokens(self._session.messages))
+
+    async def _compact_to(self, window: int) -> bool:
+        session = self._session
         await self._fire(HookEvent.PRE_COMPACT, "", {})
-        if await compaction.compact(session, limits.window, self._summarize):
-            self._record.compacted += 1
-            message = self._deps.announcer.announce_all(session)
-            if message is not None:
-                session.messages.append(message)
+        if not await compaction.compact(session, window, self._summarize):
+            return False
+        self._record.compacted += 1
+        if message := self._deps.announcer.announce_all(session):
+            session.messages.append(message)
+        return True
 
     async def _summarize(self, text: str) -> str:
         name = self._request.model or self._deps.model_name

@@ -14,7 +14,7 @@ from apexbridge.agent.session import Session
 from apexbridge.agent.turn import TurnRecord
 from apexbridge.events import EventSink, HookWarned
 from apexbridge.hooks import HookInput
-from apexbridge.permissions.approvals import ApprovalStore
+from apexbridge.permissions.approvals import ApprovalStore, prefix_rule
 from apexbridge.permissions.engine import Approver, decide, permission_error
 from apexbridge.permissions.hook_protocol import HookEvent, HookVerdict
 from apexbridge.permissions.rules import (
@@ -86,7 +86,7 @@ class PermissionChecker:
         return decide(request, self.rules, (), context).effect != "deny"
 
     async def ask(self, request: PermissionRequest, decision: Decision) -> None:
-        """Ask the approver, and store the answer `always`.
+        """Ask the approver, and store the answer `always` or `always_prefix`.
 
         Raises:
             PermissionDeniedError: If there is no approver, or the answer is `no`.
@@ -94,10 +94,11 @@ class PermissionChecker:
         if self.approver is None:
             raise permission_error(request, decision)
         answer = await self.approver(request, decision)
-        if answer == "no":
+        if answer in {"no", "expired", "unasked"}:
             raise permission_error(request, decision, answer=answer)
-        if answer == "always":
-            await anyio.to_thread.run_sync(partial(self.approvals.store, request, decision))
+        if answer in {"always", "always_prefix"}:
+            rule = prefix_rule(request, decision) if answer == "always_prefix" else None
+            await anyio.to_thread.run_sync(partial(self.approvals.store, request, decision, rule))
 
 
 class TurnPermissions:

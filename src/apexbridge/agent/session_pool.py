@@ -55,7 +55,7 @@ class SessionFactory:
 
     def create_child(self, parent: Session, request: SubagentRequest) -> Session:
         """Create the session of a subagent: it inherits limits from its parent, and no messages."""
-        child = self.create(f"{parent.id}.{uuid.uuid4().hex[:6]}")
+        child = self.create(request.agent_id or f"{parent.id}.{uuid.uuid4().hex[:6]}")
         init_child_session(child, parent, request)
         return child
 

@@ -30,10 +30,11 @@ from apexbridge.catalog.usage import UsageCache
 from apexbridge.errors import ApexBridgeError
 from apexbridge.events import EventSink, ListingCut
 from apexbridge.messages import UserMessage
+from apexbridge.models.aliases import LONG_WINDOW, has_long_context
 from apexbridge.retrieval.lru_cache import LruCache
 from apexbridge.retrieval.results import SearchResults
 from apexbridge.skills.model import Skill
-from apexbridge.tools.base import ToolRegistry, ToolSpec
+from apexbridge.tools.base import AgentProfile, ToolRegistry, ToolSpec
 
 MAX_LISTED = 60
 """With more skills than this only matches are announced; SkillSearch finds the rest."""
@@ -49,8 +50,6 @@ MIN_HINT_SCORE = 0.02
 """Weak hits below this score are not even named: small talk costs no tokens."""
 _CACHE_SIZE = 100
 SKILL_TOOLS = frozenset({"Skill", "SkillSearch", "SkillScript", "skills_list", "skills_load"})
-READ_ONLY_PROFILES: Mapping[str, bool] = {"general-purpose": False, "explore": True, "plan": True}
-"""Subagent profiles, and whether each may use read-only tools only."""
 
 
 class SkillSearch(Protocol):
@@ -186,15 +185,14 @@ class SkillAnnouncer:
         self, session: Session, registry: ToolRegistry, excluded: frozenset[str] = frozenset()
     ) -> ToolSelection:
         """Select the tools that the model may call; skill tools only where there are skills."""
-        is_read_only = READ_ONLY_PROFILES.get(session.profile.casefold(), False)
-        has_skills = self.has_skills(session)
-        key = (is_read_only, has_skills, excluded, len(registry))
+        profile, has_skills = session.profile, self.has_skills(session)
+        key = (profile, has_skills, excluded, len(registry))
         cached = self._cache.tools.get(key)
         if cached is None:
             specs = tuple(
                 tool.spec
                 for tool in registry
-                if (tool.spec.read_only or not is_read_only)
+                if _is_in_profile(tool.spec, profile)
                 and (has_skills or tool.spec.name not in SKILL_TOOLS)
                 and tool.spec.name not in excluded
             )
@@ -210,7 +208,8 @@ class SkillAnnouncer:
         chosen = [self._catalog.get(name).name for name in request.skills]
         if not self._catalog.snapshot.skills:
             return []
-        announcement = self._announcement(session, await self._search(request, record))
+        results = await self._search(request, record)
+        announcement = self._announcement(session, results, self._budget_for(request.model))
         record.candidates += announcement.candidates
         record.listed, record.asleep = announcement.listed, announcement.asleep
         record.shortened, record.dropped = announcement.shortened, announcement.dropped
@@ -243,20 +242,29 @@ class SkillAnnouncer:
         record.confidence = results.confidence
         return results
 
-    def _announcement(self, session: Session, results: SearchResults) -> Announcement:
+    def _budget_for(self, model: str) -> ListingBudget:
+        if not has_long_context(model):
+            return self._budget
+        return ListingBudget.for_window(LONG_WINDOW, self._budget.per_skill_chars)
+
+    def _announcement(
+        self, session: Session, results: SearchResults, budget: ListingBudget
+    ) -> Announcement:
         is_new = session.turns == 1 and not (
             session.announced or session.chain or session.path_activation.active
         )
-        if not is_new:
-            return self._build_announcement(session, results)
+        if not is_new or budget is not self._budget:
+            return self._build_announcement(session, results, budget)
         self._visible(session)  # resets the cache if the snapshot is another one
         announcement = self._cache.get(results, self._usage.scores())
         if announcement is None:
-            announcement = self._build_announcement(session, results)
+            announcement = self._build_announcement(session, results, budget)
             self._cache.put(results, announcement)
         return announcement
 
-    def _build_announcement(self, session: Session, results: SearchResults) -> Announcement:
+    def _build_announcement(
+        self, session: Session, results: SearchResults, budget: ListingBudget
+    ) -> Announcement:
         skills = self._catalog.snapshot.skills
         candidates, offers = self._offers(session, results)
         hints, listing, unlisted, asleep = list[str](), Listing(), 0, 0
@@ -264,7 +272,7 @@ class SkillAnnouncer:
             asleep = len(skills) - len(session.path_activation.visible(skills))
             listing = render_listing(
                 self._visible(session),
-                self._budget,
+                budget,
                 relevance={one.name: one.score for one in candidates},
                 usage=self._usage.scores(),
                 already_sent={
@@ -355,3 +363,9 @@ class SkillAnnouncer:
         listing = render_listing(visible, self._budget, usage=self._usage.scores())
         session.announced.update(listing.shown)
         return prompt.skills_reminder(listing, (), 0)
+
+
+def _is_in_profile(spec: ToolSpec, profile: AgentProfile) -> bool:
+    is_named = profile.tools is None or any(pattern.names(spec.name) for pattern in profile.tools)
+    is_denied = any(pattern.is_any and pattern.names(spec.name) for pattern in profile.denied)
+    return is_named and not is_denied and (spec.read_only or not profile.is_read_only)

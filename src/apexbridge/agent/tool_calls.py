@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 
+from apexbridge.activation.activator import REFUSALS
 from apexbridge.agent import prompt
 from apexbridge.agent.session import Session
 from apexbridge.agent.turn import CallRecord, ToolObserver, TurnLimits, TurnRecord
@@ -30,6 +31,7 @@ from apexbridge.tools.base import Tool, ToolContext, ToolRegistry, ToolResult
 
 log = logging.getLogger(__name__)
 
+SKILL_TOOL = "Skill"
 _MAX_ARGUMENT_CHARS = 1_000_000
 
 
@@ -64,8 +66,7 @@ async def dispatch(call: ToolCall, registry: ToolRegistry, context: ToolContext)
             result = replace(result, text="\n\n".join((result.text, *hooked.context, *added)))
         outcome = ToolCallOutcome(call=call, result=result)
     except ApexBridgeError as error:
-        hint = f"\n{error.hint}" if error.hint else ""
-        outcome = _failed(call, error.code, f"{error.message}{hint}")
+        outcome = _failed(call, error.code, _error_text(call, error))
     except PermissionError as error:  # a script without the executable bit
         outcome = _failed(call, "permission_denied", str(error.strerror or error))
     except (Exception, SystemExit) as error:  # a third-party tool must not end this process
@@ -120,10 +121,10 @@ def _permission_requests(
 ) -> Sequence[PermissionRequest]:
     requests, name = tool.permissions(arguments, context), tool.spec.name
     # The Skill tool asks nothing here: the activator checks each invocation, whatever triggered it.
-    if requests or (name == "Skill" and not must_ask):
+    if requests or (name == SKILL_TOOL and not must_ask):
         return requests
     # A tool that requests nothing can still be denied by its name.
-    argument = str(arguments.get("skill", "")) if name == "Skill" else ""
+    argument = str(arguments.get("skill", "")) if name == SKILL_TOOL else ""
     return (PermissionRequest(tool=name, argument=argument, harmless=True),)
 
 
@@ -163,6 +164,14 @@ async def _run_post_tool_hooks(
     }
     verdict = await context.fire(HookEvent.POST_TOOL_USE, tool.spec.name, facts)
     return [text for text in (verdict.reason, verdict.context) if text]
+
+
+def _error_text(call: ToolCall, error: ApexBridgeError) -> str:
+    """Return message and hint; a refused skill has its number, by which a model can tell why."""
+    number = REFUSALS.get(error.code, 0) if call.name == SKILL_TOOL else 0
+    refusal = f" (refusal {number})" if number else ""
+    hint = f"\n{error.hint}" if error.hint else ""
+    return f"{error.message}{refusal}{hint}"
 
 
 def _failed(call: ToolCall, code: str, text: str) -> ToolCallOutcome:

@@ -3,12 +3,12 @@
 import random
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
-from apexbridge.events import Event, EventSink, SkillActivated
+from apexbridge.events import Event, EventSink, SkillActivated, SkillRefused
 from apexbridge.messages import Message, ToolCall
 from apexbridge.models.base import FinishReason, ModelRequest, Usage
 from apexbridge.permissions.engine import Approver
@@ -126,6 +126,23 @@ class CallRecord:
     session_id: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillCall:
+    """Trace of an invocation of a skill; `code` and `number` say why it was refused."""
+
+    skill: str
+    trigger: str
+    session_id: str
+    call_id: str = ""
+    """Id of the tool call (tool_use id)."""
+    mode: str = ""
+    agent_id: str = ""
+    """Session id of the subagent of a forked skill."""
+    agent: str = ""
+    code: str = ""
+    number: int = 0
+
+
 @dataclass(slots=True, kw_only=True)
 class Span:
     """Tracing span: kind, start offset and duration of one step of a turn."""
@@ -168,6 +185,8 @@ class TurnRecord:
     finish: str = ""
     skills: list[str] = field(default_factory=list[str])
     """Invoked skills, each once."""
+    skill_calls: list[SkillCall] = field(default_factory=list[SkillCall])
+    """Invocations of skills, also the refused ones, those of subagents included."""
     spans: list[Span] = field(default_factory=list[Span])
     """In the order of their end."""
     spans_dropped: int = 0
@@ -215,14 +234,32 @@ class TurnRecord:
             self.spans_dropped += 1
 
     def wrap_sink(self, emit: EventSink) -> EventSink:
-        """Return an event sink that records activated skills and forwards every event."""
+        """Return an event sink that records invocations of skills and forwards every event."""
 
         def record(event: Event) -> None:
-            if isinstance(event, SkillActivated) and event.skill not in self.skills:
-                self.skills.append(event.skill)
+            if isinstance(event, SkillActivated | SkillRefused):
+                self._record_skill(event)
             emit(event)
 
         return record
+
+    def _record_skill(self, event: SkillActivated | SkillRefused) -> None:
+        if isinstance(event, SkillActivated) and event.skill not in self.skills:
+            self.skills.append(event.skill)
+        if len(self.skill_calls) < MAX_SPANS:
+            self.skill_calls.append(_skill_call(event))
+
+
+def _skill_call(event: SkillActivated | SkillRefused) -> SkillCall:
+    call = SkillCall(
+        skill=event.skill,
+        trigger=event.trigger,
+        session_id=event.session_id,
+        call_id=event.call_id,
+    )
+    if isinstance(event, SkillRefused):
+        return replace(call, code=event.code, number=event.number)
+    return replace(call, mode=event.mode, agent_id=event.agent_id, agent=event.agent)
 
 
 class SpanContext:

@@ -26,7 +26,7 @@ from apexbridge.events import CatalogChanged, ChangeCause, EventSink
 from apexbridge.skills import names
 from apexbridge.skills.document import SKILL_MD, decode_skill_md
 from apexbridge.skills.model import Origin, Problem, Skill, SkillContent
-from apexbridge.sources.base import Scan, SkillSource, SyncContentSource
+from apexbridge.sources.base import ExtractingSource, Scan, SkillSource, SyncContentSource
 from apexbridge.sources.directory_scanner import NestedDiscovery, NestedRoot, resolve_leniently
 
 log = logging.getLogger(__name__)
@@ -214,6 +214,18 @@ class Catalog:
     async def content(self, skill: Skill, arguments: str = "") -> SkillContent:
         """Read a skill's body through its source."""
         return await self.source_of(skill).source.content(skill, arguments)
+
+    async def with_folder(self, skill: Skill) -> Skill:
+        """Return the skill with a folder on this disk, if its source can make one.
+
+        Raises:
+            SourceError: If its files cannot be had.
+            StorageError: If the folder cannot be written.
+        """
+        source = self.source_of(skill).source
+        if skill.root is not None or not isinstance(source, ExtractingSource):
+            return skill
+        return replace(skill, root=await source.folder(skill))
 
     async def skill_md(self, skill: Skill) -> str:
         """Read the whole SKILL.md, frontmatter included; the body, if its source has no file."""

@@ -1,7 +1,8 @@
 """Skill listing in the system prompt, within a character budget (progressive disclosure).
 
-The model sees names and descriptions only; bodies are loaded on invocation. What does not fit is
-truncated by rank, and reported.
+The model sees names and descriptions only; bodies are loaded on invocation. Bundled skills are
+never truncated: there are few, and we write them. Of all others what does not fit is truncated by
+rank, and reported. The search index has every description in full.
 """
 
 import re
@@ -25,6 +26,8 @@ _WINDOW_DIVISOR = 100
 _SHARE_RATIO = 4
 """The lowest rank gets a quarter of the share of the highest."""
 _RESOLUTION = 16
+DESCRIPTION_CHARS = 250
+"""Default limit of one description in the listing."""
 _SEPARATOR = ": "
 _ELLIPSIS = "…"
 _ENTITY_CHARS = 5
@@ -45,13 +48,15 @@ class ListingBudget:
     """Character budget of the listing."""
 
     total_chars: int = 8_000
-    per_skill_chars: int = 1_536
-    """Maximum length of one description, `when_to_use` included, without the name."""
+    per_skill_chars: int = DESCRIPTION_CHARS
+    """Maximum length of one description, `when_to_use` included, without the name; bundled skills
+    have none."""
 
     @classmethod
-    def for_window(cls, tokens: int) -> Self:
+    def for_window(cls, tokens: int, per_skill_chars: int = DESCRIPTION_CHARS) -> Self:
         """Budget of one percent of a context window, at four characters a token."""
-        return cls(total_chars=max(tokens, 0) * _CHARS_PER_TOKEN // _WINDOW_DIVISOR)
+        total = max(tokens, 0) * _CHARS_PER_TOKEN // _WINDOW_DIVISOR
+        return cls(total_chars=total, per_skill_chars=per_skill_chars)
 
 
 class Listed(NamedTuple):
@@ -96,34 +101,38 @@ def render_listing(
     usage: Scores = NO_SCORES,
     already_sent: Collection[str] = frozenset(),
 ) -> Listing:
-    """Render one line for each skill, never over budget; truncation is reported in the result.
+    """Render one line for each skill; truncation is reported in the result.
 
-    Names are allotted first, then descriptions of bundled skills, then the others. The caller
-    filters denied, disabled and inactive skills.
+    Names are allotted first, then descriptions of bundled skills, which may take more than the
+    budget, then the others, which may not. The caller filters denied, disabled and inactive skills.
     """
     ranked = _ranked(skills, relevance, usage, already_sent)
     if not ranked:
         return Listing()
-    heads = _fit_names(ranked, budget.total_chars)
-    if len(heads) < len(ranked):
-        return _names_only(ranked, heads)
-    available = budget.total_chars - sum(map(len, heads.values())) - len(heads) + 1
+    bundled = sum(map(_is_bundled, ranked))
+    heads = _fit_names(ranked, bundled, budget.total_chars)
     texts = [to_single_line(skill.summary) for skill in ranked]
-    bundled = sum(skill.provenance.origin is Origin.BUNDLED for skill in ranked)
-    caps = [min(len(text), max(budget.per_skill_chars, 0)) for text in texts]
-    own = _share_budget(texts[:bundled], caps[:bundled], available)
-    # The others get only what complete bundled texts leave: otherwise a larger budget could
-    # shorten them (the shares must be monotonic in the budget).
-    rest = available - _total_cost(caps[:bundled]) if own == caps[:bundled] else 0
-    shares = own + _share_budget(texts[bundled:], caps[bundled:], rest)
+    own = list(map(len, texts[:bundled]))
+    available = budget.total_chars - sum(map(len, heads.values())) - len(heads) + 1
+    if len(heads) < len(ranked):
+        available = 0  # a name says more than the description of another skill
+    caps = [min(len(text), max(budget.per_skill_chars, 0)) for text in texts[bundled:]]
+    shares = own + _share_budget(texts[bundled:], caps, available - _total_cost(own))
     lines, listed = list[str](), list[Listed]()
     for at, (skill, text, chars) in enumerate(zip(ranked, texts, shares, strict=True)):
+        if at not in heads:
+            listed.append(Listed(skill.name, "left_out", 0, 0))
+            continue
         kept = truncate_line(text, chars)
         if len(kept) < min(MIN_USEFUL_CHARS, len(text)):
             kept = ""
         lines.append(heads[at] + _SEPARATOR + kept if kept else heads[at])
         listed.append(_entry(skill, kept, text))
     return Listing(text="\n".join(lines), skills=tuple(listed))
+
+
+def _is_bundled(skill: Skill) -> bool:
+    return skill.provenance.origin is Origin.BUNDLED
 
 
 def to_single_line(text: str) -> str:
@@ -169,8 +178,7 @@ def _ranked(
         name = skill.name
         if not skill.manifest.disable_model_invocation and name not in sent:
             scores = _finite(relevance.get(name, 0.0)), _finite(usage.get(name, 0.0))
-            is_bundled = skill.provenance.origin is Origin.BUNDLED
-            group = bundled if is_bundled else others
+            group = bundled if _is_bundled(skill) else others
             group.append((-scores[0], -scores[1], name, place))
     order = sorted(bundled) + _interleave_unused(sorted(others))
     return [skills[place] for *_, place in order]
@@ -198,27 +206,18 @@ def _interleave_unused(ranked: list[_Ranked]) -> list[_Ranked]:
     return order + used[next_used:] + unused[next_unused:]
 
 
-def _fit_names(ranked: Sequence[Skill], total: int) -> dict[int, str]:
-    """Return the line prefixes that fit, by rank; overlong names are placed last."""
-    places = sorted(range(len(ranked)), key=lambda at: len(ranked[at].name) > MAX_NAME_CHARS)
+def _fit_names(ranked: Sequence[Skill], bundled: int, total: int) -> dict[int, str]:
+    """Return the line prefixes of bundled skills, and others that fit; overlong ones come last."""
+    others = range(bundled, len(ranked))
+    places = sorted(others, key=lambda at: len(ranked[at].name) > MAX_NAME_CHARS)
     used, heads = -1, dict[int, str]()
-    for at in places:
+    for at in (*range(bundled), *places):
         head = "- " + to_single_line(ranked[at].name)
         used += len(head) + 1
-        if used > total:
+        if at >= bundled and used > total:
             break
         heads[at] = head
     return heads
-
-
-def _names_only(ranked: Sequence[Skill], heads: Mapping[int, str]) -> Listing:
-    listed = [
-        _entry(skill, "", to_single_line(skill.summary))
-        if at in heads
-        else Listed(skill.name, "left_out", 0, 0)
-        for at, skill in enumerate(ranked)
-    ]
-    return Listing(text="\n".join(heads[at] for at in sorted(heads)), skills=tuple(listed))
 
 
 def _entry(skill: Skill, kept: str, text: str) -> Listed:
@@ -234,7 +233,7 @@ def _share_budget(texts: Sequence[str], caps: Sequence[int], available: int) -> 
 
     Every share is monotonic in the level, so a larger budget never shortens a text.
     """
-    if _total_cost(caps) <= available:
+    if not caps or _total_cost(caps) <= available:
         return list(caps)
     count = len(caps)
     rows = [

@@ -24,7 +24,8 @@ def handled_in(
     """Decorate a declaration of options: the function of its name in `cli.commands` handles it.
 
     Adds the options `--json` and `--quiet`; the handler gets an `Output` set up by them, and
-    every other option by its name. With `overrides` the options are settings of that table.
+    every other option by its name. With `overrides` the options are settings of that table, and
+    `--add-dir` always is one.
     """
     common = {"context": typer.Context, **({"json": Json} if has_json else {}), "quiet": Quiet}
 
@@ -35,6 +36,9 @@ def handled_in(
         ) -> None:
             from apexbridge.cli.output import command_output
 
+            if folders := options.pop("add_dir", None):
+                added = {"additional_dirs": list(map(str, folders))}
+                context.obj = {**context.obj, "skills": {**context.obj.get("skills", {}), **added}}
             if overrides:
                 given = {key: str(value) for key, value in options.items() if value not in _UNSET}
                 if given:
@@ -46,7 +50,7 @@ def handled_in(
 
         # Typer reads the options from the signature and from the annotations.
         own = inspect.signature(declared).parameters.values()
-        added = [
+        shared = [
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
@@ -56,7 +60,7 @@ def handled_in(
             for name, annotation in common.items()
         ]
         vars(invoke)["handled_in"] = module
-        vars(invoke)["__signature__"] = inspect.Signature([*own, *added])
+        vars(invoke)["__signature__"] = inspect.Signature([*own, *shared])
         invoke.__annotations__ = {**declared.__annotations__, **common}
         return invoke
 

@@ -1,5 +1,6 @@
 """Options and arguments that several commands share."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,4 +14,15 @@ DryRun = Annotated[
 ]
 AllowFindings = Annotated[
     bool, typer.Option("--allow-findings", help="Install despite findings of the security scan.")
+]
+AddDir = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--add-dir",
+        metavar="DIR",
+        exists=True,
+        file_okay=False,
+        resolve_path=True,
+        help="Another project whose skills are loaded; repeatable [skills.additional_dirs].",
+    ),
 ]

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from apexbridge.cli.handlers import add_group, handled_in
-from apexbridge.cli.options import Name, Yes
+from apexbridge.cli.options import AddDir, Name, Yes
 
 app = typer.Typer()
 
@@ -26,6 +26,7 @@ def chat(
         Path | None,
         typer.Option("--output", "-o", help="Copy the files that scripts create into a folder."),
     ] = None,
+    add_dir: AddDir = None,
 ) -> None:
     """Ask the model, which calls tools and skills until it has the answer."""
 
@@ -63,6 +64,7 @@ def serve(
         int | None,
         typer.Option(min=0, max=65_535, help="The port; 0 for any free one [server.port]."),
     ] = None,
+    add_dir: AddDir = None,
 ) -> None:
     """Serve chat, skills, MCP and the console over HTTP."""
 

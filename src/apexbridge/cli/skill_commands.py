@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from apexbridge.cli.handlers import add_group, handled_in
-from apexbridge.cli.options import AllowFindings, DryRun, Name, Yes
+from apexbridge.cli.options import AddDir, AllowFindings, DryRun, Name, Yes
 
 app = typer.Typer()
 
@@ -115,6 +115,7 @@ def ls(
     request: Annotated[
         str, typer.Option("--for", metavar="REQUEST", help="With --budget: rank for this request.")
     ] = "",
+    add_dir: AddDir = None,
 ) -> None:
     """List the available skills."""
 
@@ -156,7 +157,7 @@ def trust(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Approve the scripts, hooks and tool grants of project, plugin and server skills."""
+    """Approve the scripts, hooks and tool grants of skills, also for the model to use unasked."""
 
 
 @app.command()

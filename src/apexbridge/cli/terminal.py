@@ -4,7 +4,7 @@ import importlib
 import signal
 import sys
 import termios
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from apexbridge.events import (
     ToolFinished,
     TurnFinished,
 )
-from apexbridge.permissions.engine import Answer
+from apexbridge.permissions.approvals import prefix_rule
+from apexbridge.permissions.engine import Answer, ApproverReply
 from apexbridge.permissions.rules import Decision, PermissionRequest
 
 
@@ -28,7 +29,9 @@ class TurnDisplay:
     """Streams the reply of a turn to stdout, and tool calls and skills to stderr."""
 
     def __init__(self, out: Output, session: str) -> None:
-        self._out, self._session = out, session
+        self._out = out
+        self.session = session
+        """The session whose text is shown."""
         self.begin()
 
     def begin(self) -> None:
@@ -42,7 +45,7 @@ class TurnDisplay:
         """Render an event; text of subagents is for their parent session and not shown."""
         out = self._out
         match event:
-            case TextDelta(session_id=session, text=text) if session == self._session:
+            case TextDelta(session_id=session, text=text) if session == self.session:
                 self._write(text)
             case ToolFinished():
                 self.tools.append(event.tool)
@@ -55,7 +58,7 @@ class TurnDisplay:
                 self.created.append(event)
                 names = ", ".join(map(sanitize, event.files))
                 self._aside(out.text("chat_files", names=names, folder=event.folder))
-            case TurnFinished(session_id=session) if session == self._session:
+            case TurnFinished(session_id=session) if session == self.session:
                 self._end(event)
             case _:
                 pass
@@ -97,21 +100,40 @@ _ANSWERS: dict[str, Answer] = {
     "a": "always",
     "always": "always",
     "始终": "always",
+    "p": "always_prefix",
+    "prefix": "always_prefix",
+    "前缀": "always_prefix",
 }
 
 
 class LineReader:
-    """Line editor (readline) with a history file that outlives the process."""
+    """Line editor (readline) with a history file that outlives the process.
 
-    def __init__(self, history: Path) -> None:
+    The tabulator key completes a `/name` at the beginning of a line.
+    """
+
+    def __init__(self, history: Path, names: Callable[[], Iterable[str]]) -> None:
         # Imported late: importing readline may write escape sequences to stdout.
         self._readline: Any = importlib.import_module("readline")
+        self._names = names
+        self._readline.set_completer(self.complete)
+        # Names hold `-` and `:`, at which readline would break words.
+        self._readline.set_completer_delims(" \t\n")
+        self._readline.parse_and_bind("tab: complete")
         self._history = history
         self._readline.set_history_length(_HISTORY_LINES)
         with suppress(OSError):
             history.parent.mkdir(parents=True, exist_ok=True)
             history.touch(mode=0o600)
             self._readline.read_history_file(history)
+
+    def complete(self, text: str, number: int) -> str | None:
+        """Return the completion of this number of a word, as readline asks for them."""
+        is_first = not self._readline.get_line_buffer()[: self._readline.get_begidx()].strip()
+        if not is_first or not text.startswith("/"):
+            return None
+        found = sorted(f"/{name}" for name in self._names() if f"/{name}".startswith(text))
+        return found[number] + " " if number < len(found) else None
 
     def ask(self) -> str | None:
         """Read a line; None at EOF, and Ctrl-C discards what was typed.
@@ -136,20 +158,23 @@ class LineReader:
 
 
 class ApprovalPrompt:
-    """Human approval on the terminal; without a terminal the answer is no."""
+    """Human approval on the terminal; without one, or with `--json`, nobody can be asked."""
 
     def __init__(self, out: Output, screen: TurnDisplay) -> None:
         self._out, self._screen = out, screen
 
-    async def __call__(self, request: PermissionRequest, decision: Decision) -> Answer:
+    async def __call__(self, request: PermissionRequest, decision: Decision) -> ApproverReply:
         """Ask for approval; anything but a clear yes is a no."""
         if self._out.as_json or not sys.stdin.isatty():
-            return "no"
+            return "unasked"
         rule = str(decision.suggestions[0].pattern) if decision.suggestions else "-"
+        wider = prefix_rule(request, decision)
+        key, prefix = ("chat_allow_prefix", str(wider.pattern)) if wider else ("chat_allow", "")
         what = request.argument or request.summary
-        question = self._out.text("chat_allow", tool=request.tool, argument=what, rule=rule)
+        question = self._out.text(key, tool=request.tool, argument=what, rule=rule, prefix=prefix)
         self._screen.close()
         termios.tcflush(sys.stdin, termios.TCIFLUSH)  # type-ahead must not answer the question
         print(question, end=" ", file=sys.stderr, flush=True)
         await anyio.wait_readable(sys.stdin)
-        return _ANSWERS.get(sys.stdin.readline().strip().lower(), "no")
+        answer = _ANSWERS.get(sys.stdin.readline().strip().lower(), "no")
+        return "no" if answer == "always_prefix" and wider is None else answer

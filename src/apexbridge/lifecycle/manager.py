@@ -11,6 +11,7 @@ from anyio import to_thread
 
 from apexbridge.audit import AuditLog
 from apexbridge.catalog.catalog import Catalog
+from apexbridge.catalog.consent import CONSENTS_FILE, InstallerStore
 from apexbridge.catalog.usage import UsageStore
 from apexbridge.errors import SkillInvalidError, SkillNotFoundError, SkillVersionError
 from apexbridge.lifecycle.index_updates import IndexUpdates, SkillIndexer, read_skill_md
@@ -69,7 +70,8 @@ class SkillManager:
         self._index = IndexUpdates(store.root, catalog, indexer)
         self._metadata = MetadataStore(store, states, catalog, self.scan_results, usage)
         self._scans = ScanGate(self.scan_results, catalog, self.policy.blocks_at)
-        self._transactions = SkillTransactions(store, states, audit, catalog)
+        self.installers = InstallerStore(store.root.parent / CONSENTS_FILE)
+        self._transactions = SkillTransactions(store, states, audit, catalog, self.installers)
         self._parts = ManagerParts(
             store=store,
             states=states,
@@ -113,6 +115,7 @@ class SkillManager:
                 await transactions.record_skill("install", skill)
                 # Left by a crash, or by a folder that was deleted by hand.
                 await to_thread.run_sync(self._metadata.clear, skill.name)
+                await transactions.record_installer(skill)
                 await to_thread.run_sync(store.install, staged.root, skill.name)
                 await self._index.commit(skill.name, "install", prepared)
         return InstallResult(
@@ -168,6 +171,7 @@ class SkillManager:
                     return InstallResult(skill=old, problems=staged.problems, has_changed=False)
                 async with shielded():
                     await transactions.record_skill("update", skill)
+                    await transactions.record_installer(skill)
                     swap = partial(store.versions.replace, name, staged.root, sha256_of(skill))
                     await to_thread.run_sync(swap)
                     await self._index.commit(name, "update", prepared)
@@ -207,6 +211,7 @@ class SkillManager:
                 prepared = await self._index.prepare(edited, new)
                 async with shielded():
                     await transactions.record_skill("edit", edited)
+                    await transactions.record_installer(edited)
                     await to_thread.run_sync(store.replace_skill_md, name, new)
                     await self._index.commit(name, "edit", prepared)
         return InstallResult(skill=self._catalog.find(name), index_error=prepared.error)
@@ -227,6 +232,7 @@ class SkillManager:
             async with transactions.lock(name), shielded():
                 await to_thread.run_sync(self._store.folder, name)  # it may be gone by now
                 await transactions.record_skill("uninstall", skill)
+                await to_thread.run_sync(self.installers.forget, skill.name)
                 metadata = await to_thread.run_sync(self._metadata.read, name)
                 trashed = await to_thread.run_sync(self._store.uninstall, name, metadata)
                 move = partial(self._metadata.move_to_trash, trashed, sha256_of(skill))
@@ -251,6 +257,7 @@ class SkillManager:
                 await transactions.record("undo", skill=name)
                 await to_thread.run_sync(self._metadata.restore, trashed)
                 await self._index.commit(name, "install")
+                await transactions.record_installer(self._catalog.find(name))
         return InstallResult(skill=self._catalog.find(name))
 
     async def set_enabled(self, name: str, *, enabled: bool) -> bool:

@@ -8,8 +8,10 @@ from typing import TypeVar
 import anyio
 from anyio import to_thread
 
+from apexbridge.actor import current_actor
 from apexbridge.audit import AuditLog
 from apexbridge.catalog.catalog import Catalog
+from apexbridge.catalog.consent import InstallerStore
 from apexbridge.errors import (
     ApexBridgeError,
     RetrievalError,
@@ -56,12 +58,18 @@ class SkillTransactions:
     """Serialise changes by skill name and write each attempt, refused or not, to the audit log."""
 
     def __init__(
-        self, store: SkillStore, states: SkillStates, audit: AuditLog, catalog: Catalog
+        self,
+        store: SkillStore,
+        states: SkillStates,
+        audit: AuditLog,
+        catalog: Catalog,
+        installers: InstallerStore,
     ) -> None:
         self._store = store
         self._states = states
         self._audit = audit
         self._catalog = catalog
+        self._installers = installers
         self._locks: dict[str, anyio.Lock] = {}
 
     @asynccontextmanager
@@ -106,11 +114,17 @@ class SkillTransactions:
 
     async def record(self, action: str, **facts: str) -> None:
         """Append to the audit log before the commit: an unrecorded change must not happen."""
-        await to_thread.run_sync(lambda: self._audit.record(action, **facts))
+        actor = current_actor().id
+        await to_thread.run_sync(lambda: self._audit.record(action, **facts, actor=actor))
 
     async def record_skill(self, action: str, skill: Skill) -> None:
         """Append an action on a skill in a given state to the audit log."""
         await self.record(action, skill=skill.name, sha256=sha256_of(skill))
+
+    async def record_installer(self, skill: Skill) -> None:
+        """Record who put these files here; one who may also run skills consents to their use."""
+        sha256, actor = sha256_of(skill), current_actor()
+        await to_thread.run_sync(self._installers.record, skill.name, sha256, actor)
 
     @asynccontextmanager
     async def audited(self, action: str, **facts: str) -> AsyncGenerator[None]:

@@ -18,7 +18,7 @@ from apexbridge.lifecycle.zip.archive import (
 )
 from apexbridge.lifecycle.zip.limits import ArchiveFile, limit_exceeded
 from apexbridge.scanner.report import Report
-from apexbridge.skills import names, tree
+from apexbridge.skills import links, names, tree
 from apexbridge.skills.document import inline_commands
 from apexbridge.skills.model import Origin, Problem, Provenance, Skill
 from apexbridge.skills.parser import parse_skill, read_skill
@@ -93,9 +93,9 @@ def _stage(path: Path, staging: Path, *, renames: bool, limits: ArchiveLimits) -
 def _check_folder_limits(path: Path, limits: ArchiveLimits) -> None:
     """Check number and size of files before copying any."""
     files = size = 0
-    for entry in tree.entries(path):
-        if entry.kind == "file" and not tree.is_junk(entry.path):
-            files, size = files + 1, size + entry.size
+    for entry in links.copied_entries(path):
+        # Folders count too: links to folders can multiply them without any file.
+        files, size = files + 1, size + (entry.size if entry.kind == "file" else 0)
         if files > limits.files:
             raise limit_exceeded(f"more than {limits.files} files")
         if size > limits.unpacked_bytes:
@@ -103,7 +103,7 @@ def _check_folder_limits(path: Path, limits: ArchiveLimits) -> None:
 
 
 def _copy_folder(source: Path, target: Path) -> None:
-    """Copy the files that packing would include; symlinks and devices are refused."""
+    """Copy the files that packing would include; links that lead out and devices are refused."""
     for entry in files_to_pack(source, with_evals=True):
         place = target / entry.path
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -201,6 +201,7 @@ class SkillVersions:
         prepared = await parts.index.prepare(skill, data)
         async with shielded():
             await self._transactions.record_skill("rollback", skill)
+            await self._transactions.record_installer(skill)
             await to_thread.run_sync(self._store.versions.activate, name, version.sha256)
             await parts.index.commit(name, "update", prepared)
             await self.prune(name)

@@ -18,7 +18,7 @@ from apexbridge.agent.turn import TurnRecord
 from apexbridge.api_keys import Scope
 from apexbridge.errors import RequestError, StorageError, ToolFailedError
 from apexbridge.messages import ToolCall
-from apexbridge.permissions.engine import Answer, Approver
+from apexbridge.permissions.engine import Approver, ApproverReply
 from apexbridge.permissions.rules import Decision, PermissionRequest
 from apexbridge.runtime import Runtime
 from apexbridge.tools.base import (
@@ -100,7 +100,7 @@ class ElicitationApprover:
         self.requests: dict[str, types.ElicitRequest] = {}
         """Elicitation requests to return to a client of the stateless protocol."""
 
-    async def __call__(self, request: PermissionRequest, decision: Decision) -> Answer:
+    async def __call__(self, request: PermissionRequest, decision: Decision) -> ApproverReply:
         """Ask for approval of a permission request."""
         about = {"tool": request.tool, "argument": request.argument[:_MAX_ARGUMENT_CHARS]}
         message = locales.localize("client_asks", about, self._language).message
@@ -116,7 +116,7 @@ class ElicitationApprover:
             return _to_answer(response)
         params = types.ElicitRequestFormParams(message=message, requested_schema=_ALLOW_SCHEMA)
         self.requests[key] = types.ElicitRequest(params=params)
-        return "no"
+        return "unasked"
 
 
 def can_elicit(ctx: Context) -> bool:
@@ -125,7 +125,10 @@ def can_elicit(ctx: Context) -> bool:
     return capabilities is not None and capabilities.elicitation is not None
 
 
-def _to_answer(result: types.ElicitResult) -> Answer:
+def _to_answer(result: types.ElicitResult) -> ApproverReply:
+    # A client that dismisses the question by itself cancels it: no person has said no.
+    if result.action == "cancel":
+        return "unasked"
     is_yes = result.action == "accept" and (result.content or {}).get("allow") is True
     return "once" if is_yes else "no"
 

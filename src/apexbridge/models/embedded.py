@@ -110,6 +110,8 @@ _CHOSEN_SKILL = re.compile(
 )
 _FORKED_SKILL = re.compile(r'<skill name="(?P<name>[^"]+)"')
 _FILES = re.compile(r"^Files in its folder: (?P<files>.+)$", re.MULTILINE)
+_ENTRIES = ("scripts/main", "scripts/index", "main", "index")
+"""Entry scripts in the order in which a run without a script's name looks for them."""
 _SCRIPT_SUFFIXES = {".py", ".js", ".mjs", ".cjs", ".sh", ".ts", ".mts"}
 
 
@@ -209,7 +211,7 @@ def _render(key: str, request: str, **fields: str) -> str:
 def _next_reply(turn: _Turn) -> str | ToolCall:
     last = turn.last
     if last and last.result.is_error and last.call.name != "SkillScript":
-        return _render("failed", turn.request, tool=last.call.name, text=last.result.text)
+        return _after_error(turn, last)
     if forked := _FORKED_SKILL.match(turn.request):  # a skill that runs as a subagent task
         return _render("needs_model", turn.request, name=forked["name"])
     skill = turn.skill or _reusable_skill(turn, last)
@@ -220,6 +222,13 @@ def _next_reply(turn: _Turn) -> str | ToolCall:
     if last.call.name == "SkillSearch":
         return _after_search(turn, last)
     return _render("result", turn.request, text=last.result.text)
+
+
+def _after_error(turn: _Turn, last: _Step) -> str | ToolCall:
+    is_unknown = last.call.name == "Skill" and last.result.text.startswith("[skill_not_found]")
+    if is_unknown and "SkillSearch" in turn.tools:  # what seemed to be a name may be a description
+        return _call(turn, "SkillSearch", {"query": turn.request[:2_000]})
+    return _render("failed", turn.request, tool=last.call.name, text=last.result.text)
 
 
 def _reusable_skill(turn: _Turn, last: _Step | None) -> UserMessage | None:
@@ -239,7 +248,8 @@ def _first_step(turn: _Turn) -> str | ToolCall:
         return _render("no_model", turn.request)
     if intent_rules.is_destructive_request(turn.request):
         return _render("destroys_nothing", turn.request)
-    best = turn.chosen or _clear_winner(turn.offers)
+    named = intent_rules.detect_skill_run(turn.request)
+    best = turn.chosen or (named.name if named else _clear_winner(turn.offers))
     if best and "Skill" in turn.tools:
         return _call(turn, "Skill", {"skill": best, "arguments": turn.request})
     if "SkillSearch" in turn.tools and turn.request.strip():
@@ -280,7 +290,7 @@ def _with_skill(turn: _Turn, skill: UserMessage) -> str | ToolCall:
     result = ran[-1].result if ran else None
     if result is None or (result.is_error and options != sure and len(ran) == 1):
         # The arguments taken from the request may be wrong for the script: retry without them.
-        words = [*files, *(sure if ran else options)]
+        words = _script_words(turn, [*files, *(sure if ran else options)])
         arguments = {"skill": name, "script": script, "arguments": words, "files": files}
         return _call(turn, "SkillScript", arguments)
     if result.is_error:
@@ -290,15 +300,24 @@ def _with_skill(turn: _Turn, skill: UserMessage) -> str | ToolCall:
     return _render(key, turn.request, name=name, text=result.text, options=" ".join(lost))
 
 
+def _script_words(turn: _Turn, recognised: list[str]) -> list[str]:
+    """Return the arguments of a script: a list in the request, else what was recognised in it."""
+    named = intent_rules.detect_skill_run(turn.request)
+    if named is not None and (named.is_exact or not recognised):
+        return list(named.arguments)
+    return recognised
+
+
 def _script(text: str) -> str:
-    """Choose the script of a skill: the main one, or the only one."""
+    """Choose the script of a skill: its entry, such as `index.js` at the root, or the only one."""
     match = _FILES.search(text)
     paths = [PurePosixPath(file) for file in match["files"].split(", ")] if match else []
-    scripts = [p for p in paths if p.parts[0] == "scripts" and p.suffix in _SCRIPT_SUFFIXES]
-    for stem in ("main", "index"):
-        for path in scripts:
-            if path.stem == stem and len(path.parts) == 2:
+    programs = [p for p in paths if p.suffix in _SCRIPT_SUFFIXES]
+    for entry in _ENTRIES:
+        for path in programs:
+            if str(path.with_suffix("")) == entry:
                 return str(path)
+    scripts = [p for p in programs if p.parts[0] == "scripts"]
     return str(scripts[0]) if len(scripts) == 1 else ""
 
 

@@ -3,7 +3,9 @@
 Pure functions for English and Chinese, without a language model.
 """
 
+import json
 import re
+import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -148,6 +150,46 @@ def detect_intent(text: str) -> ToolIntent | None:
     request = _strip_politeness(text)
     intents = (detect(request) for detect in _DETECTORS)
     return next((intent for intent in intents if intent is not None), None) if request else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillRun:
+    """A skill that a request names to be run, with the arguments for its script."""
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    is_exact: bool = False
+    """True if the arguments are a list, and not words that may also be a sentence."""
+
+
+def detect_skill_run(text: str) -> SkillRun | None:
+    """Detect the request to run one skill by its name.
+
+    >>> detect_skill_run('executeSkill("greet", ["Ada"])')
+    SkillRun(name='greet', arguments=('Ada',), is_exact=True)
+    >>> detect_skill_run("Please run the skill greet with Ada").arguments
+    ('Ada',)
+    """
+    match = _full_match("run_skill", _strip_politeness(text))
+    if match is None:
+        return None
+    listed = _first_group(match, "list")
+    if not listed:
+        words = _split_words(_first_group(match, "words"))
+        return SkillRun(name=match["name"], arguments=words)
+    try:
+        parsed = json.loads(listed)
+    except ValueError:
+        return None
+    items = [parsed] if isinstance(parsed, str) else parsed
+    return SkillRun(name=match["name"], arguments=tuple(map(str, items)), is_exact=True)
+
+
+def _split_words(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError:  # an apostrophe that opens no quotation
+        return tuple(text.split())
 
 
 def is_small_talk(text: str) -> bool:

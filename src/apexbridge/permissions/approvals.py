@@ -55,14 +55,14 @@ class ApprovalStore:
     def store(
         self, request: PermissionRequest, decision: Decision, rule: Rule | None = None
     ) -> bool:
-        """Store an `always`: a skill's hash, else the given rule, or the exact suggestion.
+        """Store an `always`: the given rule, else a skill's hash, or the exact suggestion.
 
         Returns False where nothing can be stored: a rule asks every time, or the skill has no hash.
         """
         chosen = rule or next(iter(decision.suggestions), None)
         if decision.rule is not None or (request.tool == "Skill" and not request.sha256):
             return False
-        if request.sha256:
+        if request.sha256 and rule is None:
             return self._change(lambda data: _add_skill(data, request.sha256, request.argument))
         return chosen is not None and self._change(lambda data: self._add(data, chosen.pattern))
 
@@ -137,6 +137,17 @@ class ApprovalStore:
             return _ApprovalFile.model_validate_json(self._path.read_bytes())
         except FileNotFoundError:
             return _ApprovalFile()
+
+
+def prefix_rule(request: PermissionRequest, decision: Decision) -> Rule | None:
+    """Return the second suggestion for a skill: its name, and every name below it.
+
+    `Skill(review *)` covers `review` and `review:x`. Like `always`, it is only for what no rule
+    decides, and for skills whose files can be hashed.
+    """
+    if decision.rule is not None or request.tool != "Skill" or not request.sha256:
+        return None
+    return next(iter(decision.suggestions[1:]), None)
 
 
 def _add_skill(data: _ApprovalFile, sha256: str, name: str) -> bool:

@@ -20,7 +20,11 @@ from apexbridge.permissions.rules import (
 )
 from apexbridge.permissions.shell_evaluation import SHELL_TOOL, evaluate_shell
 
-Answer = Literal["once", "always", "no"]
+Answer = Literal["once", "always", "always_prefix", "no"]
+"""A person's answer: `always` stores the exact request, `always_prefix` a rule for a skill's name
+and those below it."""
+ApproverReply = Literal["once", "always", "always_prefix", "no", "expired", "unasked"]
+"""What an approver returns: an answer, or that none came in time, or that nobody could be asked."""
 ToolsMode = Literal["preapprove", "restrict", "advise"]
 """Meaning of a skill's `allowed-tools`: grant them, deny all others, or inform only."""
 
@@ -28,8 +32,8 @@ ToolsMode = Literal["preapprove", "restrict", "advise"]
 class Approver(Protocol):
     """Human in the loop for an `ask`: a terminal prompts, a server refuses, a test answers."""
 
-    async def __call__(self, request: PermissionRequest, decision: Decision) -> Answer:
-        """Return a person's answer."""
+    async def __call__(self, request: PermissionRequest, decision: Decision) -> ApproverReply:
+        """Return a person's answer, or why there is none."""
         ...
 
 
@@ -71,7 +75,7 @@ def _is_permitted_by(
 
 
 def permission_error(
-    request: PermissionRequest, decision: Decision, *, answer: Answer | None = None
+    request: PermissionRequest, decision: Decision, *, answer: ApproverReply | None = None
 ) -> PermissionDeniedError:
     """Build the error for a denied request, with the reason."""
     about = {"tool": request.tool, "argument": request.argument[:200], "about": decision.about}
@@ -81,5 +85,11 @@ def permission_error(
         detail = f": {decision.rule.reason}" if decision.rule.reason else ""
         pattern = str(decision.rule.pattern)
         return PermissionDeniedError(detail, code="rule_denied", **about, pattern=pattern)
-    code = "person_denied" if answer == "no" else "nobody_allowed"
-    return PermissionDeniedError(code=code, **about)
+    if answer == "no":
+        return PermissionDeniedError(code="person_denied", **about)
+    rule = decision.suggestions[0].pattern if decision.suggestions else request.tool
+    if answer == "expired":
+        return PermissionDeniedError(code="approval_expired", **about, rule=str(rule))
+    if request.reasons:
+        return PermissionDeniedError(code="consent_missing", **about, name=request.argument)
+    return PermissionDeniedError(code="nobody_allowed", **about, rule=str(rule))

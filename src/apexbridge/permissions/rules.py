@@ -16,7 +16,15 @@ from apexbridge.permissions.wildcards import (
 
 Effect = Literal["allow", "deny", "ask"]
 DecisionReason = Literal[
-    "rule", "managed", "grant", "approval", "harmless", "restricted", "unclear", "unsettled"
+    "rule",
+    "managed",
+    "grant",
+    "consent",
+    "approval",
+    "harmless",
+    "restricted",
+    "unclear",
+    "unsettled",
 ]
 
 READ_TOOLS = frozenset({"Read", "Glob", "Grep"})
@@ -183,6 +191,10 @@ class PermissionRequest:
     """Hash of the skill's files: a stored approval is for exactly this hash."""
     is_managed: bool = False
     """True if the administrator installed the skill."""
+    is_consented: bool = False
+    """True if its installer, or a person by `trust`, has agreed to the skill with these files."""
+    reasons: tuple[str, ...] = ()
+    """Why a skill needs consent, in the words of its frontmatter."""
 
     @property
     def target(self) -> Path | None:
@@ -243,14 +255,15 @@ def evaluate_request(
             widely = effect != "allow"  # in doubt a deny rule matches, an allow rule does not
             if pattern_applies(rule.pattern, request, context, widely=widely):
                 return Decision(effect=effect, why="rule", rule=rule, about=about)
-    if request.is_managed:
-        return Decision(effect="allow", why="managed")
+    if request.is_managed or request.is_consented:
+        return Decision(effect="allow", why="managed" if request.is_managed else "consent")
     if any(pattern_applies(pattern, request, context, widely=False) for pattern in granted):
         return Decision(effect="allow", why="grant")
     if request.sha256 and request.sha256 in context.approved:
         return Decision(effect="allow", why="approval")
     if request.harmless:
         return Decision(effect="allow", why="harmless")
+    about = "; ".join(request.reasons)[:_MAX_SUGGESTED_CHARS] or about
     return Decision(effect="ask", about=about, suggestions=_suggest_rules(request))
 
 

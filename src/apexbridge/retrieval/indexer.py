@@ -85,11 +85,11 @@ NO_TAGS = TagPolicy(is_on=False)
 
 
 def declared_tags(skill: Skill) -> tuple[str, ...]:
-    """Return the author's `tags` and `keywords`, from the frontmatter or its `metadata`."""
+    """Return the author's tags, keywords, triggers and category, also those in `metadata`."""
     extra: Mapping[str, object] = skill.manifest.model_extra or {}
     found = list[str]()
     for fields in (extra, skill.manifest.metadata):
-        for key in ("tags", "keywords"):
+        for key in ("tags", "keywords", "triggers", "category"):
             value = fields.get(key)
             parts = value if isinstance(value, list) else str(value or "").split(",")  # pyright: ignore[reportUnknownVariableType]
             found += [str(part).strip(" \t\"'[]") for part in parts]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
@@ -180,6 +180,12 @@ async def sync_index(
 
     callbacks = SyncCallbacks(progress=watch.progress, stored=stored)
     return await sync(index, items, again=again, only=only, watch=callbacks)
+
+
+def unmarked_skills(index: SkillIndex, skills: Sequence[Skill]) -> set[str]:
+    """Return the installed skills whose marker is missing or of another state; reads files."""
+    managed = {skill.name: skill for skill in skills if _is_managed(skill)}
+    return _Markers(index.store.embedder_id, managed).outdated()
 
 
 async def make_skill_entry(

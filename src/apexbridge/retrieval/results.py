@@ -126,7 +126,20 @@ class IndexStatus:
     missing: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
     orphaned: tuple[str, ...] = ()
+    unmarked: tuple[str, ...] = ()
+    """Indexed, but without a current `.vectorized` marker in their folder."""
     problems: tuple[str, ...] = ()
+
+    @property
+    def plan(self) -> Mapping[str, int]:
+        """Return what the next sync does: entries kept, added, redone and removed."""
+        redone = {*self.stale, *self.unmarked}
+        return {
+            "kept": self.skills - len(self.missing) - len(redone),
+            "added": len(self.missing),
+            "redone": len(redone),
+            "removed": len(self.orphaned),
+        }
 
     @property
     def is_sound(self) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from apexbridge.activation.activator import ActivationContext, Activator
+from apexbridge.activation.agent_profiles import AgentProfiles
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.agent.loop import Agent, AgentDeps
 from apexbridge.agent.permission_checker import PermissionChecker
@@ -19,7 +20,9 @@ from apexbridge.agent.skill_announcer import (
 from apexbridge.agent.skills_section import SectionCache
 from apexbridge.agent.turn import TurnLimits
 from apexbridge.catalog.catalog import Catalog
+from apexbridge.catalog.consent import CONSENTS_FILE, ConsentCheck, InstallerStore
 from apexbridge.catalog.listing_budget import ListingBudget
+from apexbridge.catalog.trust import TrustStore
 from apexbridge.catalog.usage import UsageCache
 from apexbridge.errors import SkillNotFoundError
 from apexbridge.hooks import HookReply, sandbox_runner
@@ -28,6 +31,7 @@ from apexbridge.permissions.engine import Approver
 from apexbridge.permissions.hook_protocol import Hook, parse_hooks
 from apexbridge.permissions.rules import Effect, Rule, ToolPattern, resolve_symlinks
 from apexbridge.permissions.wildcards import PathRoots
+from apexbridge.runtime.agent_folders import agent_folders
 from apexbridge.runtime.model_factory import ModelHandle
 from apexbridge.runtime.script_runner import ScriptRunner
 from apexbridge.sandbox.base import ExecutionResult
@@ -78,8 +82,17 @@ class AgentFactory:
                 tools_mode=config.settings.agent.allowed_tools,
             ),
         )
+        sources = [state.source for state in catalog.states]
+        consents = ConsentCheck(
+            TrustStore(config.data / "trust.db"), InstallerStore(config.data / CONSENTS_FILE)
+        )
         self.activator = Activator(
-            catalog, script_runner, usage, runs_commands=config.settings.agent.inline_commands
+            catalog,
+            script_runner,
+            usage,
+            agents=AgentProfiles(tuple(agent_folders(config, sources))),
+            runs_commands=config.settings.agent.inline_commands,
+            has_consent=consents.is_given,
         )
         self.registry = self._create_registry(extra_tools)
         self._instructions = ProjectInstructions(config.project, config.settings.agent.instructions)
@@ -99,7 +112,9 @@ class AgentFactory:
             self._usage,
             AnnouncementOptions(
                 threshold=settings.index.threshold,
-                budget=ListingBudget.for_window(model.window),
+                budget=ListingBudget.for_window(
+                    model.window, settings.agent.listing_description_chars
+                ),
                 section=section if self._has_section else None,
             ),
         )
@@ -116,6 +131,7 @@ class AgentFactory:
                 announcer=announcer,
                 instructions=self._instructions,
                 project=self._config.project,
+                readable=self._config.additional_dirs,
                 limits=TurnLimits(
                     rounds=settings.agent.max_rounds,
                     tokens=settings.agent.token_budget,

@@ -172,6 +172,14 @@ class ChatService:
             await self._save(session, replace(TurnRecord.new(session_id), finish="skill"))
         return result
 
+    async def compact(self, session_id: str, emit: EventSink) -> bool:
+        """Summarize a session's history now; False if there is nothing to summarize."""
+        record = replace(TurnRecord.new(session_id), finish="compact")
+        async with self.sessions.acquire(session_id) as session:
+            has_changed = await self.agent.compact(session, emit, record)
+            await self._save(session, record)
+        return has_changed
+
     async def session(self, session_id: str, *, system: str = "") -> Session:
         """Return a session: the running one, the stored one, or a new one."""
         found = await self.sessions.get(session_id)

@@ -24,6 +24,7 @@ from anyio.abc import TaskGroup
 from apexbridge.activation.scripts import ScriptCall
 from apexbridge.audit import AuditLog
 from apexbridge.catalog.catalog import Catalog, CatalogRules, TouchResult
+from apexbridge.catalog.consent import CONSENTS_FILE, ConsentCheck, InstallerStore
 from apexbridge.catalog.path_activation import PathActivation
 from apexbridge.catalog.trust import TrustStore
 from apexbridge.catalog.usage import UsageCache, UsageStore
@@ -44,6 +45,7 @@ from apexbridge.sandbox.base import ExecutionResult
 from apexbridge.settings import Config, load
 from apexbridge.skills.model import Problem, Skill
 from apexbridge.sources.directory_scanner import NestedDiscovery
+from apexbridge.sources.git_excludes import GitUser
 from apexbridge.sources.scan_cache import ScanCache
 from apexbridge.tools.base import ToolResult
 
@@ -64,6 +66,7 @@ class Runtime:
         self.config, self.extensions = config, extensions
         self.events = EventBus(extensions.event_sinks())
         self.trust = TrustStore(config.data / "trust.db")
+        self.installers = InstallerStore(config.data / CONSENTS_FILE)
         self.usage = UsageStore(config.data / "usage.db")
         self.store = SkillStore(config.data / "skills")
         self.states = SkillStates(config.data / "states.json")
@@ -77,7 +80,7 @@ class Runtime:
             self.events.emit,
             problems,
         )
-        self.index_service = IndexService(config, self.catalog, self.usage)
+        self.index_service = IndexService(config, self.catalog, self.usage, emit=self.events.emit)
         self.watcher = Watcher(
             self.catalog, self.index_service, changes, watches=config.settings.skills.watch
         )
@@ -162,6 +165,7 @@ class Runtime:
                 # A one-shot command ends before a language model answers: only long-lived
                 # processes ask it for tags.
                 background = [runtime.watcher.run, runtime.index_service.run_tagging]
+                background += [runtime.index_service.sync_at_start] if is_server else []
                 async with background_tasks(*(background if lives else ())) as runtime._tasks:
                     yield runtime
             finally:
@@ -312,6 +316,9 @@ class Runtime:
         def revoke() -> None:
             self._audit_trust("untrust", skills)
             self.trust.revoke([s.fingerprint.sha256 for s in skills if s.fingerprint])
+            for skill in skills:
+                if skill.provenance.writable:
+                    self.installers.forget(skill.name)
 
         await anyio.to_thread.run_sync(revoke)
         await self.catalog.reapply_trust()
@@ -321,6 +328,11 @@ class Runtime:
         for skill in skills:
             sha256 = skill.fingerprint.sha256 if skill.fingerprint else ""
             self.audit.record(action, skill=skill.name, sha256=sha256)
+
+    async def has_consent(self, skill: Skill) -> bool:
+        """Return whether the model may use the skill with its present files without asking."""
+        check = ConsentCheck(self.trust, self.installers)
+        return await anyio.to_thread.run_sync(check.is_given, skill)
 
     def problems_of(self, skill: Skill) -> tuple[Problem, ...]:
         """Return the problems that the scan of the skill's source reported."""
@@ -334,7 +346,11 @@ def catalog_rules(
     return CatalogRules(
         precedence=config.settings.skills.precedence,
         trust=trust,
-        nesting=NestedDiscovery(config.project, config.settings.skills.project_paths),
+        nesting=NestedDiscovery(
+            config.project,
+            config.settings.skills.project_paths,
+            GitUser(home=config.home, config_home=config.config_home or config.home / ".config"),
+        ),
         nested=factory.create_nested,
         disabled=states.disabled,
     )

@@ -16,10 +16,12 @@ from typing import Any, Literal, Protocol
 import anyio.to_thread
 
 from apexbridge import locales
+from apexbridge.activation.agent_profiles import AgentProfiles
 from apexbridge.catalog.catalog import SourceState
-from apexbridge.errors import StorageError
+from apexbridge.errors import AgentNotFoundError, SkillNotInvocableError, StorageError
 from apexbridge.locales import Language
 from apexbridge.paths import commit_dir
+from apexbridge.runtime.agent_folders import agent_folders
 from apexbridge.runtime.container import Runtime
 from apexbridge.runtime.script_runner import ResourceControls
 from apexbridge.sandbox.backend_selection import CanaryResult, SandboxSelection
@@ -152,7 +154,8 @@ async def _runtime_checks(translate: Translate, runtime: Runtime) -> list[Check]
         _source_check(translate, state) for state in runtime.catalog.states if state.is_there()
     ]
     bounds = _resource_check(translate, runtime.script_runner.controls)
-    return [*_sandbox_checks(translate, choice), bounds, *sources, extensions]
+    agents = await _agents_check(translate, runtime)
+    return [*_sandbox_checks(translate, choice), bounds, *sources, agents, extensions]
 
 
 def _sandbox_checks(translate: Translate, choice: SandboxSelection) -> Iterator[Check]:
@@ -200,6 +203,26 @@ def _source_check(translate: Translate, state: SourceState) -> Check:
         state="warn" if any(p.severity == "error" for p in problems) else "ok",
         detail=detail,
     )
+
+
+async def _agents_check(translate: Translate, runtime: Runtime) -> Check:
+    """Check agent files, and that each forked skill names an agent that there is."""
+    sources = [state.source for state in runtime.catalog.states]
+    profiles = AgentProfiles(tuple(agent_folders(runtime.config, sources)))
+    found = await anyio.to_thread.run_sync(profiles.list)
+    broken = [
+        translate("agent_broken", path=one.path, detail=one.problem) for one in found if one.problem
+    ]
+    for skill in runtime.catalog.skills:
+        try:
+            if skill.manifest.context == "fork":
+                await profiles.for_skill(skill)
+        except AgentNotFoundError as error:
+            broken.append(translate("agent_unknown", skill=skill.name, agent=error.name))
+        except SkillNotInvocableError:
+            pass  # its file is among the broken ones
+    text = "; ".join(broken) or translate("agents_ok", count=len(found))
+    return Check(name=translate("check_agents"), state="warn" if broken else "ok", detail=text)
 
 
 def _variables_check(translate: Translate, config: Config) -> Check:

@@ -20,7 +20,7 @@ from apexbridge.lifecycle.background_tags import BackgroundTagger, TagFailures
 from apexbridge.models.openai import OpenAiModel
 from apexbridge.retrieval.base import DocumentModelUnloader, Embedder
 from apexbridge.retrieval.index import SkillIndex
-from apexbridge.retrieval.indexer import SkillTexts, TagPolicy
+from apexbridge.retrieval.indexer import SkillTexts, TagPolicy, unmarked_skills
 from apexbridge.retrieval.model_tags import ModelTagger
 from apexbridge.retrieval.results import IndexStatus
 from apexbridge.retrieval.tags import TagStore
@@ -59,6 +59,7 @@ class OpenIndex:
         stored = await index.store.fingerprints()
         fingerprint = self.texts.fingerprint
         wanted = await to_thread.run_sync(lambda: {s.name: fingerprint(s) for s in skills})
+        unmarked = await to_thread.run_sync(unmarked_skills, index, skills)
         problems = list(await index.store.check())
         if is_thorough:
             problems += await _check_self_retrieval(index)
@@ -73,6 +74,7 @@ class OpenIndex:
             missing=tuple(name for name in wanted if name not in stored),
             stale=tuple(n for n in wanted if n in stored and stored[n] != wanted[n]),
             orphaned=tuple(name for name in stored if name not in wanted),
+            unmarked=tuple(name for name in wanted if name in stored and name in unmarked),
             problems=tuple(problems),
         )
 

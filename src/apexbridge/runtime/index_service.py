@@ -11,7 +11,8 @@ import anyio
 
 from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.usage import UsageScores, UsageStore
-from apexbridge.errors import StorageError
+from apexbridge.errors import ApexBridgeError, StorageError
+from apexbridge.events import Event, EventSink, IndexSynced
 from apexbridge.lifecycle.index_updates import PreparedRow, TagRound
 from apexbridge.retrieval.results import (
     NO_CALLBACKS,
@@ -33,6 +34,12 @@ log = logging.getLogger(__name__)
 _FOLDED = SearchScope(kinds=frozenset({"skill"}), folds_alike=True)
 _MANY_EMBEDDED = 32
 """A sync of this size was a first or a full one: few documents are expected after it."""
+_FIRST_SYNC_SECONDS = 5.0
+"""Time that a search waits for the sync at a server's start; then it searches what is there."""
+
+
+def _ignore_event(_: Event) -> None:
+    """Default: emit nothing."""
 
 
 class IndexService:
@@ -42,15 +49,21 @@ class IndexService:
     """
 
     def __init__(
-        self, config: Config, catalog: Catalog, usage: UsageStore, *, tags: Path | None = None
+        self,
+        config: Config,
+        catalog: Catalog,
+        usage: UsageStore,
+        *,
+        tags: Path | None = None,
+        emit: EventSink = _ignore_event,
     ) -> None:
-        self._config = config
+        self._config, self._emit = config, emit
         self._tags_dir = tags or config.data / "tags"
         self._catalog = catalog
         self._usage = UsageScores(usage)
         self._opened: OpenIndex | None = None
         self._is_synced = False
-        self._has_opened = anyio.Event()
+        self._has_opened, self._has_synced = anyio.Event(), anyio.Event()
         self._open_lock = anyio.Lock()
         self._sync_lock = anyio.Lock()
         self._stack = AsyncExitStack()
@@ -92,6 +105,10 @@ class IndexService:
         """Return the index, synced once; during a full rebuild, the one of the old embedder."""
         opened = self._opened or await self._open()
         if self._sync_lock.locked():
+            if not self._is_synced and opened.old is None:
+                # At a server's start: most indexes are current in less than this.
+                with anyio.move_on_after(_FIRST_SYNC_SECONDS):
+                    await self._has_synced.wait()
             return opened.index if opened.old is None else opened.old
         if not self._is_synced:
             await self.sync()
@@ -125,12 +142,38 @@ class IndexService:
             )
             if only is None:
                 self._is_synced, opened.old = True, None
+                self._has_synced.set()
         if len(report.added) + len(report.redone) >= _MANY_EMBEDDED:
             await unload_document_model(opened.index.embedder)
         self._wake_tagger()
+        self._announce(report, is_whole=only is None)
         if report.problem is not None:
             log.info("No embeddings, BM25 only: %s", report.problem)
         return report
+
+    async def sync_at_start(self) -> None:
+        """Sync in the background when a server starts; an error is left to the first search."""
+        try:
+            await self.sync()
+        except ApexBridgeError as error:
+            log.warning("Cannot update the index at the start: %s", error)
+
+    def _announce(self, report: SyncReport, *, is_whole: bool) -> None:
+        """Log the report and emit it as an event; of a sync of some skills, if any has changed."""
+        event = IndexSynced(
+            kept=len(report.kept),
+            added=report.added,
+            redone=report.redone,
+            removed=report.dropped,
+            failed=report.failed,
+        )
+        if not (is_whole or event.has_changes):
+            return
+        counts = [len(names) for names in (event.added, event.redone, event.removed, event.failed)]
+        log.info(
+            "Index: %d kept, %d added, %d redone, %d removed, %d unreadable", event.kept, *counts
+        )
+        self._emit(event)
 
     async def reindex(self, names: Collection[str]) -> None:
         """Sync changed skills, if the index is open; otherwise the first search does it."""

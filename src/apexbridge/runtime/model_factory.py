@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from apexbridge.models.aliases import ModelAliases
+from apexbridge.models.aliases import ModelAliases, context_window
 from apexbridge.models.anthropic import AnthropicModel
 from apexbridge.models.base import ModelClient
 from apexbridge.models.embedded import EmbeddedModel
@@ -62,7 +62,7 @@ def open_model(config: Config) -> ModelHandle:
     return ModelHandle(
         client=ModelAliases(_with_tool_calls(inner, config, known, address), name, aliases),
         name=name,
-        window=chosen.context_window,
+        window=context_window(name, chosen.context_window),
         connection=inner,
     )
 

@@ -3,10 +3,12 @@
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
 
+from apexbridge import bundled
 from apexbridge.settings import PROJECT_FILES, Config
 from apexbridge.skills.model import Origin, Problem
 from apexbridge.sources.base import SkillSource
@@ -25,8 +27,11 @@ from apexbridge.sources.scan_cache import ScanCache
 
 _MAX_INSTALLED_DIRS = 100_000
 """Bound for installed skills, where `max_folders` would hide what a user installed on purpose."""
+CLAUDE_SKILLS_DIR = ".claude/skills"
 LEGACY_COMMANDS_DIR = ".claude/commands"
 """Slash commands of older clients, below home and in each project directory."""
+WORKFLOWS_DIR = ".claude/workflows"
+"""Workflow commands: Markdown files whose steps the model follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,21 +109,26 @@ class SourceFactory:
 
     def _plugins(self) -> tuple[list[PluginSource], list[Problem]]:
         chosen = self.config.settings.plugins
-        return find_plugins(
-            [_resolve_path(path, self.config.project, self.config) for path in chosen.paths],
+        find = partial(
+            find_plugins,
             data=self.config.data,
             config=chosen.config,
             disabled=chosen.disabled,
             limits=self._limits(),
         )
+        builtin, unknown = find(
+            [builtin_plugins_dir() / name for name in chosen.builtin], is_builtin=True
+        )
+        paths = [_resolve_path(path, self.config.project, self.config) for path in chosen.paths]
+        others, problems = find(paths)
+        return [*builtin, *others], [*unknown, *problems]
 
     def _legacy(self) -> Iterator[LegacySource]:
-        """Create the sources of legacy slash commands: the user's and the project's."""
-        yield LegacySource(
-            self.config.home / LEGACY_COMMANDS_DIR, self._limits(), needs_trust=False
-        )
-        for folder in _project_dirs(self.config):
-            yield LegacySource(folder / LEGACY_COMMANDS_DIR, self._limits())
+        """Create the sources of single-file commands: the user's and the project's."""
+        homes = [(self.config.home, False), *((f, True) for f in project_dirs(self.config))]
+        for place in (LEGACY_COMMANDS_DIR, WORKFLOWS_DIR):
+            for folder, needs_trust in homes:
+                yield LegacySource(folder / place, self._limits(), needs_trust=needs_trust)
 
     def _mcp(self) -> Iterator[SkillSource]:
         servers = self.config.settings.mcp.servers
@@ -153,6 +163,14 @@ class SourceFactory:
         places = RemoteLocations(skills=chosen.skills, indexes=chosen.indexes)
         return remote_sources(places, limits, PinStore(pins_dir(self.config)))
 
+    def _skill_places(self, folder: Path) -> list[SourceRoot]:
+        """List the skill folders of another project; like the project's own they need trust."""
+        places = self.config.settings.skills.project_paths
+        return [
+            SourceRoot(origin=Origin.ADDITIONAL, path=folder / place, needs_trust=True, home=folder)
+            for place in places
+        ]
+
     def _limits(self, min_folders: int = 0) -> ScanLimits:
         chosen = self.config.settings.skills
         return ScanLimits(
@@ -161,21 +179,28 @@ class SourceFactory:
 
     def _roots(self) -> tuple[list[SourceRoot], list[Problem]]:
         config, chosen = self.config, self.config.settings.skills
-        written = [(Origin.MANAGED, chosen.managed_path)] if chosen.managed_path else []
+        managed = chosen.managed_path
+        # The folder itself, and the place in it where other clients look.
+        places = (managed, f"{managed}/{CLAUDE_SKILLS_DIR}") if managed else ()
+        written = [(Origin.MANAGED, path) for path in places]
         written += [(Origin.USER, path) for path in chosen.user_paths]
         # Relative to home, never to the project: a cloned repository could bring such a directory.
         own = [(origin, _resolve_path(path, config.home, config)) for origin, path in written]
         roots = [_user_root(origin, path) for origin, path in own]
         roots += [
             SourceRoot(origin=Origin.PROJECT, path=folder / path, needs_trust=True, home=folder)
-            for folder in _project_dirs(config)
+            for folder in project_dirs(config)
             for path in chosen.project_paths
         ]
         roots.append(_user_root(Origin.INSTALLED, config.data / "skills"))
         outside = list[Problem]()
+        for folder in config.additional_dirs:
+            outside += [] if is_folder(folder) else [_missing_dir_problem(folder)]
+            roots += self._skill_places(folder)
         by_project = config.origins["skills.paths"] in PROJECT_FILES
         for written in chosen.paths:
-            path = _inner_skills_dir(_resolve_path(written, config.project, config))
+            folder = _resolve_path(written, config.project, config)
+            path = _inner_skills_dir(folder)
             is_inside = resolve_leniently(path).is_relative_to(config.project)
             # A symlink of a cloned repository may lead anywhere: it needs trust by its name.
             is_named_inside = Path(os.path.normpath(path)).is_relative_to(config.project)
@@ -187,9 +212,20 @@ class SourceFactory:
                         needs_trust=is_inside or is_named_inside or by_project,
                     )
                 )
+                # A project that is named as a folder of skills has them where projects have them.
+                roots += (root for root in self._skill_places(folder) if is_folder(root.path))
             else:
                 outside.append(_external_path_problem(path))
         return roots, outside
+
+
+def _missing_dir_problem(path: Path) -> Problem:
+    return Problem.warning("path_missing", str(path), path=path)
+
+
+def builtin_plugins_dir() -> Path:
+    """Return the directory of the plugins that come with this package."""
+    return Path(bundled.__file__).parent / "plugins"
 
 
 def pins_dir(config: Config) -> Path:
@@ -208,7 +244,7 @@ def _resolve_path(written: str, base: Path, config: Config) -> Path:
     return base / written
 
 
-def _project_dirs(config: Config) -> Iterator[Path]:
+def project_dirs(config: Config) -> Iterator[Path]:
     """Yield the project directory and its parents up to the repository root or home."""
     home = resolve_leniently(config.home)
     for folder in (config.project, *config.project.parents):

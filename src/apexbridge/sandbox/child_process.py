@@ -225,6 +225,8 @@ class _ProcessWatcher:
         if len(piece) > self._output_budget and not self.truncated:
             self.truncated = True
             self.outputs[number].extend(TRUNCATED)
+            if self._on_output is not None:  # who sees it live must not take it for the whole
+                self._on_output(number + 1, TRUNCATED)
             self._kill_within_grace(time.monotonic())
         self._output_budget = max(self._output_budget - len(piece), 0)
 

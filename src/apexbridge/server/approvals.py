@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import anyio
 
 from apexbridge.events import ApprovalAsked, ApprovalOutcome, ApprovalSettled, Event, EventSink
-from apexbridge.permissions.engine import Answer, Approver
+from apexbridge.permissions.approvals import prefix_rule
+from apexbridge.permissions.engine import Answer, Approver, ApproverReply
 from apexbridge.permissions.rules import Decision, PermissionRequest
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ class PendingApproval:
     choices: tuple[Answer, ...]
     rule: str
     """The permission rule that `always` would add; empty where it would have no effect."""
+    prefix_rule: str = ""
+    """The rule that `always_prefix` would add: a skill's name, and every name below it."""
 
 
 @dataclass(slots=True)
@@ -90,7 +93,7 @@ class ApprovalQueue:
         finally:
             self._sinks.remove(sink)
 
-    async def wait(self, pending: PendingApproval, emit: EventSink) -> Answer:
+    async def wait(self, pending: PendingApproval, emit: EventSink) -> ApproverReply:
         """Wait for an answer until the deadline; cancellation withdraws the approval."""
         approval = _OpenApproval(pending)
         self._open[pending.id] = approval
@@ -107,7 +110,7 @@ class ApprovalQueue:
                 session_id=pending.session, approval_id=pending.id, answer=outcome
             )
             self._publish(settled, emit)
-        return approval.answer
+        return approval.answer if approval.answered.is_set() else "expired"
 
     def _publish(self, event: Event, emit: EventSink) -> None:
         for sink in (*self._sinks, emit):
@@ -121,6 +124,8 @@ class ApprovalQueue:
     ) -> PendingApproval:
         """Create a pending approval from a permission request."""
         now, rule = time.time(), _always_rule(request, decision)
+        wider = prefix_rule(request, decision)
+        more: tuple[Answer, ...] = ("always_prefix",) if wider else ()
         argument = request.argument or request.summary
         return PendingApproval(
             id=f"approval_{uuid.uuid4().hex[:16]}",
@@ -131,8 +136,9 @@ class ApprovalQueue:
             reason=_reason(decision),
             created_at=now,
             deadline=now + self._timeout,
-            choices=("once", "always", "no") if rule else ("once", "no"),
+            choices=("once", "always", *more, "no") if rule else ("once", "no"),
             rule=rule,
+            prefix_rule=str(wider.pattern) if wider else "",
         )
 
 
@@ -143,7 +149,7 @@ class _TurnApprover:
         self._queue, self._session_id, self._emit = queue, session_id, emit
         self.turn = anyio.Lock()
 
-    async def __call__(self, request: PermissionRequest, decision: Decision) -> Answer:
+    async def __call__(self, request: PermissionRequest, decision: Decision) -> ApproverReply:
         """Ask for approval and wait for the answer."""
         pending = self._queue.create(self._session_id, request, decision)
         return await self._queue.wait(pending, self._emit)

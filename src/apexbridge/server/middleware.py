@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from apexbridge.actor import Actor, acting_as
+from apexbridge.api_keys import Scope as KeyScope
 from apexbridge.errors import ApexBridgeError, RequestError
 from apexbridge.server.auth import ANONYMOUS, Authenticator, Caller
 from apexbridge.server.error_responses import error_response, sse_error
@@ -31,6 +33,7 @@ _DEFAULT_HEADERS = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
+_INSTALL_AND_RUN: tuple[KeyScope, ...] = ("skills:write", "exec")
 _EVENT_STREAM = b"text/event-stream"
 _VALID_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _EXEMPT_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -147,7 +150,7 @@ class GatewayMiddleware:
         if scope["method"] == "GET":
             send.on_event_stream = lambda: concurrency.mark_event_stream(in_flight)
         try:
-            with in_flight.scope:
+            with in_flight.scope, acting_as(_actor(scope["state"]["caller"])):
                 await self._app(scope, receive, send)
             if in_flight.scope.cancelled_caught:
                 await self._send_cancelled(in_flight, scope, receive, send)
@@ -196,3 +199,8 @@ def _request_id(headers: GuardHeaders) -> str:
     if _VALID_REQUEST_ID.fullmatch(given):
         return given.decode()
     return f"{_PROCESS_ID}-{next(_REQUEST_COUNTER):x}"
+
+
+def _actor(caller: Caller) -> Actor:
+    """Return the actor of a request: only a key that may install and run consents to a skill."""
+    return Actor(id=caller.id, may_consent=all(map(caller.has_scope, _INSTALL_AND_RUN)))

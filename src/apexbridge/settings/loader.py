@@ -33,8 +33,8 @@ PROJECT_FILES = frozenset({PROJECT_FILE, SHIP_FILE})
 ENVIRONMENT = "environment"
 _USER_ONLY = (
     "data_dir", "sandbox", "skills.managed_path", "skills.user_paths", "skills.precedence",
-    "install", "index", "model", "plugins", "mcp", "remote", "agent", "permissions", "hooks",
-    "server",
+    "skills.additional_dirs", "install", "index", "model", "plugins", "mcp", "remote", "agent",
+    "permissions", "hooks", "server",
 )  # fmt: skip
 
 
@@ -47,6 +47,8 @@ class Config:
     project: Path
     home: Path
     language: locales.Language
+    config_home: Path | None = None
+    """`$XDG_CONFIG_HOME`, or `~/.config`."""
     unknown_variables: tuple[str, ...] = ()
     """`APEXBRIDGE_*` variables that match no setting, most likely typos."""
     deprecated: tuple[Deprecation, ...] = ()
@@ -59,6 +61,14 @@ class Config:
         """The data folder, with `~` expanded."""
         written = str(self.settings.data_dir)
         return self.home / written[2:] if written.startswith("~/") else self.project / written
+
+    @property
+    def additional_dirs(self) -> tuple[Path, ...]:
+        """The folders of `skills.additional_dirs`, with `~` expanded."""
+        return tuple(
+            self.home / written[2:] if written.startswith("~/") else self.project / written
+            for written in self.settings.skills.additional_dirs
+        )
 
     @property
     def workspaces(self) -> Path:
@@ -155,6 +165,7 @@ def load(
         keys={name: variables[name] for name in _KEY_NAMES if variables.get(name)},
         project=place,
         home=home,
+        config_home=Path(variables.get("XDG_CONFIG_HOME") or home / ".config"),
         language=_choose_language(settings, variables),
         unknown_variables=tuple(_unknown_variables(variables, settings)),
         deprecated=tuple(layers.deprecated),

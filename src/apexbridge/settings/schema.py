@@ -39,6 +39,8 @@ class PluginSettings(_Table):
 
     paths: Paths = ()
     """Plugin folders, and marketplaces (folders that list plugins)."""
+    builtin: StringList = ()
+    """Names of enabled plugins among those that come with the package: `review`."""
     disabled: StringList = ()
     """Names of disabled plugins."""
     config: Annotated[dict[str, dict[str, str]], BeforeValidator(parse_json)] = Field(
@@ -145,6 +147,9 @@ class SkillSettings(_Table):
         default=False, validation_alias=AliasChoices("allow_external_paths", "allowExternalPaths")
     )
     """Allow `paths` outside the project."""
+    additional_dirs: Paths = ()
+    """Folders of other projects, whose `project_paths` are searched too and which the agent may
+    read; relative to the project, `~` is your home."""
     managed_path: str = ""
     """Folder of managed skills, which nothing overrides; for operators."""
     user_paths: Paths = ("~/.apexbridge/skills", "~/.claude/skills", "~/.agents/skills")
@@ -259,7 +264,7 @@ class ModelSettings(_Table):
     """Model aliases used by skills, each as `NAME=MODEL`; `sonnet`, `opus` and `haiku` default to
     the configured model."""
     context_window: int = Field(default=128_000, ge=1_000)
-    """Context window, in tokens."""
+    """Context window, in tokens; a model name that ends in `[1m]` has one of 1,000,000."""
     first_token_seconds: float = Field(default=120, gt=0, le=3_600)
     """Timeout for the first token."""
 
@@ -285,6 +290,8 @@ class AgentSettings(_Table):
     """Markdown file of the project whose text is part of the system prompt; empty for none."""
     skills_section: Literal["auto", "always", "never"] = "auto"
     """Name skill folders and up to 40 skills in the system prompt; `auto`: beside a `ship.json`."""
+    listing_description_chars: int = Field(default=250, ge=20, le=10_000)
+    """Maximum length of a description in the skill listing; bundled skills are never shortened."""
 
 
 class PermissionSettings(_Table):

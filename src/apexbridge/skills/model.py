@@ -120,19 +120,29 @@ KEYS = tuple(map(_yaml_key, SkillManifest.model_fields))
 """Every known key, as it is written in SKILL.md."""
 
 
-def _fold_key(key: str) -> str:
+def fold_key(key: str) -> str:
+    """Fold the spellings of a key: `Allowed_Tools` and `allowed-tools` are `allowedtools`."""
     return key.replace("-", "").replace("_", "").lower()
 
 
-_KEY_BY_FOLDED = {_fold_key(key): key for key in KEYS}
+_KEY_BY_FOLDED = {fold_key(key): key for key in KEYS}
 
 
 def canonical_key(key: str) -> str | None:
     """Resolve a key's spelling: `allowedTools` and `allowed_tools` are `allowed-tools`."""
-    return key if key in KEYS else _KEY_BY_FOLDED.get(_fold_key(key))
+    return key if key in KEYS else _KEY_BY_FOLDED.get(fold_key(key))
 
 
-Severity = Literal["error", "warning"]
+DESCRIPTIVE_KEYS = frozenset({
+    "tags", "keywords", "category", "categories", "domain", "triggers", "notfor", "tier", "type",
+    "author", "authors", "maintainer", "homepage", "repository", "url", "source", "created",
+    "updated", "status", "language", "agents", "compatibletools", "command", "dependencies",
+    "title",
+})  # fmt: skip
+"""Folded keys that authors often write for people and other clients. They change nothing here."""
+
+Severity = Literal["error", "warning", "advice"]
+"""An error refuses an installation, a warning does not; advice is on what breaks no rule."""
 
 
 class Origin(StrEnum):

@@ -6,7 +6,7 @@ from apexbridge.skills.model import Problem
 
 MAX_LENGTH = 64
 
-_RESERVED_PREFIXES = ("claude", "anthropic")
+_VENDOR_PREFIXES = ("claude", "anthropic")
 _DEVICES = frozenset(
     {"con", "prn", "aux", "nul"}
     | {f"{port}{number}" for port in ("com", "lpt") for number in range(1, 10)}
@@ -47,6 +47,11 @@ def name_problems(written: str, where: str) -> list[Problem]:
     return [Problem(code=code, where=where, details=details) for code in codes]
 
 
-def is_reserved(name: str) -> bool:
-    """Return whether a name is a Windows device name or a vendor's."""
-    return name in _DEVICES or name.startswith(_RESERVED_PREFIXES)
+def is_device(name: str) -> bool:
+    """Return whether a name is one of a Windows device, which can be no folder there."""
+    return name in _DEVICES
+
+
+def is_of_vendor(name: str) -> bool:
+    """Return whether a name begins like those that a vendor keeps for itself."""
+    return name.startswith(_VENDOR_PREFIXES)

@@ -52,6 +52,16 @@ def entries(root: Path, *, is_ours: bool = True) -> Iterator[TreeEntry]:
         pending += [entry.path for entry in reversed(found) if entry.kind == "folder"]
 
 
+def list_folder(root: Path, folder: PurePosixPath) -> list[TreeEntry]:
+    """List one folder of a skill in our store, in a fixed order."""
+    return sorted(_list(root, folder, is_ours=True), key=lambda entry: os.fsencode(entry.path))
+
+
+def is_executable(mode: int) -> bool:
+    """Return whether the owner may execute a file of a mode."""
+    return bool(mode & stat.S_IXUSR)
+
+
 def _list(root: Path, folder: PurePosixPath, *, is_ours: bool) -> Iterator[TreeEntry]:
     with os.scandir(root / folder) as items:
         for item in items:
@@ -63,7 +73,7 @@ def _list(root: Path, folder: PurePosixPath, *, is_ours: bool) -> Iterator[TreeE
                 path=path,
                 kind=file_kind(status.st_mode),
                 size=status.st_size,
-                executable=bool(status.st_mode & stat.S_IXUSR),
+                executable=is_executable(status.st_mode),
             )
 
 

@@ -1,11 +1,8 @@
 """Source of the skills in the package itself, also when it is imported from a zip file."""
 
-import contextlib
-import hashlib
 import os
-import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
@@ -14,12 +11,10 @@ import anyio
 import anyio.to_thread
 
 from apexbridge import bundled
-from apexbridge.errors import SkillNotFoundError, SourceError, StorageError
-from apexbridge.paths import commit_dir, staging_dir, storage_errors
+from apexbridge.errors import SkillNotFoundError, SourceError
 from apexbridge.skills import tree
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import (
-    Fingerprint,
     Origin,
     Problem,
     Provenance,
@@ -29,22 +24,9 @@ from apexbridge.skills.model import (
 )
 from apexbridge.skills.parser import ParseResult, parse_document, parse_skill
 from apexbridge.sources.base import BaseSource, Scan
+from apexbridge.sources.extracted_folder import SkillFile, extract_files, hash_files
 
-_ATTEMPTS = 5
-_SCRIPTS = "scripts"
 _ROOT = PurePosixPath()
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
-    path: PurePosixPath
-    data: bytes
-
-    @property
-    def executable(self) -> bool:
-        """True if the file is a script: zip imports (`Traversable`) have no file mode."""
-        return self.path.parts[0] == _SCRIPTS or self.data.startswith(b"#!")
 
 
 class BundledSource(BaseSource):
@@ -119,7 +101,7 @@ class BundledSource(BaseSource):
             reading.skill,
             name=folder.name,
             root=folder if isinstance(folder, Path) else None,
-            fingerprint=_fingerprint(files),
+            fingerprint=hash_files(files),
         )
         return ParseResult(skill=skill, problems=tuple(problems))
 
@@ -151,74 +133,18 @@ class BundledSource(BaseSource):
         if self._place is None:
             raise SourceError("there is no folder to extract its skills to", source=self.id)
         files = list(_files(home))
-        target = self._place / f"{home.name}-{_fingerprint(files).sha256[:16]}"
-        with storage_errors(target):
-            return target if _is_intact(target, files) else _extract(target, files)
+        target = self._place / f"{home.name}-{hash_files(files).sha256[:16]}"
+        return extract_files(files, target)
 
 
-def _files(folder: Traversable, below: PurePosixPath = _ROOT) -> Iterator[_File]:
+def _files(folder: Traversable, below: PurePosixPath = _ROOT) -> Iterator[SkillFile]:
     """List the files of a skill in the order of the content hash, without caches."""
     found = [(below / item.name, item) for item in folder.iterdir()]
     kept = [entry for entry in found if not tree.is_junk(entry[0])]
     entries = sorted(kept, key=lambda entry: os.fsencode(entry[0]))
     for path, item in entries:
         if item.is_file():
-            yield _File(path=path, data=item.read_bytes())
+            yield SkillFile(path=path, data=item.read_bytes())
     for path, item in entries:
         if item.is_dir():
             yield from _files(item, path)
-
-
-def _fingerprint(files: list[_File]) -> Fingerprint:
-    """Hash the files to the same fingerprint as a folder with them."""
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(b"file\0" + os.fsencode(file.path) + b"\0")
-        digest.update(hashlib.sha256(file.data).digest())
-    size = sum(len(file.data) for file in files)
-    return Fingerprint(size=size, files=len(files), sha256=digest.hexdigest())
-
-
-def _is_intact(target: Path, files: list[_File]) -> bool:
-    """Return whether a folder is private to this user and holds exactly these files."""
-    try:
-        status = target.lstat()
-        is_private = stat.S_ISDIR(status.st_mode) and stat.S_IMODE(status.st_mode) == stat.S_IRWXU
-        if not is_private or status.st_uid != os.geteuid():
-            return False
-        present = {e.path: e.executable for e in tree.entries(target) if e.kind != "folder"}
-    except OSError:
-        return False
-    expected = {file.path: file.executable for file in files}
-    return present == expected and tree.fingerprint(target) == _fingerprint(files)
-
-
-def _extract(target: Path, files: list[_File]) -> Path:
-    """Extract to a staging folder and rename it atomically; of concurrent processes one wins."""
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with staging_dir(target.parent) as staging:
-        fresh = staging / "fresh"
-        fresh.mkdir(mode=0o700)
-        for file in files:
-            _write_new(fresh / file.path, file)
-        for attempt in range(_ATTEMPTS):
-            try:
-                commit_dir(fresh, target)
-            except StorageError as error:
-                if error.code != "path_exists":
-                    raise
-            else:
-                return target
-            if _is_intact(target, files):  # another process won the race
-                return target
-            with contextlib.suppress(FileNotFoundError):  # or it has moved it away already
-                target.rename(staging / f"spoilt-{attempt}")
-    raise StorageError("another process keeps changing it", path=target)
-
-
-def _write_new(path: Path, file: _File) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    mode = 0o700 if file.executable else 0o600
-    with os.fdopen(os.open(path, _NEW, mode), "wb") as out:
-        out.write(file.data)
-        os.fchmod(out.fileno(), mode)

@@ -7,9 +7,10 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from apexbridge.path_patterns import PathMatcher, parse_gitignore
+from apexbridge.path_patterns import parse_gitignore
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import FolderId
+from apexbridge.sources.git_excludes import GitUser, find_git_dir, read_small_file
 
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__"})
 """Folders of package managers and caches, which hold no author's skills."""
@@ -204,8 +205,6 @@ def is_scannable_folder(item: "os.DirEntry[str]") -> bool:
 MAX_FOLDERS = 10_000
 """Limit of project folders to visit, however many files are touched."""
 
-_MAX_IGNORE_BYTES = 1024 * 1024
-
 
 class NestedRoot(NamedTuple):
     """A skills folder, and the project folder that contains it."""
@@ -217,8 +216,11 @@ class NestedRoot(NamedTuple):
 class NestedDiscovery:
     """Find `.claude/skills` folders between a touched file and the project's root."""
 
-    def __init__(self, project: Path, places: Sequence[str]) -> None:
+    def __init__(
+        self, project: Path, places: Sequence[str], git_user: GitUser | None = None
+    ) -> None:
         self._project = project.resolve()
+        self._git_user = git_user
         self._places = tuple(places)
         self._visited: set[Path] = set()
 
@@ -233,7 +235,11 @@ class NestedDiscovery:
             parts = folder.relative_to(self._project).parts
             if here and not any(map(is_skipped, parts)):
                 top = _repository_root(self._project)
-                found += [NestedRoot(root, folder) for root in here if not is_gitignored(root, top)]
+                found += [
+                    NestedRoot(root, folder)
+                    for root in here
+                    if not is_gitignored(root, top, self._git_user)
+                ]
         return sorted(found, key=lambda root: -len(root.path.parts))
 
     def _new_folders(self, touched: Iterable[Path]) -> Iterator[Path]:
@@ -257,28 +263,22 @@ def _repository_root(project: Path) -> Path:
     return project
 
 
-def is_gitignored(path: Path, top: Path) -> bool:
-    """Return whether git ignores a folder or one of its parents."""
+def is_gitignored(path: Path, top: Path, user: GitUser | None = None) -> bool:
+    """Return whether git ignores a folder or one of its parents, also by the user's own file."""
     steps = [*reversed([p for p in path.parents if p.is_relative_to(top) and p != top]), path]
     files = [(folder, folder / ".gitignore") for folder in (top, *steps[:-1])]
-    files.insert(0, (top, top / ".git" / "info" / "exclude"))
-    rules = [(folder, _read_ignore_file(file)) for folder, file in files]
+    git_dir = find_git_dir(top)
+    files.insert(0, (top, git_dir / "info" / "exclude"))
+    if user is not None:  # the weakest: whatever stands in the repository decides over it
+        files.insert(0, (top, user.excludes_file(git_dir)))
+    rules = [(folder, parse_gitignore(read_small_file(file))) for folder, file in files]
     for step in steps:
         verdict: bool | None = None
         for folder, patterns in rules:
-            if patterns is None or not step.is_relative_to(folder) or step == folder:
+            if not step.is_relative_to(folder) or step == folder:
                 continue
             matched = patterns.verdict(f"{step.relative_to(folder).as_posix()}/")
             verdict = verdict if matched is None else matched
         if verdict:
             return True
     return False
-
-
-def _read_ignore_file(path: Path) -> PathMatcher | None:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_IGNORE_BYTES)
-    except OSError:
-        return None
-    return parse_gitignore(data.decode("utf-8", "replace"))

@@ -39,14 +39,21 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 class LegacySource(BaseSource):
     """Commands below one root: `sub/deploy.md` is `sub:deploy`; folders with a SKILL.md are skills.
 
-    Symlinks to commands are not followed, so that every file read is below the root.
+    Symlinks to commands are not followed, so that every file read is below the root. With `only`
+    the source is that one file of the root, and nothing else in it is looked at.
     """
 
     def __init__(
-        self, root: Path, limits: ScanLimits = DEFAULT_LIMITS, *, needs_trust: bool = True
+        self,
+        root: Path,
+        limits: ScanLimits = DEFAULT_LIMITS,
+        *,
+        needs_trust: bool = True,
+        only: str = "",
     ) -> None:
         self.root = root
         self._limits = limits
+        self._only = only
         self._folders = FolderSource(root, Origin.LEGACY, limits, needs_trust=needs_trust)
         self.provenance = self._folders.provenance
         self._files: dict[str, PurePosixPath] = {}
@@ -59,7 +66,7 @@ class LegacySource(BaseSource):
 
     async def scan(self) -> Scan:
         """Parse skill folders, then commands; a root that does not exist is empty."""
-        scan = await self._folders.scan()
+        scan = Scan() if self._only else await self._folders.scan()
         skills, problems = await anyio.to_thread.run_sync(self._commands)
         new = [problem for problem in problems if problem not in scan.problems]
         return Scan(skills=(*scan.skills, *skills), problems=(*scan.problems, *new))
@@ -139,6 +146,9 @@ class LegacySource(BaseSource):
 
     def _walk(self) -> Iterator[PurePosixPath | Problem]:
         """Yield command files in a fixed order, without those inside of skills."""
+        if self._only:
+            yield PurePosixPath(self._only)
+            return
         pending, visited = [PurePosixPath()], 0
         while pending:
             folder = pending.pop()

@@ -3,7 +3,7 @@
 import signal
 import sys
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,13 @@ import anyio
 import anyio.to_thread
 import typer
 
+from apexbridge.catalog.builtin_commands import (
+    BUILTIN_COMMANDS,
+    BuiltinCommand,
+    builtin_command,
+)
 from apexbridge.cli.created_files import read_created, save_files
+from apexbridge.cli.index_report import changes_noted
 from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.cli.terminal import ApprovalPrompt, LineReader, TurnDisplay
 from apexbridge.errors import ApexBridgeError
@@ -67,7 +73,7 @@ class ChatOptions:
     """Folder to copy created files into."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _ChatSession:
     """An open chat session on the terminal."""
 
@@ -75,8 +81,23 @@ class _ChatSession:
     screen: TurnDisplay
     session: str
     options: ChatOptions
+    model: str
     pending: list[Path]
     """Files that the next request brings."""
+
+    def names(self) -> Iterator[str]:
+        """Yield the names that may follow a `/`: built-in commands, and skills for users."""
+        yield from (command.name for command in BUILTIN_COMMANDS)
+        skills = self.runtime.catalog.skills
+        yield from (skill.name for skill in skills if skill.manifest.user_invocable)
+
+    def command(self, words: str) -> BuiltinCommand | None:
+        """Return the built-in command that a line invokes, unless a skill has its name."""
+        name = words.split(maxsplit=1)[0] if words else ""
+        command = builtin_command(name[1:]) if name.startswith("/") else None
+        if command is None or command.is_final:
+            return command
+        return None if self.runtime.catalog.snapshot.winner(command.name) else command
 
 
 @asynccontextmanager
@@ -85,13 +106,15 @@ async def _open_chat(out: Output, options: ChatOptions) -> AsyncGenerator[_ChatS
     screen = TurnDisplay(out, session)
     async with Runtime.open(out.config) as runtime:
         runtime.chat_service.approver = ApprovalPrompt(out, screen)
-        yield _ChatSession(
-            runtime=runtime,
-            screen=screen,
-            session=session,
-            options=options,
-            pending=list(options.files),
-        )
+        with runtime.listen(changes_noted(out)):
+            yield _ChatSession(
+                runtime=runtime,
+                screen=screen,
+                session=session,
+                options=options,
+                model=options.model,
+                pending=list(options.files),
+            )
 
 
 async def _chat_once(out: Output, options: ChatOptions, text: str) -> None:
@@ -137,7 +160,7 @@ async def _turn(chat_session: _ChatSession, text: str) -> signal.Signals | None:
             events = chat_session.runtime.chat(
                 text,
                 session=chat_session.session,
-                model=options.model,
+                model=chat_session.model,
                 skills=options.skills,
                 files=tuple(chat_session.pending),
             )
@@ -157,20 +180,54 @@ def _copy_created(screen: TurnDisplay, folder: Path | None) -> None:
 
 async def _chat_loop(out: Output, options: ChatOptions) -> None:
     async with _open_chat(out, options) as chat_session:
-        lines = LineReader(out.config.data / "chat_history")
+        lines = LineReader(out.config.data / "chat_history", chat_session.names)
         out.line(out.text("chat_welcome", model=chat_session.runtime.chat_service.model.name))
         if chat_session.runtime.chat_service.model.name == EMBEDDED_MODEL:
             out.note(out.text("chat_embedded"))
         while (text := lines.ask()) is not None:
             words = text.strip()
-            if words in {"/exit", "/quit"}:
+            command = chat_session.command(words)
+            if command is not None and command.is_final:
                 break
-            if words == "/skills":
-                for skill in chat_session.runtime.catalog.skills:
-                    out.line(f"/{sanitize(skill.name)}  {sanitize(skill.description)[:100]}")
+            if command is not None:
+                await _run_command(out, chat_session, command, words)
             elif words:
                 await _answer(out, chat_session, text)
     out.note(out.text("chat_session", session=chat_session.session))
+
+
+async def _run_command(
+    out: Output, chat_session: _ChatSession, command: BuiltinCommand, words: str
+) -> None:
+    """Run a built-in command of the chat."""
+    argument = words.partition(" ")[2].strip()
+    match command.name:
+        case "help":
+            for each in BUILTIN_COMMANDS:
+                head = f"/{each.name} {each.argument}".rstrip()
+                out.line(f"{head:<16}  {out.text(f'command_{each.name}')}")
+        case "skills":
+            for skill in chat_session.runtime.catalog.skills:
+                out.line(f"/{sanitize(skill.name)}  {sanitize(skill.description)[:100]}")
+        case "model":
+            chat_session.model = argument or chat_session.model
+            default = chat_session.runtime.chat_service.model.name
+            out.line(out.text("chat_model", model=sanitize(chat_session.model or default)))
+        case "new":
+            out.note(out.text("chat_session", session=chat_session.session))
+            chat_session.session = chat_session.screen.session = uuid.uuid4().hex[:12]
+        case _:
+            await _compact(out, chat_session)
+
+
+async def _compact(out: Output, chat_session: _ChatSession) -> None:
+    runtime = chat_session.runtime
+    try:
+        done = await runtime.chat_service.compact(chat_session.session, runtime.events.emit)
+    except ApexBridgeError as error:
+        out.note(f"{sanitize(error.localized(out.language).message)} [{error.code}]")
+    else:
+        out.line(out.text("chat_compacted" if done else "chat_not_compacted"))
 
 
 async def _answer(out: Output, chat_session: _ChatSession, text: str) -> None:

@@ -112,6 +112,8 @@ def print_change(out: Output, done: InstallResult, word: str, **facts: str) -> N
     skill = done.skill
 
     def render() -> None:
+        for problem in done.problems:
+            out.print_problem(problem)
         out.line(out.text(word, name=skill.name, **facts))
         if done.index_error is not None:
             message = done.index_error.localized(out.language).message

@@ -74,7 +74,8 @@ def _as_json(item: ListedSkill) -> dict[str, object]:
 
 def ls_budget(out: Output, *, window: int, request: str) -> None:
     """Build the listing of a new session, and print how much of each skill fits the budget."""
-    budget = ListingBudget.for_window(window)
+    cap = out.config.settings.agent.listing_description_chars
+    budget = ListingBudget.for_window(window, cap)
     listing = anyio.run(_listing, out, budget, request)
 
     def draw() -> None:

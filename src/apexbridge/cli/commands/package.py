@@ -43,7 +43,7 @@ def init(
     """Create the skill folder atomically, by rename."""
     name = names.normalise(name)
     broken = names.name_problems(name, SKILL_MD)
-    if names.is_reserved(name):
+    if names.is_device(name) or names.is_of_vendor(name):
         broken.append(Problem(code="name_reserved", where=SKILL_MD, details={"name": name}))
     if broken:
         raise SkillInvalidError(name or "?", broken)
@@ -103,8 +103,8 @@ def validate(out: Output, *, paths: Sequence[Path], level: Level) -> None:
     def render() -> None:
         for place, found in reports:
             errors = sum(problem.severity == "error" for problem in found)
-            key = "problems_found" if found else "valid"
-            warnings = len(found) - errors
+            warnings = sum(problem.severity == "warning" for problem in found)
+            key = "problems_found" if errors or warnings else "valid"
             out.line(out.text(key, name=place, errors=errors, warnings=warnings))
             for problem in found:
                 out.print_problem(problem)

@@ -160,7 +160,8 @@ def index_status(out: Output, *, is_thorough: bool = False) -> None:
     """Compare the index with the skills; `is_thorough` reads every entry."""
     found = with_runtime(out, lambda runtime: runtime.index_service.status(is_thorough=is_thorough))
     code = ExitCode.FINDINGS if is_thorough and not found.is_sound else ExitCode.OK
-    out.finish(asdict(found), lambda: _print_status(out, found), code)
+    data = {**asdict(found), "plan": found.plan}
+    out.finish(data, lambda: _print_status(out, found), code)
 
 
 def index_verify(out: Output) -> None:
@@ -172,6 +173,7 @@ def _print_status(out: Output, found: IndexStatus) -> None:
     out.line(out.text("index_embedder", name=found.embedder, dimensions=found.dimensions))
     out.line(out.text("index_store", store=found.store, path=found.path, bytes=found.bytes))
     out.line(out.text("index_rows", rows=found.rows, skills=found.skills))
+    out.line(out.text("index_plan", **found.plan))
     for key, names in (
         ("index_missing", found.missing),
         ("index_stale", found.stale),

@@ -10,6 +10,7 @@ import anyio
 
 from apexbridge.api_keys import create_first_key
 from apexbridge.cli.commands.keys import open_key_store
+from apexbridge.cli.index_report import first_sync_printed
 from apexbridge.cli.output import Output
 from apexbridge.errors import ConfigError
 from apexbridge.mcp_server.transports import mcp_mount
@@ -44,6 +45,7 @@ async def _serve(out: Output) -> signal.Signals | None:
         Runtime.open(loaded, lives=True, is_server=True) as runtime,
         AsyncExitStack() as stack,
     ):
+        stack.enter_context(runtime.listen(first_sync_printed(out)))
         place = loaded.data / "first-key"
         key = create_first_key(open_key_store(loaded), place)
         at_stop = list[Callable[[], None]]()

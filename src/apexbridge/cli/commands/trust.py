@@ -1,16 +1,19 @@
-"""`trust`: human approval of the scripts, hooks and tool grants of untrusted skills."""
+"""`trust`: human approval of the scripts, hooks and tool grants of skills."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import anyio
 
+from apexbridge.activation.consent import consent_reasons
 from apexbridge.catalog.snapshot import casefold_name
 from apexbridge.cli.output import ExitCode, Output, sanitize
-from apexbridge.errors import PermissionDeniedError
+from apexbridge.errors import ApexBridgeError, PermissionDeniedError
 from apexbridge.runtime import Runtime
 from apexbridge.skills import tree
+from apexbridge.skills.document import inline_commands
 from apexbridge.skills.model import Skill
 
 _SCRIPT_SUFFIXES = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".bash", ".ps1"})
@@ -39,9 +42,10 @@ class TrustOptions:
 
 async def _trust(out: Output, options: TrustOptions) -> None:
     async with Runtime.open(out.config) as runtime:
-        chosen = _select_skills(runtime, options)
+        chosen = await _select_skills(runtime, options)
         for skill in chosen:
-            _print_capabilities(out, skill)
+            commands = await _inline_commands(runtime, skill)
+            _print_capabilities(out, skill, commands)
         wants_change = bool(options.names or options.every) and bool(chosen) and not options.dry_run
         question = "trust_ask_revoke" if options.revokes else "trust_ask"
         # With --quiet the capabilities are not printed, so consent would be uninformed.
@@ -72,16 +76,20 @@ def _result_key(options: TrustOptions, chosen: Sequence[Skill], *, is_agreed: bo
     return "trust_waiting" if not (options.names or options.every) else "trust_unchanged"
 
 
-def _select_skills(runtime: Runtime, options: TrustOptions) -> list[Skill]:
-    """Select skills to approve: by name, or all unapproved ones; to revoke: approved ones."""
+async def _select_skills(runtime: Runtime, options: TrustOptions) -> list[Skill]:
+    """Select skills to approve: by name, or all unapproved ones; to revoke: approved ones.
+
+    A skill of the user's own folders needs no trust to run; named, it gets or loses the consent by
+    which the model may use it without asking.
+    """
     snapshot = runtime.catalog.snapshot
     # A shadowed skill's approval can be revoked too: it may become active again.
     hidden = snapshot.shadowed if options.revokes else ()
-    every = [s for s in (*snapshot.skills, *hidden) if s.provenance.needs_trust]
+    every = [s for s in (*snapshot.skills, *hidden) if s.provenance.needs_trust or options.names]
     if options.names:
         named = {casefold_name(runtime.catalog.get(name).name) for name in options.names}
         every = [skill for skill in every if casefold_name(skill.name) in named]
-    chosen = [skill for skill in every if skill.is_trusted is options.revokes]
+    chosen = [s for s in every if await _may_change(runtime, s, revokes=options.revokes)]
     for skill in chosen if options.names else ():
         if skill.fingerprint is None:
             source = skill.provenance.source_id
@@ -89,13 +97,36 @@ def _select_skills(runtime: Runtime, options: TrustOptions) -> list[Skill]:
     return [s for s in chosen if s.fingerprint is not None or not options.every]
 
 
-def _print_capabilities(out: Output, skill: Skill) -> None:
-    """Print source, tool grants, hooks and scripts that an approval enables."""
+async def _may_change(runtime: Runtime, skill: Skill, *, revokes: bool) -> bool:
+    if skill.provenance.needs_trust:
+        return skill.is_trusted is revokes
+    if not consent_reasons(skill, await _body(runtime, skill)):
+        return False
+    return await runtime.has_consent(skill) is revokes
+
+
+async def _body(runtime: Runtime, skill: Skill) -> str:
+    """Return the text; an empty one if its source cannot be reached, so that `trust` goes on."""
+    with suppress(ApexBridgeError):
+        return (await runtime.catalog.content(skill)).body
+    return ""
+
+
+async def _inline_commands(runtime: Runtime, skill: Skill) -> tuple[str, ...]:
+    if not skill.provenance.may_run_shell:
+        return ()
+    return tuple(found.command for found in inline_commands(await _body(runtime, skill)))
+
+
+def _print_capabilities(out: Output, skill: Skill, commands: Sequence[str]) -> None:
+    """Print source, tool grants, hooks, commands and scripts that an approval enables."""
     out.line(f"{sanitize(skill.name)}  {sanitize(skill.provenance.source_id)}")
     manifest, scripts = skill.manifest, _scripts(skill)
     powers = {
         "trust_tools": ", ".join(manifest.allowed_tools),
         "trust_hooks": ", ".join(manifest.hooks),
+        "trust_commands": "; ".join(commands),
+        "trust_fork": manifest.agent or "general-purpose" if manifest.context == "fork" else "",
         "trust_scripts": ", ".join(scripts),
         "trust_secrets": ", ".join(
             f"{s.name} ({' '.join(s.hosts) or '?'})" for s in manifest.secrets

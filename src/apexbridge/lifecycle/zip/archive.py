@@ -30,7 +30,7 @@ from apexbridge.lifecycle.zip.records import (
     zip_from_bytes,
 )
 from apexbridge.paths import storage_errors
-from apexbridge.skills import tree
+from apexbridge.skills import links, tree
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.validator import Package
 
@@ -253,14 +253,17 @@ def files_to_pack(root: Path, *, with_evals: bool = False) -> list[tree.TreeEntr
     """Return the files to pack, sorted by path.
 
     Raises:
-        ArchiveUnsafeError: If there is a symlink or device among them.
+        ArchiveUnsafeError: If there is a device among them, or a symlink that leads out.
     """
     taken = list[tree.TreeEntry]()
-    for entry in tree.entries(root):
-        if tree.is_junk(entry.path) or (entry.path.parts[0] == _EVALS and not with_evals):
+    for entry in links.copied_entries(root):
+        if entry.path.parts[0] == _EVALS and not with_evals:
             continue
-        if entry.kind in {"link", "device"}:
-            raise ArchiveUnsafeError(code="zip_link_entry", name=entry.path)
+        if entry.kind == "link":
+            target = links.link_target(root, entry)
+            raise ArchiveUnsafeError(code="link_not_copied", name=entry.path, target=target)
+        if entry.kind == "device":
+            raise ArchiveUnsafeError(code="zip_special_entry", name=entry.path)
         if entry.kind == "file":
             taken.append(entry)
     return sorted(taken, key=lambda entry: entry.path.as_posix())

@@ -147,7 +147,11 @@ def _to_message_schema(message: Message) -> MessageSchema:
             return MessageSchema(role="system", text=message.text)
         case UserMessage():
             return MessageSchema(
-                role="user", text=message.text, kind=message.kind, skill=message.skill
+                role="user",
+                text=message.text,
+                kind=message.kind,
+                skill=message.skill,
+                call_id=message.call_id or None,
             )
         case AssistantMessage():
             calls = [MessageToolCall.model_validate(call) for call in message.tool_calls]

@@ -101,6 +101,25 @@ class ToolCallSchema(_Response):
     session_id: str
 
 
+class SkillCallSchema(_Response):
+    """Invocation of a skill in a turn, also a refused one."""
+
+    skill: str
+    trigger: str
+    session_id: str
+    call_id: str
+    """Id of the tool call that invoked it (tool_use id)."""
+    mode: str
+    agent_id: str
+    """Session id of the subagent that a forked skill ran in."""
+    agent: str
+    """Name of that subagent's profile."""
+    code: str
+    """Error code of a refusal; empty for an activation."""
+    number: int
+    """Number of the refusal, as in Claude Code."""
+
+
 class SpanSchema(_Response):
     """Span of a trace: a timed step of a turn."""
 
@@ -130,6 +149,7 @@ class TurnDetail(TurnSummary):
     path_activated: list[str] = Field(validation_alias=AliasChoices("path_activated", "woken"))
     """Skills activated by a file that the turn touched."""
     calls: list[ToolCallSchema]
+    skill_calls: list[SkillCallSchema] = []
     refusals: list[str]
     compacted: int
     model_seconds: float
@@ -171,6 +191,7 @@ class MessageSchema(_Response):
     """Source of a user message: the user's prompt, a system reminder, or a skill."""
     skill: str | None = None
     call_id: str | None = None
+    """Of a tool result, or of a skill's text: the tool call that it came by (tool_use id)."""
     is_error: bool = False
     tool_calls: list[MessageToolCall] = []
 
@@ -243,6 +264,8 @@ class ApprovalSchema(_Response):
     choices: list[Answer]
     rule: str
     """The permission rule that `always` would add."""
+    prefix_rule: str
+    """The rule that `always_prefix` would add: a skill's name, and every name below it."""
     asked = former_name("created_at", float)
 
 

@@ -115,6 +115,7 @@ class CompletionBuilder:
             "session": self.session,
             "finish": result.finish,
             "skills": list(self.skills),
+            "skill_calls": [asdict(call) for call in self.record.skill_calls],
             "confidence": self.record.confidence,
         }
         if self.files:

@@ -164,6 +164,8 @@ class CompletionSummary(BaseModel):
     session: str | None
     finish: str
     skills: list[str]
+    skill_calls: list[dict[str, Any]]
+    """Invocations of skills: mode, tool_use id, subagent id, and the number of a refusal."""
     confidence: float
     explanation: dict[str, Any] | None = None
 

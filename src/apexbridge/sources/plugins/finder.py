@@ -12,6 +12,7 @@ from apexbridge.skills.model import Problem, Severity
 from apexbridge.sources.base import name_part
 from apexbridge.sources.directory_scanner import is_folder, resolve_leniently
 from apexbridge.sources.folders import DEFAULT_LIMITS, ScanLimits
+from apexbridge.sources.plugins.commands import command_paths
 from apexbridge.sources.plugins.manifest import (
     MAX_BYTES,
     Marketplace,
@@ -35,11 +36,13 @@ def find_plugins(
     config: Mapping[str, Mapping[str, str]],
     disabled: Collection[str],
     limits: ScanLimits = DEFAULT_LIMITS,
+    is_builtin: bool = False,
 ) -> tuple[list[PluginSource], list[Problem]]:
     """Find every plugin below the paths, directly or through a marketplace.
 
     `data` is the parent of the plugins' data folders, `config` their user settings by name. Of two
-    plugins with one name the first wins. An unusable plugin is a problem.
+    plugins with one name the first wins. An unusable plugin is a problem. Built-in plugins come
+    with the package, and need no approval.
     """
     search = _PluginSearch(limits=limits)
     for path in paths:
@@ -52,9 +55,11 @@ def find_plugins(
                 name=found.name,
                 root=found.root,
                 skill_folders=found.skill_folders,
+                commands=found.commands,
                 data=data / "plugins" / found.name,
                 config=settings.get(key, {}),
                 secrets=found.secrets,
+                is_builtin=is_builtin,
             ),
             limits,
         )
@@ -69,6 +74,7 @@ class _FoundPlugin:
     name: str
     root: Path
     skill_folders: tuple[Path, ...]
+    commands: tuple[Path, ...]
     secrets: frozenset[str]
 
 
@@ -140,6 +146,7 @@ class _PluginSearch:
             name=name,
             root=root,
             skill_folders=tuple(self._skill_folders(root, written)),
+            commands=tuple(self._commands(root, manifest, entry)),
             secrets=manifest.secrets | (entry.secrets if entry else frozenset[str]()),
         )
         first = self.found.setdefault(_key(name), found)
@@ -173,6 +180,17 @@ class _PluginSearch:
                 self._report("path_missing", str(root / PLUGIN_JSON), "warning", path=place)
             else:
                 yield place
+
+    def _commands(
+        self, root: Path, manifest: PluginManifest, entry: MarketplaceEntry | None
+    ) -> Iterator[Path]:
+        written = dict.fromkeys((*manifest.commands, *(entry.commands if entry else ())))
+        declared = [_resolve_inside(root, path) for path in written]
+        for found in command_paths(root, declared, str(root / PLUGIN_JSON)):
+            if isinstance(found, Path):
+                yield found
+            else:
+                self.problems.append(found)
 
     def _read(self, root: Path, name: str) -> bytes | None:
         """Read a manifest; None if it is missing, or not a regular file within the size limit."""

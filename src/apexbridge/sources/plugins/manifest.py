@@ -36,6 +36,8 @@ class PluginManifest(_Model):
     skills_path: PathList = Field(default=(), alias="skillsPath")
     skills_paths: PathList = Field(default=(), alias="skillsPaths")
     skills: PathList = ()
+    commands: PathList = ()
+    """Files and folders of commands, in addition to the folder `commands`."""
     user_config: dict[str, Any] = Field(default_factory=dict[str, Any], alias="userConfig")
 
     @property

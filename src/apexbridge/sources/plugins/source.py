@@ -24,6 +24,7 @@ from apexbridge.sources.base import (
     name_part,
 )
 from apexbridge.sources.folders import DEFAULT_LIMITS, FolderSource, ScanLimits
+from apexbridge.sources.plugins.commands import command_source
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,10 @@ class Plugin:
     """Folders that hold skills, or are one."""
     data: Path
     """The plugin's writable data folder."""
+    commands: tuple[Path, ...] = ()
+    """Markdown files that are commands, and folders of them."""
+    is_builtin: bool = False
+    """It comes with this package."""
     config: Mapping[str, str] = field(default_factory=dict[str, str])
     secrets: frozenset[str] = frozenset()
     """Keys of `config` whose values never enter a text."""
@@ -105,17 +110,23 @@ class _SingleSkillSource(FolderSource):
 
 
 class PluginSource(BaseSource):
-    """Skills of one plugin. They are never trusted by default."""
+    """Skills and commands of one plugin, trusted by default only if it comes with the package.
+
+    A skill keeps its name before a command of the same name.
+    """
 
     def __init__(self, plugin: Plugin, limits: ScanLimits = DEFAULT_LIMITS) -> None:
         self.plugin = plugin
         self.provenance = Provenance(
             origin=Origin.PLUGIN,
             source_id=f"{Origin.PLUGIN}:{plugin.name}@{plugin.root}",
-            needs_trust=True,
+            needs_trust=not plugin.is_builtin,
             may_run_shell=True,
         )
-        self._parts = tuple((place, self._part(place, limits)) for place in plugin.skill_folders)
+        self._parts: tuple[tuple[Path, SkillSource], ...] = (
+            *((place, self._part(place, limits)) for place in plugin.skill_folders),
+            *(command_source(path, plugin.name, limits) for path in plugin.commands),
+        )
 
     def _part(self, place: Path, limits: ScanLimits) -> SkillSource:
         if has_skill_md(place):
@@ -131,7 +142,7 @@ class PluginSource(BaseSource):
 
     async def scan(self) -> Scan:
         """Scan every folder; an unreadable one is a problem and does not hide the others."""
-        skills, problems, seen = list[Skill](), list[Problem](), set[Path]()
+        skills, problems, seen = list[Skill](), list[Problem](), set[Path | str]()
         for place, part in self._parts:
             try:
                 scan = await part.scan()
@@ -141,7 +152,9 @@ class PluginSource(BaseSource):
                 continue
             problems += [replace(p, where=self._where(place, p.where)) for p in scan.problems]
             for skill in scan.skills:
-                real = (skill.root or place).resolve()
+                mark = skill.fingerprint.sha256 if skill.fingerprint else ""
+                # A manifest may list a command that is also in the folder `commands`.
+                real = skill.root.resolve() if skill.root else f"{skill.name} {mark}"
                 if real not in seen:
                     seen.add(real)
                     skills.append(self._as_plugin_skill(skill))

@@ -79,6 +79,11 @@ class PinStore:
         self._folder = folder
         self._lock = threading.Lock()
 
+    @property
+    def folders(self) -> Path:
+        """Parent of the folders to which skills are extracted, each by its content hash."""
+        return self._folder / "folders"
+
     def pin_first(self, url: str, data: bytes) -> PinChange | None:
         """Pin a URL's first content; if it differs later, store it aside and return the change."""
         found, key = sha256_hex(data), url_key(url)

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 import anyio
@@ -28,6 +28,7 @@ from apexbridge.skills.model import (
 )
 from apexbridge.skills.parser import MAX_SKILL_MD_BYTES, parse_document, parse_skill
 from apexbridge.sources.base import BaseSource, Scan
+from apexbridge.sources.extracted_folder import SkillFile, extract_files
 from apexbridge.sources.remote.discovery import RemoteFile, SkillIndex, index_url
 from apexbridge.sources.remote.download_cache import Download, DownloadCache, PinStore, sha256_hex
 from apexbridge.sources.remote.http_client import DEFAULT_TRANSPORT, FetchLimits, Transport
@@ -134,6 +135,23 @@ class RemoteSource(BaseSource):
         data = await self._fetch_exact(listed.file.sibling(path.as_posix(), sha256))
         return SkillResource(skill=skill, path=path, data=data)
 
+    async def folder(self, skill: Skill) -> Path:
+        """Return a folder with the skill's files, downloaded with their digests checked.
+
+        Raises:
+            SourceError: If one of them cannot be had.
+            StorageError: If the folder cannot be written.
+        """
+        listed = self._find(skill)
+        found = {SKILL_MD: await self._skill_md(listed)}
+        for path, sha256 in listed.file.files.items():
+            if path not in found:
+                found[path] = await self._fetch_exact(listed.file.sibling(path, sha256))
+        paths = sorted(map(PurePosixPath, found), key=_tree_order)
+        files = [SkillFile(path=path, data=found[str(path)]) for path in paths]
+        target = self._downloads.pins.folders / listed.fingerprint.sha256
+        return await anyio.to_thread.run_sync(extract_files, files, target)
+
     async def _fetch_all(self, files: Sequence[RemoteFile]) -> list[Download]:
         """Download files concurrently; those that miss the deadline come from the cache."""
         found, errors = dict[int, Download](), list[SourceError | StorageError]()
@@ -236,9 +254,13 @@ def _fingerprint(file: RemoteFile, data: bytes) -> Fingerprint:
     """Hash like a folder with the same files; only SKILL.md's size is known."""
     hashes = {SKILL_MD: sha256_hex(data), **file.files}
     digest = hashlib.sha256()
-    for path in sorted(map(PurePosixPath, hashes), key=lambda path: (path.parts[:-1], path.name)):
+    for path in sorted(map(PurePosixPath, hashes), key=_tree_order):
         digest.update(f"file\0{path}\0".encode() + bytes.fromhex(hashes[str(path)]))
     return Fingerprint(size=len(data), files=len(hashes), sha256=digest.hexdigest())
+
+
+def _tree_order(path: PurePosixPath) -> tuple[tuple[str, ...], str]:
+    return path.parts[:-1], path.name
 
 
 def _name_from_url(url: str) -> str:

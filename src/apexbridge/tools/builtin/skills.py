@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from pydantic import AliasChoices, Field
@@ -81,7 +82,12 @@ class SkillTool(TypedTool[SkillArguments]):
         invocation = Invocation(
             name=arguments.skill, arguments=arguments.arguments, trigger=trigger
         )
-        return await self._activator.activate(invocation, activation_context, context)
+        result = await self._activator.activate(invocation, activation_context, context)
+        agent_id = result.data.get("agent_id")
+        if not agent_id:
+            return result
+        note = f"(by the subagent {agent_id}, {result.data['agent']})"
+        return replace(result, text=f"{result.text}\n\n{note}")
 
 
 class SkillSearchFunction(Protocol):

@@ -65,12 +65,13 @@ async function whole(piece) {
   await refreshApprovals();
   const found = pendingApprovals().find((pending) => pending.id === piece.id);
   if (!found) return;
-  const { argument, argument_chars, choices, rule, reason } = found;
-  Object.assign(piece, { argument, argument_chars, choices, rule, reason });
+  const { argument, argument_chars, choices, rule, prefix_rule, reason } = found;
+  Object.assign(piece, { argument, argument_chars, choices, rule, prefix_rule, reason });
 }
 
 function choice(piece, answer, settled) {
-  const title = answer === "always" && piece.rule ? t("approvals.rule", { rule: piece.rule }) : null;
+  const rule = { always: piece.rule, always_prefix: piece.prefix_rule }[answer];
+  const title = rule ? t("approvals.rule", { rule }) : null;
   const give = async (event) => {
     for (const button of event.currentTarget.parentNode.children) button.disabled = true;
     try {
@@ -84,7 +85,7 @@ function choice(piece, answer, settled) {
     if (piece.answer) settled();
     refreshApprovals().catch(() => {});
   };
-  const kind = { once: "button.primary", always: "button", no: "button.danger" }[answer];
+  const kind = { once: "button.primary", no: "button.danger" }[answer] ?? "button";
   const given = { type: "button", title, data: { answer }, on: { click: give } };
-  return h(kind, given, t(`approvals.${answer}`));
+  return h(kind, given, t(`approvals.${answer}`, { rule }));
 }
