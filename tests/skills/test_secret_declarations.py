@@ -72,7 +72,8 @@ def test_a_mistake_in_a_declaration_is_a_problem(lines: str, code: str) -> None:
     assert problems == [code]
     assert all(not declared.hosts for declared in skill.manifest.secrets)
     text = f"---\nname: s\ndescription: d\n{lines}\n---\nbody".encode()
-    assert [p.code for p in validate(Package(folder="s", skill_md=text))] == [code]
+    found = [p.code for p in validate(Package(folder="s", skill_md=text)) if p.severity == "error"]
+    assert found == [code]
 
 
 def test_a_skill_that_declares_secrets_is_not_harmless() -> None:
