@@ -25,6 +25,7 @@ ApexBridgeError
 │   └── ToolFailedError          the tool ran and failed; the model should adapt
 │       └── ScriptStartError     a script cannot be started here: why, and what would help
 ├── PermissionDeniedError        denied by a rule, a hook or the user
+│   ├── SignatureError           a wrong signature, or none where one is required
 │   └── SkillDangerousError      blocked by findings of the security scan
 ├── SandboxUnavailableError      no sandbox with the required isolation works here
 ├── RetrievalError
@@ -265,6 +266,15 @@ class PermissionDeniedError(ApexBridgeError):
     """Denied by a rule, a hook or the user."""
 
     code = "permission_denied"
+
+
+class SignatureError(PermissionDeniedError):
+    """A signature is wrong, or one is required and missing; or a signing key is unusable."""
+
+    code = "signature_invalid"
+
+    def __init__(self, detail: str = "", *, code: str | None = None, **details: object) -> None:
+        super().__init__(detail, code=code, **{"name": "", **details})
 
 
 class SerializableReport(Protocol):

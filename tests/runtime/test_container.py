@@ -67,6 +67,56 @@ async def test_looking_up_for_projects_ends_at_home(home: Path) -> None:
     assert await _origins(_load(home, home / "work")) == {"mine": Origin.USER}
 
 
+async def test_a_clone_in_skills_paths_brings_the_skills_of_every_published_folder(
+    home: Path, tmp_path: Path
+) -> None:
+    clone, project = tmp_path / "clone", tmp_path / "project"
+    project.mkdir()
+    places = [
+        "skills/a",
+        "skills/group/b",
+        "skills/.curated/c",
+        "skills/.experimental/d",
+        ".github/plugins/tool/skills/e",
+        ".github/skills/f",
+        ".claude/skills/g",
+        "plugins/one/skills/h",
+    ]
+    for place in (*places, ".cache/x", "skills/.drafts/y", ".git/skills/z"):
+        make_skill(clone / place.rpartition("/")[0], place.rpartition("/")[2])
+    paths = {
+        "APEXBRIDGE_SKILLS__PATHS": str(clone),
+        "APEXBRIDGE_SKILLS__ALLOW_EXTERNAL_PATHS": "yes",
+    }
+    mirror = clone / ".gemini/skills/a"
+    mirror.mkdir(parents=True)
+    (mirror / "SKILL.md").symlink_to("../../../skills/a/SKILL.md")
+    async with Runtime.open(_load(home, project, **paths)) as runtime:
+        assert {p.severity for p in runtime.catalog.snapshot.problems} == {"warning"}
+        found = {s.name for s in runtime.catalog.skills if s.provenance.origin == "additional"}
+        assert found == set("abcdefgh")
+        skipped = [
+            str(problem.details["path"]).removeprefix(f"{clone}/")
+            for problem in runtime.catalog.snapshot.problems
+            if problem.code == "folder_not_searched"
+        ]
+        assert sorted(skipped) == [".cache", ".drafts"]
+
+
+async def test_a_clone_without_a_folder_of_skills_is_searched_itself(
+    home: Path, tmp_path: Path
+) -> None:
+    make_skill(tmp_path / "clone/.curated", "a")
+    make_skill(tmp_path / "clone/tools", "b")
+    (tmp_path / "project").mkdir()
+    paths = {
+        "APEXBRIDGE_SKILLS__PATHS": str(tmp_path / "clone"),
+        "APEXBRIDGE_SKILLS__ALLOW_EXTERNAL_PATHS": "yes",
+    }
+    loaded = _load(home, tmp_path / "project", **paths)
+    assert await _origins(loaded) == {"a": Origin.ADDITIONAL, "b": Origin.ADDITIONAL}
+
+
 async def test_paths_out_of_the_project_need_a_word_of_consent(home: Path, tmp_path: Path) -> None:
     make_skill(tmp_path / "outside", "o")
     project = tmp_path / "project"

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from apexbridge.signatures import SecretKey
 from apexbridge.testing import skill_md
 from tests.lifecycle.zip.raw_zip import FOLDER, SKILL, Raw, raw_zip
 from tests.server.skills_server import (
+    FORM_TYPE,
     SkillsServer,
     error_code,
     make_config,
@@ -346,3 +348,21 @@ def test_a_report_shows_what_a_skill_hides_before_it_is_installed(server: Skills
     version = server.send("/v1/skills/there/versions", ("a.zip", data))
     assert version.status_code == 422  # another skill's
     assert server.send("/v1/skills/inspect", ("a.zip", skill_zip("there"))).json()["exists"]
+
+
+def test_an_upload_may_have_a_signature(tmp_path_factory: pytest.TempPathFactory) -> None:
+    key = SecretKey.generate()
+    install = {"trusted_keys": key.public.text, "require_signature": True}
+    data, fields = skill_zip("signed"), {"signature": ""}
+    file = {"files": ("a.zip", data, FORM_TYPE)}
+    with skills_server(make_config(tmp_path_factory.mktemp("signed"), install=install)) as server:
+        refused = server.client.post("/v1/skills", files=file)
+        assert error_code(refused) == (403, "signature_missing")
+        fields["signature"] = key.sign(data + b"x", "")
+        wrong = server.client.post("/v1/skills", files=file, data=fields)
+        assert error_code(wrong) == (403, "signature_invalid")
+        fields["signature"] = key.sign(data, "signed 1.0")
+        looked = server.client.post("/v1/skills/inspect", files=file, data=fields).json()
+        made = server.client.post("/v1/skills", files=file, data=fields).json()
+        said = {"status": "valid", "key": key.public.name, "comment": "signed 1.0"}
+        assert (looked["signature"], made["change"]["signature"]) == (said, said)

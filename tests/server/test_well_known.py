@@ -1,5 +1,6 @@
 """Well-known skill index, read by our own discovery source."""
 
+import hashlib
 from collections.abc import Generator, Sequence
 from pathlib import PurePosixPath
 
@@ -7,9 +8,10 @@ import anyio
 import httpx2
 import pytest
 
+from apexbridge.lifecycle.zip.contents import read_skill_archive
 from apexbridge.runtime import Runtime
 from apexbridge.skills.model import Skill
-from apexbridge.sources.remote.discovery import WELL_KNOWN, parse_index
+from apexbridge.sources.remote.discovery import LEGACY_WELL_KNOWN, WELL_KNOWN, parse_index
 from apexbridge.testing import skill_md
 from tests.server.skills_server import (
     SkillsServer,
@@ -20,7 +22,15 @@ from tests.server.skills_server import (
     skills_server,
 )
 
-FILES = {"references/soil.md": b"Loam.\n", "scripts/main.py": b"print(1)\n", "图.md": b"x\n"}
+FILES = {
+    "references/soil.md": b"Loam.\n",
+    "scripts/main.py": b"print(1)\n",
+    "图.md": b"x\n",
+    "assets/page.html": b"<!doctype html><p>",
+    "assets/dot.png": bytes(range(256)),
+    "evals/cases.json": b"{}",
+}
+GARDEN = skill_md("garden", "Grows tomatoes.")
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +49,58 @@ def test_the_index_lists_every_skill_with_its_digests(server: SkillsServer) -> N
     assert listing.problems == ()
     names = [wanted.name for wanted in listing.entries]
     assert names == [skill.name for skill in server.runtime.catalog.snapshot.skills]
+    assert reply.json()["skipped"] == []
     garden = listing.entries[names.index("garden")]
-    assert sorted(garden.files) == ["references/soil.md", "scripts/main.py"]  # plain names only
-    for wanted in (garden, garden.sibling("references/soil.md", "")):
-        assert httpx2.get(wanted.url).status_code == 200
-    text = httpx2.get(garden.url)
-    assert text.content == skill_md("garden", "Grows tomatoes.")
+    assert garden.kind == "archive"
+    archive = httpx2.get(garden.url)
+    assert archive.headers["content-type"] == "application/zip"
+    assert hashlib.sha256(archive.content).hexdigest() == garden.sha256
+    assert read_skill_archive(archive.content) == {"SKILL.md": GARDEN, **FILES}
+    plain = listing.entries[names.index("技能")]
+    text = httpx2.get(plain.url)
+    assert (plain.kind, text.content) == ("text", skill_md("技能", "种番茄。"))
     assert text.headers["content-disposition"] == "attachment"
+
+
+def test_the_index_of_0_1_lists_every_file_of_skills_with_names_of_the_specification(
+    server: SkillsServer,
+) -> None:
+    reply = httpx2.get(f"{server.url}{LEGACY_WELL_KNOWN}").json()
+    garden = next(skill for skill in reply["skills"] if skill["name"] == "garden")
+    assert set(garden["files"]) == {"SKILL.md", *FILES}
+    assert [skill["name"] for skill in reply["skipped"]] == ["技能"]
+    place = f"{server.url}{LEGACY_WELL_KNOWN.removesuffix('index.json')}garden/"
+    for path, data in FILES.items():
+        assert httpx2.get(f"{place}{path}").content == data
+
+
+def test_a_long_description_is_cut_for_other_programs(server: SkillsServer) -> None:
+    server.install("long", "种" * 1_000 + "🌱" * 12)
+    server.install("longer", "🌱" * 600)
+    listed = httpx2.get(f"{server.url}{WELL_KNOWN}").json()["skills"]
+    lengths = {s["name"]: len(s["description"].encode("utf-16-le")) // 2 for s in listed}
+    assert (lengths["long"], lengths["longer"]) == (1_024, 1_024)
+    server.client.delete("/v1/skills/long")
+    server.client.delete("/v1/skills/longer")
+
+
+def test_a_skill_that_cannot_be_packed_is_skipped_and_the_index_says_so(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    place = tmp_path_factory.mktemp("links")
+    config = make_config(place, server={"public_index": True})
+    folder = place / "home/.apexbridge/skills/linked"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_bytes(skill_md("linked"))
+    (folder / "a.md").symlink_to("/etc/hostname")
+    (folder / "b.md").write_bytes(b"b")
+    with skills_server(config) as running:
+        reply = httpx2.get(f"{running.url}{WELL_KNOWN}").json()
+        (skipped,) = reply["skipped"]
+        assert skipped["name"] == "linked"
+        assert "a.md" in skipped["reason"]
+        assert not any(skill["name"] == "linked" for skill in reply["skills"])
+        assert httpx2.get(f"{running.url}/.well-known/agent-skills/linked.zip").status_code == 404
 
 
 def test_our_own_source_finds_and_reads_what_another_server_gives(
@@ -54,20 +109,22 @@ def test_our_own_source_finds_and_reads_what_another_server_gives(
     remote = {"indexes": [server.url], "allow_networks": ["127.0.0.0/8"]}
     loaded = make_config(tmp_path_factory.mktemp("reader"), remote=remote)
 
-    async def read() -> tuple[Sequence[Skill], bytes, bytes]:
+    async def read() -> tuple[Sequence[Skill], bytes, dict[str, bytes]]:
         async with Runtime.open(loaded) as runtime:
             skills = [s for s in runtime.catalog.skills if s.provenance.origin == "remote"]
             garden = runtime.catalog.get("_canonical_garden")
             source = runtime.catalog.source_of(garden).source
             text = await source.resource(garden, PurePosixPath("SKILL.md"))
-            file = await source.resource(garden, PurePosixPath("references/soil.md"))
-            return skills, text.data, file.data
+            files = {
+                path: (await source.resource(garden, PurePosixPath(path))).data for path in FILES
+            }
+            return skills, text.data, files
 
-    skills, text, file = anyio.run(read)
+    skills, text, files = anyio.run(read)
     names = {skill.name for skill in skills}
     assert {"_canonical_garden", "_canonical_技能"} <= names
     assert len(names) == len(server.runtime.catalog.snapshot.skills)
-    assert (text, file) == (skill_md("garden", "Grows tomatoes."), b"Loam.\n")
+    assert (text, files) == (GARDEN, FILES)
 
 
 def test_skills_of_another_host_are_shown_and_stay_that_hosts(
@@ -100,11 +157,12 @@ def test_skills_of_another_host_are_shown_and_stay_that_hosts(
         "garden/%2e%2e/%2e%2e/audit.jsonl",
         "garden//etc/passwd",
         "garden/.vectorized",
-        "garden/%E5%9B%BE.md",
         "garden/references",
         "garden/",
         "../index.json",
         "nowhere/SKILL.md",
+        "nowhere.zip",
+        "%E6%8A%80%E8%83%BD.zip",
         "%2e%2e/SKILL.md",
     ],
 )
@@ -116,8 +174,11 @@ def test_a_file_that_changed_since_the_index_is_not_served(server: SkillsServer)
     server.send("/v1/skills", ("a.zip", skill_zip("moving", files={"a.md": b"one"})))
     url = f"{server.url}{WELL_KNOWN.removesuffix('index.json')}moving/a.md"
     assert httpx2.get(url).content == b"one"
+    archive = f"{server.url}{WELL_KNOWN.removesuffix('index.json')}moving.zip"
+    assert httpx2.get(archive).status_code == 200
     (server.data / "skills/moving/a.md").write_bytes(b"two")
     assert httpx2.get(url).status_code == 404
+    assert httpx2.get(archive).status_code == 404
     (server.data / "skills/moving/a.md").unlink()
     assert httpx2.get(url).status_code == 404
     server.client.delete("/v1/skills/moving")

@@ -101,7 +101,8 @@ class Catalog:
         self._rules = rules
         self._emit = emit
         self.states, duplicates = _unique_sources(sources)
-        self._problems = (*problems, *duplicates)
+        self.source_problems: tuple[Problem, ...] = (*problems, *duplicates)
+        """Problems with the sources that no scan reports: a path that is no plugin, for example."""
         self._publish_lock, self._touch_lock = anyio.Lock(), anyio.Lock()
         self._source_locks: dict[str, anyio.Lock] = {}
         self._sequence = itertools.count(1)
@@ -288,7 +289,7 @@ class Catalog:
             for scan in (state.scan for state in self.states)
             if scan.skills or scan.problems
         ]
-        return merge_scans(scans, self._rules.precedence, self._problems)
+        return merge_scans(scans, self._rules.precedence, self.source_problems)
 
     async def _scan(self, state: SourceState) -> SourceState:
         """Scan a source; any exception becomes a problem of that source."""

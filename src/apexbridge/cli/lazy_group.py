@@ -16,7 +16,8 @@ SKILL_COMMANDS: dict[str, str] = {
     "ls": "List the available skills.",
     "show": "Show one skill: fields, files, hash, problems.",
     "sources": "List the sources of skills by precedence, with their state.",
-    "trust": "Approve the scripts, hooks and tool grants of project, plugin and server skills.",
+    "trust": "Approve the scripts, hooks and tool grants of skills, "
+    "also for the model to use unasked.",
     "add": "Install a skill from a zip or folder, after showing its contents.",
     "migrate": "Install skills from other layouts; the originals are not changed.",
     "rm": "Uninstall a skill; 'undo' restores it for some days.",
@@ -43,6 +44,7 @@ SERVICE_COMMANDS: dict[str, str] = {
     "mcp": "Serve skills to an MCP client over stdio.",
     "serve": "Serve chat, skills, MCP and the console over HTTP.",
     "keys": "Create, list and revoke API keys of the server.",
+    "signing": "Sign skills, and verify their signatures (minisign, Ed25519).",
     "find": "Search skills by meaning and keywords, in English or Chinese.",
     "secrets": "Give secrets to skills, which never see their values.",
     "index": "Inspect and rebuild the search index.",

@@ -108,6 +108,47 @@ def revoke(
     """Revoke an API key; a running server rejects it from the next request on."""
 
 
+signing_app = add_group(
+    app, "signing", "Sign skills, and verify their signatures (minisign, Ed25519)."
+)
+
+
+@signing_app.command()
+@handled_in("signing")
+def keygen(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The secret key to write, beside its .pub.")
+    ] = Path("apexbridge.key"),
+) -> None:
+    """Make a signing key without a password; keep the secret file to yourself."""
+
+
+@signing_app.command()
+@handled_in("signing")
+def sign(
+    path: Annotated[Path, typer.Argument(help="An archive, or the folder of a skill.")],
+    key: Annotated[Path, typer.Option("--key", "-k", help="The secret key.")],
+    comment: Annotated[
+        str, typer.Option("--comment", "-c", help="A text that is signed too [time and name].")
+    ] = "",
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Overwrite an existing signature.")
+    ] = False,
+) -> None:
+    """Write PATH.minisig: of an archive its bytes, of a folder its content hash."""
+
+
+@signing_app.command()
+@handled_in("signing")
+def verify(
+    path: Annotated[Path, typer.Argument(help="An archive, or the folder of a skill.")],
+    key: Annotated[
+        str, typer.Option("--key", "-k", help="A public key or its file [install.trusted_keys].")
+    ] = "",
+) -> None:
+    """Verify PATH.minisig; fail if it is wrong, missing, or of another key."""
+
+
 index_app = add_group(app, "index", "Inspect and rebuild the search index.")
 
 

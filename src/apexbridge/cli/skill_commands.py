@@ -50,6 +50,10 @@ def pack(
         Path | None, typer.Option("--output", "-o", help="The zip file to write [NAME.zip].")
     ] = None,
     with_evals: Annotated[bool, typer.Option(help="Include the evals folder.")] = False,
+    sign: Annotated[
+        Path | None,
+        typer.Option(metavar="KEYFILE", help="Sign the zip too, with a key of 'signing keygen'."),
+    ] = None,
     dry_run: DryRun = False,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Overwrite an existing file without asking.")

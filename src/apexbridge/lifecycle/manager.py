@@ -16,6 +16,7 @@ from apexbridge.catalog.usage import UsageStore
 from apexbridge.errors import SkillInvalidError, SkillNotFoundError, SkillVersionError
 from apexbridge.lifecycle.index_updates import IndexUpdates, SkillIndexer, read_skill_md
 from apexbridge.lifecycle.scan_results import BlockLevel, ScanGate, ScanResultStore
+from apexbridge.lifecycle.signature_check import UNSIGNED, SignatureCheck, SignatureStore
 from apexbridge.lifecycle.skill_list import ListFilter, SkillPage, list_skills
 from apexbridge.lifecycle.skill_metadata import MetadataStore
 from apexbridge.lifecycle.states import SkillStates
@@ -30,7 +31,12 @@ from apexbridge.lifecycle.transactions import (
     shielded,
 )
 from apexbridge.lifecycle.trash import TrashedSkill
-from apexbridge.lifecycle.unpack_and_validate import Inspection, inspect_skill, stage_skill
+from apexbridge.lifecycle.unpack_and_validate import (
+    Inspection,
+    StagedSkill,
+    inspect_skill,
+    stage_skill,
+)
 from apexbridge.lifecycle.versions import ManagerParts, SkillVersions, stage_version
 from apexbridge.lifecycle.zip.archive import pack_skill
 from apexbridge.skills import tree
@@ -64,11 +70,13 @@ class SkillManager:
         store, states, usage, audit = stores
         self.policy = policy or InstallPolicy()
         self.scan_results = ScanResultStore(store.root.parent / "verdicts")
+        self.signatures = SignatureStore(store.root.parent / "signatures")
         self._store = store
         self._states = states
         self._catalog = catalog
         self._index = IndexUpdates(store.root, catalog, indexer)
-        self._metadata = MetadataStore(store, states, catalog, self.scan_results, usage)
+        derived = (self.scan_results.folder, self.signatures.folder)
+        self._metadata = MetadataStore(store, states, catalog, usage, derived)
         self._scans = ScanGate(self.scan_results, catalog, self.policy.blocks_at)
         self.installers = InstallerStore(store.root.parent / CONSENTS_FILE)
         self._transactions = SkillTransactions(store, states, audit, catalog, self.installers)
@@ -79,17 +87,25 @@ class SkillManager:
             index=self._index,
             scans=self._scans,
             policy=self.policy,
+            signatures=self.signatures,
         )
         self.versions = SkillVersions(self._parts)
 
     async def install(
-        self, path: Path, *, renames: bool = False, blocks_at: BlockLevel = "policy"
+        self,
+        path: Path,
+        *,
+        renames: bool = False,
+        blocks_at: BlockLevel = "policy",
+        signature: str = "",
     ) -> InstallResult:
         """Install a skill from an archive or a folder; a refused one leaves nothing behind.
 
         Scanner findings at `blocks_at` or above refuse it; None accepts every finding.
+        `signature` is the text of a detached signature, by default that of `NAME.minisig` beside.
 
         Raises:
+            SignatureError: If the signature is wrong, or one is required and missing.
             PermissionDeniedError: If a scanner finding blocks it.
             SkillExistsError: If an installed skill has the name.
             ArchiveError: If the archive is unsafe, malformed or not a skill.
@@ -101,7 +117,15 @@ class SkillManager:
             transactions.audited("install", archive=path.name),
             enter_in_thread(store.staging()) as staging,
         ):
-            stage = partial(stage_skill, path, staging, renames=renames, limits=self.policy.limits)
+            stage = partial(
+                stage_skill,
+                path,
+                staging,
+                renames=renames,
+                limits=self.policy.limits,
+                signatures=self.policy.signatures,
+                signature=signature,
+            )
             staged = await to_thread.run_sync(stage)
             skill = staged.skill
             # Early, for a cheap refusal; again under the lock, where it decides the race.
@@ -112,18 +136,15 @@ class SkillManager:
             prepared = await self._index.prepare(skill, data)
             async with transactions.lock(skill.name), shielded():
                 await to_thread.run_sync(store.check_name_free, skill.name)
-                await transactions.record_skill("install", skill)
+                await transactions.record_skill("install", skill, staged.signature)
                 # Left by a crash, or by a folder that was deleted by hand.
                 await to_thread.run_sync(self._metadata.clear, skill.name)
                 await transactions.record_installer(skill)
                 await to_thread.run_sync(store.install, staged.root, skill.name)
+                await self._store_signature(staged)
                 await self._index.commit(skill.name, "install", prepared)
-        return InstallResult(
-            skill=self._catalog.find(skill.name),
-            problems=staged.problems,
-            findings=report.findings,
-            index_error=prepared.error,
-        )
+        done = _result(self._catalog.find(skill.name), staged)
+        return replace(done, findings=report.findings, index_error=prepared.error)
 
     async def update(
         self,
@@ -133,12 +154,14 @@ class SkillManager:
         expected_sha256: str = "",
         allows_older: bool = False,
         blocks_at: BlockLevel = "policy",
+        signature: str = "",
     ) -> InstallResult:
         """Replace the installed skill that an archive or folder names; the old one is stored.
 
         `only` restricts the update to one name, `expected_sha256` to the state the caller saw.
 
         Raises:
+            SignatureError: If the signature is wrong, or one is required and missing.
             SkillNotFoundError: If no such skill is installed.
             SkillVersionError: `skill_pinned`, or `version_older` unless `allows_older`.
             SkillChangedError: If the skill is in another state than the caller saw.
@@ -152,7 +175,7 @@ class SkillManager:
             transactions.audited("update", archive=path.name),
             enter_in_thread(store.staging()) as staging,
         ):
-            staged = await stage_version(self._parts, only, path, staging)
+            staged = await stage_version(self._parts, only, path, staging, signature)
             skill, name = staged.skill, staged.skill.name
             transactions.check_not_pinned(name)
             transactions.installed(name)
@@ -168,20 +191,32 @@ class SkillManager:
                 if not allows_older:
                     _check_not_older(old, skill)
                 if sha256_of(skill) == sha256_of(old) != "":
-                    return InstallResult(skill=old, problems=staged.problems, has_changed=False)
+                    await self._store_signature(staged)
+                    return replace(_result(old, staged), has_changed=False)
                 async with shielded():
-                    await transactions.record_skill("update", skill)
+                    await transactions.record_skill("update", skill, staged.signature)
                     await transactions.record_installer(skill)
                     swap = partial(store.versions.replace, name, staged.root, sha256_of(skill))
                     await to_thread.run_sync(swap)
+                    await self._store_signature(staged)
                     await self._index.commit(name, "update", prepared)
                     await self.versions.prune(name)
-        return InstallResult(
-            skill=self._catalog.find(name),
-            problems=staged.problems,
-            findings=report.findings,
-            index_error=prepared.error,
-        )
+        done = _result(self._catalog.find(name), staged)
+        return replace(done, findings=report.findings, index_error=prepared.error)
+
+    def signature_of(self, skill: Skill) -> SignatureCheck:
+        """Return the signature that a skill was installed with, as far as its key is trusted now.
+
+        An edited skill has none: the signature was of other content. Blocking.
+        """
+        mark = skill.fingerprint
+        if mark is None or not skill.provenance.writable:
+            return UNSIGNED
+        return self.signatures.get(mark.sha256).under(self.policy.signatures)
+
+    async def _store_signature(self, staged: StagedSkill) -> None:
+        sha256 = sha256_of(staged.skill)
+        await to_thread.run_sync(self.signatures.put, sha256, staged.signature)
 
     async def edit_description(
         self, name: str, description: str, *, expected_sha256: str = ""
@@ -287,7 +322,9 @@ class SkillManager:
             self.scan_results,
         )
 
-    async def inspect(self, path: Path, *, renames: bool = False) -> Inspection:
+    async def inspect(
+        self, path: Path, *, renames: bool = False, signature: str = ""
+    ) -> Inspection:
         """Dry run of an install: contents, capabilities and findings of an archive or folder.
 
         Raises:
@@ -300,6 +337,8 @@ class SkillManager:
             renames=renames,
             limits=self.policy.limits,
             others=self._scans.known_skills(),
+            signatures=self.policy.signatures,
+            signature=signature,
         )
         return await to_thread.run_sync(inspect)
 
@@ -314,6 +353,10 @@ class SkillManager:
         if skill.root is None:
             raise SkillNotFoundError(name)
         return await to_thread.run_sync(pack_skill, skill.root, skill.name)
+
+
+def _result(skill: Skill, staged: StagedSkill) -> InstallResult:
+    return InstallResult(skill=skill, problems=staged.problems, signature=staged.signature)
 
 
 def _with_skill_md(skill: Skill, data: bytes) -> Skill:

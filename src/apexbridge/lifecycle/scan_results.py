@@ -24,10 +24,11 @@ BlockLevel = RiskLevel | Literal["policy"] | None
 """Minimum level of a finding that refuses a skill: a level, the configured one, or none at all."""
 
 
-def scan_folder(root: Path, others: Mapping[str, str] | None = None) -> Report:
+def scan_folder(root: Path, others: Mapping[str, str] | None = None, origin: str = "") -> Report:
     """Scan every regular file of a skill; nothing is executed and symlinks are not followed.
 
-    `others` maps names of known skills to their descriptions, to detect typosquatting.
+    `others` maps names of known skills to their descriptions, to detect typosquatting. `origin` is
+    the address that the files were fetched from, with its ref: `github:owner/repo@v1.2`.
     """
     files, remaining, is_partial = list[ScannedFile](), DEFAULT_LIMITS.total_bytes, False
     try:
@@ -46,7 +47,13 @@ def scan_folder(root: Path, others: Mapping[str, str] | None = None) -> Report:
         is_partial = True
     known = {name: text for name, text in (others or {}).items() if name != root.name}
     return scan_skill(
-        ScanTarget(folder=root.name, files=tuple(files), known_skills=known, is_partial=is_partial)
+        ScanTarget(
+            folder=root.name,
+            files=tuple(files),
+            known_skills=known,
+            is_partial=is_partial,
+            origin=origin,
+        )
     )
 
 
@@ -103,13 +110,15 @@ class ScanGate:
         self._catalog = catalog
         self._default: RiskLevel = default
 
-    async def check(self, skill: Skill, root: Path, blocks_at: BlockLevel) -> Report:
-        """Scan a skill folder and store the result.
+    async def check(
+        self, skill: Skill, root: Path, blocks_at: BlockLevel, origin: str = ""
+    ) -> Report:
+        """Scan a skill folder and store the result; `origin` is where it was fetched from.
 
         Raises:
             SkillDangerousError: If a finding is at `blocks_at` or above.
         """
-        report = await to_thread.run_sync(scan_folder, root, self.known_skills())
+        report = await to_thread.run_sync(scan_folder, root, self.known_skills(), origin)
         self._refuse_dangerous(skill, report, self._default if blocks_at == "policy" else blocks_at)
         if skill.fingerprint is not None:
             await to_thread.run_sync(self.results.put, skill.fingerprint.sha256, report)

@@ -13,7 +13,6 @@ from apexbridge.catalog.catalog import Catalog
 from apexbridge.catalog.snapshot import casefold_name
 from apexbridge.catalog.usage import UsageStore
 from apexbridge.errors import ApexBridgeError, SkillNotFoundError, StorageError
-from apexbridge.lifecycle.scan_results import ScanResultStore
 from apexbridge.lifecycle.states import SkillStates
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.lifecycle.trash import SkillMetadata, TrashedSkill
@@ -32,14 +31,15 @@ class MetadataStore:
         store: SkillStore,
         states: SkillStates,
         catalog: Catalog,
-        scan_results: ScanResultStore,
         usage: UsageStore,
+        folders: tuple[Path, ...],
     ) -> None:
+        """Store the parts; `folders` have a JSON file for each content hash."""
         self._store = store
         self._states = states
         self._catalog = catalog
         self._usage = usage
-        self._folders = (scan_results.folder, store.root.parent / TAGS_FOLDER)
+        self._folders = (*folders, store.root.parent / TAGS_FOLDER)
 
     def read(self, name: str) -> SkillMetadata:
         """Return state, pin and usage of a name."""

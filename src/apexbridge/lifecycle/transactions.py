@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import anyio
@@ -20,6 +20,7 @@ from apexbridge.errors import (
     SkillVersionError,
 )
 from apexbridge.lifecycle.scan_results import BlockLevel
+from apexbridge.lifecycle.signature_check import UNSIGNED, SignatureCheck, SignaturePolicy
 from apexbridge.lifecycle.states import SkillStates
 from apexbridge.lifecycle.store import SkillStore, fold_name
 from apexbridge.lifecycle.zip.limits import DEFAULT_LIMITS, ArchiveLimits
@@ -40,6 +41,7 @@ class InstallPolicy:
     blocks_at: RiskLevel = "block"
     """Findings of this level or above refuse a skill."""
     keep_versions: int = 10
+    signatures: SignaturePolicy = field(default_factory=SignaturePolicy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,7 @@ class InstallResult:
     problems: tuple[Problem, ...] = ()
     findings: tuple[Finding, ...] = ()
     has_changed: bool = True
+    signature: SignatureCheck = UNSIGNED
     index_error: RetrievalError | None = None
     """Why the skill has no embedding yet: BM25 alone finds it until the next index sync."""
 
@@ -117,9 +120,12 @@ class SkillTransactions:
         actor = current_actor().id
         await to_thread.run_sync(lambda: self._audit.record(action, **facts, actor=actor))
 
-    async def record_skill(self, action: str, skill: Skill) -> None:
-        """Append an action on a skill in a given state to the audit log."""
-        await self.record(action, skill=skill.name, sha256=sha256_of(skill))
+    async def record_skill(
+        self, action: str, skill: Skill, signature: SignatureCheck = UNSIGNED
+    ) -> None:
+        """Append an action on a skill in a given state to the audit log, with its signer."""
+        signed = {"signed_by": signature.key} if signature.status == "valid" else {}
+        await self.record(action, skill=skill.name, sha256=sha256_of(skill), **signed)
 
     async def record_installer(self, skill: Skill) -> None:
         """Record who put these files here; one who may also run skills consents to their use."""

@@ -4,12 +4,20 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from apexbridge.errors import SkillInvalidError, StorageError
 from apexbridge.lifecycle.index_updates import parse_body, read_skill_md
 from apexbridge.lifecycle.scan_results import scan_folder
+from apexbridge.lifecycle.signature_check import (
+    UNSIGNED,
+    SignatureCheck,
+    SignaturePolicy,
+    check_signature,
+    copy_archive,
+    find_signature,
+)
 from apexbridge.lifecycle.zip.archive import (
     DEFAULT_LIMITS,
     ArchiveLimits,
@@ -42,22 +50,40 @@ class StagedSkill:
     skill: Skill
     root: Path
     problems: tuple[Problem, ...]
+    signature: SignatureCheck = UNSIGNED
 
 
 def stage_skill(
-    path: Path, staging: Path, *, renames: bool = False, limits: ArchiveLimits = DEFAULT_LIMITS
+    path: Path,
+    staging: Path,
+    *,
+    renames: bool = False,
+    limits: ArchiveLimits = DEFAULT_LIMITS,
+    signatures: SignaturePolicy | None = None,
+    signature: str = "",
 ) -> StagedSkill:
     """Unpack an archive or copy a folder below `staging`, and validate it.
 
-    With `renames`, a folder that is not named like its skill is renamed.
+    With `renames`, a folder that is not named like its skill is renamed. With `signatures`, the
+    signature is verified; by default it is the file beside the archive or folder.
 
     Raises:
+        SignatureError: If the signature is wrong, or one is required and missing.
         ArchiveError: If the archive is unsafe, malformed or not a skill.
         SkillInvalidError: If validation rules fail; every one is listed.
         StorageError: If the disk refuses.
     """
     try:
-        return _stage(path, staging, renames=renames, limits=limits)
+        if signatures is None:
+            return _stage(path, staging, renames=renames, limits=limits)
+        text = signature or find_signature(path)
+        is_archive = bool(text) and not path.is_dir()
+        archive = copy_archive(path, staging, limits) if is_archive else None
+        staged = _stage(archive or path, staging, renames=renames, limits=limits)
+        mark = staged.skill.fingerprint
+        sha256 = mark.sha256 if mark else ""
+        check = check_signature(text, archive, sha256, signatures, path.name)
+        return replace(staged, signature=check)
     except OSError as error:
         detail = error.strerror or str(error)
         if not Path(str(error.filename)).is_relative_to(path):
@@ -158,6 +184,7 @@ class Inspection:
     scripts: tuple[ScriptFile, ...]
     problems: tuple[Problem, ...]
     report: Report
+    signature: SignatureCheck = UNSIGNED
 
 
 def inspect_skill(
@@ -166,10 +193,19 @@ def inspect_skill(
     renames: bool = False,
     limits: ArchiveLimits = DEFAULT_LIMITS,
     others: Mapping[str, str] | None = None,
+    signatures: SignaturePolicy | None = None,
+    signature: str = "",
 ) -> Inspection:
     """Dry run of an install, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="apexbridge-") as folder:
-        staged = stage_skill(path, Path(folder), renames=renames, limits=limits)
+        staged = stage_skill(
+            path,
+            Path(folder),
+            renames=renames,
+            limits=limits,
+            signatures=signatures,
+            signature=signature,
+        )
         skill, root = staged.skill, staged.root
         files = tuple(
             ArchiveFile(path=entry.path, size=entry.size, executable=entry.executable)
@@ -188,6 +224,7 @@ def inspect_skill(
             scripts=tuple(_find_scripts(root, files)),
             problems=staged.problems,
             report=scan_folder(root, others),
+            signature=staged.signature,
         )
 
 

@@ -9,6 +9,7 @@ from anyio import to_thread
 from apexbridge.errors import SkillInvalidError, SkillVersionError
 from apexbridge.lifecycle.index_updates import IndexUpdates, read_skill_md
 from apexbridge.lifecycle.scan_results import BlockLevel, ScanGate
+from apexbridge.lifecycle.signature_check import UNSIGNED, SignatureCheck, SignatureStore
 from apexbridge.lifecycle.states import SkillStates
 from apexbridge.lifecycle.store import SkillStore
 from apexbridge.lifecycle.transactions import (
@@ -35,6 +36,7 @@ class StoredVersion:
     problems: tuple[Problem, ...]
     findings: tuple[Finding, ...]
     is_new: bool
+    signature: SignatureCheck = UNSIGNED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,15 +49,27 @@ class ManagerParts:
     index: IndexUpdates
     scans: ScanGate
     policy: InstallPolicy
+    signatures: SignatureStore
 
 
-async def stage_version(parts: ManagerParts, name: str, path: Path, staging: Path) -> StagedSkill:
+async def stage_version(
+    parts: ManagerParts, name: str, path: Path, staging: Path, signature: str = ""
+) -> StagedSkill:
     """Unpack a version of one skill, or of any skill if `name` is empty.
 
     Raises:
+        SignatureError: If the signature is wrong, or one is required and missing.
         SkillInvalidError: If the archive holds another skill.
     """
-    stage = partial(stage_skill, path, staging, renames=True, limits=parts.policy.limits)
+    stage = partial(
+        stage_skill,
+        path,
+        staging,
+        renames=True,
+        limits=parts.policy.limits,
+        signatures=parts.policy.signatures,
+        signature=signature,
+    )
     staged = await to_thread.run_sync(stage)
     if name not in ("", staged.skill.name):
         other = staged.skill.name
@@ -108,11 +122,17 @@ class SkillVersions:
         return await to_thread.run_sync(self._store.versions.find, name, wanted)
 
     async def add(
-        self, name: str, path: Path, *, blocks_at: BlockLevel = "policy"
+        self,
+        name: str,
+        path: Path,
+        *,
+        blocks_at: BlockLevel = "policy",
+        signature: str = "",
     ) -> StoredVersion:
         """Store an archive or folder as a version of a skill, without using it.
 
         Raises:
+            SignatureError: If the signature is wrong, or one is required and missing.
             SkillNotFoundError: If no such skill is installed.
             SkillInvalidError: If it is another skill's, or a validation rule fails.
             PermissionDeniedError: If a scanner finding blocks it.
@@ -125,21 +145,24 @@ class SkillVersions:
             enter_in_thread(self._store.staging()) as staging,
         ):
             transactions.installed(name)
-            staged = await stage_version(parts, name, path, staging)
+            staged = await stage_version(parts, name, path, staging, signature)
             report = await parts.scans.check(staged.skill, staged.root, blocks_at)
             sha256 = sha256_of(staged.skill)
             async with transactions.lock(name), shielded():
                 known = {version.sha256 for version in await self.list(name)}
                 if sha256 not in known:
-                    await transactions.record_skill("keep", staged.skill)
+                    await transactions.record_skill("keep", staged.skill, staged.signature)
                     add = partial(self._store.versions.add, name, staged.root, sha256)
                     await to_thread.run_sync(add)
+                    keep = partial(parts.signatures.put, sha256, staged.signature)
+                    await to_thread.run_sync(keep)
                     await self.prune(name)
         return StoredVersion(
             sha256=sha256,
             problems=staged.problems,
             findings=report.findings,
             is_new=sha256 not in known,
+            signature=staged.signature,
         )
 
     async def remove(self, name: str, version: str) -> Version:

@@ -1,8 +1,10 @@
 """Install policy and archive limits (zip bomb protection) from settings."""
 
+from apexbridge.lifecycle.signature_check import SignaturePolicy
 from apexbridge.lifecycle.transactions import InstallPolicy
 from apexbridge.lifecycle.zip.archive import ArchiveLimits
 from apexbridge.settings.schema import InstallSettings
+from apexbridge.signatures import PublicKey
 
 _MB, _MIB = 1_000_000, 1024 * 1024
 
@@ -25,4 +27,13 @@ def install_policy(chosen: InstallSettings) -> InstallPolicy:
         limits=archive_limits(chosen),
         blocks_at=chosen.block_level,
         keep_versions=chosen.keep_versions,
+        signatures=signature_policy(chosen),
+    )
+
+
+def signature_policy(chosen: InstallSettings) -> SignaturePolicy:
+    """Build the policy of signatures: trusted keys, and whether one must have signed."""
+    return SignaturePolicy(
+        trusted_keys=tuple(map(PublicKey.parse, chosen.trusted_keys)),
+        is_required=chosen.require_signature,
     )

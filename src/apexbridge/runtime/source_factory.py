@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 
 from apexbridge import bundled
+from apexbridge.runtime.policies import archive_limits
 from apexbridge.settings import PROJECT_FILES, Config
 from apexbridge.skills.model import Origin, Problem
 from apexbridge.sources.base import SkillSource
@@ -17,6 +18,7 @@ from apexbridge.sources.directory_scanner import (
     NestedRoot,
     ScanLimits,
     is_folder,
+    published_folders,
     resolve_leniently,
 )
 from apexbridge.sources.folders import TRUSTED_ORIGINS, FolderSource
@@ -92,6 +94,9 @@ class SourceFactory:
             # A symlink out of the data directory leads to what this program must not change.
             follow = self.config.settings.skills.allow_external_paths
             limits = replace(self._limits(_MAX_INSTALLED_DIRS), follow_external_symlinks=follow)
+        elif root.origin is Origin.ADDITIONAL:
+            # It may be a clone of a published repository, with skills in `.curated` or `.github`.
+            limits = replace(limits, hidden_catalogs=True)
         return FolderSource(
             root.path,
             root.origin,
@@ -151,6 +156,7 @@ class SourceFactory:
         chosen = self.config.settings.remote
         if not (chosen.skills or chosen.indexes):
             return ()
+        from apexbridge.lifecycle.zip.contents import read_skill_archive
         from apexbridge.sources.remote.download_cache import PinStore
         from apexbridge.sources.remote.http_client import FetchLimits
         from apexbridge.sources.remote.source import RemoteLocations, remote_sources
@@ -158,10 +164,27 @@ class SourceFactory:
         limits = FetchLimits.from_cidr(
             seconds=chosen.timeout_seconds,
             max_bytes=chosen.max_kib * 1024,
+            archive_bytes=int(chosen.archive_mb * 1_000_000),
             allow_networks=chosen.allow_networks,
         )
         places = RemoteLocations(skills=chosen.skills, indexes=chosen.indexes)
-        return remote_sources(places, limits, PinStore(pins_dir(self.config)))
+        unpack = partial(read_skill_archive, limits=archive_limits(self.config.settings.install))
+        pins = PinStore(pins_dir(self.config))
+        return remote_sources(places, limits, pins, read_archive=unpack)
+
+    @staticmethod
+    def _add_published(roots: list[SourceRoot], path: Path) -> Iterator[Problem]:
+        """Add the other folders of a repository of which `path/skills` is searched.
+
+        Yields a problem for each folder with skills that is not searched.
+        """
+        given = roots[-1]
+        if path == given.path:
+            return
+        folders, unsearched = published_folders(path)
+        roots += (replace(given, path=folder) for folder in folders)
+        for name in unsearched:
+            yield Problem.warning("folder_not_searched", str(path / name), path=path / name)
 
     def _skill_places(self, folder: Path) -> list[SourceRoot]:
         """List the skill folders of another project; like the project's own they need trust."""
@@ -213,7 +236,10 @@ class SourceFactory:
                     )
                 )
                 # A project that is named as a folder of skills has them where projects have them.
+                found = [roots[-1]]
+                outside += self._add_published(found, folder)
                 roots += (root for root in self._skill_places(folder) if is_folder(root.path))
+                roots += found[1:]
             else:
                 outside.append(_external_path_problem(path))
         return roots, outside

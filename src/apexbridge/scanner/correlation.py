@@ -20,13 +20,16 @@ _ACTION_RULES = frozenset(
      "AB030", "AB033", "AB034", "AB053"}
 )  # fmt: skip
 MIN_RULES = 3
-"""Different rules at level review that together make a warning."""
+"""Different rules at level review, near each other, that together make a warning."""
+
+ACCUMULATION_LINES = 60
+"""Lines within which they are."""
 
 SHORT_SKILL_BYTES = 2_000
 """Size below which a skill is too short to be educational: what it contains is its purpose."""
 
 _PRESENTATION_RULES = frozenset(
-    {"AB003", "AB045", "AB047", "AB060", "AB062", "AB063", "AB064", "AB070", "AB075"}
+    {"AB003", "AB045", "AB047", "AB055", "AB060", "AB062", "AB063", "AB064", "AB070", "AB075"}
 )
 """Rules about how a skill presents itself, not about what it does."""
 _WEAK_RULES = frozenset({"AB039", "AB072"})
@@ -112,10 +115,30 @@ def _accumulated_findings(
 ) -> Iterator[Finding]:
     """Report several low-level findings, or a single one in a very short skill."""
     small = [f for f in findings if f.level == "review" and f.rule not in _PRESENTATION_RULES]
-    kinds = sorted({finding.rule for finding in small})
-    is_sole_content = total_bytes <= SHORT_SKILL_BYTES and not set(kinds) <= _WEAK_RULES
-    if is_sole_content or (len(kinds) >= MIN_RULES and not manifest.is_about_security):
+    kinds = {finding.rule for finding in small}
+    if total_bytes > SHORT_SKILL_BYTES:
+        small = [] if manifest.is_about_security else _close_together(small)
+        kinds = {finding.rule for finding in small}
+    elif kinds <= _WEAK_RULES:
+        return
+    if small:
         first = small[0]
-        yield Finding(
-            rule="AB069", level="warn", path=first.path, line=first.line, excerpt=", ".join(kinds)
-        )
+        excerpt = ", ".join(sorted(kinds))
+        yield Finding(rule="AB069", level="warn", path=first.path, line=first.line, excerpt=excerpt)
+
+
+def _close_together(small: Sequence[Finding]) -> list[Finding]:
+    """Return findings of different rules that are near each other in one file; none if too few.
+
+    In a long reference three unrelated lines are found by chance.
+    """
+    by_path = dict[str, list[Finding]]()
+    for finding in small:
+        by_path.setdefault(finding.path, []).append(finding)
+    for found in by_path.values():
+        found.sort(key=lambda finding: finding.line)
+        for at, finding in enumerate(found):
+            near = [f for f in found[at:] if f.line - finding.line <= ACCUMULATION_LINES]
+            if len({f.rule for f in near}) >= MIN_RULES:
+                return near
+    return []

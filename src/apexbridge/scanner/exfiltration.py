@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from apexbridge.scanner.pattern_matcher import Hit, SkillContext, is_quoted
+from apexbridge.scanner.report import worst_level
 from apexbridge.scanner.rules import RiskLevel, fragment, lower_level, regex, word_list
 from apexbridge.scanner.scan_input import CodeBlock, TextFile
 
@@ -42,9 +43,11 @@ _SECRET_PATHS = (
     r"\bcredentials\*",
     r"\.mykey\b",
 )
+_EXCLUSION = re.compile(r"--exclude(?:-from)?[= ]\s?[\"']?[^\s\"']{1,80}[\"']?")
 _LOOPBACK = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]", re.IGNORECASE)
 _HOST = re.compile(r"https?://((?:[a-z0-9-]{1,63}\.){1,5}[a-z]{2,12})", re.IGNORECASE)
 _PLACEHOLDER_HOSTS = re.compile(r"example|localhost|your|placeholder|\.local$|\.test$|\.internal$")
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|[。！？；]|\s\|\s|(?<=:)\s+(?=[A-Z])")
 _GENERIC_LABELS = frozenset(
     {"api", "www", "com", "app", "dev", "cloud", "org", "net", "hooks", "data"}
 )
@@ -68,7 +71,7 @@ def secret_exfiltration(file: TextFile, context: SkillContext) -> Iterator[Hit]:
             continue
         rows = _code_lines(file, block)
         sends = [row.number for row in rows if _is_sending(row.text)]
-        sources = _secret_sources(rows, sends) if sends else []
+        sources = _secret_sources(rows, sends, block.language) if sends else []
         if not sources:
             continue
         distance, line = min((_nearest_distance(source, sends), source) for source in sources)
@@ -81,15 +84,26 @@ def secret_exfiltration(file: TextFile, context: SkillContext) -> Iterator[Hit]:
         yield Hit(rule="AB021", level=level, line=line, matched=file.lines[line - 1].strip())
 
 
-def _secret_sources(rows: Sequence[_CodeLine], sends: Sequence[int]) -> list[int]:
+def _secret_sources(rows: Sequence[_CodeLine], sends: Sequence[int], language: str) -> list[int]:
     """Return the lines near a network send that dump the environment or read a secret file."""
     near = [row for row in rows if _nearest_distance(row.number, sends) <= MAX_LINE_DISTANCE]
-    sources = [row.number for row in near if fragment("full_environment").search(row.text)]
-    secrets = [row.number for row in near if regex(*_SECRET_PATHS).search(row.text)]
+    sources = [row.number for row in near if _dumps_environment(row.text, language)]
+    # A pattern to leave out is the opposite of a source.
+    secrets = [
+        row.number for row in near if regex(*_SECRET_PATHS).search(_EXCLUSION.sub(" ", row.text))
+    ]
     # A path alone may be documentation; it counts where the code reads some file.
     if secrets and any(fragment("file_read").search(row.text) for row in rows):
         sources += secrets
     return sources
+
+
+def _dumps_environment(line: str, language: str) -> bool:
+    if fragment("full_environment").search(line):
+        return True
+    # In other languages `f(env)` is a call with an argument of that name.
+    is_shell = language not in {"python", "javascript"}
+    return is_shell and bool(fragment("shell_environment").search(line))
 
 
 def _code_lines(file: TextFile, block: CodeBlock) -> list[_CodeLine]:
@@ -163,22 +177,22 @@ def is_declared_host(host: str, context: SkillContext) -> bool:
 def exfiltration_requests(file: TextFile, context: SkillContext) -> Iterator[Hit]:
     """Match prose that asks to send data elsewhere, with a pretext or in secrecy.
 
-    No single word of such a sentence is suspicious. Only the combination in one line is: a transfer
-    verb, the data or the destination, and a pretext or a demand for secrecy.
+    No single word of such a sentence is suspicious. Only the combination in one sentence is: a
+    transfer verb, the data or the destination, and a pretext or a demand for secrecy.
     """
     if file.role_of(1) == "script":
         return
     for line, trigger in _trigger_lines(file):
-        text = file.text[file.line_starts[line - 1] : file.line_end(line)][:MAX_PROSE_LINE]
+        start = file.line_starts[line - 1]
+        text = file.text[start : file.line_end(line)][:MAX_PROSE_LINE]
         # A description states its purpose openly, so that a pretext in it is none.
         if file.role_of(line) not in {"instruction", "reference"} or text.startswith(
             "description:"
         ):
             continue
-        level = _request_level(text, trigger)
-        if level is None or fragment("request_negation").search(text):
+        level = _worst_sentence(text, trigger)
+        if level is None:
             continue
-        start = file.line_starts[line - 1]
         steps = int(context.is_about_security) + int(is_quoted(file.text, start, start + len(text)))
         yield Hit(rule="AB065", level=lower_level(level, steps), line=line, matched=text.strip())
 
@@ -196,14 +210,43 @@ def _trigger_lines(file: TextFile) -> Iterator[tuple[int, str]]:
             last = line
 
 
+def _worst_sentence(text: str, trigger: str) -> RiskLevel | None:
+    found = list[RiskLevel]()
+    for part in _SENTENCE_END.split(text):
+        level = _request_level(part, trigger)
+        if level is not None:
+            found.append(level)
+    return worst_level(found)
+
+
 def _request_level(text: str, trigger: str) -> RiskLevel | None:
+    """Rate a sentence; words that only occur in it, without being connected, are `review`."""
+
     def has(name: str) -> bool:
         return bool(fragment(name).search(text))
 
+    if not has(trigger) or has("request_negation"):
+        return None
     is_transfer = has("transfer_verbs")
     if trigger == "external_destination":
         return "review" if is_transfer and (has("secret_nouns") or has("data_nouns")) else None
-    if is_transfer and (has("external_destination") or has("secret_nouns") or has("data_nouns")):
+    if _is_ordered_transfer(text, trigger):
         return "warn"
-    is_required = trigger == "pretext" and has("external_destination")
-    return "warn" if is_required and (has("secret_nouns") or has("mandatory")) else None
+    is_near_miss = is_transfer and (
+        has("external_destination") or has("secret_nouns") or has("data_nouns")
+    )
+    return "review" if is_near_miss else None
+
+
+def _is_ordered_transfer(text: str, trigger: str) -> bool:
+    """Return whether a sentence orders a transfer: verb, object and destination in their places.
+
+    "Data access for monitoring is through an endpoint" has all the words and orders nothing.
+    """
+    if trigger == "secrecy":
+        return bool(fragment("secret_transfer").search(text))
+    if fragment("passive_transfer").search(text) or all(
+        fragment(name).search(text) for name in ("mandatory", "secret_nouns", "external_service")
+    ):
+        return True
+    return bool(fragment("transfer_of_data").search(text) and fragment("sent_outside").search(text))

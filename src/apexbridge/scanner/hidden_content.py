@@ -22,6 +22,8 @@ _COMMENT_MARKERS = (("<!--", "-->"), ("[//]: #", "\n"))
 _MAX_COMMENT = 20_000
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/]{40,8000}={0,2}(?![A-Za-z0-9+/_=-])")
 _HEX = re.compile(r"(?<![0-9a-fA-F])(?:[0-9a-fA-F]{2}){24,4000}(?![0-9a-fA-F])")
+_SVG_SCRIPT = re.compile(r"<script|\son\w{3,16}\s?=|javascript:", re.IGNORECASE)
+_TAG = re.compile(r"<[^<>]{0,8000}>")
 _LONG_WHITESPACE = re.compile(r"(?<![ \t])[ \t]{200,}+(?=[^\s|])")
 _MAX_BLANK_LINES = 60
 
@@ -148,12 +150,25 @@ def _encoded_payloads(file: TextFile) -> Iterator[Hit]:
     for find, decode in ((_BASE64, _from_base64), (_HEX, _from_hex)):
         for match in find.finditer(file.text):
             decoded = decode(match[0])
-            if not decoded or not fragment("decoded_attack").search(decoded):
+            if not decoded or not _is_order(decoded):
                 continue
             line = file.line_number(match.start())
             role = file.role_of(line)
             level: RiskLevel = "warn" if role in {"instruction", "command", "script"} else "review"
             yield Hit(rule="AB010", level=level, line=line, matched=decoded)
+
+
+def _is_order(decoded: str) -> bool:
+    """Return whether a decoded text orders something; a JSON object, as in a JWT, is data."""
+    if decoded.lstrip().startswith("{"):
+        return bool(fragment("comment_directive").search(decoded))
+    return bool(fragment("decoded_attack").search(_without_svg_tags(decoded)))
+
+
+def _without_svg_tags(text: str) -> str:
+    """Return the text of an SVG picture, whose tags name addresses; other text as it is."""
+    is_picture = text.lstrip().startswith(("<svg", "<?xml")) and not _SVG_SCRIPT.search(text)
+    return _TAG.sub(" ", text) if is_picture else text
 
 
 def _from_base64(text: str) -> str:

@@ -7,6 +7,10 @@ an action are rated higher. `scripts/fingerprint_known_skills.py` writes the fin
 
 A fingerprint has 28 bits. The upper 20 select a bucket, the lower 8 are stored: about ten bits a
 line, at a false positive rate of one unknown line in two hundred.
+
+What is new is judged by what it does, because a new release differs from the known versions too. A
+name or an author in the frontmatter is free text and proves nothing; only the address that the
+installer itself fetched from does.
 """
 
 import re
@@ -18,7 +22,7 @@ from importlib import resources
 from itertools import accumulate
 
 from apexbridge.scanner.pattern_matcher import Hit
-from apexbridge.scanner.rules import RiskLevel
+from apexbridge.scanner.rules import RiskLevel, fragment, word_list
 from apexbridge.scanner.scan_input import SKILL_MD, TextFile
 
 RULE = "AB075"
@@ -48,9 +52,20 @@ _ACTION_WORDS = re.compile(
     "|禁用|启用|设置"
 )
 """Words that do or order something, as opposed to explanations."""
+_ORIGIN = re.compile(
+    r"(?:github:|(?:https://|git@|ssh://git@)?github\.com[/:])([\w.-]{1,60}/[\w.-]{1,100}?)(?:\.git)?"
+    # GitHub serves the commits of forks, and pull requests, under the address of the original:
+    # only a branch or a release of the original is from its author.
+    r"(?:(?:[@#]|/tree/)(?:main|master|v?\d{1,4}(?:\.\d{1,6}){1,3})(?:/[^\s]{0,400})?)?/?"
+)
 _COMMENT_LINE = re.compile(r"\s{0,200}(?:#|//|\*|/\*|\"\"\"|''')")
 _HEADING_OR_TABLE = re.compile(r"\s{0,200}(?:#{1,6} |\|)")
 """Headings and table rows, which name things and order nothing."""
+
+_SENTENCE = re.compile(
+    r"\s{0,40}(?:\d{1,3}[.)]|[-*])?\s{0,8}[A-Z][a-z]{1,20}\s[^{}<>=;]{20,2000}[.:!]\s{0,8}$"
+)
+"""Prose that was put into a code block."""
 
 MIN_WORDS = 5
 """Words below which a line is too common to have a fingerprint."""
@@ -121,6 +136,11 @@ class _FileDiff:
         """The share of known lines."""
         return 1 - len(self.unknown) / max(1, self.count)
 
+    @property
+    def is_new(self) -> bool:
+        """Whether the file is new as a whole."""
+        return self.share < OWN_FILE_SHARE
+
 
 @cache
 def known_fingerprints() -> FingerprintSet:
@@ -148,8 +168,18 @@ def _frontmatter_end(file: TextFile) -> int:
     return next((number for number, line in rest if line.strip() == "---"), 0)
 
 
-def changed_known_skill(files: Sequence[TextFile]) -> Iterator[tuple[TextFile, Hit]]:
-    """Match the unknown lines in a copy of a well-known skill."""
+def is_known_origin(origin: str) -> bool:
+    """Return whether an address belongs to one of the collections that fingerprints are of."""
+    match = _ORIGIN.fullmatch(origin.strip())
+    return match is not None and match[1].lower() in word_list("known_collections")
+
+
+def changed_known_skill(
+    files: Sequence[TextFile], origin: str = ""
+) -> Iterator[tuple[TextFile, Hit]]:
+    """Match the unknown lines in a copy of a well-known skill that is not from its author."""
+    if is_known_origin(origin):
+        return  # a new release of the original is no copy; the other rules judge what it does
     diffs, new = list[_FileDiff](), set[int]()
     for file in files:
         if file.role_of(1) != "data":
@@ -159,18 +189,19 @@ def changed_known_skill(files: Sequence[TextFile]) -> Iterator[tuple[TextFile, H
     share = _known_share(diffs)
     if share < COPY_SHARE:
         return
-    unknown = [(diff.file, line) for diff in diffs for line in diff.unknown]
-    unknown.sort(key=lambda item: not _is_action(*item))
+    unknown = [(diff, line) for diff in diffs for line in diff.unknown]
+    unknown.sort(key=lambda item: not _is_suspicious(*item))
     regions = sum(diff.regions for diff in diffs)
     is_injected = (
         share >= CLOSE_COPY_SHARE
         and regions <= MAX_CHANGED_REGIONS
         and unknown
-        and _is_action(*unknown[0])
+        and _is_suspicious(*unknown[0])
     )
     level: RiskLevel = "warn" if is_injected else "review"
-    for file, line in unknown[:MAX_REPORTED_LINES]:
-        yield file, Hit(rule=RULE, level=level, line=line, matched=file.raw_lines[line - 1].strip())
+    for diff, line in unknown[:MAX_REPORTED_LINES]:
+        matched = diff.file.raw_lines[line - 1].strip()
+        yield diff.file, Hit(rule=RULE, level=level, line=line, matched=matched)
 
 
 def _diff_file(file: TextFile, new: set[int]) -> _FileDiff:
@@ -186,7 +217,7 @@ def _diff_file(file: TextFile, new: set[int]) -> _FileDiff:
         was_known = is_known
         if diff.count >= MAX_LINES:
             break
-    if diff.share < OWN_FILE_SHARE:
+    if diff.is_new:
         diff.regions = 1
     return diff
 
@@ -200,9 +231,17 @@ def _known_share(diffs: Sequence[_FileDiff]) -> float:
     return max(overall, main.share if main and main.count >= MIN_LINES else 0.0)
 
 
-def _is_action(file: TextFile, line: int) -> bool:
-    """Return whether a line does or orders something; in code, every line but a comment does."""
-    text = file.lines[line - 1][:MAX_LENGTH]
-    if file.role_of(line) in {"script", "command"}:
-        return not _COMMENT_LINE.match(text)
-    return not _HEADING_OR_TABLE.match(text) and bool(_ACTION_WORDS.search(text.lower()))
+def _is_suspicious(diff: _FileDiff, line: int) -> bool:
+    """Return whether an unknown line was put there to do something.
+
+    Between known lines, any sentence that orders something: an injection needs no more. In code,
+    and in a new file, which every release brings, only what reaches for the network, secrets or the
+    system.
+    """
+    text = diff.file.lines[line - 1][:MAX_LENGTH]
+    is_code = diff.file.role_of(line) in {"script", "command"} and not _SENTENCE.match(text)
+    if _COMMENT_LINE.match(text) if is_code else _HEADING_OR_TABLE.match(text):
+        return False
+    if is_code or diff.is_new:
+        return is_code and bool(fragment("reaching_code").search(text))
+    return bool(_ACTION_WORDS.search(text.lower()))

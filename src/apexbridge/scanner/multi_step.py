@@ -15,7 +15,7 @@ MAX_LOOP_LINES = 25
 """Lines of a loop that are searched."""
 
 WRITE_WINDOW = 8
-"""Lines after the name of an agent file in which a write counts as a write to it."""
+"""Lines after a file is named in which a write, or what is written, counts as belonging to it."""
 
 MAX_DOWNLOADS = 200
 MAX_LINE = 1_000
@@ -29,6 +29,14 @@ _KEEPS_REMOTE_NAME = re.compile(r"\bwget\b|\s-\w{0,6}O(?!\w)|--remote-name\b")
 _RUN_FILE = re.compile(
     r"(?:^|[;&|(]|\bsudo\s|\bthen\s|\bdo\s)\s{0,12}(?:(?:ba|z|da)?sh|source|\.|python[\d.]{0,4}|"
     r"node|perl|ruby|nohup)\s{1,3}(?:-\w{1,3}\s)?[\"']?(?:\./)?([\w./~$-]{2,120})"
+)
+_RUN_DIRECTLY = re.compile(
+    r"(?:^|[;&|(]|\bsudo\s|\bnohup\s|\bthen\s|\bdo\s)\s{0,12}[\"']?((?:\./|/|~/|\$\w{1,20}/)[\w./~$-]{2,120})"
+)
+_PERSISTENT_FILE = re.compile(
+    r"(?:>{1,2}|\btee\b[^\n]{0,12}|\bcp\b[^\n]{0,80})\s{0,3}[\"']?[\w./~${}-]{0,60}"
+    r"(?:\.git/hooks/[a-z-]{4,24}|Library/Launch(?:Agents|Daemons)/|\.config/(?:autostart|systemd)/|"
+    r"\.(?:bashrc|zshrc|bash_profile|zprofile|zshenv|profile)\b)"
 )
 _INFINITE_LOOP = re.compile(r"\bwhile\s+(?:true|:|\[\s1\s\])\s{0,2}(?:;|$)")
 _NETWORK_COMMAND = re.compile(r"\b(?:curl|wget|ping\s+-f)\b")
@@ -47,7 +55,11 @@ def multi_step_shell(file: TextFile, context: SkillContext) -> Iterator[Hit]:
         lines = [line[:MAX_LINE] for line in file.lines[block.first - 1 : block.last]]
         steps = 0 if block.role == "script" else int(context.is_about_security)
         steps += int(block.role == "reference")
-        matches = (*_download_then_run(lines), *_request_loop(lines))
+        matches = (
+            *_download_then_run(lines),
+            *_request_loop(lines),
+            *_persistent_request(lines),
+        )
         for rule, level, at in matches:
             line = block.first + at
             yield Hit(
@@ -75,6 +87,26 @@ def _download_then_run(lines: Sequence[str]) -> Iterator[tuple[str, RiskLevel, i
         runs = (run[1] for row in following for run in _RUN_FILE.finditer(row))
         if name and any(run.rsplit("/", 1)[-1] == name for run in runs):
             yield "AB011", "review" if fragment("known_installers").search(line) else "warn", at
+        elif name:
+            path = _directly_run_path(name, following)
+            if path:
+                yield "AB011", "warn" if fragment("scratch_folder").search(path) else "review", at
+
+
+def _directly_run_path(name: str, following: Sequence[str]) -> str:
+    """Return the path by which a downloaded program is run."""
+    paths = (run[1] for row in following for run in _RUN_DIRECTLY.finditer(row))
+    return next((path for path in paths if path.rsplit("/", 1)[-1] == name), "")
+
+
+def _persistent_request(lines: Sequence[str]) -> Iterator[tuple[str, RiskLevel, int]]:
+    """Match requests that are written to a file which other programs run."""
+    for at, line in enumerate(lines):
+        if _PERSISTENT_FILE.search(line):
+            inside = "\n".join(lines[at : at + WRITE_WINDOW])
+            if _NETWORK_COMMAND.search(inside) and not fragment("known_installers").search(inside):
+                yield "AB034", "warn", at
+                return
 
 
 def _downloaded_file(line: str, url: str) -> str:

@@ -22,7 +22,7 @@ from apexbridge.scanner.rules import (
     load_rules,
     lower_level,
 )
-from apexbridge.scanner.scan_input import LineRole, TextFile
+from apexbridge.scanner.scan_input import MAX_LINE, LineRole, TextFile
 
 MAX_MATCHES = 5_000
 """Matches of one pattern in one file; beyond it the scan is reported as partial."""
@@ -34,6 +34,7 @@ PARTIAL_SCAN = "AB070"
 """The rule that reports an incomplete scan."""
 
 _REGEX_SYNTAX = re.compile(r"\\[sbdwS.]|\(\?[:i=!<]|\.\*|\[\^|\.\+|grep -|re\.compile|RegExp")
+_COMMENT = re.compile(r"\s{0,80}(?:#|//|\*|--\s)")
 _QUOTES = "\"'`“”‘’「」《》|"
 
 
@@ -178,18 +179,37 @@ def _adjusted_level(
     role = file.role_of(line)
     steps = int(role in {"reference", "data"})
     if role == "script":
-        steps += int(pattern.is_phrase) + int(
-            bool(_REGEX_SYNTAX.search(line_text)) and not pattern.is_fixed
-        )
-        return lower_level(pattern.level, steps)
+        if not pattern.is_fixed:
+            steps += int(
+                bool(_REGEX_SYNTAX.search(line_text)) or _is_warning_comment(file, line, match[0])
+            )
+        return lower_level(pattern.level, steps + int(pattern.is_phrase))
     if pattern.is_phrase and is_quoted(file.text, match.start(), match.end()):
         steps += 1
     if not pattern.is_fixed:
         # The match itself is cut out: its own words must not make it count as educational.
-        text = f"{file.preceding_lines(line, 3)}\n{line_text.replace(match[0], ' ')}"
-        is_educational = bool(fragment("educational").search(text))
+        is_educational = _follows_education(file, line) or bool(
+            fragment("educational").search(line_text.replace(match[0], " "))
+        )
         steps += int(is_educational or context.is_about_security)
     return lower_level(pattern.level, min(steps, 2))
+
+
+def _follows_education(file: TextFile, line: int) -> bool:
+    """Return whether the lines before a line teach or warn; kept, as a line has many matches."""
+    known = file.educational_lines.get(line)
+    if known is None:
+        known = bool(fragment("educational").search(file.preceding_lines(line, 3)))
+        file.educational_lines[line] = known
+    return known
+
+
+def _is_warning_comment(file: TextFile, line: int, matched: str) -> bool:
+    """Return whether a line of a script is a comment that says what not to do."""
+    rows = [row for row in file.lines[max(0, line - 3) : line] if _COMMENT.match(row)]
+    if not _COMMENT.match(file.lines[line - 1]):
+        return False
+    return bool(fragment("educational").search("\n".join(rows)[:MAX_LINE].replace(matched, " ")))
 
 
 def is_quoted(text: str, start: int, end: int) -> bool:

@@ -125,7 +125,8 @@ def hidden_side_effects(tree: ast.Module) -> Iterator[SideEffect]:
             if is_at_import or _ignores_result(node):
                 yield SideEffect(kind="network", line=node.lineno, is_at_import=is_at_import)
         elif isinstance(node, ast.Import) and _has_private_alias(node):
-            yield SideEffect(kind="private import", line=node.lineno, is_at_import=True)
+            is_at_import = id(node) in top_level
+            yield SideEffect(kind="private import", line=node.lineno, is_at_import=is_at_import)
 
 
 def _has_private_alias(node: ast.Import) -> bool:

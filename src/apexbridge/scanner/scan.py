@@ -105,9 +105,9 @@ def scan_skill(target: ScanTarget, *, limits: ScannerLimits = DEFAULT_LIMITS) ->
             state.add(hit)
     # These checks compare files with each other, so that they run when all are parsed.
     skill_hits = itertools.chain(
-        undocumented_behavior(state.files, limits.script_bytes),
+        undocumented_behavior(state.files, context.subject, limits.script_bytes),
         always_on_instructions(state.files, context),
-        changed_known_skill(state.files),
+        changed_known_skill(state.files, target.origin),
     )
     for text, hit in skill_hits:
         state.add(_to_finding(hit, text.path, text))

@@ -37,6 +37,8 @@ class ScanTarget:
     """Descriptions of the installed skills by name, to detect clones and typosquatting."""
     is_partial: bool = False
     """Whether files were already left out when the skill was read."""
+    origin: str = ""
+    """The address that the installer fetched from; never what the skill says of itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +144,11 @@ class TextFile:
     def lines(self) -> list[str]:
         """The normalized lines."""
         return self.normalized.split("\n")
+
+    @cached_property
+    def educational_lines(self) -> dict[int, bool]:
+        """Whether the lines before a line teach or warn, as far as it was asked."""
+        return {}
 
     @cached_property
     def frontmatter_end(self) -> int:

@@ -22,6 +22,8 @@ _INSTALL_COMMAND = re.compile(
     r"|\b(?:npx|uvx|bunx|pnpm dlx)\s+(?:-y\s+|--yes\s+)?([@\w][\w./@-]{1,80})",
     re.IGNORECASE,
 )
+_EXTRAS = re.compile(r"\[[^\]\n]{0,120}\]")
+"""Extras of a package, which are no packages."""
 _INSTALL_WORDS = ("pip", "uv ", "poetry", "npm", "yarn", "bun", "npx", "uvx")
 _DEPENDENCY_LINE = re.compile(
     r"(?m)^\s{0,8}[\"']?([a-z0-9][\w.-]{2,40})[\"']?\s{0,2}(?:[=~><!]=|:\s?\"[\^~\d])"
@@ -29,6 +31,8 @@ _DEPENDENCY_LINE = re.compile(
 _PACKAGE_NAME = re.compile(r"@?[a-z0-9][\w.-]{2,40}(?:/[\w.-]{2,40})?", re.IGNORECASE)
 _HOST = re.compile(r"https?://((?:[a-z0-9-]{1,63}\.){1,5}[a-z]{2,12})", re.IGNORECASE)
 _DEPENDENCY_FILES = ("requirements", "package.json", "pyproject.toml", "package.template.json")
+_INFLECTION = re.compile(r"(?:ed|er|or|ing)$")
+"""Endings by which words of one stem differ: `scanned` does not misspell `scanner`."""
 _NAME_WORD = re.compile(r"[a-z0-9]+")
 
 
@@ -65,6 +69,7 @@ def misspelled_words(name: str) -> Iterator[tuple[str, str]]:
                 len(bare) >= MIN_WORD_LENGTH
                 and word[0] == bare[0]
                 and edit_distance(word, bare) == 1
+                and _INFLECTION.sub("", word) != _INFLECTION.sub("", bare)
             ):
                 yield whole, known
                 break
@@ -101,7 +106,7 @@ def _package_names(file: TextFile) -> Iterator[tuple[int, str]]:
     is_installing = any(word in file.lower for word in _INSTALL_WORDS)
     for match in _INSTALL_COMMAND.finditer(file.text) if is_installing else ():
         line = file.line_number(match.start())
-        for name in _PACKAGE_NAME.findall(match[1] or match[2]):
+        for name in _PACKAGE_NAME.findall(_EXTRAS.sub("", match[1] or match[2])):
             count += 1
             if count > MAX_NAMES:
                 return
@@ -143,7 +148,7 @@ def impersonates_brand(host: str) -> bool:
     labels = host.split(".")
     domain, tld = labels[-2], labels[-1]
     brands = word_list("brands")
-    if domain in brands or tld in _RESERVED_TLDS or domain in _UNRELATED_DOMAINS:
+    if domain in brands or tld in brands or tld in _RESERVED_TLDS or domain in _UNRELATED_DOMAINS:
         return False
     words = domain.split("-")
     if len(words) > 1 and not brands.isdisjoint(words):

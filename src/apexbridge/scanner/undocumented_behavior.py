@@ -25,7 +25,8 @@ _FILE_NAME = re.compile(
     r"[\w./~-]{0,60}?([\w-][\w.-]{0,40}\.(?:jsonl?|log|txt|csv|ya?ml|md|db|conf|env|ini|toml)|"
     r"\.[a-z][a-z_.-]{4,30})"
 )
-_LOG_SUFFIXES = (".jsonl",)
+_PASSING_SUFFIXES = (".tmp", ".lock", ".pid", ".bak", ".part", ".swp")
+"""Suffixes of files that a script writes for its own use and renames or removes."""
 _COMMON_DOTFILES = frozenset(
     {".gitignore", ".cache", ".claude", ".claude.json", ".jsonl", ".gitconfig", ".dockerignore",
      ".editorconfig", ".gitattributes", ".markdown", ".parquet", ".sqlite", ".backup",
@@ -53,6 +54,16 @@ class _PathParts:
 
     files: tuple[str, ...]
     variables: tuple[str, ...]
+    is_home: bool = False
+    """Whether the path starts in the home folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class _WrittenFile:
+    name: str
+    is_appended: bool
+    is_home: bool
+    line: int
 
 
 _BEHAVIORS = (
@@ -66,7 +77,12 @@ _BEHAVIORS = (
         ),
     ),
     _Behavior(
-        re.compile(r"\bos\.environ\b|\bos\.getenv\(|\bprocess\.env\b"),
+        # Only variables that hold a secret: which folder or port to use is no concern of a user.
+        re.compile(
+            r"\bos\.(?:environ(?:\.get\(|\[)|getenv\()\s?[\"']\w{0,40}(?:KEY|TOKEN|SECRET|PASS|CRED)|"
+            r"\bprocess\.env(?:\.|\[[\"'])\w{0,40}(?:KEY|TOKEN|SECRET|PASS|CRED)|"
+            r"\bos\.environ\b(?!\.|\[|,\s?[\"'])(?<!in os\.environ)"
+        ),
         re.compile(r"environ|\benv|api[_ -]key|token|export |variable|环境变量|密钥|令牌"),
     ),
     _Behavior(
@@ -97,7 +113,7 @@ _BEHAVIORS = (
 
 
 def undocumented_behavior(
-    files: Sequence[TextFile], max_bytes: int
+    files: Sequence[TextFile], subject: str, max_bytes: int
 ) -> Iterator[tuple[TextFile, Hit]]:
     """Match behavior of scripts that no document of the skill mentions."""
     scripts = [
@@ -108,7 +124,7 @@ def undocumented_behavior(
     for file in scripts[:MAX_SCRIPTS] if documentation else []:
         for line in (
             *_undocumented_calls(file, documentation),
-            *_undocumented_files(file, documentation, max_bytes),
+            *_undocumented_files(file, documentation, subject, max_bytes),
         ):
             matched = file.raw_lines[line - 1].strip()
             yield file, Hit(rule=RULE, level="warn", line=line, matched=matched)
@@ -122,7 +138,9 @@ def _undocumented_calls(file: TextFile, documentation: str) -> Iterator[int]:
             yield file.line_number(match.start())
 
 
-def _undocumented_files(file: TextFile, documentation: str, max_bytes: int) -> Iterator[int]:
+def _undocumented_files(
+    file: TextFile, documentation: str, subject: str, max_bytes: int
+) -> Iterator[int]:
     """Return the lines that append to a file or write a dotfile with an undocumented name."""
     block = file.code_blocks[0]
     if block.language != "python" or len(file.raw) > max_bytes or not _may_write(file.lower):
@@ -132,11 +150,14 @@ def _undocumented_files(file: TextFile, documentation: str, max_bytes: int) -> I
         return
     # The help text of the command line is documentation too.
     documentation += "\n".join(_ARGUMENTS.findall(file.lower))
-    for name, is_appended, line in _written_files(tree):
-        base = name.rsplit("/", 1)[-1].lower()
-        is_hidden = base.startswith(".") and base not in _COMMON_DOTFILES
-        if (is_appended or is_hidden or base.endswith(_LOG_SUFFIXES)) and base not in documentation:
-            yield line
+    for written in _written_files(tree):
+        base = written.name.rsplit("/", 1)[-1].lower()
+        # In a working folder a dotfile is a marker of the script's own; in the home folder other
+        # programs read it.
+        is_hidden = written.is_home and base.startswith(".") and base not in _COMMON_DOTFILES
+        is_passing = base.endswith(_PASSING_SUFFIXES) or base.strip(".") in subject
+        if (written.is_appended or is_hidden) and not is_passing and base not in documentation:
+            yield written.line
 
 
 def _may_write(source: str) -> bool:
@@ -144,8 +165,8 @@ def _may_write(source: str) -> bool:
     return "open(" in source or "write_" in source
 
 
-def _written_files(tree: ast.Module) -> Iterator[tuple[str, bool, int]]:
-    """Return the file names that a script writes, whether it appends, and the line, by its AST."""
+def _written_files(tree: ast.Module) -> Iterator[_WrittenFile]:
+    """Return the files that a script writes, by its AST."""
     known = {
         node.targets[0].id: _path_parts(node.value)
         for node in ast.walk(tree)
@@ -156,8 +177,9 @@ def _written_files(tree: ast.Module) -> Iterator[tuple[str, bool, int]]:
             continue
         path, mode = _path_and_mode(node)
         if path is not None and mode[:1] in {"w", "a", "x"}:
-            for name in _resolve_names(_path_parts(path), known):
-                yield name, mode[:1] == "a", node.lineno
+            parts = _resolve(_path_parts(path), known)
+            for name in parts.files:
+                yield _WrittenFile(name, mode[:1] == "a", parts.is_home, node.lineno)
 
 
 def _path_and_mode(call: ast.Call) -> tuple[ast.expr | None, str]:
@@ -179,22 +201,44 @@ def _string_value(node: ast.expr) -> str:
 def _path_parts(path: ast.expr) -> _PathParts:
     """Split a path expression into literal file names and variables."""
     files, variables = list[str](), list[str]()
-    for node in ast.walk(path):
-        if isinstance(node, ast.Constant) and _FILE_NAME.fullmatch(_string_value(node)):
-            files.append(_string_value(node))
+    nodes = list(ast.walk(path))
+    suffixes = {id(part) for node in nodes for part in _suffix_parts(node)}
+    is_home = False
+    for node in nodes:
+        if isinstance(node, ast.Constant):
+            text = _string_value(node)
+            is_home = is_home or text.startswith("~")
+            if id(node) not in suffixes and _FILE_NAME.fullmatch(text):
+                files.append(text)
+        elif isinstance(node, ast.Attribute):
+            is_home = is_home or node.attr == "home"
         elif isinstance(node, ast.Name):
             variables.append(node.id)
-    return _PathParts(tuple(files), tuple(variables))
+    return _PathParts(tuple(files), tuple(variables), is_home)
 
 
-def _resolve_names(parts: _PathParts, known: Mapping[str, _PathParts]) -> Iterator[str]:
+def _suffix_parts(node: ast.AST) -> Iterator[ast.AST]:
+    """Return the parts that end a name which is not literal: `f"{name}.test.ts"`."""
+    if isinstance(node, ast.JoinedStr):
+        yield from node.values[1:]
+    elif (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "with_suffix"
+    ):
+        yield from node.args
+
+
+def _resolve(parts: _PathParts, known: Mapping[str, _PathParts]) -> _PathParts:
     """Return the file names in an expression and in the values of its variables."""
-    yield from parts.files
+    files, is_home = list(parts.files), parts.is_home
     seen = set[str]()
     pending = list(parts.variables)
     while pending and len(seen) < MAX_NAME_LOOKUPS:
         name = pending.pop()
         if name in known and name not in seen:
             seen.add(name)
-            yield from known[name].files
+            files += known[name].files
+            is_home = is_home or known[name].is_home
             pending += known[name].variables[:MAX_NAME_LOOKUPS]
+    return _PathParts(tuple(files), (), is_home)

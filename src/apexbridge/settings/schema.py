@@ -22,6 +22,7 @@ from apexbridge.settings.validators import (
     Networks,
     Paths,
     Precedence,
+    PublicKeys,
     StringList,
     ToolPatterns,
     language_tag,
@@ -98,6 +99,8 @@ class RemoteSettings(_Table):
     """Timeout of a request."""
     max_kib: int = Field(default=1_024, ge=1, le=65_536)
     """Maximum size of a file."""
+    archive_mb: float = Field(default=10, gt=0, le=4_000)
+    """Maximum size of an archive of a skill, in MB (10^6 bytes)."""
 
 
 class ServerSettings(_Table):
@@ -187,6 +190,10 @@ class InstallSettings(_Table):
     """Scanner findings of this level or higher block an installation."""
     keep_versions: int = Field(default=10, ge=0, le=1_000)
     """Number of earlier versions to keep."""
+    trusted_keys: PublicKeys = ()
+    """Public keys of minisign (`RWQ…`) whose signatures are verified."""
+    require_signature: bool = False
+    """Install and update only what one of the trusted keys has signed."""
 
 
 class SandboxSettings(_Table):

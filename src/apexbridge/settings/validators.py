@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator
 
-from apexbridge.errors import ConfigError
+from apexbridge.errors import ConfigError, SignatureError
 from apexbridge.permissions.hook_protocol import parse_hooks
 from apexbridge.permissions.rules import ToolPattern, split_patterns
+from apexbridge.signatures import PublicKey
 from apexbridge.skills.model import Origin
 
 
@@ -74,6 +75,15 @@ def _check_networks(written: tuple[str, ...]) -> tuple[str, ...]:
     return written
 
 
+def _check_public_keys(written: tuple[str, ...]) -> tuple[str, ...]:
+    for text in written:
+        try:
+            PublicKey.parse(text)
+        except SignatureError:
+            raise ValueError(f"'{text}' is not a public key of minisign") from None
+    return written
+
+
 def _split_tool_patterns(value: object) -> object:
     return split_patterns(value) if isinstance(value, str) else value
 
@@ -105,6 +115,9 @@ Precedence = Annotated[tuple[Origin, ...], BeforeValidator(_split_words)]
 Embedder = Annotated[str, AfterValidator(_check_embedder)]
 StringList = Annotated[tuple[str, ...], BeforeValidator(_split_list)]
 Networks = Annotated[tuple[str, ...], BeforeValidator(_split_list), AfterValidator(_check_networks)]
+PublicKeys = Annotated[
+    tuple[str, ...], BeforeValidator(_split_list), AfterValidator(_check_public_keys)
+]
 ToolPatterns = Annotated[
     tuple[str, ...], BeforeValidator(_split_tool_patterns), AfterValidator(_check_tool_patterns)
 ]

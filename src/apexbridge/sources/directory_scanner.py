@@ -85,7 +85,8 @@ class DirectoryScanner:
                 return
             names, entries = self._look(path)
             if entries is not None and depth:
-                yield SkillFolder(path, identity, entries)
+                if not self._is_mirror(entries):
+                    yield SkillFolder(path, identity, entries)
                 continue
             self.visited_folders.append(path)
             below = f"{path}/" if path else ""
@@ -121,9 +122,9 @@ class DirectoryScanner:
         folders = filter(is_scannable_folder, present)
         names = sorted(item.name for item in folders if self._may_enter(path, item))
         # After the visible ones: of two equal skills the visible one is found first.
-        return [*names, *self._hidden(path, present)], None
+        return [*names, *self.hidden_folders(path, present)], None
 
-    def _hidden(self, path: str, present: "list[os.DirEntry[str]]") -> list[str]:
+    def hidden_folders(self, path: str, present: "list[os.DirEntry[str]]") -> list[str]:
         """List the folders to search in hidden ones; note others that hold skills."""
         if not self.limits.hidden_catalogs:
             return []
@@ -140,6 +141,20 @@ class DirectoryScanner:
                 self.unsearched.append(f"{path}/{name}" if path else name)
         return found
 
+    def _is_mirror(self, entries: "tuple[os.DirEntry[str], ...]") -> bool:
+        """Return whether SKILL.md is a symlink to another file of the same repository.
+
+        Repositories list their skills so for clients that look elsewhere (`.gemini/skills`); the
+        target is found itself.
+        """
+        links = [e for e in entries if e.name.lower() == _SKILL_MD and e.is_symlink()]
+        if not (self.limits.hidden_catalogs and links):
+            return False
+        root = Path(self.root)
+        hidden = next((p for p in (root, root.parent) if p.name.startswith(".")), None)
+        top = resolve_leniently(hidden.parent if hidden else root)
+        return resolve_leniently(Path(links[0].path)).is_relative_to(top)
+
     def _has_skills(self, path: str) -> bool:
         """Return whether a folder is a skill, or has one directly below it."""
         folder = Path(f"{self.root}/{path}")
@@ -153,6 +168,22 @@ class DirectoryScanner:
             return True
         self.external_symlinks.append(f"{path}/{item.name}" if path else item.name)
         return False
+
+
+def published_folders(root: Path) -> tuple[list[Path], list[str]]:
+    """Return the folders beside `skills` in which a repository publishes more of them.
+
+    These are `plugins`, `.curated`, `.github/plugins` and the like. The second list has the names
+    of other hidden folders that hold skills.
+    """
+    scanner = DirectoryScanner(str(root), ScanLimits(hidden_catalogs=True))
+    try:
+        with os.scandir(root) as items:
+            found = scanner.hidden_folders("", list(items))
+    except OSError:
+        return [], []
+    plugins = [root / "plugins"] if is_folder(root / "plugins") else []
+    return [*plugins, *(root / name for name in found)], scanner.unsearched
 
 
 def _is_real_folder(item: "os.DirEntry[str]") -> bool:

@@ -129,6 +129,10 @@ class FolderSource(BaseSource):
             problems=(
                 *problems,
                 *map(self._external_symlink_problem, walk.external_symlinks),
+                *(
+                    Problem.warning("folder_not_searched", path, path=path)
+                    for path in walk.unsearched
+                ),
                 *([limit] if walk.is_truncated else []),
             ),
         )

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import Origin, Problem, Provenance, Skill
 from apexbridge.skills.parser import read_skill
 from apexbridge.sources.directory_scanner import (
@@ -90,8 +89,6 @@ def _search(root: Path, limits: ScanLimits) -> Repository:
     ]
     skills = list[FoundSkill]()
     for place in plain or places:
-        if _is_mirror(place, root):
-            continue
         read = _read(place, root)
         if isinstance(read, FoundSkill):
             skills.append(replace(read, plugin=_plugin_of(place, plugins)))
@@ -104,7 +101,8 @@ def _search(root: Path, limits: ScanLimits) -> Repository:
 def _plugins(root: Path, limits: ScanLimits) -> tuple[list[PluginSource], list[Problem]]:
     """Find the plugins that the folder declares; that it declares none is no problem."""
     found, problems = find_plugins([root], data=root, config={}, disabled=(), limits=limits)
-    return found, [problem for problem in problems if problem.code != "plugin_missing"]
+    declared = [source for source in found if source.plugin.is_declared]
+    return declared, [problem for problem in problems if problem.code != "plugin_missing"]
 
 
 def _plugin_of(place: Path, plugins: list[PluginSource]) -> str:
@@ -146,15 +144,6 @@ def _where(place: Path, root: Path) -> str:
 
 def _is_aside(path: Path) -> bool:
     return not _ASIDE.isdisjoint(part.lower() for part in path.parts)
-
-
-def _is_mirror(place: Path, root: Path) -> bool:
-    """Return whether SKILL.md is a symlink to another file of the repository.
-
-    Repositories list their skills so for clients that look elsewhere; the target is found itself.
-    """
-    path = place / SKILL_MD
-    return path.is_symlink() and resolve_leniently(path).is_relative_to(root)
 
 
 def _without_copies(skills: list[FoundSkill]) -> Iterator[FoundSkill]:

@@ -415,7 +415,7 @@ async def test_a_plugin_root_that_leaves_is_not_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        {"source": "github", "repo": "a/b"},
+        {"source": "npm", "package": "a"},
         {"source": "git-subdir", "url": "u", "path": "p"},
         "https://example.com/x.git",
         "../out",
@@ -450,11 +450,11 @@ async def test_invalid_entries_are_reported_and_hide_no_other(tmp_path: Path) ->
     assert [(p.code, p.details["key"]) for p in problems] == [("field_invalid", k) for k in keys]
 
 
-async def test_a_plugin_of_a_marketplace_needs_a_manifest_unless_it_is_not_strict(
+async def test_a_plugin_of_a_marketplace_that_nothing_describes_is_a_problem(
     tmp_path: Path,
 ) -> None:
     root = _market(tmp_path / "m", {"name": "a", "source": "./a"}, {"name": "b", "source": "./b"})
-    make_skill(root / "a/skills", "x")
+    (root / "a").mkdir()
     _plugin(root / "b", b"{")
     sources, problems = _find(root)
     assert sources == []

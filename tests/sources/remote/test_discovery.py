@@ -6,10 +6,12 @@ import pytest
 
 from apexbridge.errors import SourceError
 from apexbridge.sources.remote.discovery import (
+    LEGACY_WELL_KNOWN,
     MAX_ENTRIES,
     SCHEMA,
     SkillIndex,
     index_url,
+    legacy_index_url,
     parse_index,
 )
 
@@ -69,7 +71,7 @@ def test_further_files_are_relative_to_the_skill() -> None:
         ({"url": ""}, "url"),
         ({"url": 7}, "url"),
         ({"url": "https://[x"}, "url"),
-        ({"type": "archive"}, "archives are not"),
+        ({"type": "bundle"}, "only skill-md and archive"),
         ({"type": "\x1b[31m"}, "only skill-md"),
         ({"files": [{"path": "a", "digest": "no"}]}, "files"),
         ({"files": ["a"]}, "files"),
@@ -127,3 +129,51 @@ def test_an_index_without_a_schema_is_read() -> None:
 @pytest.mark.parametrize("place", ["https://a.example", "https://a.example/", BASE])
 def test_an_index_is_found_by_its_host(place: str) -> None:
     assert index_url(place) == BASE
+
+
+def test_an_archive_is_a_whole_skill() -> None:
+    entry = _read({**ENTRY, "type": "archive", "url": "pdf.tar.gz"}).entries[0]
+    assert (entry.kind, entry.url, entry.sha256) == (
+        "archive",
+        "https://a.example/.well-known/agent-skills/pdf.tar.gz",
+        HASH,
+    )
+
+
+def _read_legacy(*entries: object) -> SkillIndex:
+    url = f"https://a.example{LEGACY_WELL_KNOWN}"
+    return parse_index(json.dumps({"skills": entries}).encode(), url, may_be_private=False)
+
+
+def test_an_index_of_0_1_lists_paths_without_digests() -> None:
+    listing = _read_legacy({"name": "pdf", "description": "…", "files": ["SKILL.md", "a/图 1.md"]})
+    (entry,) = listing.entries
+    assert entry.url == "https://a.example/.well-known/skills/pdf/SKILL.md"
+    assert (entry.sha256, entry.files, entry.unhashed) == ("", {}, ("a/图 1.md",))
+    sibling = entry.sibling(entry.unhashed[0], "")
+    assert sibling.url == "https://a.example/.well-known/skills/pdf/a/%E5%9B%BE%201.md"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"files": []},
+        {"files": ["a.md"]},
+        {"files": ["SKILL.md", "../x"]},
+        {"files": ["SKILL.md", "/x"]},
+        {"files": ["SKILL.md", "a%2f..%2fb"]},
+        {"files": ["SKILL.md", 7]},
+        {"name": "../x"},
+        {"name": "a/b"},
+        {"name": ""},
+    ],
+)
+def test_an_entry_of_0_1_that_cannot_be_used_is_a_problem(change: dict[str, object]) -> None:
+    listing = _read_legacy({"name": "pdf", "description": "…", "files": ["SKILL.md"], **change})
+    assert (listing.entries, [p.code for p in listing.problems]) == ((), ["remote_entry_invalid"])
+
+
+def test_the_address_of_0_1_is_beside_that_of_0_2() -> None:
+    assert legacy_index_url(BASE) == f"https://a.example{LEGACY_WELL_KNOWN}"
+    assert legacy_index_url(f"https://a.example{LEGACY_WELL_KNOWN}") == ""
+    assert index_url(f"https://a.example{LEGACY_WELL_KNOWN}").count("index.json") == 1

@@ -1,7 +1,10 @@
 """Remote source: names, digests, pins, and the cache when a server is down."""
 
+import io
 import json
-from collections.abc import AsyncIterator, Mapping
+import tarfile
+import zipfile
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -9,11 +12,12 @@ import anyio
 import pytest
 
 from apexbridge.errors import SkillNotFoundError, SourceError
+from apexbridge.lifecycle.zip.contents import read_skill_archive
 from apexbridge.skills.model import Fingerprint, Origin, Skill
 from apexbridge.skills.parser import MAX_SKILL_MD_BYTES
 from apexbridge.skills.tree import fingerprint
 from apexbridge.sources.base import Scan
-from apexbridge.sources.remote.discovery import SCHEMA, WELL_KNOWN
+from apexbridge.sources.remote.discovery import LEGACY_WELL_KNOWN, SCHEMA, WELL_KNOWN
 from apexbridge.sources.remote.download_cache import PinStore, sha256_hex
 from apexbridge.sources.remote.http_client import FetchLimits
 from apexbridge.sources.remote.source import RemoteLocations, RemoteSource, remote_sources
@@ -443,3 +447,171 @@ async def test_an_index_of_nothing_is_empty(site: Site, pins: PinStore) -> None:
     site.answers[WELL_KNOWN] = Answer(body=json.dumps({"skills": []}).encode())
     scan = await _scan(_index(site, pins))
     assert (scan.skills, scan.problems) == ((), ())
+
+
+_WHOLE = {
+    "SKILL.md": PDF,
+    "scripts/main.py": b"print(1)\n",
+    "assets/page.html": b"<!doctype html><p>",
+    "assets/dot.png": bytes(range(256)),
+}
+
+
+def _zipped(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for path, data in files.items():
+            archive.writestr(zipfile.ZipInfo(path), data)
+    return buffer.getvalue()
+
+
+def _tarred(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for path, data in files.items():
+            member = tarfile.TarInfo(path)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def _publish_archive(
+    site: Site, data: bytes, content_type: str = "application/zip", **entry: object
+) -> None:
+    headers = {"Content-Type": content_type}
+    site.answers["/.well-known/agent-skills/pdf.bin"] = Answer(body=data, headers=headers)
+    about = {"name": "pdf", "type": "archive", "description": "…", "url": "pdf.bin"}
+    publish_index(site, {"$schema": SCHEMA, "skills": [{**about, "digest": digest(data), **entry}]})
+
+
+def _whole(site: Site, pins: PinStore, limits: FetchLimits = LIMITS) -> RemoteSource:
+    places = RemoteLocations(indexes=(site.url(),))
+    (source,) = remote_sources(places, limits, pins, read_archive=read_skill_archive)
+    return source
+
+
+@pytest.mark.parametrize(
+    ("pack", "content_type"),
+    [
+        (_zipped, "application/zip"),
+        (_tarred, "application/gzip"),
+        (_tarred, "application/octet-stream"),
+    ],
+)
+async def test_an_archive_brings_the_whole_skill(
+    site: Site,
+    pins: PinStore,
+    tmp_path: Path,
+    pack: Callable[[Mapping[str, bytes]], bytes],
+    content_type: str,
+) -> None:
+    _publish_archive(site, pack(_WHOLE), content_type)
+    source = _whole(site, pins)
+    scan = await _scan(source)
+    assert (_names(scan), scan.problems) == (["_canonical_pdf"], ())
+    (skill,) = scan.skills
+    for path, data in _WHOLE.items():
+        assert (await source.resource(skill, PurePosixPath(path))).data == data
+    assert (await source.content(skill)).body == "Read it."
+    with pytest.raises(SourceError):
+        await source.resource(skill, PurePosixPath("scripts/other.py"))
+    root = tmp_path / "pdf"
+    for path, data in _WHOLE.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(data)
+    folder = fingerprint(root)
+    assert isinstance(folder, Fingerprint)
+    assert skill.fingerprint is not None
+    assert skill.fingerprint.sha256 == folder.sha256  # an approval is for these files
+
+
+async def test_an_archive_whose_digest_differs_is_not_used(site: Site, pins: PinStore) -> None:
+    _publish_archive(site, _zipped(_WHOLE), digest=digest(b"other"))
+    scan = await _scan(_whole(site, pins))
+    assert (scan.skills, _codes(scan)) == ((), [("remote_digest", "error")])
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (_zipped({**_WHOLE, "../x": b""}), "zip_path_traversal"),
+        (_tarred({**_WHOLE, "../x": b""}), "zip_path_traversal"),
+        (_zipped({"README.md": b""}), "zip_no_root_folder"),
+        (b"not an archive", "zip_invalid"),
+    ],
+)
+async def test_a_hostile_archive_is_a_problem_beside_the_others(
+    site: Site, pins: PinStore, data: bytes, code: str
+) -> None:
+    _publish_archive(site, data)
+    scan = await _scan(_whole(site, pins))
+    assert (scan.skills, _codes(scan)) == ((), [(code, "error")])
+    assert scan.problems[0].where == site.url("/.well-known/agent-skills/pdf.bin")
+
+
+async def test_a_larger_archive_than_allowed_is_not_downloaded(
+    site: Site, pins: PinStore, tmp_path: Path
+) -> None:
+    large = {**_WHOLE, "assets/big.bin": bytes(range(256)) * 1_000}
+    _publish_archive(site, _zipped(large))
+    assert (await _scan(_whole(site, pins))).problems == ()  # larger than a single file may be
+    small = replace(LIMITS, archive_bytes=1_000)
+    again = await _scan(_whole(site, PinStore(tmp_path / "other"), small))
+    assert (again.skills, _codes(again)) == ((), [("remote_unusable", "error")])
+
+
+async def test_an_archive_is_served_from_the_cache_while_its_host_is_down(
+    site: Site, pins: PinStore
+) -> None:
+    _publish_archive(site, _zipped(_WHOLE))
+    await _scan(_whole(site, pins))
+    site.close()
+    source = _whole(site, pins)
+    scan = await _scan(source)
+    assert _names(scan) == ["_canonical_pdf"]
+    path = PurePosixPath("scripts/main.py")
+    assert (await source.resource(scan.skills[0], path)).data == b"print(1)\n"
+
+
+def _publish_0_1(site: Site, files: Mapping[str, bytes], **extra: object) -> None:
+    base = LEGACY_WELL_KNOWN.removesuffix("index.json")
+    for path, data in files.items():
+        headers = {"Content-Type": "image/png" if path.endswith("png") else "text/html"}
+        headers = {"Content-Type": "text/markdown"} if path == "SKILL.md" else headers
+        site.answers[f"{base}pdf/{path}"] = Answer(body=data, headers=headers)
+    index = {"skills": [{"name": "pdf", "description": "…", "files": list(files)}]}
+    body = json.dumps({**index, **extra}).encode()
+    site.answers[LEGACY_WELL_KNOWN] = Answer(
+        body=body, headers={"Content-Type": "application/json"}
+    )
+
+
+async def test_a_host_with_an_index_of_0_1_alone_brings_whole_skills(
+    site: Site, pins: PinStore
+) -> None:
+    files = {path: data for path, data in _WHOLE.items() if not path.endswith(".py")}
+    _publish_0_1(site, files)
+    source = _whole(site, pins)
+    scan = await _scan(source)
+    assert (_names(scan), scan.problems) == (["_canonical_pdf"], ())
+    for path, data in files.items():
+        assert (await source.resource(scan.skills[0], PurePosixPath(path))).data == data
+    site.close()
+    again = await _scan(_whole(site, pins))
+    assert again.skills[0].fingerprint == scan.skills[0].fingerprint
+
+
+async def test_a_file_that_an_index_of_0_1_promises_and_is_missing_is_a_problem(
+    site: Site, pins: PinStore
+) -> None:
+    _publish_0_1(site, _WHOLE)
+    del site.answers[LEGACY_WELL_KNOWN.removesuffix("index.json") + "pdf/assets/dot.png"]
+    site.answers[LEGACY_WELL_KNOWN.removesuffix("index.json") + "pdf/scripts/main.py"] = Answer(
+        body=b"<!doctype html><p>Sign in", headers={"Content-Type": "text/html"}
+    )
+    scan = await _scan(_whole(site, pins))
+    assert _names(scan) == ["_canonical_pdf"]
+    assert [(p.code, p.where.rsplit("/", 1)[1]) for p in scan.problems] == [
+        ("remote_unusable", "main.py"),
+        ("remote_unreachable", "dot.png"),
+    ]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from apexbridge.cli.commands.scan import print_findings
+from apexbridge.cli.commands.signing import format_signature
 from apexbridge.cli.output import Output, sanitize
 from apexbridge.cli.runtime_call import with_runtime
 from apexbridge.errors import PermissionDeniedError, StorageError
@@ -11,7 +12,7 @@ from apexbridge.lifecycle.trash import TrashedSkill
 from apexbridge.lifecycle.unpack_and_validate import Inspection, inspect_skill
 from apexbridge.paths import create_bytes
 from apexbridge.runtime import Runtime
-from apexbridge.runtime.policies import archive_limits
+from apexbridge.runtime.policies import archive_limits, signature_policy
 
 
 def add(out: Output, *, path: Path, rename: bool, allow_findings: bool, yes: bool) -> None:
@@ -19,7 +20,8 @@ def add(out: Output, *, path: Path, rename: bool, allow_findings: bool, yes: boo
     if not path.exists():
         raise StorageError(code="path_missing", path=path)
     limits = archive_limits(out.config.settings.install)
-    inspection = inspect_skill(path, renames=rename, limits=limits)
+    policy = signature_policy(out.config.settings.install)
+    inspection = inspect_skill(path, renames=rename, limits=limits, signatures=policy)
     print_inspection(out, inspection)
     if not yes and not out.confirm("add_ask", name=inspection.skill.name):
         raise PermissionDeniedError(code="not_agreed")
@@ -97,6 +99,7 @@ def print_inspection(out: Output, inspection: Inspection) -> None:
         "inspect_commands": "; ".join(inspection.commands),
         "trust_scripts": ", ".join(scripts),
         "field_sha256": inspection.sha256,
+        "field_signature": format_signature(out, inspection.signature),
     }
     for key, value in facts.items():
         if value:
@@ -126,6 +129,7 @@ def print_change(out: Output, done: InstallResult, word: str, **facts: str) -> N
         "sha256": skill.fingerprint.sha256 if skill.fingerprint else None,
         "changed": done.has_changed,
         "indexed": done.index_error is None,
+        "signature": done.signature.model_dump(),
         "problems": [out.problem_to_json(problem) for problem in done.problems],
         "findings": [f"{f.rule} {f.level} {f.path}:{f.line}" for f in done.findings],
     }

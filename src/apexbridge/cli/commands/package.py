@@ -5,6 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from apexbridge import locales
+from apexbridge.cli.commands.signing import read_secret_key, write_signature
 from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.errors import ArchiveError, SkillInvalidError, StorageError
 from apexbridge.lifecycle.zip import archive
@@ -156,7 +157,14 @@ def _open(path: Path) -> Package | Problem:
 
 
 def pack(
-    out: Output, *, path: Path, output: Path | None, with_evals: bool, dry_run: bool, yes: bool
+    out: Output,
+    *,
+    path: Path,
+    output: Path | None,
+    with_evals: bool,
+    sign: Path | None,
+    dry_run: bool,
+    yes: bool,
 ) -> None:
     """Validate, then pack; a skill with errors is refused."""
     if not path.is_dir():
@@ -169,8 +177,11 @@ def pack(
     files = archive.files_to_pack(path, with_evals=with_evals)
     target = output or Path(f"{name}.zip")
     data = archive.pack_skill(path, name, with_evals=with_evals)
+    secret = read_secret_key(sign) if sign else None
     if not dry_run:
         (replace_bytes if yes else create_bytes)(target, data)
+        if secret is not None:
+            write_signature(secret, data, target, overwrites=yes)
     key = "would_pack" if dry_run else "packed"
 
     def render() -> None:
@@ -184,5 +195,6 @@ def pack(
         "files": [str(entry.path) for entry in files],
         "problems": [out.problem_to_json(problem) for problem in found],
         "dry_run": dry_run,
+        "signed_by": secret.public.name if secret else None,
     }
     out.finish(report, render)

@@ -8,7 +8,9 @@ import anyio
 
 from apexbridge.catalog.prompt_formats import available_skills_xml
 from apexbridge.catalog.snapshot import Snapshot, matches_text
+from apexbridge.cli.commands.signing import format_signature
 from apexbridge.cli.output import Output, sanitize
+from apexbridge.lifecycle.signature_check import SignatureCheck
 from apexbridge.runtime import Runtime
 from apexbridge.skills import tree
 from apexbridge.skills.model import Problem, Skill
@@ -174,6 +176,9 @@ def show(out: Output, *, name: str, body: bool, why: bool) -> None:
                 out.line(f"  {sanitize(key)}: {sanitize(value)}")
         for entry in files:
             out.line(f"    {sanitize(entry.path)}  {entry.size}")
+        if found.signature.status != "absent":
+            said = format_signature(out, found.signature)
+            out.line(f"  {out.text('field_signature')}: {sanitize(said)}")
         for problem in found.problems:
             out.print_problem(problem)
         if why:
@@ -187,6 +192,7 @@ def show(out: Output, *, name: str, body: bool, why: bool) -> None:
         "files": [{"path": e.path, "bytes": e.size, "executable": e.executable} for e in files],
         "problems": [out.problem_to_json(problem) for problem in found.problems],
         "body": found.body,
+        "signature": found.signature.model_dump(),
         "why": {
             "wins_over": [_as_json(other, is_shadowed=True) for other in found.rivals],
             "precedence": list(out.config.settings.skills.precedence),
@@ -248,6 +254,7 @@ class SkillDetails:
     body: str | None
     problems: tuple[Problem, ...]
     rivals: tuple[Skill, ...]
+    signature: SignatureCheck
 
 
 async def _load_details(out: Output, name: str, body: bool) -> SkillDetails:
@@ -261,6 +268,7 @@ async def _load_details(out: Output, name: str, body: bool) -> SkillDetails:
             body=text,
             problems=tuple(p for p in runtime.problems_of(skill) if _is_about(p, skill)),
             rivals=tuple(other for other in hidden if other.name.casefold() == folded),
+            signature=runtime.manager.signature_of(skill),
         )
 
 

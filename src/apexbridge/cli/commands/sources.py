@@ -9,6 +9,10 @@ from apexbridge.catalog.catalog import SourceState
 from apexbridge.cli.output import ExitCode, Output, sanitize
 from apexbridge.runtime import Runtime
 from apexbridge.runtime.source_factory import pins_dir
+from apexbridge.skills.model import Problem
+
+_SKIPPED = frozenset({"folder_not_searched", "folder_limit", "link_leads_out"})
+"""Problems that say what a scan left out."""
 
 
 def sources(out: Output, *, accept: str, yes: bool) -> None:
@@ -16,7 +20,7 @@ def sources(out: Output, *, accept: str, yes: bool) -> None:
     if accept:
         _accept_change(out, accept, yes=yes)
         return
-    states = anyio.run(_states, out)
+    states, problems = anyio.run(_states, out)
     precedence = list(out.config.settings.skills.precedence)
     states = sorted(states, key=lambda state: _rank(state, precedence))
 
@@ -34,8 +38,11 @@ def sources(out: Output, *, accept: str, yes: bool) -> None:
         ]
         out.table(heads, rows)
         for state in states:
-            for problem in state.scan.problems if state.is_down else ():
-                out.print_problem(problem)
+            for problem in state.scan.problems:
+                if state.is_down or problem.code in _SKIPPED:
+                    out.print_problem(problem)
+        for problem in problems:
+            out.print_problem(problem)
 
     data = [
         {
@@ -47,7 +54,8 @@ def sources(out: Output, *, accept: str, yes: bool) -> None:
         }
         for state in states
     ]
-    out.finish({"sources": data, "precedence": precedence}, draw)
+    found = [out.problem_to_json(problem) for problem in problems]
+    out.finish({"sources": data, "precedence": precedence, "problems": found}, draw)
 
 
 def _rank(state: SourceState, precedence: Sequence[str]) -> int:
@@ -68,9 +76,9 @@ def _state(state: SourceState) -> str:
     return "ok" if state.is_there() else "missing"
 
 
-async def _states(out: Output) -> Sequence[SourceState]:
+async def _states(out: Output) -> tuple[Sequence[SourceState], Sequence[Problem]]:
     async with Runtime.open(out.config) as runtime:
-        return runtime.catalog.states
+        return runtime.catalog.states, runtime.catalog.source_problems
 
 
 def _accept_change(out: Output, url: str, *, yes: bool) -> None:

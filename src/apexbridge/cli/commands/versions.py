@@ -17,7 +17,7 @@ from apexbridge.lifecycle.unpack_and_validate import inspect_skill, stage_skill
 from apexbridge.lifecycle.version_store import FileChange, Version, VersionDiff, diff_folders
 from apexbridge.lifecycle.zip.archive import ArchiveLimits
 from apexbridge.runtime import Runtime
-from apexbridge.runtime.policies import archive_limits
+from apexbridge.runtime.policies import archive_limits, signature_policy
 
 
 def update(
@@ -27,7 +27,8 @@ def update(
     if not path.exists():
         raise StorageError(code="path_missing", path=path)
     limits = archive_limits(out.config.settings.install)
-    inspection = inspect_skill(path, renames=True, limits=limits)
+    policy = signature_policy(out.config.settings.install)
+    inspection = inspect_skill(path, renames=True, limits=limits, signatures=policy)
     print_inspection(out, inspection)
 
     async def change(runtime: Runtime) -> InstallResult:

@@ -162,11 +162,14 @@ def discard(file: ArchiveFile | None = None) -> Generator[Write]:
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _EVALS = "evals"
 _SKILL_MD_PATH = PurePosixPath(SKILL_MD)
+FLAT_FOLDER = "skill"
+"""Folder of an archive that has SKILL.md at its root, in messages and limits."""
 
 
 def pack_skill(root: Path, name: str, *, with_evals: bool = False) -> bytes:
     """Pack a folder as a reproducible zip with the root folder `name`.
 
+    An empty `name` packs the files at the root of the archive, as Agent Skills discovery has them.
     Caches, version control, OS metadata and, by default, `evals/` are excluded. The result passes
     `inspect_archive`.
 
@@ -180,7 +183,8 @@ def pack_skill(root: Path, name: str, *, with_evals: bool = False) -> bytes:
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for entry in entries:
             data = (root / entry.path).read_bytes()
-            member = zipfile.ZipInfo(_encodable(f"{name}/{entry.path}"), _EPOCH)
+            path = f"{name}/{entry.path}" if name else str(entry.path)
+            member = zipfile.ZipInfo(_encodable(path), _EPOCH)
             member.create_system = 3  # Unix, for reproducible bytes
             member.compress_type = _compression_method(data, DEFAULT_LIMITS)
             mode = 0o755 if entry.executable else 0o644
@@ -189,7 +193,8 @@ def pack_skill(root: Path, name: str, *, with_evals: bool = False) -> bytes:
     packed = buffer.getvalue()
     if len(packed) > DEFAULT_LIMITS.packed_bytes:
         raise limit_exceeded(f"more than {DEFAULT_LIMITS.packed_bytes} bytes")
-    build_layout(read_entries(zip_from_bytes(packed), DEFAULT_LIMITS), DEFAULT_LIMITS)
+    written = read_entries(zip_from_bytes(packed), DEFAULT_LIMITS)
+    build_layout(written, DEFAULT_LIMITS, flat_folder="" if name else FLAT_FOLDER)
     return packed
 
 
@@ -300,7 +305,7 @@ def inspect_archive(archive: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> Ex
         ArchiveError: If it is malformed, unsafe, too large, or not one folder with a SKILL.md.
     """
     with open_zip(archive, limits) as source:
-        return _read_all(source, build_layout(read_entries(source, limits), limits), discard)
+        return read_layout(source, build_layout(read_entries(source, limits), limits), discard)
 
 
 def extract_archive(
@@ -318,10 +323,10 @@ def extract_archive(
     with open_zip(archive, limits) as source:
         layout = build_layout(read_entries(source, limits), limits)
         with atomic_extraction(into) as files:
-            return _read_all(source, layout, files.new_file)
+            return read_layout(source, layout, files.new_file)
 
 
-def _read_all(
+def read_layout(
     source: ZipSource,
     layout: Layout,
     new_file: Callable[[ArchiveFile], AbstractContextManager[Write]],

@@ -3,7 +3,7 @@
 import stat
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from apexbridge.errors import ArchiveLayoutError, ArchiveUnsafeError
@@ -82,13 +82,20 @@ def _check_file_type(entry: ZipEntry, name: str, *, is_folder: bool) -> None:
         raise malformed_zip(f"the folder '{printable_name(name)}' has data")
 
 
-def build_layout(entries: Sequence[ZipEntry], limits: ArchiveLimits) -> Layout:
+def build_layout(
+    entries: Sequence[ZipEntry], limits: ArchiveLimits, *, flat_folder: str = ""
+) -> Layout:
     """Find the root folder and its SKILL.md, and map every entry to a file.
+
+    With `flat_folder`, SKILL.md may be at the root of the archive, as in Agent Skills discovery;
+    that is then the name of its folder.
 
     Raises:
         ArchiveError: If a path is unsafe, two collide, or there is no single folder with SKILL.md.
     """
     items, encoding = read_entry_names(entries, limits)
+    if flat_folder and any(_is_flat_skill_md(item.path) for item in items):
+        items = tuple(_below(flat_folder, item) for item in items)
     dropped = [item for item in items if _is_dropped(item.path)]
     kept = [item for item in items if not _is_dropped(item.path)]
     for item in kept:
@@ -119,6 +126,14 @@ def build_layout(entries: Sequence[ZipEntry], limits: ArchiveLimits) -> Layout:
         problems=problems,
         dropped=tuple("/".join(item.path.parts) for item in dropped),
     )
+
+
+def _is_flat_skill_md(path: EntryPath) -> bool:
+    return len(path.parts) == 1 and path.parts[0].lower() == SKILL_MD.lower() and not path.is_folder
+
+
+def _below(folder: str, item: LayoutEntry) -> LayoutEntry:
+    return replace(item, path=EntryPath((folder, *item.path.parts), item.path.is_folder))
 
 
 def _is_dropped(path: EntryPath) -> bool:

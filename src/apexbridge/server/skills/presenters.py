@@ -20,6 +20,7 @@ from apexbridge.server.skills.schemas import (
     FindingSchema,
     InstallResultSchema,
     ProblemSchema,
+    SignatureSchema,
     SkillSchema,
     SkillSourceSchema,
 )
@@ -201,4 +202,5 @@ def present_result(done: InstallResult, language: locales.Language) -> InstallRe
         indexed=done.index_error is None,
         problems=present_problems(done.problems, language),
         findings=present_findings(done.findings, language),
+        signature=SignatureSchema.model_validate(done.signature),
     )

@@ -122,6 +122,16 @@ class FindingSchema(ResponseModel):
     owasp: list[str]
 
 
+class SignatureSchema(ResponseModel):
+    """Checked signature of an upload; a wrong one is an error."""
+
+    status: Literal["valid", "untrusted", "absent"]
+    key: str
+    """Id of the key, as minisign prints it."""
+    comment: str
+    """Comment that the key signed; empty if it is not verified."""
+
+
 class InstallResultSchema(ResponseModel):
     """Result of an install or update."""
 
@@ -131,6 +141,7 @@ class InstallResultSchema(ResponseModel):
     """False if search finds it by keywords only until it is indexed."""
     problems: list[ProblemSchema]
     findings: list[FindingSchema]
+    signature: SignatureSchema
 
 
 class NewSkillSchema(SkillSchema):
@@ -346,6 +357,7 @@ class InspectionSchema(ResponseModel):
     scripts: list[ScriptSchema]
     problems: list[ProblemSchema]
     report: ScanReportSchema
+    signature: SignatureSchema
     exists: bool
     """Whether a skill of that name is installed, which makes it an update."""
     refused: bool

@@ -38,6 +38,7 @@ from apexbridge.server.skills.schemas import (
     DeletedVersionSchema,
     InstallResultSchema,
     NewVersionSchema,
+    SignatureSchema,
     SkillSchema,
     VersionListSchema,
     VersionSchema,
@@ -191,10 +192,13 @@ async def create_version(ctx: RequestContext) -> Response:
                 only=skill.name,
                 expected_sha256=if_match_sha256(ctx, skill),
                 allows_older=True,
+                signature=upload.fields.get("signature", ""),
             )
             sha256, change = sha256_of(done.skill), present_result(done, language)
         else:
-            kept = await ctx.runtime.manager.versions.add(skill.name, upload.path)
+            kept = await ctx.runtime.manager.versions.add(
+                skill.name, upload.path, signature=upload.fields.get("signature", "")
+            )
             sha256, change = kept.sha256, _present_kept(kept, language)
     skill = ctx.runtime.catalog.find(skill.name)
     version = await find_version(ctx.runtime, skill, sha256)
@@ -216,6 +220,7 @@ def _present_kept(kept: StoredVersion, language: Language) -> InstallResultSchem
         indexed=True,
         problems=present_problems(kept.problems, language),
         findings=present_findings(kept.findings, language),
+        signature=SignatureSchema.model_validate(kept.signature),
     )
 
 

@@ -43,6 +43,7 @@ from apexbridge.server.skills.schemas import (
     QueryRankSchema,
     ScanReportSchema,
     ScriptSchema,
+    SignatureSchema,
     SkillChangeSchema,
 )
 from apexbridge.server.skills.uploads import UPLOAD_ERRORS, receive_upload
@@ -91,7 +92,9 @@ async def create(ctx: RequestContext) -> Response:
     """Install a skill; a refused one leaves nothing behind."""
     query = ctx.query(CreateQuery)
     async with receive_upload(ctx) as upload:
-        done = await ctx.runtime.manager.install(upload.path, renames=query.rename)
+        done = await ctx.runtime.manager.install(
+            upload.path, renames=query.rename, signature=upload.fields.get("signature", "")
+        )
     shown = await present_skill(ctx.runtime, done.skill)
     change = present_result(done, request_language(ctx))
     created = NewSkillSchema(**dict(shown), change=change)
@@ -110,7 +113,9 @@ async def inspect(ctx: RequestContext) -> Response:
     """Inspect an upload: contents, permissions and scan report, without installing it."""
     query = ctx.query(CreateQuery)
     async with receive_upload(ctx) as upload:
-        found = await ctx.runtime.manager.inspect(upload.path, renames=query.rename)
+        found = await ctx.runtime.manager.inspect(
+            upload.path, renames=query.rename, signature=upload.fields.get("signature", "")
+        )
     return json_response(_inspection(ctx, found))
 
 
@@ -141,6 +146,7 @@ def _inspection(ctx: RequestContext, found: Inspection) -> InspectionSchema:
             notice=DISCLAIMERS[language],
             findings=present_findings(report.findings, language),
         ),
+        signature=SignatureSchema.model_validate(found.signature),
         exists=there is not None and there.provenance.writable,
         refused=worst is not None and RISK_LEVELS.index(worst) >= RISK_LEVELS.index(limit),
     )

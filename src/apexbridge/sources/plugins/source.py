@@ -49,6 +49,8 @@ class Plugin:
     config: Mapping[str, str] = field(default_factory=dict[str, str])
     secrets: frozenset[str] = frozenset()
     """Keys of `config` whose values never enter a text."""
+    is_declared: bool = True
+    """False if no manifest and no marketplace names it: it is a plugin by its folders."""
 
     def fill(self, text: str) -> str:
         """Substitute variables in one pass (no recursion); unknown ones stay as written."""
@@ -214,7 +216,10 @@ class PluginSource(BaseSource):
 
     def _where(self, place: Path, where: str = "") -> str:
         """Format a location relative to the plugin's folder, which names the plugin."""
-        parts = (self.plugin.root.name, *place.relative_to(self.plugin.root).parts, where)
+        root = self.plugin.root
+        # Skills that plugins of a marketplace share are in its folders.
+        inside = place.relative_to(root).parts if place.is_relative_to(root) else place.parts[-2:]
+        parts = (root.name, *inside, where)
         return where if where.startswith("/") else "/".join(filter(None, parts))
 
 

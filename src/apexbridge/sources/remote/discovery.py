@@ -1,26 +1,31 @@
-"""Parse a host's skill index (Agent Skills discovery 0.2.0, `.well-known`).
+"""Parse a host's skill index (Agent Skills discovery 0.2.0 and 0.1, `.well-known`).
 
-An entry may list further files of its skill, each with a digest; their URLs are relative to that of
-SKILL.md.
+In 0.2 a skill is a SKILL.md or an archive, with a digest; in 0.1 it lists the paths of its files,
+without. An entry of an earlier ApexBridge lists further files with digests. URLs of files are
+relative to that of SKILL.md.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 from urllib.parse import quote, urljoin
 
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
 from apexbridge.errors import SourceError
+from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import Problem
 from apexbridge.ssrf import display_url
 
 WELL_KNOWN = "/.well-known/agent-skills/index.json"
+LEGACY_WELL_KNOWN = "/.well-known/skills/index.json"
+"""Address of the index in discovery 0.1."""
 SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
 MAX_ENTRIES = 500
 MAX_FILES = 200
 _MAX_NAME = 64
-_SKILL_TYPE = "skill-md"
+_SKILL_TYPE, _ARCHIVE_TYPE = "skill-md", "archive"
 _DIGEST = r"^sha256:[0-9a-f]{64}$"
 _PLAIN_PATH = re.compile(r"[ -~]+")
 _UNSAFE_IN_PATH = frozenset("\\?#[]%:")
@@ -36,14 +41,23 @@ class RemoteFile:
     """Expected SHA-256; empty if none was announced."""
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     """Further files by relative path, with their SHA-256."""
+    unhashed: tuple[str, ...] = ()
+    """Paths of further files without a SHA-256: they are part of the skill once downloaded."""
+    kind: Literal["text", "archive", "file", "any"] = "text"
+    """A SKILL.md, an archive of the whole skill, a file that is no HTML page, or any file."""
     is_listed: bool = False
     """True if an index named it, rather than the operator."""
     may_be_private: bool = True
     """True if it may be on a private network that the operator allows."""
 
     def sibling(self, path: str, sha256: str) -> "RemoteFile":
-        """Return one of the further files."""
+        """Return one of the further files.
+
+        Without a digest, an HTML page is taken for a login or an error, unless it is announced.
+        """
+        is_known = bool(sha256) or path.lower().endswith((".html", ".htm"))
         return RemoteFile(
+            kind="any" if is_known else "file",
             url=urljoin(self.url, quote(path)),
             sha256=sha256,
             is_listed=self.is_listed,
@@ -72,6 +86,13 @@ class _Entry(BaseModel):
     files: list[_File] = Field(default_factory=list[_File], max_length=MAX_FILES)
 
 
+class _LegacyEntry(BaseModel):
+    """Entry of 0.1: paths of files, and neither URL nor digests."""
+
+    name: str = Field(min_length=1, max_length=_MAX_NAME)
+    files: list[str] = Field(min_length=1, max_length=MAX_FILES)
+
+
 class _Index(BaseModel):
     schema_id: str = Field(default="", alias="$schema")
     skills: list[JsonValue]
@@ -83,7 +104,13 @@ def index_url(place: str) -> str:
     >>> index_url("https://example.org/")
     'https://example.org/.well-known/agent-skills/index.json'
     """
-    return place if place.endswith(WELL_KNOWN) else place.rstrip("/") + WELL_KNOWN
+    is_index = place.endswith((WELL_KNOWN, LEGACY_WELL_KNOWN))
+    return place if is_index else place.rstrip("/") + WELL_KNOWN
+
+
+def legacy_index_url(url: str) -> str:
+    """Build the URL at which discovery 0.1 has the index of the same host; empty if it is that."""
+    return url.removesuffix(WELL_KNOWN) + LEGACY_WELL_KNOWN if url.endswith(WELL_KNOWN) else ""
 
 
 def parse_index(data: bytes, url: str, *, may_be_private: bool) -> SkillIndex:
@@ -109,19 +136,23 @@ def parse_index(data: bytes, url: str, *, may_be_private: bool) -> SkillIndex:
 
 def _read_entry(written: JsonValue, url: str, *, may_be_private: bool) -> RemoteFile | Problem:
     name = display_url(str(written.get("name", ""))) if isinstance(written, dict) else ""
+    if isinstance(written, dict) and not {"url", "digest"} & written.keys():
+        return _read_legacy_entry(written, url, name, may_be_private=may_be_private)
     try:
         entry = _Entry.model_validate(written)
     except ValidationError as error:
         return _entry_problem(url, name, _format_validation_error(error))
-    if entry.type != _SKILL_TYPE:
-        return _entry_problem(url, name, f"type: only {_SKILL_TYPE} is supported, archives are not")
+    if entry.type not in {_SKILL_TYPE, _ARCHIVE_TYPE}:
+        return _entry_problem(
+            url, name, f"type: only {_SKILL_TYPE} and {_ARCHIVE_TYPE} are supported"
+        )
     files = {file.path: file.digest.removeprefix("sha256:") for file in entry.files}
     unsafe = [path for path in files if not is_plain_path(path)]
     if unsafe:
         return _entry_problem(
             url, name, f"files: '{display_url(unsafe[0])}' is not a plain relative path"
         )
-    files.pop("SKILL.md", None)
+    files.pop(SKILL_MD, None)
     try:
         address = urljoin(url, entry.url)
     except ValueError:
@@ -130,7 +161,33 @@ def _read_entry(written: JsonValue, url: str, *, may_be_private: bool) -> Remote
         url=address,
         name=entry.name,
         sha256=entry.digest.removeprefix("sha256:"),
-        files=files,
+        files=files if entry.type == _SKILL_TYPE else {},
+        kind="archive" if entry.type == _ARCHIVE_TYPE else "text",
+        is_listed=True,
+        may_be_private=may_be_private,
+    )
+
+
+def _read_legacy_entry(
+    written: JsonValue, url: str, name: str, *, may_be_private: bool
+) -> RemoteFile | Problem:
+    try:
+        entry = _LegacyEntry.model_validate(written)
+    except ValidationError as error:
+        return _entry_problem(url, name, _format_validation_error(error))
+    unsafe = next((path for path in entry.files if not is_url_path(path)), None)
+    if unsafe is not None:
+        detail = f"files: '{display_url(unsafe)}' is not a plain relative path"
+        return _entry_problem(url, name, detail)
+    skill_md = next((path for path in entry.files if path.lower() == SKILL_MD.lower()), None)
+    if skill_md is None:
+        return _entry_problem(url, name, f"files: {SKILL_MD} is not among them")
+    if not is_url_path(entry.name) or "/" in entry.name:
+        return _entry_problem(url, name, "name: it cannot stand in a URL")
+    return RemoteFile(
+        url=urljoin(url, quote(f"{entry.name}/{skill_md}")),
+        name=entry.name,
+        unhashed=tuple(path for path in entry.files if path != skill_md),
         is_listed=True,
         may_be_private=may_be_private,
     )
@@ -143,6 +200,17 @@ def is_plain_path(path: str) -> bool:
         bool(_PLAIN_PATH.fullmatch(path))
         and not _UNSAFE_IN_PATH.intersection(path)
         and not any(part.strip() in {"", ".", ".."} for part in parts)
+    )
+
+
+def is_url_path(path: str) -> bool:
+    """Return whether a path is relative and means the same in a URL, percent-encoded or not."""
+    parts = path.split("/")
+    return (
+        path.isprintable()
+        and ".." not in path
+        and not _UNSAFE_IN_PATH.intersection(path)
+        and not any(part.strip() in {"", "."} for part in parts)
     )
 
 

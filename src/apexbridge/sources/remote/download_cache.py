@@ -9,7 +9,7 @@ import hashlib
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio.to_thread
@@ -19,7 +19,12 @@ from apexbridge.errors import SourceError
 from apexbridge.file_lock import file_lock
 from apexbridge.paths import create_bytes, replace_bytes, storage_errors
 from apexbridge.skills.model import Problem
-from apexbridge.sources.remote.discovery import RemoteFile, SkillIndex, parse_index
+from apexbridge.sources.remote.discovery import (
+    RemoteFile,
+    SkillIndex,
+    legacy_index_url,
+    parse_index,
+)
 from apexbridge.sources.remote.http_client import (
     DEFAULT_TRANSPORT,
     FetchLimits,
@@ -181,6 +186,7 @@ class PinStore:
             (self._folder / _BLOBS / sha256).unlink(missing_ok=True)
 
 
+_NOT_THERE = frozenset({404, 410})
 _TAMPER_CODES = frozenset({"remote_changed", "remote_digest"})
 """Errors that suggest tampering rather than an outage."""
 
@@ -227,16 +233,35 @@ class DownloadCache:
     async def fetch_index(self, url: str) -> SkillIndex:
         """Download an index; on failure fall back to its last response; SourceError without one."""
         try:
-            found = await retrieve(url, self.limits, expected="json", transport=self._transport)
-            listing = parse_index(found.data, found.url, may_be_private=found.is_private)
+            return await self._fetch_first_index(url)
         except SourceError as error:
-            stored = await anyio.to_thread.run_sync(self.pins.latest, url)
-            if stored is None:
+            for place in filter(None, (url, legacy_index_url(url))):
+                stored = await anyio.to_thread.run_sync(self.pins.latest, place)
+                if stored is None:
+                    continue
+                # Its redirect target is not stored: a stale index must not lead to private
+                # networks.
+                old = parse_index(stored, place, may_be_private=False)
+                problems = (_stale_problem(url, error.message), *old.problems)
+                return SkillIndex(entries=old.entries, problems=problems)
+            raise
+
+    async def _fetch_first_index(self, url: str) -> SkillIndex:
+        """Download the index; where a host has none, the one of discovery 0.1."""
+        try:
+            return await self._fetch_one_index(url)
+        except SourceError as error:
+            legacy = legacy_index_url(url)
+            if not legacy or error.details.get("status") not in _NOT_THERE:
                 raise
-            # Its redirect target is not stored: a stale index must not lead to private networks.
-            old = parse_index(stored, url, may_be_private=False)
-            problems = (_stale_problem(url, error.message), *old.problems)
-            return SkillIndex(entries=old.entries, problems=problems)
+            try:
+                return await self._fetch_one_index(legacy)
+            except SourceError:
+                raise error from None
+
+    async def _fetch_one_index(self, url: str) -> SkillIndex:
+        found = await retrieve(url, self.limits, expected="json", transport=self._transport)
+        listing = parse_index(found.data, found.url, may_be_private=found.is_private)
         await anyio.to_thread.run_sync(self.pins.store_latest, url, found.data)
         return listing
 
@@ -248,7 +273,9 @@ class DownloadCache:
         if is_object(file.url) and not file.is_listed:
             return await read_object(file.url, self.limits)
         limits = self.limits.after(is_private=file.may_be_private)
-        data = await fetch(file.url, limits, transport=self._transport)
+        if file.kind == "archive":
+            limits = replace(limits, max_bytes=limits.archive_bytes)
+        data = await fetch(file.url, limits, expected=file.kind, transport=self._transport)
         if file.sha256 in {"", sha256_hex(data)}:
             return data
         details = {"expected": file.sha256, "found": sha256_hex(data)}

@@ -33,7 +33,8 @@ from apexbridge.ssrf import (
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Resolve host and port to IP addresses."""
-ExpectedType = Literal["text", "json", "zip"]
+ExpectedType = Literal["text", "json", "zip", "archive", "file", "any"]
+"""`file` is anything but an HTML page, which may be a login; `any` is for verified digests."""
 
 _MAX_REDIRECTS = 5
 _OK = 200
@@ -44,6 +45,11 @@ _CONTENT_TYPES: dict[ExpectedType, re.Pattern[str]] = {
     "text": re.compile(r"text/(?!html$).+|application/(markdown|x-markdown|yaml|x-yaml)"),
     "json": re.compile(r"application/(.+\+)?json|text/(plain|json)"),
     "zip": re.compile(r"application/(zip|x-zip|x-zip-compressed)"),
+    "archive": re.compile(
+        r"application/(zip|x-zip|x-zip-compressed|gzip|x-gzip|x-tar|x-gtar|x-compressed-tar)"
+    ),
+    "file": re.compile(r".+"),
+    "any": re.compile(r".+"),
 }
 _HTML_START = re.compile(
     rb"(\xef\xbb\xbf)?\s*(<!--.*?-->\s*)*<(!doctype\s+html|html[\s>])", re.IGNORECASE | re.DOTALL
@@ -64,15 +70,27 @@ class FetchLimits:
     seconds: float = 15
     """Deadline of DNS, redirects and body together."""
     max_bytes: int = 1024 * 1024
+    archive_bytes: int = 10_000_000
+    """Maximum size of an archive of a whole skill."""
     allow_networks: tuple[IPNetwork, ...] = ()
 
     @classmethod
     def from_cidr(
-        cls, *, seconds: float, max_bytes: int, allow_networks: Iterable[str] = ()
+        cls,
+        *,
+        seconds: float,
+        max_bytes: int,
+        archive_bytes: int = 10_000_000,
+        allow_networks: Iterable[str] = (),
     ) -> "FetchLimits":
         """Parse networks in CIDR notation: `10.0.0.0/8`; ValueError if one is no network."""
         networks = tuple(map(ipaddress.ip_network, allow_networks))
-        return cls(seconds=seconds, max_bytes=max_bytes, allow_networks=networks)
+        return cls(
+            seconds=seconds,
+            max_bytes=max_bytes,
+            archive_bytes=archive_bytes,
+            allow_networks=networks,
+        )
 
     def after(self, *, is_private: bool) -> "FetchLimits":
         """Drop private networks after a public hop: no redirect leads from public to private."""
@@ -200,7 +218,7 @@ async def _request(
                 body = await _read_body(target, response, limits)
         except aiohttp.ClientError as error:
             raise _unreachable(target.url, _error_reason(error)) from None
-    if _HTML_START.match(body[:_SNIFF_BYTES]):
+    if expected != "any" and _HTML_START.match(body[:_SNIFF_BYTES]):
         raise _unusable(target.url, _HTML_PAGE)
     return body
 
@@ -304,12 +322,12 @@ def _check_head(
     if response.status in _LOGIN:
         raise _unusable(target.url, f"it requires a login (status {response.status})")
     if response.status != _OK:
-        raise _unreachable(target.url, f"status {response.status}")
+        raise _unreachable(target.url, f"status {response.status}", status=response.status)
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
         raise _unusable(target.url, "it is compressed, which was not requested")
     written = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if written in {"text/html", "application/xhtml+xml"}:
+    if expected != "any" and written in {"text/html", "application/xhtml+xml"}:
         raise _unusable(target.url, _HTML_PAGE)
     if written not in _GENERIC_TYPES and not _CONTENT_TYPES[expected].fullmatch(written):
         raise _unusable(target.url, f"it is {display_url(written)}, not {expected}")
@@ -343,8 +361,8 @@ def _error_reason(error: aiohttp.ClientError) -> str:
     return "it is not an HTTP server"
 
 
-def _unreachable(url: str, detail: str) -> SourceError:
-    return SourceError(detail, code="remote_unreachable", url=display_url(url))
+def _unreachable(url: str, detail: str, **details: object) -> SourceError:
+    return SourceError(detail, code="remote_unreachable", url=display_url(url), **details)
 
 
 def _unusable(url: str, detail: str) -> SourceError:

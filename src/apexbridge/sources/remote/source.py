@@ -5,7 +5,7 @@ expanded, and inline commands never run (prompt injection must not become code e
 """
 
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import anyio
 import anyio.to_thread
 
-from apexbridge.errors import SkillNotFoundError, SourceError, StorageError
+from apexbridge.errors import ArchiveError, SkillNotFoundError, SourceError, StorageError
 from apexbridge.skills import names
 from apexbridge.skills.document import SKILL_MD
 from apexbridge.skills.model import (
@@ -36,6 +36,8 @@ from apexbridge.ssrf import display_url, url_key
 
 PREFIX = "_canonical_"
 """Prefix of every remote skill's name, so that none can shadow or imitate a local one."""
+ArchiveReader = Callable[[bytes], Mapping[str, bytes]]
+"""Unpack an archive in memory: files by path, or an ArchiveError."""
 _MAX_CONCURRENT = 8
 _DEADLINE_FACTOR = 4
 """Deadline of all files together, as a multiple of the deadline of one."""
@@ -55,7 +57,22 @@ class _ListedSkill:
 
     file: RemoteFile
     sha256: str
+    """Hash of SKILL.md, or of the archive."""
     fingerprint: Fingerprint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Retrieved:
+    """A skill's SKILL.md, if it may be used, and the hashes of all of its files."""
+
+    file: RemoteFile
+    skill_md: bytes | None = None
+    sha256: str = ""
+    problems: tuple[Problem, ...] = ()
+
+
+def _no_archives(_data: bytes) -> Mapping[str, bytes]:
+    raise ArchiveError("no reader of archives is configured")
 
 
 def remote_sources(
@@ -63,12 +80,19 @@ def remote_sources(
     limits: FetchLimits,
     pins: PinStore,
     transport: Transport = DEFAULT_TRANSPORT,
+    *,
+    read_archive: ArchiveReader = _no_archives,
 ) -> tuple["RemoteSource", ...]:
     """Create one source per index, and one for all single URLs; nothing is requested yet."""
     cache = DownloadCache(limits, pins, transport)
     by_id = {f"remote:{display_url(place.rstrip('/'))}": place for place in places.indexes}
     sources = [
-        RemoteSource(source_id, partial(cache.fetch_index, index_url(place)), cache)
+        RemoteSource(
+            source_id,
+            partial(cache.fetch_index, index_url(place)),
+            cache,
+            read_archive=read_archive,
+        )
         for source_id, place in by_id.items()
     ]
     if places.skills:
@@ -92,11 +116,13 @@ class RemoteSource(BaseSource):
         cache: DownloadCache,
         *,
         is_required: bool = False,
+        read_archive: ArchiveReader = _no_archives,
     ) -> None:
         """Store the configuration; with `is_required`, a scan without any file is an error."""
         self._listing = listing
         self._downloads = cache
         self._is_required = is_required
+        self._read_archive = read_archive
         self._listed: dict[str, _ListedSkill] = {}
         self.provenance = Provenance(
             origin=Origin.REMOTE, source_id=source_id, needs_trust=True, may_run_shell=False
@@ -106,13 +132,13 @@ class RemoteSource(BaseSource):
         """Download every skill. One that is down is served from the cache, with a warning."""
         try:
             listing = await self._listing()
-            downloads = await self._fetch_all(listing.entries)
+            found = await self._fetch_all(listing.entries)
         except StorageError as error:
             raise SourceError(error.message, source=self.id) from None
-        if self._is_required and all(each.data is None for each in downloads):
-            raise self._unavailable_error([p for each in downloads for p in each.problems])
+        if self._is_required and all(each.skill_md is None for each in found):
+            raise self._unavailable_error([p for each in found for p in each.problems])
         build = _ScanBuilder(self.provenance).build
-        scan, listed = await anyio.to_thread.run_sync(build, listing, downloads)
+        scan, listed = await anyio.to_thread.run_sync(build, listing, found)
         self._listed = listed
         return scan
 
@@ -132,7 +158,10 @@ class RemoteSource(BaseSource):
         if sha256 is None:
             detail = f"{path} is not listed in the index with a digest"
             raise SourceError(detail, source=self.id)
-        data = await self._fetch_exact(listed.file.sibling(path.as_posix(), sha256))
+        if listed.file.kind == "archive":
+            data = (await self._unpacked(listed))[path.as_posix()]
+        else:
+            data = await self._fetch_exact(listed.file.sibling(path.as_posix(), sha256))
         return SkillResource(skill=skill, path=path, data=data)
 
     async def folder(self, skill: Skill) -> Path:
@@ -143,24 +172,30 @@ class RemoteSource(BaseSource):
             StorageError: If the folder cannot be written.
         """
         listed = self._find(skill)
-        found = {SKILL_MD: await self._skill_md(listed)}
-        for path, sha256 in listed.file.files.items():
-            if path not in found:
-                found[path] = await self._fetch_exact(listed.file.sibling(path, sha256))
+        found = await self._all_files(listed)
         paths = sorted(map(PurePosixPath, found), key=_tree_order)
         files = [SkillFile(path=path, data=found[str(path)]) for path in paths]
         target = self._downloads.pins.folders / listed.fingerprint.sha256
         return await anyio.to_thread.run_sync(extract_files, files, target)
 
-    async def _fetch_all(self, files: Sequence[RemoteFile]) -> list[Download]:
-        """Download files concurrently; those that miss the deadline come from the cache."""
-        found, errors = dict[int, Download](), list[SourceError | StorageError]()
+    async def _all_files(self, listed: _ListedSkill) -> Mapping[str, bytes]:
+        if listed.file.kind == "archive":
+            return await self._unpacked(listed)
+        found = {SKILL_MD: await self._skill_md(listed)}
+        for path, sha256 in listed.file.files.items():
+            if path not in found:
+                found[path] = await self._fetch_exact(listed.file.sibling(path, sha256))
+        return found
+
+    async def _fetch_all(self, files: Sequence[RemoteFile]) -> list[_Retrieved]:
+        """Download skills concurrently; those that miss the deadline come from the cache."""
+        found, errors = dict[int, _Retrieved](), list[SourceError | StorageError]()
         limiter = anyio.CapacityLimiter(_MAX_CONCURRENT)
 
         async def get(at: int) -> None:
             async with limiter:
                 try:
-                    found[at] = await self._downloads.fetch_file(files[at])
+                    found[at] = await self._retrieve(files[at], self._downloads.fetch_file)
                 except (SourceError, StorageError) as error:
                     errors.append(error)
 
@@ -171,14 +206,61 @@ class RemoteSource(BaseSource):
         if errors:
             raise errors[0]
         return [
-            found[at]
-            if at in found
-            else await self._downloads.last_good(each, _deadline_problem(each))
+            found[at] if at in found else await self._retrieve(each, self._last_good)
             for at, each in enumerate(files)
         ]
 
+    async def _last_good(self, file: RemoteFile) -> Download:
+        return await self._downloads.last_good(file, _deadline_problem(file))
+
+    async def _retrieve(
+        self, file: RemoteFile, fetch: Callable[[RemoteFile], Awaitable[Download]]
+    ) -> _Retrieved:
+        """Download a SKILL.md or an archive, and the further files that have no digest yet."""
+        download = await fetch(file)
+        data, problems = download.data, download.problems
+        if data is None:
+            return _Retrieved(file=file, problems=problems)
+        if file.kind == "archive":
+            return await anyio.to_thread.run_sync(self._open_archive, file, data, problems)
+        hashes = dict(file.files)
+        for path in file.unhashed:
+            sibling = await fetch(file.sibling(path, ""))
+            problems += sibling.problems
+            if sibling.data is not None:
+                hashes[path] = sha256_hex(sibling.data)
+        return _Retrieved(
+            file=replace(file, files=hashes),
+            skill_md=data,
+            sha256=sha256_hex(data),
+            problems=problems,
+        )
+
+    def _open_archive(
+        self, file: RemoteFile, data: bytes, problems: tuple[Problem, ...]
+    ) -> _Retrieved:
+        try:
+            files = dict(self._read_archive(data))
+        except ArchiveError as error:
+            refused = Problem.error(error.code, display_url(file.url), **error.details)
+            return _Retrieved(file=file, problems=(*problems, refused))
+        skill_md = files.pop(SKILL_MD)
+        hashes = {path: sha256_hex(content) for path, content in files.items()}
+        return _Retrieved(
+            file=replace(file, files=hashes),
+            skill_md=skill_md,
+            sha256=sha256_hex(data),
+            problems=problems,
+        )
+
     async def _skill_md(self, listed: _ListedSkill) -> bytes:
+        if listed.file.kind == "archive":
+            return (await self._unpacked(listed))[SKILL_MD]
         return await self._fetch_exact(replace(listed.file, sha256=listed.sha256))
+
+    async def _unpacked(self, listed: _ListedSkill) -> Mapping[str, bytes]:
+        data = await self._fetch_exact(replace(listed.file, sha256=listed.sha256))
+        return await anyio.to_thread.run_sync(self._read_archive, data)
 
     async def _fetch_exact(self, file: RemoteFile) -> bytes:
         """Download the bytes with that hash, and no others."""
@@ -217,18 +299,19 @@ class _ScanBuilder:
         self._problems: list[Problem] = []
 
     def build(
-        self, listing: SkillIndex, downloads: Sequence[Download]
+        self, listing: SkillIndex, found: Sequence[_Retrieved]
     ) -> tuple[Scan, dict[str, _ListedSkill]]:
         """Parse every file; on a name conflict the first wins, the second is a problem."""
         self._problems += listing.problems
-        for file, each in zip(listing.entries, downloads, strict=True):
+        for each in found:
             self._problems += each.problems
-            if each.data is not None:
-                self._add(file, each.data)
+            if each.skill_md is not None:
+                self._add(each, each.skill_md)
         skills = tuple(self._skills.values())
         return Scan(skills=skills, problems=tuple(self._problems)), self._listed
 
-    def _add(self, file: RemoteFile, data: bytes) -> None:
+    def _add(self, found: _Retrieved, data: bytes) -> None:
+        file = found.file
         where = display_url(file.url)
         if len(data) > MAX_SKILL_MD_BYTES:
             too_large = Problem.error("skill_md_too_large", where, limit=MAX_SKILL_MD_BYTES)
@@ -247,7 +330,7 @@ class _ScanBuilder:
             return
         mark = _fingerprint(file, data)
         self._skills[name] = replace(reading.skill, name=name, fingerprint=mark)
-        self._listed[name] = _ListedSkill(file=file, sha256=sha256_hex(data), fingerprint=mark)
+        self._listed[name] = _ListedSkill(file=file, sha256=found.sha256, fingerprint=mark)
 
 
 def _fingerprint(file: RemoteFile, data: bytes) -> Fingerprint:
