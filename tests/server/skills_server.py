@@ -35,6 +35,7 @@ def make_config(place: Path, **flags: Mapping[str, object]) -> Config:
         "HOME": str(place / "home"),
         "APEXBRIDGE_DATA_DIR": str(place / "data"),
         "APEXBRIDGE_INDEX__EMBEDDER": "hash",
+        "APEXBRIDGE_SANDBOX__SECRET_KEY_FILE": str(place / "secrets.key"),  # no keyring of ours
     }
     return load(project=place / "project", environment=environment, flags=flags)
 

@@ -16,7 +16,8 @@ SKILL_COMMANDS: dict[str, str] = {
     "ls": "List the available skills.",
     "show": "Show one skill: fields, files, hash, problems.",
     "sources": "List the sources of skills by precedence, with their state.",
-    "trust": "Approve the scripts, hooks and tool grants of project, plugin and server skills.",
+    "trust": "Approve the scripts, hooks and tool grants of skills, "
+    "also for the model to use unasked.",
     "add": "Install skills from a repository, URL, archive or folder, "
     "after showing their contents.",
     "sync": "Install exactly the skills of the lock file; other content than is locked is refused.",
@@ -48,6 +49,7 @@ SERVICE_COMMANDS: dict[str, str] = {
     "keys": "Create, list and revoke API keys of the server.",
     "signing": "Sign skills, and verify their signatures (minisign, Ed25519).",
     "find": "Search skills by meaning and keywords, in English or Chinese.",
+    "secrets": "Give secrets to skills, which never see their values.",
     "index": "Inspect and rebuild the search index.",
     "eval": "Evaluate retrieval quality; no language model is called.",
     "doctor": "Run diagnostics: sandbox, data folder, sources, settings.",

@@ -53,6 +53,7 @@ if TYPE_CHECKING:  # imported when first used: most commands need neither
     from apexbridge.lifecycle.manager import SkillManager
     from apexbridge.runtime.chat_service import ChatService
     from apexbridge.runtime.install_service import InstallService
+    from apexbridge.secrets.store import SecretStore
 
 log = logging.getLogger(__name__)
 
@@ -110,9 +111,15 @@ class Runtime:
         """Install skills by address; `allows_ssh` lets git use the keys of the user."""
         from apexbridge.runtime.install_factory import create_install_service
 
-        return create_install_service(
-            self.config, self.manager, self.store, self.script_runner, allows_ssh=allows_ssh
-        )
+        parts = self.config, self.manager, self.store, self.script_runner
+        return create_install_service(*parts, allows_ssh=allows_ssh)
+
+    @property
+    def secret_store(self) -> "SecretStore":
+        """Secrets of skills; imported here, for most processes never need it."""
+        from apexbridge.runtime.secret_preparation import open_secret_store
+
+        return open_secret_store(self.config)
 
     @property
     def chat_service(self) -> "ChatService":

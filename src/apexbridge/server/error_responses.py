@@ -41,7 +41,7 @@ _CODES_BY_STATUS: Mapping[int, tuple[str, ...]] = {
     400: ("request_invalid",),
     401: ("key_missing", "key_invalid", "token_invalid"),
     403: ("scope_missing", "origin_refused", "websocket_refused"),
-    404: ("route_unknown", "record_unknown", "model_unknown"),
+    404: ("route_unknown", "record_unknown", "model_unknown", "secret_unknown"),
     405: ("method_not_allowed",),
     408: ("request_slow",),
     409: ("skill_pinned", "version_in_use", "version_older", "approval_settled"),

@@ -78,6 +78,14 @@ class Config:
         """Parent of the scripts' workspaces: on a local disk, and never inside a skill."""
         return self.data / "workspaces"
 
+    @property
+    def secret_key_file(self) -> Path:
+        """Key file of the secret store; used where no system keyring holds the key."""
+        written = self.settings.sandbox.secret_key_file
+        if written.startswith("~/"):
+            return self.home / written[2:]
+        return self.project / written if written else self.data / "secrets.key"
+
     def value(self, key: str) -> object:
         """Value of a setting by its dotted name; a deprecated name is translated.
 

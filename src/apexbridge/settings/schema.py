@@ -222,6 +222,8 @@ class SandboxSettings(_Table):
     """Size of all kept files together; the oldest are removed first."""
     hosts: HostGrants = ()
     """Network access by skill, each as `skill=host`; the default is no network."""
+    secret_key_file: str = ""
+    """Key file of the secret store; empty: the system keyring, else `secrets.key` in `data_dir`."""
     allow_unsandboxed: bool = False
     """Run scripts without isolation where no sandbox works; each run logs a warning."""
 
